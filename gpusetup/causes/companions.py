@@ -3,27 +3,18 @@ check their versions."""
 
 from __future__ import annotations
 
-from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_path
-from gpusetup.evidence.context import RuleContext, has_nvidia
+from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import IN_A_BUILD, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Line, Lines
-
-
-def _is_for_xpu(context: RuleContext) -> bool:
-    """Whether torch is an XPU build, whose Triton is another package than CUDA's."""
-    if maker_of(context.torch.backend) == "intel":
-        return True
-    return "intel" in vendors_of(context.snapshot) and not has_nvidia(context)
 
 
 def _triton_windows(context: RuleContext) -> Lines:
@@ -54,11 +45,6 @@ def _older_numpy(context: RuleContext) -> Lines:
         return (conda_install(context, "numpy<2"),)
     return (paste.pip(context, "install", "numpy<2"),)
 
-
-BUILD_TOOLS = (
-    "winget install Microsoft.VisualStudio.2022.BuildTools --override "
-    '"--wait --passive --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
-)
 
 CAUSES = (
     Cause(
@@ -93,15 +79,6 @@ CAUSES = (
         means="torch.compile uses Triton's internals, which change with every release: each torch "
         "works with one release of triton only.",
         text="Keep torch, and install the triton release that it requires (`pip check` names it)",
-        cases=(
-            Message(
-                where=(ON_WINDOWS,),
-                text="Keep torch, and install the triton-windows release that matches it. For "
-                "torch before 2.4 there is no triton-windows release, so use a newer torch, or "
-                "do not use torch.compile",
-                commands=_triton_windows,
-            ),
-        ),
         # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
         stage="first-kernel",
         look=("pip check",),
@@ -176,14 +153,6 @@ CAUSES = (
         commands=("package gcc",),
         needs_root=True,
         cases=(
-            Message(
-                where=(ON_WINDOWS, _is_for_xpu),
-                text="Install the Build Tools for Visual Studio with C++, and start the program "
-                "in their shell (x64 Native Tools Command Prompt), where `where cl` finds the "
-                "compiler. Keep the Triton that torch's XPU build installed: triton-windows is "
-                "for CUDA and would replace it",
-                windows=BUILD_TOOLS,
-            ),
             Message(
                 where=(ON_WINDOWS,),
                 text="Install the newest triton-windows, which includes a compiler. Older "

@@ -94,12 +94,6 @@ def node_commands(context: RuleContext) -> Lines:
     )
 
 
-WITH_WINDOWS = (
-    "Docker Desktop includes the toolkit. In Docker Desktop, use the WSL 2 engine (Settings, "
-    "General), because Hyper-V and Windows containers have no GPU. Then update WSL, Docker "
-    "Desktop and NVIDIA's driver"
-)
-
 BY_DESKTOP = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
 
 CONFIGURED = {
@@ -181,7 +175,6 @@ CAUSES = (
         impossible=(on_windows_without_container, is_lent),
         way=_toolkit,
         cases=(
-            Message(where=(ON_WINDOWS,), text=WITH_WINDOWS, way=_toolkit),
             Message(
                 where=(IN_KUBERNETES,),
                 title="The node has no nvidia runtime: nvidia-container-toolkit is not installed "
@@ -223,18 +216,6 @@ CAUSES = (
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         symptom=True,
         way=_toolkit,
-        cases=(
-            Message(
-                having={"problem": r"^(?!.*not found).*(?:cgroup|bpf|device rules)"},
-                text="Update nvidia-container-toolkit. For a rootless engine set no-cgroups and "
-                "restart the engine. (With no-cgroups, an engine that runs as root needs "
-                "--device for each device)",
-                commands=(
-                    "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
-                    "systemctl --user restart docker",
-                ),
-            ),
-        ),
         says=(
             r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
             r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)",

@@ -7,19 +7,14 @@ from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import (
-    IN_A_CONTAINER,
     in_an_image_build,
     job_without_gpu,
-    no,
     on_windows_without_container,
 )
 from gpusetup.fixes.lenders import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import lines
-
-LATER = r"\b(?:at some point|after (?:a |some |several |few |running |about |\d{1,3} ?|one |two )*(?:while|time|minutes?|hours?|days?|weeks?|h)\b|(?:one|a|the next) day (?:after|later)|randomly|sporadically|daemon-reload|over time|eventually)"
-
 
 DOCKER = Fix(
     text="Add `--gpus all` to your `docker run` (the command below tests the setting with a plain "
@@ -81,6 +76,9 @@ CAUSES = (
         ),
         events=("gpus-not-given",),
         by_check=True,
+        alike={alike.LIST_GPUS: ("torch-sees-no-gpu", "invalid-device-ordinal")},
+        commands=("unset CUDA_VISIBLE_DEVICES",),
+        plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
         cases=(
             Message(
                 where=(lambda context: bool(job_without_gpu(context)),),
@@ -90,9 +88,6 @@ CAUSES = (
                 look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
             ),
         ),
-        alike={alike.LIST_GPUS: ("torch-sees-no-gpu", "invalid-device-ordinal")},
-        commands=("unset CUDA_VISIBLE_DEVICES",),
-        plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
     ),
     Cause(
         "container-nvml-lost",
@@ -155,24 +150,6 @@ CAUSES = (
         # Without a driver in the container, CUDA also says that the driver is insufficient.
         explains=("driver-too-old",),
         way=start_with_gpu,
-        cases=(
-            Message(
-                where=(in_an_image_build,),
-                title="An image build has no GPU and no driver, but one of its steps needs them",
-                text="Remove the check, the import or the computation from the build, and run it "
-                "when the container starts with `--gpus all`. For stable-diffusion-webui use "
-                "`--skip-torch-cuda-test`; to build an extension, set TORCH_CUDA_ARCH_LIST to "
-                "the GPUs' architectures",
-            ),
-            Message(
-                having={"library": "."},
-                where=(no(IN_A_CONTAINER),),
-                text="If this is a container, start it again with `--gpus all` (the command "
-                "below tests the option with a plain image). If this is a host, a container or a "
-                "broken package left an empty file there: reinstall the driver's packages",
-                commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
-            ),
-        ),
         alike={alike.ON_THE_HOST: ("driver-missing", "container-toolkit-missing")},
         says=(
             "nvidia driver was not detected",
@@ -191,6 +168,16 @@ CAUSES = (
             "nvidia-smi not found, says its guide",
             "libfoo.so.1: file too short",
         ),
+        cases=(
+            Message(
+                where=(in_an_image_build,),
+                title="An image build has no GPU and no driver, but one of its steps needs them",
+                text="Remove the check, the import or the computation from the build, and run it "
+                "when the container starts with `--gpus all`. For stable-diffusion-webui use "
+                "`--skip-torch-cuda-test`; to build an extension, set TORCH_CUDA_ARCH_LIST to "
+                "the GPUs' architectures",
+            ),
+        ),
     ),
     Cause(
         "k8s-gpu-not-allocatable",
@@ -200,16 +187,6 @@ CAUSES = (
         "the GPU is unhealthy.",
         text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
         "device plugin and the runtime nvidia",
-        cases=(
-            Message(
-                having={"pod": ""},
-                title="NVIDIA's device plugin keeps stopping, so its node offers no GPU",
-                text="The log of the plugin's last run shows why it stopped: often the node's "
-                "runtime does not give it the GPU, or the driver does not respond. Then run "
-                "`nvidia-smi` on the node",
-                look=("kubectl logs -n {namespace} {pod} --previous",),
-            ),
-        ),
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes import alike, windows
+from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
@@ -229,7 +229,6 @@ CAUSES = (
         explains=("out-of-memory",),
         by_check=True,
         commands=("ulimit -v unlimited",),
-        cases=(windows.START_IN_WSL,),
     ),
     Cause(
         "driver-call-unsupported",
@@ -255,14 +254,6 @@ CAUSES = (
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
-        cases=(
-            Message(
-                having={"said": ""},
-                title="CUDA stopped working after the machine slept",
-                needs_reboot=True,
-                commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
-            ),
-        ),
         says=(says(AFTER_SUSPEND, said="in words"),),
         examples=(
             "After suspend the GPU is no longer used by ollama, until I reboot",
@@ -303,6 +294,15 @@ CAUSES = (
         means="The stub libcuda is only for linking programs on a machine without a driver, and "
         "cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
+        # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
+        explains=(*NO_INIT, *NO_DRIVER),
+        commands=lambda context: paste.without_folders(context, "/stubs"),
+        says=(
+            r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
+            r"You should always run with libnvidia-ml\.so",
+            r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
+        ),
+        examples=("libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",),
         cases=(
             # The stub is in the folder, but no program has loaded it.
             Message(
@@ -316,14 +316,5 @@ CAUSES = (
                 only=Severity.WARNING,
             ),
         ),
-        # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
-        explains=(*NO_INIT, *NO_DRIVER),
-        commands=lambda context: paste.without_folders(context, "/stubs"),
-        says=(
-            r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
-            r"You should always run with libnvidia-ml\.so",
-            r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
-        ),
-        examples=("libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",),
     ),
 )  # fmt: skip

@@ -47,7 +47,6 @@ CAUSES = (
         explains=("gpu-does-not-answer", "cuda-misses-gpu"),
         by_check=True,
         examples=("INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",),
-        cases=(HERE,),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -60,7 +59,6 @@ CAUSES = (
         symptom=True,
         explains=("cuda-misses-gpu",),
         by_check=True,
-        cases=(HERE,),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -82,7 +80,6 @@ CAUSES = (
             lambda context: not context.other_host,
         ),
         alike={"nvidia-smi": ("container-nvml-lost", "uvm-missing", "cuda-unknown-error")},
-        cases=(HERE,),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -137,11 +134,6 @@ CAUSES = (
                 "nvidia_modeset nvidia && sudo modprobe nvidia`. Then start the container",
                 commands=("sudo reboot",),
             ),
-            Message(
-                where=(IN_A_CONTAINER,),
-                text="Restart the container, so that it gets the libraries of the host's driver. "
-                "Remove driver packages from the image",
-            ),
         ),
         says=(
             r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
@@ -167,18 +159,6 @@ CAUSES = (
         look=("sudo dmesg | grep -i nvrm",),
         needs_root=True,
         needs_reboot=True,
-        cases=(
-            Message(
-                having={"lacks": ""},
-                text="The GPU needs more PCI address space. Enable Above 4G Decoding in the "
-                "firmware. A virtual machine needs UEFI and 64-bit MMIO larger than the GPU's "
-                "memory (VMware: pciPassthru.use64bitMMIO and 64bitMMIOSizeGB). Otherwise add "
-                "pci=realloc to the kernel's command line",
-                look=("sudo dmesg | grep -iE 'nvrm|BAR'",),
-                needs_root=True,
-                needs_reboot=True,
-            ),
-        ),
         alike={
             alike.KERNEL_LOG: (
                 "gpu-fell-off-bus",
@@ -204,27 +184,6 @@ CAUSES = (
         explains=("driver-not-loaded",),
         by_check=True,
         way=drivers.driver_fix,
-        cases=(
-            Message(
-                having={"driver": r"\.xx$"},
-                text="The message names the last driver branch for this GPU. Install that branch "
-                "instead of the newer driver (a package with its number in the name, or "
-                f"{drivers.DRIVER_SITE}), then reboot. Newer kernels may not support that driver",
-                needs_root=True,
-                needs_reboot=True,
-            ),
-            Message(
-                having={"driver": "open"},
-                text="Install the driver's closed (proprietary) kernel modules, which this GPU "
-                "needs",
-                way=drivers.driver_fix,
-            ),
-            Message(
-                having={"driver": "closed"},
-                text="Install the driver's open kernel modules, which this GPU needs",
-                way=drivers.driver_fix,
-            ),
-        ),
         alike={alike.KERNEL_LOG: ("driver-not-loaded", "gpu-init-failed")},
         examples=("NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",),
     ),

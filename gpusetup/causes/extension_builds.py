@@ -4,7 +4,6 @@ left out the GPU."""
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
 from gpusetup.causes.record import Cause, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.fixes import paste
@@ -19,8 +18,6 @@ BESIDE = (
     "pip install setuptools wheel ninja",
     "pip install --no-build-isolation {package}",
 )
-
-WHAT = r"(?:-r [\w./-]{1,60}|-e \S{1,60}|\.(?!\w)|[\w.@:/+\[\]=<>~-]{2,80})"
 
 
 COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc|c\+\+)(?:-\d{1,2})?|gcc(?:-\d{1,2})?|cc|g\+\+(?:-\d{1,2})?|c\+\+|clang(?:\+\+)?|cl(?:\.exe)?)"
@@ -220,42 +217,6 @@ CAUSES = (
         # torch/utils/cpp_extension.py.
         commands=rebuild_of("extension-not-built"),
         look=(alike.TORCHS_CUDA,),
-        cases=(
-            Message(
-                having={"build": "rocm"},
-                title="The installed bitsandbytes has no binary for this ROCm version",
-                means="bitsandbytes loads a library whose name ends in torch's ROCm version, and "
-                "its wheel has libraries for some versions only. torch is not at fault.",
-                text="Install the newest bitsandbytes. If it has no binary for this ROCm either, "
-                "set BNB_ROCM_VERSION to the version of a binary that it has (`libbitsandbytes_"
-                "rocm*.so` in its folder), or build it from source for this ROCm. Training and "
-                "inference in 16 bit do not need bitsandbytes",
-                commands=("python -m pip install --upgrade bitsandbytes",),
-                look=("python -m bitsandbytes",),
-            ),
-            Message(
-                having={"module": "^mmcv$"},
-                text="Install the mmcv wheel with operators for this torch and CUDA (mim finds "
-                "it). mmcv-lite has no operators",
-                commands=(
-                    "pip uninstall -y mmcv mmcv-lite mmcv-full",
-                    "pip install --upgrade openmim",
-                    "python -m mim install mmcv",
-                ),
-            ),
-            *(
-                Message(
-                    having=having,
-                    text="torch builds this extension when it is first called. Empty the "
-                    "extension's cache, put the toolkit of torch's CUDA first on PATH, and run "
-                    "the program again. If the build fails, the compiler's first error shows the "
-                    "reason",
-                    commands=(BUILD_CACHE,),
-                    windows=(BUILD_CACHE_ON_WINDOWS,),
-                )
-                for having in ({"cache": ""}, {"module": "_plugin$"})
-            ),
-        ),
         says=(
             r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
             r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence import facts, gpu_facts, proofs
-from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus, has_nvidia
+from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import COMPILED_MODULE, TORCH_LIBRARY, TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.machine import Events
 from gpusetup.model.versions import Capability
-
-BUILD_CACHE = "rm -rf ~/.cache/torch_extensions"
-
-BUILD_CACHE_ON_WINDOWS = r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_extensions"
 
 PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
 """The top-level names of torch's own modules; "" if no module is named."""
@@ -89,24 +82,6 @@ OF_ITS_BUILD = r"(?!cu[A-Z]|_?Py)(?=\w*(?:__device_stub__|hip|roc|cuda|cublas|nc
 """A symbol of a package's own kernels or of a runtime, but not of NVIDIA's driver or of Python."""
 
 
-def is_built_for_rocm(context: RuleContext) -> bool:
-    """Whether the extension runs on an AMD GPU: by torch's build, the GPU, or the library's name."""
-    if has_nvidia(context):
-        return False
-    if maker_of(context.torch.backend) == "amd" or vendors_of(context.snapshot) == {"amd"}:
-        return True
-    messages = [event.text or "" for event in events(context, "extension-abi-mismatch")]
-    return any(re.search(r"_rocm\d|_hip\b|3hip", message) for message in messages)
-
-
-FOR_ROCM = (
-    "Keep torch, ROCm and the driver, and install another release of the package, built for this torch "
-    "and ROCm: the newest, or the one before if the newest is what fails. The builds on PyPI are "
-    "usually for CUDA. If its project has none, build it from source (with PYTORCH_ROCM_ARCH set to "
-    'the GPU\'s target), or run without it: in transformers attn_implementation="sdpa" needs no '
-    "flash-attn"
-)
-
 CAUSES = (
     Cause(
         "extension-too-old-for-torch",
@@ -171,6 +146,22 @@ CAUSES = (
         look=(alike.TORCHS_CUDA,),
         cases=(
             Message(
+                where=(lambda context: maker_of(context.torch.backend) == "amd",),
+                text="Keep torch, ROCm and the driver, and install another release of the "
+                "package, built for this torch and ROCm. The builds on PyPI are usually for CUDA. "
+                "If its project has none, build it from source (with PYTORCH_ROCM_ARCH set to the "
+                "GPU's target), or run without it: in transformers "
+                'attn_implementation="sdpa" needs no flash-attn',
+            ),
+            Message(
+                having={"library": "^libc10_cuda"},
+                title="A CUDA extension cannot find libc10_cuda.so: torch is a CPU build, or the "
+                "program does not import torch first",
+                text="Check which torch is installed. `None` means a CPU build: replace it",
+                commands=("gpusetup install",),
+                look=(alike.TORCHS_CUDA,),
+            ),
+            Message(
                 where=(only_python_differs,),
                 title="{module} was built for Python {built_python}, but this is Python {python}",
                 means="A compiled extension fits only one minor version of Python. It does match "
@@ -185,29 +176,6 @@ CAUSES = (
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
-                having={"library": "^libc10_cuda"},
-                title="A CUDA extension cannot find libc10_cuda.so: torch is a CPU build, or the "
-                "program does not import torch first",
-                text="Check which torch is installed. `None` means a CPU build: replace it",
-                commands=("gpusetup install",),
-                look=(alike.TORCHS_CUDA,),
-            ),
-            Message(
-                where=(is_built_for_rocm,),
-                having={"lacks": ""},
-                title="{module}'s compiled library lacks a part: it was built for another ROCm or "
-                "is incomplete",
-                text=FOR_ROCM,
-                means="The undefined symbol belongs to the package's own kernels or to ROCm's "
-                "runtime, and not to torch. So torch, the driver and ROCm are fine.",
-            ),
-            Message(
-                where=(is_built_for_rocm,),
-                text=FOR_ROCM,
-                means="A compiled extension fits only the torch and the ROCm that it was compiled "
-                "for. torch, the driver and ROCm itself are fine.",
-            ),
-            Message(
                 having={"module": "^flash_?attn"},
                 text="The easiest way is to use torch's own attention, which needs no package "
                 '(attn_implementation="sdpa" in transformers, no --flash-attn in trainers). As '
@@ -219,25 +187,6 @@ CAUSES = (
                     "pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "
                     "flash-attn",
                 ),
-                look=(alike.TORCHS_CUDA,),
-            ),
-            Message(
-                having={"cache": ""},
-                text="torch compiled this extension when it was first called, and keeps it in "
-                "that folder. Delete the folder, so that the next call compiles it for the "
-                "current torch and sources",
-                commands=(BUILD_CACHE,),
-                windows=(BUILD_CACHE_ON_WINDOWS,),
-            ),
-            Message(
-                having={"lacks": ""},
-                title="{module}'s compiled library lacks a part: it was built for another CUDA or "
-                "is incomplete",
-                means="The undefined symbol belongs to the package's own kernels or to CUDA's "
-                "runtime, and not to torch. So torch and the driver are fine.",
-                text="Install another release of the package: its newest, or an older one if the "
-                "newest is what fails. Or build it from source for this torch",
-                commands=rebuild_of("extension-abi-mismatch"),
                 look=(alike.TORCHS_CUDA,),
             ),
         ),

@@ -6,7 +6,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, places, proofs
 from gpusetup.evidence.command_values import is_an_identifier
-from gpusetup.evidence.context import RuleContext, events, gpus
+from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.evidence.places import in_wsl, on_windows_without_container
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
@@ -30,11 +30,6 @@ DESKTOP_PROFILE = (
     r"|(?:RTX ?)?(?:PRO ?)?(?:A?[56]000(?:-?Ada|A)?|[68]000\w?)|B\d{2,3}\w?)-\d{1,2}[AB])(?![\w-])"
 )
 """A vGPU profile for applications (A) or desktops (B) by its name: A16-8A, RTX6000-8A, T4-2B."""
-
-
-def _slurm_binds_gpus_to_tasks(context: RuleContext) -> bool:
-    """Whether the job's options assign one GPU to each task."""
-    return any(job.values.get("binding") == "task" for job in events(context, "slurm-job"))
 
 
 CAUSES = (
@@ -219,17 +214,6 @@ CAUSES = (
         means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "
         "does not exist.",
         text="Use only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
-        cases=(
-            # Source: Slurm, srun(1): --gpus-per-task implies --gpu-bind=per_task.
-            Message(
-                where=(_slurm_binds_gpus_to_tasks,),
-                title="Slurm shows each task one GPU, which is number 0 there (error 101)",
-                means="With `--gpus-per-task` or `--gpu-bind` a task sees only its own GPU, so that "
-                "its local rank is not the number of a GPU.",
-                text="Request the GPUs for the node instead (`--gpus-per-node`), or let each task "
-                "use device 0",
-            ),
-        ),
         # Source: CUDA Driver API reference, CUresult.
         alike={alike.LIST_GPUS: ("mig-misconfigured", "cuda-visible-devices-hidden")},
         says=(

@@ -6,7 +6,6 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import says_nothing_else
-from gpusetup.evidence.gpu_facts import memory_waits_for_a_reset
 from gpusetup.messages.fragments import BUS
 from gpusetup.messages.row import MessageRow, says
 from gpusetup.model.finding import Severity
@@ -89,16 +88,6 @@ CAUSES = (
         "if the GPU has one left.",
         text="Reset the GPU or reboot, so that spare rows replace bad ones. If a reset does not "
         "help, the GPU must be replaced",
-        cases=(
-            Message(
-                where=(memory_waits_for_a_reset,),
-                title="{who}: faulty memory is replaced at the next reset (remap pending)",
-                plain="Faulty memory is replaced at the next reset",
-                means="A row of the GPU's memory is bad, and a spare row is ready to replace it. "
-                "ECC corrected every error that was counted.",
-                text="Reset the GPU or reboot as soon as no job runs on it",
-            ),
-        ),
         # Source: NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page
         # Retirement".
         by_check=True,

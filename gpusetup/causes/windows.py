@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from gpusetup.accelerators.makers import INTEL, maker_of
-from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts, maker_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
-from gpusetup.evidence.places import in_wsl
-from gpusetup.fixes import makers, paste, system_packages
+from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -78,12 +75,6 @@ def _removal(context: RuleContext) -> Lines:
     return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
-def _runtime_was_tried(context: RuleContext) -> bool:
-    """Whether the text says that the Visual C++ runtime was installed but did not help."""
-    tried = events(context, "remedy-tried")
-    return any(event.values.get("what") == "vc-runtime" for event in tried)
-
-
 _is_torch_240 = proofs.torch_of_the_bad_release("2.4.0", "windows-dll-missing", "fbgemm")
 """PyTorch, issue 131662: fbgemm.dll of 2.4.0 needs an OpenMP DLL that only Visual Studio brings."""
 
@@ -97,38 +88,6 @@ def _another_release_works(context: RuleContext) -> str:
 
 
 VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
-
-START_IN_WSL = Message(
-    where=(in_wsl,),
-    means="In WSL, the Windows driver maps the GPU's memory into a virtual machine. This fails "
-    "with an old WSL, an old Windows driver, or a virtual machine with little memory.",
-    text="Update WSL and start it again (this closes open programs in WSL). If that does not "
-    "help, give WSL more memory (`memory=` under `[wsl2]` in %UserProfile%\\.wslconfig) and "
-    "update the NVIDIA driver in Windows. With several GPUs, try one (`CUDA_VISIBLE_DEVICES=0`)",
-    commands=("wsl.exe --update", "wsl.exe --shutdown"),
-)
-"""The message for an "out of memory" error when CUDA starts in WSL."""
-
-
-def _is_amds_wheel(context: RuleContext) -> bool:
-    """Whether torch on Windows is a ROCm build, which only AMD publishes for Windows."""
-    if maker_of(context.torch.backend) == "amd":
-        return True
-    return bool(events(context, "amds-index"))
-
-
-RUNTIME_OF_INTEL = r"^(?:c10_xpu|torch_xpu|sycl\d|ur_(?:loader|adapter)|pi_|ze_loader|mkl_sycl)"
-"""torch's XPU DLLs, and those of Intel's runtime that they load."""
-
-
-def _runtime_of_intel(context: RuleContext, _text: str) -> Fix:
-    """Install an XPU build together with Intel's runtime."""
-    return Fix(
-        text="Install the newest torch from the XPU index with the packages that it requires "
-        "(without `--no-deps`): since torch 2.6 they contain Intel's runtime. Also install Intel's "
-        "newest graphics driver, which brings ze_loader.dll",
-        commands=(makers.pip_from(context, str(INTEL.index)),),
-    )
 
 
 CAUSES = (
@@ -174,48 +133,6 @@ CAUSES = (
                 "with its torchvision. Do not download a DLL from a website",
                 windows=(),
                 commands=("gpusetup install --torch 2.4.1",),
-            ),
-            # Microsoft, System Error Codes: ERROR_BAD_EXE_FORMAT.
-            Message(
-                having={"code": "^193$"},
-                title="Windows cannot load {dll}: the file is damaged, or it was built for another "
-                "processor",
-                means="With error 193 nothing is missing. The file was cut off while it was "
-                "downloaded, copied or unpacked, or a 32-bit file is among the 64-bit ones.",
-                text="Reinstall the same release of torch with `--force-reinstall --no-deps "
-                "--no-cache-dir`. If torch came with a program, download and unpack that program "
-                "again, into a new folder",
-                windows=(),
-            ),
-            Message(
-                where=(_is_amds_wheel,),
-                having={"dll": r"^(?:shm|fbgemm|torch_cpu|c10)"},
-                title="Windows cannot load {dll} of AMD's wheel: libomp140.x86_64.dll is missing",
-                means="AMD's wheels of before September 2025 need Microsoft's OpenMP runtime for "
-                "LLVM, which only Visual Studio's build tools bring, and not the ordinary Visual "
-                "C++ runtime.",
-                text="Install AMD's newest wheels, which contain the DLL, or Visual Studio's build "
-                "tools for C++ (x64). Do not download the DLL from a website",
-                windows=(),
-            ),
-            Message(
-                having={"dll": RUNTIME_OF_INTEL},
-                title="Windows cannot load {dll}: a part of Intel's runtime for torch's XPU build "
-                "is missing",
-                means="torch's XPU libraries load Intel's SYCL runtime and Level Zero. Since torch "
-                "2.6, pip installs the runtime with torch; torch 2.5 uses an installed oneAPI.",
-                way=_runtime_of_intel,
-            ),
-            Message(
-                where=(_runtime_was_tried,),
-                means="The Visual C++ runtime is already installed, so another DLL is missing. "
-                "torch 2.4.0 needs libomp140.x86_64.dll, which its wheel lacks.",
-                text="First check which torch version you have. If it is 2.4.0, install 2.4.1 or "
-                "later, of the same kind (CPU or CUDA). Reinstall any other release once with "
-                "`--force-reinstall --no-deps`, and check whether an antivirus program removed a "
-                "file",
-                windows=(),
-                look=(alike.TORCHS_CUDA,),
             ),
             # On a probed machine, torch's files were read without importing torch.
             Message(
@@ -321,17 +238,6 @@ CAUSES = (
         by_check=True,
         way=lambda context, _: driver_of_windows(
             context, context.catalog.driver_floor("12", "windows")
-        ),
-        cases=(
-            Message(
-                # In WSL 1, the kernel is called 4.4.0 with the Windows build number. WSL 2 never
-                # has such an old kernel.
-                where=(lambda context: (context.os.kernel or "").startswith("4.4.0-"),),
-                title="This is WSL 1, which has no GPU",
-                text="In PowerShell, convert the distribution to WSL 2 with `wsl --set-version "
-                "NAME 2` (the command below lists the names)",
-                commands=("wsl.exe --list --verbose",),
-            ),
         ),
         says=(
             says("gpu access blocked", why="blocked"),

@@ -149,29 +149,22 @@ def _check_engine_options(question: FleetRunQuestion) -> None:
 
 def _request(question: FleetRunQuestion) -> FleetRequest:
     from gpusetup.fleet.engines.engine import FleetRequest
-    from gpusetup.fleet.nodes import expanded
+    from gpusetup.fleet.names import expanded
     from gpusetup.fleet.work import LIMIT_SECONDS, NodeWork
 
+    usual_python = sys.executable
+    # Ray's workers have their own. In a container image it is the first Python on its PATH, because
+    # the path of our Python does not exist there.
+    if question.ray or question.kubernetes:
+        usual_python = "python" if question.kubernetes else ""
     work = NodeWork(
-        python=question.node_python or _usual_python(question),
+        python=question.node_python or usual_python,
         target=question.python,
         level=question.level,
         device=question.device,
         limit=question.limit or LIMIT_SECONDS[question.level],
     )
     return FleetRequest(work=work, nodes=expanded(question.nodes) if question.nodes else ())
-
-
-def _usual_python(question: FleetRunQuestion) -> str:
-    """The Python to run on the nodes if the user named none; "" if the engine uses its workers'
-    Python."""
-    if question.ray:
-        return ""
-    if question.kubernetes:
-        # In a container image, use the first Python on its PATH, because the path of our Python
-        # does not exist there.
-        return "python"
-    return sys.executable
 
 
 def _engine(question: FleetRunQuestion, request: FleetRequest) -> Engine:
@@ -189,11 +182,7 @@ def _engine(question: FleetRunQuestion, request: FleetRequest) -> Engine:
         return Ray(request, question.ray)
     from gpusetup.fleet.engines.kubernetes import ClusterSetting, Kubernetes
 
-    setting = ClusterSetting(
-        image=question.kubernetes or "",
-        runtime_class=question.runtime_class,
-    )
-    return Kubernetes(request, setting)
+    return Kubernetes(request, ClusterSetting(question.kubernetes or "", question.runtime_class))
 
 
 def _folder(question: FleetRunQuestion) -> Path:

@@ -12,7 +12,7 @@ from gpusetup.commands.question import NEEDED, CommandQuestion, Option, argument
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import UsageError
-from gpusetup.fleet.folder import read_folder
+from gpusetup.fleet.records import read_folder
 from gpusetup.fleet.show import answer
 from gpusetup.model.frozen import replace
 from gpusetup.render.clock import CLOCK
@@ -57,7 +57,7 @@ class NodeRecords(NamedTuple):
 
 
 def run(question: FleetShowQuestion, out: Console) -> Reply:
-    from gpusetup.fleet.nodes import expanded
+    from gpusetup.fleet.names import expanded
 
     nodes = expanded(question.nodes) if question.nodes else ()
     return judged(NodeRecords(question.folder, nodes), strict=question.strict)

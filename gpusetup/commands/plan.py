@@ -32,7 +32,7 @@ from gpusetup.plan.place import (
     place_of,
 )
 from gpusetup.plan.question import TrainingQuestion, shape_of_question
-from gpusetup.plan.rl_methods import method_named
+from gpusetup.plan.rl import method_named
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.tables import EmbeddingTable, table_named

@@ -63,7 +63,7 @@ def run(question: SnapshotQuestion, out: Console) -> Reply:
 
 def _diff(words: tuple[str, ...]) -> Reply:
     from gpusetup.fleet.compare import compare
-    from gpusetup.fleet.folder import named_record
+    from gpusetup.fleet.records import named_record
     from gpusetup.render.fleet import compare_screen
 
     if words[0] != "diff" or len(words) != 3:

@@ -230,9 +230,8 @@ def _measure(
     from gpusetup.probe.target import choose_target
     from gpusetup.render.tune import measuring
     from gpusetup.system.system import System
-    from gpusetup.tune.baseline import DEFAULT_BASELINE, MeasureRequest, baseline_of
     from gpusetup.tune.bench import BenchJob
-    from gpusetup.tune.measure import measure
+    from gpusetup.tune.measure import MeasureRequest, measure
     from gpusetup.tune.rules import worker_count
 
     job = BenchJob(
@@ -249,5 +248,4 @@ def _measure(
         largest=question.max,
         workers=worker_count(facts)[0] if facts else 0,
     )
-    baseline = baseline_of(config) if config else DEFAULT_BASELINE
-    return measure(request, partial(measuring, out.talk), baseline)
+    return measure(request, partial(measuring, out.talk), config)

@@ -6,7 +6,6 @@ not gpusetup's own.
 
 from __future__ import annotations
 
-import os
 from argparse import Action, ArgumentParser
 from typing import TYPE_CHECKING, Any
 
@@ -90,8 +89,6 @@ def run(question: VerifyQuestion, out: Console) -> Reply:
     from gpusetup.verify.child import start_by_path
 
     python = _target(question, out)
-    if not out.color:
-        os.environ["NO_COLOR"] = "1"
     words = question.words("python")
     if out.json:
         words.append("--json")

@@ -120,54 +120,13 @@ def _versions_listed(event: Event) -> list[str]:
     return [word for word in words if word[:1].isdigit()]
 
 
-# --- what the catalog knows of these builds -------------------------------------------------------
-
-
-def labels_with(context: RuleContext, torch: str, maker: str) -> tuple[str, ...]:
-    """The labels of a maker's builds of a release of torch on this system, the oldest first."""
-    platform = platform_of(context)
-    for release in context.catalog.other_makers:
-        if release.torch == torch:
-            labels = release.seen.get(platform, "").split()
-            return tuple(label for label in labels if maker_of(label) == maker)
-    return ()
-
-
-def platform_of(context: RuleContext) -> str:
-    """The system as the catalog names it. Linux on x86_64 if the text does not show it, because
-    most of these builds are for it."""
-    return f"{context.os.family or 'linux'}-{context.os.machine or 'x86_64'}"
-
-
-def is_in_the_index(context: RuleContext, lookup: Lookup) -> bool:
-    """Whether the catalog knows a build of the requested release with the index's label."""
-    if lookup.torch is None:
-        return False
-    return lookup.label in labels_with(context, lookup.torch, lookup.maker)
-
-
-def is_for_this_python(context: RuleContext, lookup: Lookup) -> bool:
-    """Whether the requested release has wheels for the text's Python; False if it shows none."""
-    python = ".".join((context.snapshot.python.version or "").split(".")[:2])
-    return python in pythons_of(context, lookup)
-
-
-def pythons_of(context: RuleContext, lookup: Lookup) -> tuple[str, ...]:
-    """The Pythons that the requested release has wheels for, which are those of its CPU build."""
-    family, _, machine = platform_of(context).partition("-")
-    cpu_build = context.catalog.row_of(lookup.torch or "", "cpu", family, machine)
-    # "3.13t" is a Python without the GIL, which few packages support.
-    return tuple(tag for tag in cpu_build.pythons if not tag.endswith("t")) if cpu_build else ()
-
-
 def index_lacks_release(context: RuleContext) -> bool:
-    """Whether an index of ROCm or XPU builds does not have the requested release, as the catalog's
-    list or the installer's own list of releases shows."""
+    """Whether an index of ROCm or XPU builds does not have the requested release, as the
+    installer's own list of releases shows."""
     lookup = lookup_of(context)
-    if lookup is None or lookup.torch is None or lookup.version in lookup.offered:
+    if lookup is None or lookup.torch is None:
         return False
-    labels = labels_with(context, lookup.torch, lookup.maker)
-    return lookup.label not in labels and bool(labels or lookup.offered)
+    return bool(lookup.offered) and lookup.version not in lookup.offered
 
 
 def ordinary_index_has_torch(context: RuleContext) -> str:

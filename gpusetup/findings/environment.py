@@ -3,6 +3,7 @@ also its libraries, its Python and the host."""
 
 from __future__ import annotations
 
+from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
 from gpusetup.choose.compatibility import takes_numpy
@@ -158,15 +159,13 @@ def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
 def foreign_wheel(context: RuleContext) -> Findings:
     """The installed torch is a build for another maker's GPUs."""
     backend = context.torch.backend or ""
-    cause = None
-    if backend.startswith("rocm"):
-        cause = "rocm-wheel-on-nvidia"
-    elif backend == "xpu":
-        cause = "xpu-wheel-on-nvidia"
+    maker = maker_of(backend)
     # If there is also a GPU of another maker, the build may be meant for that one.
-    if cause and gpus(context) and not events(context, "foreign-gpu"):
+    if maker in ("amd", "intel") and gpus(context) and not events(context, "foreign-gpu"):
         evidence = (shown(context, "torch.version", f"backend {backend}"),)
-        yield finding(context, cause, evidence, who=torch_in_words(context))
+        who = torch_in_words(context)
+        name = BY_ID[maker].name
+        yield finding(context, "rocm-wheel-on-nvidia", evidence, who=who, maker=name)
 
 
 def torch_sees_no_gpu(context: RuleContext) -> Findings:
@@ -305,7 +304,7 @@ def host(context: RuleContext) -> Findings:
 
 SETTINGS = {
     "CUDA_LAUNCH_BLOCKING": "cuda-launch-blocking",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "memory-caching-off",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "cuda-launch-blocking",
     "NVIDIA_TF32_OVERRIDE": "tf32-precision",
 }
 """Maps variables to the cause if they are set to 1. Source: documentation of CUDA and torch."""
@@ -315,7 +314,7 @@ def settings(context: RuleContext) -> Findings:
     """Environment variables that cost speed or memory, or break a program, if they are set to 1."""
     for name, cause in SETTINGS.items():
         if context.snapshot.environment.get(name) == "1":
-            yield seen(context, cause, "environment", f"{name}=1")
+            yield seen(context, cause, "environment", f"{name}=1", name=name)
 
 
 RULES = (

@@ -16,14 +16,13 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     whole_number,
 )
-from gpusetup.evidence.facts import failing_file_is_in_a_checkout
 from gpusetup.findings.message_rules import finding, marked
 from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.readings.gpu_use import GpuUse, gpu_use
-from gpusetup.readings.smi_processes import shows_computing
+from gpusetup.readings.nvidia_smi import shows_computing
 
 
 def out_of_memory(context: RuleContext) -> Findings:
@@ -222,9 +221,6 @@ def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
             continue
         quote = (event.text or "an error")[:QUOTE_CHARACTERS]
         values = {**usual_values, "said": quote, **event.values}
-        # A plugin's failure occurs in its host program, but the plugin's project can fix it.
-        if "plugin" in event.values:
-            values["program"] = f"{event.values['plugin']}, a plugin of {shown_name},"
         messages.append(replace(event, values=values))
     return tuple(messages)
 
@@ -265,21 +261,7 @@ def _use_of(gpu: Gpu) -> GpuUse:
     )
 
 
-def source_checkout(context: RuleContext) -> Findings:
-    """A package that is imported from its unbuilt sources in the working folder."""
-    # The finding about an extension that was not built also explains how to build it.
-    if events(context, "extension-not-built"):
-        return
-    files_of_checkout = [
-        event for event in events(context, "failing-file") if event.values.get("checkout") == "yes"
-    ]
-    if files_of_checkout:
-        fact = failing_file_is_in_a_checkout(context)
-        yield finding(context, "source-checkout-imported", files_of_checkout, fact=fact)
-
-
 RULES = (
-    source_checkout,
     out_of_memory,
     gpu_works_little,
     nccl_error,

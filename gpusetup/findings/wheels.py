@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.record import RECORDS, Message
 from gpusetup.causes.wheels import good_python, way_without_wheels
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.evidence.lookups import (
     Lookup,
     index_label,
-    is_for_this_python,
-    is_in_the_index,
     lookup_in,
     requirement,
     torch_of,
@@ -54,14 +51,12 @@ def no_file(context: RuleContext) -> Findings:
     findings: dict[str, Finding] = {}
     for message in sorted(events(context, *KINDS), key=lambda message: KINDS.index(message.kind)):
         requested = _requested(message)
-        lookup = lookup_in(message, context.catalog)
         cause = _cause_of(context, message, requested)
         if cause not in findings:
             findings[cause] = finding(
                 context,
                 cause,
                 events(context, message.kind),
-                message=_on_wrong_system(context, lookup, cause),
                 fix=_way(context, cause, requested, message),
                 asked=requested.strip("=<>~! ") or "torch",
                 what="this system",
@@ -97,30 +92,11 @@ ITS_INDEX_IS_EXPLICIT = (
 )
 
 
-BUILDS_OF_MAKER = {
-    "amd": "PyTorch's index has ROCm builds for Linux on x86_64 only.",
-    "intel": "PyTorch's index has XPU builds for Linux and Windows on x86_64 only.",
-}
-"""A maker -> the systems that PyTorch's index has its builds for."""
-
-
-def _on_wrong_system(context: RuleContext, lookup: Lookup | None, cause: str) -> Message | None:
-    """The words for another maker's build on a system for which there are none; None if the cause's
-    usual words fit."""
-    if lookup is None or cause != "no-wheel-for-platform":
-        return None
-    return Message(
-        title=RECORDS[cause].title,
-        plain=RECORDS[cause].plain,
-        means=BUILDS_OF_MAKER[lookup.maker],
-    )
-
-
 def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
     """The fix: another index, another Python, or an installation of the chosen build."""
     lookup = lookup_in(event, context.catalog)
     if lookup is not None:
-        return makers.for_lookup(context, lookup, cause)
+        return makers.for_lookup(context, lookup)
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "wrong-index" and not _is_of_torch(requested):
@@ -235,8 +211,8 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     Python."""
     name, _, _ = requirement(requested)
     lookup = lookup_in(event, context.catalog)
-    if lookup is not None and (cause := _cause_of_lookup(context, lookup)):
-        return cause
+    if lookup is not None:
+        return _cause_of_lookup(context, lookup)
     if event.kind == "wrong-index":
         return "wrong-index"
     if event.kind == "conda-not-found":
@@ -263,27 +239,11 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
 
 def _cause_of_lookup(context: RuleContext, lookup: Lookup) -> str:
     """The cause if an installer looked for AMD's or Intel's builds: the system, the index or the
-    Python; "" if the catalog does not tell."""
+    Python."""
     if on(context, "macos") or (lookup.maker == "amd" and on(context, "windows")):
         return "no-wheel-for-platform"
-    # The index has the release, but not for this Python. If it has it for this Python too, the
-    # catalog does not show what the machine lacks.
-    if is_in_the_index(context, lookup):
-        return "wrong-index" if is_for_this_python(context, lookup) else "python-no-wheel"
-    # The index offers other releases to this Python, so the release is what it lacks. A label that
-    # no release has does not exist at all.
-    if lookup.offered or lookup.torch or lookup.label not in _labels_of_makers(context):
-        return "wrong-index"
-    return "python-no-wheel"
-
-
-def _labels_of_makers(context: RuleContext) -> set[str]:
-    """All labels of ROCm and XPU builds that the catalog knows."""
-    labels: set[str] = set()
-    for release in context.catalog.other_makers:
-        for labels_on_platform in release.seen.values():
-            labels.update(labels_on_platform.split())
-    return labels
+    # The index offers other releases to this Python, so the release is what it lacks.
+    return "wrong-index" if lookup.offered or lookup.torch else "python-no-wheel"
 
 
 def _why_conda_has_none(context: RuleContext, requested: str) -> str:

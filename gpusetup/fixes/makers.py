@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.amd import (
     BUILT_FOR,
@@ -47,7 +46,7 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.evidence.gpu_facts import lacks_target_on_windows
-from gpusetup.evidence.lookups import Lookup, labels_with, platform_of, pythons_of
+from gpusetup.evidence.lookups import Lookup
 from gpusetup.evidence.maker_facts import (
     crashes_without_kernels,
     intels_extension_fails,
@@ -60,9 +59,6 @@ from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, filled, lines, shell_line
 from gpusetup.model.versions import parsed
-
-if TYPE_CHECKING:
-    from packaging.version import Version
 
 # --- the kernel driver and its nodes --------------------------------------------------------------
 
@@ -912,92 +908,22 @@ def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
 # --- an index without the build -------------------------------------------------------------------
 
 
-def for_lookup(context: RuleContext, lookup: Lookup, cause: str) -> Fix:
-    """The fix for an installer that found no build of a maker: another system's wheels, another
-    index of the same maker, or another Python. It never leads to another maker's build."""
-    maker, builds = BY_ID[lookup.maker], NAME_OF_BUILDS[lookup.maker]
+def for_lookup(context: RuleContext, lookup: Lookup) -> Fix:
+    """The fix for an installer that found no build of a maker: the maker's newest build for this
+    system, never another maker's."""
     if on(context, "macos"):
-        return Fix(
-            text=f"torch has no {builds} builds for macOS. Install the ordinary wheel, without "
-            '--index-url: on Apple silicon it uses the GPU as the device "mps". On an Intel Mac, '
-            "torch 2.2.2 is the last release (Python 3.12 or older, numpy<2)",
-            commands=(paste.pip(context, "install", "torch", "torchvision"),),
-        )
+        return for_mac(context)
+    maker = BY_ID[lookup.maker]
     if maker is AMD and on(context, "windows"):
         return _on_windows(context, lookup.torch)
     requested = f"{lookup.package} {lookup.version}" if lookup.version else lookup.package
-    text = f"PyTorch's index for {lookup.label} has no {requested} for this system and Python"
-    if lookup.offered:
-        # The last three are the newest ones.
-        offered = " and ".join(lookup.offered[-3:])
-        text = f"PyTorch's index for {lookup.label} has {offered}, but not {requested}"
-    if cause == "python-no-wheel":
-        return _with_another_python(context, lookup, text)
-    target = board_of(context)[1] if maker is AMD else None
-    relative, override = RELATIVES.get(target or "", (target or "", ""))
-    labels = labels_with(context, lookup.torch, lookup.maker) if lookup.torch else ()
-    fitting = next(
-        (
-            label
-            for label in sorted(labels, key=_rocm_of, reverse=True)
-            # None means a ROCm that is newer than the table, which drops few targets.
-            if not relative
-            or has_kernels(relative, label.removeprefix("rocm"), lookup.torch or "") is not False
-        ),
-        None,
-    )
-    # The catalog lists the release in the index that did not have it: another release is the way.
-    if not labels or lookup.label in labels or fitting is None:
-        if lookup.torch and not labels:
-            text += f", and no {builds} build of torch {lookup.torch} is known"
-        elif fitting is None:
-            text += f"; {' and '.join(labels)} have it without kernels for {target}"
-        index = pytorchs_index(target) if maker is AMD else str(maker.index)
-        return Fix(
-            text=f"{text}. Install the newest {builds} build that fits this GPU and Python, or a "
-            "release that the index lists",
-            commands=(paste.pip(context, "install", "torch", "torchvision", "--index-url", index),),
-        )
-    family, _, machine = platform_of(context).partition("-")
-    # The CPU build of the same torch has the same companions.
-    cpu_build = context.catalog.row_of(lookup.torch or "", "cpu", family, machine)
-    torchvision = "torchvision"
-    if cpu_build is not None and cpu_build.torchvision:
-        torchvision = f"torchvision=={cpu_build.torchvision}"
-    packages = (f"torch=={lookup.torch}", torchvision)
-    install = paste.pip(context, "install", *packages, "--index-url", index_url(fitting))
-    text += f". {' and '.join(labels)} have torch {lookup.torch}: install it from {fitting}"
-    if not override:
-        return Fix(text=text, commands=(install,))
+    offered = f" (it has {' and '.join(lookup.offered[-3:])})" if lookup.offered else ""
+    index = pytorchs_index(board_of(context)[1]) if maker is AMD else str(maker.index)
     return Fix(
-        text=f"{text}. Its wheels have no kernels for {target}, so set HSA_OVERRIDE_GFX_VERSION to "
-        f"use those of the related {relative}",
-        commands=(install, paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override)),
-    )
-
-
-def _rocm_of(label: str) -> Version:
-    """The ROCm version in a label, to sort by."""
-    return parsed(label.removeprefix("rocm").removeprefix("xpu") or "0")
-
-
-def _with_another_python(context: RuleContext, lookup: Lookup, text: str) -> Fix:
-    """Create an environment with a Python that the requested builds support, and install them from
-    the same index."""
-    pythons = pythons_of(context, lookup)
-    usual = context.catalog.milestone("usual python")
-    python = usual if not pythons or usual in pythons else max(pythons, key=parsed)
-    folder = paste.new_environment_folder(context, python)
-    torch = f"torch=={lookup.torch}" if lookup.torch else "torch"
-    into_folder = ("uv", "pip", "install", "--python", folder, torch, "torchvision")
-    return Fix(
-        text=f"{text}. Create an environment with a 64-bit CPython {python}, which these wheels "
-        "support",
-        commands=(
-            paste.command(context, "uv", "venv", "--python", python, folder),
-            paste.command(context, *into_folder, "--index-url", index_url(lookup.label)),
-        ),
-        python=python,
+        text=f"PyTorch's index for {lookup.label} has no {requested} for this system and "
+        f"Python{offered}. Install the newest {NAME_OF_BUILDS[maker.id]} build that fits this GPU "
+        "and Python, or a release that the index lists",
+        commands=(paste.pip(context, "install", "torch", "torchvision", "--index-url", index),),
     )
 
 

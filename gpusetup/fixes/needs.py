@@ -12,7 +12,6 @@ import re
 
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import owners
-from gpusetup.fixes.clauses import clauses_without
 from gpusetup.fixes.need_readings import (
     GPUS_ON_THE_BUS,
     NODES_ENGINE,
@@ -56,10 +55,10 @@ class NeedRow(Frozen):
     denied: Reading = never
     asks: str = ""
     """The command whose output shows the fact, if it is unknown."""
-    clauses: str = ""
-    """A pattern for the clauses of the fix's text that are removed if the fact is false."""
     instead: str = ""
     """What to do instead if the fact is false."""
+    keeps_text: bool = False
+    """Whether the fix's text still applies if the fact is false, and only its commands do not."""
     first: Reading = never
     """What must be done before the commands, because otherwise their effect does not last."""
     then: Reading = never
@@ -98,7 +97,6 @@ NEEDS: tuple[NeedRow, ...] = (
         read=python_of_the_program,
         denied=python_of_another_program,
         asks=PROGRAMS_PYTHON,
-        clauses=r"[Ii]nstall torch|compatibility table|needs NVIDIA driver|does not name the GPU",
         instead="Find the program's own Python first (its folder has a `venv`, `env`, `runtime` "
         "or `python_embeded`), run the command below with it to see its torch, and install "
         "there: `gpusetup install --python PATH`",
@@ -107,21 +105,18 @@ NEEDS: tuple[NeedRow, ...] = (
         what="remedy",
         lines=INSTALLS_TORCH,
         denied=reinstall_was_tried,
-        clauses=r"[Rr]einstall torch|[Ii]nstall torch",
         instead="Reinstalling the same torch changes nothing",
     ),
     NeedRow(
         what="reboot",
         lines=r"^sudo reboot$",
         denied=reboot_was_tried,
-        clauses=r"reboot it|[Tt]o avoid a reboot|^Reboot|restart the machine",
         instead="Another restart changes nothing",
     ),
     NeedRow(
         what="host",
         lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
         denied=host_of_a_lender,
-        clauses=r"[Rr]eboot|power-off|kernel's command line|modprobe|driver",
         instead="The host belongs to the provider: report the message to the provider, stop this "
         "instance, and start one on another host",
     ),
@@ -129,7 +124,7 @@ NEEDS: tuple[NeedRow, ...] = (
         what="container program",
         lines=r"^(?:sudo )?docker run\b",
         denied=cluster_without_docker,
-        clauses=r"a container with one",
+        keeps_text=True,
         instead="Clusters do not offer docker: use the cluster's own container program, for "
         "example `apptainer exec --nv docker://IMAGE COMMAND`",
     ),
@@ -137,6 +132,7 @@ NEEDS: tuple[NeedRow, ...] = (
         what="rights",
         lines=r"^(?:sudo|su) ",
         denied=no_administrator,
+        keeps_text=True,
         instead="Ask the administrators of the machine for this",
     ),
     NeedRow(
@@ -167,7 +163,6 @@ NEEDS: tuple[NeedRow, ...] = (
         what="boot screen",
         lines=r"mokutil --import|modprobe nvidia|dkms autoinstall",
         denied=no_boot_screen,
-        clauses=r"MOK|mokutil|enrol|firmware",
         instead="Install the distribution's own signed kernel modules, which need no key (Ubuntu: "
         "`linux-modules-nvidia-BRANCH-FLAVOUR`, for example linux-modules-nvidia-535-azure), or "
         "use a machine without Secure Boot (Azure: security type Standard)",
@@ -176,7 +171,6 @@ NEEDS: tuple[NeedRow, ...] = (
         what="Python",
         lines=r"^uv venv --python|--python 3\.\d|^conda create\b.*python=",
         denied=python_that_must_stay,
-        clauses=r"[Cc]reate an environment|[Mm]ake an environment|with python",
         instead="No wheel of torch for that Python has kernels for this GPU. Build torch from "
         "source for it, move to a release of the program for a newer Python, or use another GPU",
     ),
@@ -271,12 +265,6 @@ def _after_the_owners_way(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
     )
 
 
-OF_AN_INSTALLATION = (
-    r"[Ii]nstall torch|[Ii]nstall a build of torch|\bReplace (?:it|the)|--force-reinstall"
-    r"|needs NVIDIA driver|does not name the GPU|site-packages|[Uu]pdate CTranslate2"
-    r"|torch that is listed|into a new environment|compatibility table|Then restart the session"
-)
-"""Clauses of a fix that speak of an installation by pip."""
 CHANGES_PACKAGES = rf"{INSTALLS_TORCH}|^(?:\S*python\S* -m )?(?:uv )?pip3? (?:un)?install\b"
 
 
@@ -291,12 +279,13 @@ def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
         return None if _any_line(installs, block.commands) else block
 
     kept = map_blocks(fix, unless_it_installs)
-    remaining = clauses_without(fix.text, OF_AN_INSTALLATION)
-    text = ". ".join(filter(None, (owner.sentence, remaining)))
     others = tuple(need for need in fix.needs if need.what != TORCH)
     because = Need(what="owner of the environment", state="denied", because=owner.because)
     return replace(
-        kept, text=text, commands=kept.commands or owner.commands, needs=(*others, because)
+        kept,
+        text=owner.sentence,
+        commands=kept.commands or owner.commands,
+        needs=(*others, because),
     )
 
 
@@ -333,9 +322,7 @@ def _state(context: RuleContext, row: NeedRow) -> Need:
 
 
 def _text_where_denied(row: NeedRow, need: Need, text: str) -> str:
-    """The reason, what to do instead, and the part of the fix's text that still applies."""
-    first_letter = need.because[:1].upper()
-    because = first_letter + need.because[1:]
-    remaining_text = clauses_without(text, row.clauses) if row.clauses else text
-    sentences = (because, row.instead, remaining_text)
-    return ". ".join(filter(None, sentences))
+    """The reason and what to do instead, before the fix's text or in its place."""
+    because = need.because[:1].upper() + need.because[1:]
+    remaining_text = text if row.keeps_text else ""
+    return ". ".join(filter(None, (because, row.instead, remaining_text)))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 from gpusetup.fleet.facts import severity_of
 from gpusetup.fleet.node_check import NodeFinding
-from gpusetup.fleet.nodes import Node
+from gpusetup.fleet.records import Node
 from gpusetup.fleet.show import GRAVITY
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
@@ -38,54 +37,35 @@ class CompareAnswer(Frozen):
     def matters(self) -> bool:
         """Whether the second record has additional findings, or differs in something that programs
         depend on."""
-        if self.only_second:
-            return True
-        severities = {difference.severity for difference in self.differences}
         # Differences with the severity `note` do not affect programs.
-        severities.discard(Severity.NOTE)
-        return len(severities) > 0
+        return bool(self.only_second) or any(
+            difference.severity is not Severity.NOTE for difference in self.differences
+        )
 
 
 def compare(first: Node, second: Node) -> CompareAnswer:
     """The differences between two records: facts with different values, and findings that only one
     of the records has."""
-    differences = []
-    for name in {*first.facts, *second.facts}:
-        first_value = first.facts.get(name)
-        second_value = second.facts.get(name)
-        if first_value != second_value:
-            difference = Difference(
-                field=name,
-                first=first_value,
-                second=second_value,
-                severity=severity_of(name),
-            )
-            differences.append(difference)
-    differences.sort(key=_gravest_first)
+    differences = [
+        Difference(
+            field=field,
+            first=first.facts.get(field),
+            second=second.facts.get(field),
+            severity=severity_of(field),
+        )
+        for field in {*first.facts, *second.facts}
+        if first.facts.get(field) != second.facts.get(field)
+    ]
+    # The most serious first: the rank is negated, because sorting puts the smallest first.
+    differences.sort(key=lambda difference: (-GRAVITY[difference.severity], difference.field))
+
+    # Only the ids are compared, because the titles may name other GPUs or other figures.
+    first_ids = {finding.id for finding in first.findings}
+    second_ids = {finding.id for finding in second.findings}
     return CompareAnswer(
         first=first.name,
         second=second.name,
-        only_first=_without(first.findings, second.findings),
-        only_second=_without(second.findings, first.findings),
+        only_first=tuple(one for one in first.findings if one.id not in second_ids),
+        only_second=tuple(one for one in second.findings if one.id not in first_ids),
         differences=tuple(differences),
     )
-
-
-def _gravest_first(difference: Difference) -> tuple[int, str]:
-    """A sort key that puts the most serious differences first, and then sorts by field."""
-    gravity = GRAVITY[difference.severity]
-    # The rank is negated, because sorting puts the smallest first.
-    return -gravity, difference.field
-
-
-def _without(
-    findings: Iterable[NodeFinding], common_findings: Iterable[NodeFinding]
-) -> tuple[NodeFinding, ...]:
-    """The findings whose ids do not occur in `common_findings`."""
-    common_ids = {finding.id for finding in common_findings}
-    different = []
-    for finding in findings:
-        # Only the ids are compared, because the titles may name other GPUs or other figures.
-        if finding.id not in common_ids:
-            different.append(finding)
-    return tuple(different)

@@ -1,15 +1,16 @@
-"""Finds the facts and measured speeds in which a machine differs from most machines of its kind."""
+"""Finds the facts and measured speeds in which a machine differs from most machines of its kind,
+and records that are old, misdated or copied."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from statistics import median
 
 from gpusetup.fleet.facts import is_compared, severity_of, value_of
-from gpusetup.fleet.folder import moment
-from gpusetup.fleet.nodes import Drift, FactSplit, Node, Rate, slurm_list
+from gpusetup.fleet.names import slurm_list
+from gpusetup.fleet.records import Node, Rate, moment
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 
@@ -20,6 +21,36 @@ Kind = tuple[str, ...]
 """
 
 
+class Drift(Frozen):
+    """A difference between a node and most nodes of its kind, in one field.
+
+    Four fields are not facts about the node: `record.taken_at` means that its record is older than
+    the others, `record.future` that its record is dated in the future, `record.copied` that another
+    node's record has the same GPUs, and `node.kind` that no other node has GPUs of this model.
+    """
+
+    field: str
+    value: str
+    majority: str
+    severity: Severity
+    nodes: int
+    """How many nodes have the majority's value, or how many devices were compared."""
+    of: int
+    """The total number of nodes or devices."""
+
+
+class FactSplit(Frozen):
+    """A fact without a majority value among the nodes of a kind, so that it is unknown which nodes
+    are right."""
+
+    field: str
+    severity: Severity
+    gpus: tuple[str, ...]
+    """The GPU model of that kind of node."""
+    values: Mapping[str, tuple[str, ...]]
+    """Maps each value to the nodes that have it; the most frequent value comes first."""
+
+
 class Differences(Frozen):
     """What tells nodes from the others of their kind."""
 
@@ -27,8 +58,16 @@ class Differences(Frozen):
     """Maps each node to its differences from most nodes of its kind."""
     splits: tuple[FactSplit, ...]
     """Facts of which no value has a majority."""
-    uncompared: Mapping[Kind, Sequence[str]]
+    uncompared: Mapping[Kind, tuple[str, ...]]
     """Maps each kind that has too few nodes for a comparison to the names of these nodes."""
+
+
+KIND = "node.kind"
+TAKEN_AT = "record.taken_at"
+FUTURE = "record.future"
+COPIED = "record.copied"
+RATES = "rates."
+"""The prefix of rates among the fields in which nodes differ."""
 
 
 def differences(nodes: Sequence[Node], now: datetime) -> Differences:
@@ -39,95 +78,63 @@ def differences(nodes: Sequence[Node], now: datetime) -> Differences:
             by_kind[node.kind].append(node)
     # Nodes without visible GPUs are no kind of their own if others have GPUs: they are compared
     # with the largest kind, and have no vote on its usual values.
-    without_gpus: list[Node] = []
-    if len(by_kind) > 1:
-        without_gpus = by_kind.pop((), [])
+    without_gpus = by_kind.pop((), []) if len(by_kind) > 1 else []
     largest = max(by_kind, key=lambda kind: (len(by_kind[kind]), kind), default=())
-    drifts: dict[str, list[Drift]] = defaultdict(list)
+    found: list[tuple[str, Drift]] = []
     splits: list[FactSplit] = []
-    uncompared: dict[Kind, list[str]] = {}
     for kind, voters in by_kind.items():
-        if len(voters) < LEAST_NODES:
-            uncompared[kind] = [node.name for node in voters]
-        of_kind = (*voters, *(without_gpus if kind == largest else ()))
-        fields: set[str] = set()
-        for node in voters:
-            fields.update(filter(is_compared, node.facts))
-        for field in sorted(fields):
-            values = {node.name: value_of(field, node.facts) for node in of_kind}
+        others = without_gpus if kind == largest else []
+        for field in sorted({field for node in voters for field in node.facts}):
+            if not is_compared(field):
+                continue
+            values = {node.name: value_of(field, node.facts) for node in (*voters, *others)}
             counts = Counter(value for node in voters if (value := values[node.name]) is not None)
-            majority = majority_of(counts)
-            if majority is None and counts.total() >= LEAST_NODES:
-                splits.append(_split_of(field, kind, values))
+            if counts.total() < LEAST_NODES:
+                continue
+            severity = severity_of(field)
+            usual, usual_count = counts.most_common(1)[0]
+            if usual_count * 2 <= counts.total():
+                # The value itself makes the order of equally frequent ones reproducible.
+                ordered = sorted(counts, key=lambda value: (-counts[value], value))
+                names = {
+                    value: tuple(name for name, its in values.items() if its == value)
+                    for value in ordered
+                }
+                splits.append(FactSplit(field=field, severity=severity, gpus=kind, values=names))
+                continue
             for name, value in values.items():
-                if majority is not None and value and value != majority:
+                if value is not None and value != usual:
                     drift = Drift(
                         field=field,
                         value=value,
-                        majority=majority,
-                        severity=severity_of(field),
-                        nodes=counts[majority],
+                        majority=usual,
+                        severity=severity,
+                        nodes=usual_count,
                         of=counts.total(),
                     )
-                    drifts[name].append(drift)
+                    found.append((name, drift))
         # A node that nothing can be compared with may simply have the wrong GPU. Where all machines
         # differ, this is usual.
         if len(voters) == 1 and kind and len(by_kind[largest]) >= LEAST_NODES:
-            drifts[voters[0].name].append(
-                Drift(
-                    field=KIND,
-                    value=", ".join(kind),
-                    majority=", ".join(largest),
-                    severity=Severity.WARNING,
-                    nodes=len(by_kind[largest]),
-                    of=sum(map(len, by_kind.values())),
-                )
+            drift = Drift(
+                field=KIND,
+                value=", ".join(kind),
+                majority=", ".join(largest),
+                severity=Severity.WARNING,
+                nodes=len(by_kind[largest]),
+                of=sum(map(len, by_kind.values())),
             )
-    for one_kind in (slow_rates(nodes), misdated_records(nodes, now), copied_records(nodes)):
-        for name, rows in one_kind.items():
-            drifts[name] += rows
-    return Differences(of_node=drifts, splits=tuple(splits), uncompared=uncompared)
-
-
-KIND = "node.kind"
-"""The field of the difference for a node whose GPU model no other node has."""
-TAKEN_AT = "record.taken_at"
-"""The field of the difference for a record that is older than the others."""
-FUTURE = "record.future"
-"""The field of the difference for a record that is dated in the future."""
-COPIED = "record.copied"
-"""The field of the difference for a record whose GPUs are another node's."""
-
-
-def majority_of(counts: Counter[str]) -> str | None:
-    """The value that more than half of the nodes have; None if there is no such value, or if too
-    few nodes report the fact.
-
-    >>> majority_of(Counter({"580": 3, "570": 1})), majority_of(Counter({"580": 2, "570": 2}))
-    ('580', None)
-    """
-    total = counts.total()
-    if total < LEAST_NODES:
-        return None
-    value, most = counts.most_common(1)[0]
-    return value if most * 2 > total else None
-
-
-def _split_of(field: str, kind: Kind, values: Mapping[str, str | None]) -> FactSplit:
-    """A fact without a majority value, with the nodes that have each value; the most frequent value
-    comes first."""
-    names_by_value: dict[str, list[str]] = defaultdict(list)
-    for name, value in values.items():
-        if value is not None:
-            names_by_value[value].append(name)
-    # The value itself makes the order of equally frequent ones reproducible.
-    ordered = sorted(names_by_value, key=lambda value: (-len(names_by_value[value]), value))
-    return FactSplit(
-        field=field,
-        severity=severity_of(field),
-        gpus=kind,
-        values={value: tuple(names_by_value[value]) for value in ordered},
-    )
+            found.append((voters[0].name, drift))
+    of_node: dict[str, list[Drift]] = defaultdict(list)
+    found += [*slow_rates(nodes), *misdated_records(nodes, now), *copied_records(nodes)]
+    for name, drift in found:
+        of_node[name].append(drift)
+    uncompared = {
+        kind: tuple(node.name for node in voters)
+        for kind, voters in by_kind.items()
+        if len(voters) < LEAST_NODES
+    }
+    return Differences(of_node=of_node, splits=tuple(splits), uncompared=uncompared)
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -137,76 +144,40 @@ DAY = timedelta(days=1)
 CLOCK_ERROR = timedelta(minutes=10)
 """A cluster's clocks differ by seconds, so a record dated further in the future than this has a
 wrong date."""
+MOST_HOURS = 72
+"""Time spans below three days are shown in hours."""
 
 
-def newest_of(nodes: Iterable[Node], now: datetime) -> datetime | None:
+def newest_of(nodes: Sequence[Node], now: datetime) -> datetime | None:
     """When the newest record was taken, ignoring records dated in the future; None if no record has
     a date."""
     times = [moment(node.taken_at) for node in nodes]
     return max((time for time in times if time and time <= now + CLOCK_ERROR), default=None)
 
 
-def misdated_records(nodes: Sequence[Node], now: datetime) -> dict[str, list[Drift]]:
-    """Maps each node to a warning that its record is more than a day older than the newest one of
-    several, or dated in the future."""
-    taken: dict[str, datetime] = {}
-    for node in nodes:
-        if time := moment(node.taken_at):
-            taken[node.name] = time
+def misdated_records(nodes: Sequence[Node], now: datetime) -> Iterator[tuple[str, Drift]]:
+    """A warning for each record that is more than a day older than the newest one of several, or
+    dated in the future."""
+    taken = {node.name: time for node in nodes if (time := moment(node.taken_at))}
     newest = newest_of(nodes, now)
-    misdated: dict[str, list[Drift]] = {}
     for name, time in taken.items():
-        field, expected, value = TAKEN_AT, newest, _in_words(time)
-        if time > now + CLOCK_ERROR:
-            field, expected = FUTURE, now
-        elif newest is None or len(taken) < LEAST_NODES or newest - time <= DAY:
-            continue
-        else:
-            value = f"{value}, {span(newest - time)} before the newest"
-        misdated[name] = [
+        field, expected, value = FUTURE, now, f"{time:%Y-%m-%d %H:%M} UTC"
+        if time <= now + CLOCK_ERROR:
+            if newest is None or len(taken) < LEAST_NODES or newest - time <= DAY:
+                continue
+            field, expected = TAKEN_AT, newest
+            value += f", {span(newest - time)} before the newest"
+        yield (
+            name,
             Drift(
                 field=field,
                 value=value,
-                majority=_in_words(expected or now),
+                majority=f"{expected:%Y-%m-%d %H:%M} UTC",
                 severity=Severity.WARNING,
                 nodes=len(taken),
                 of=len(taken),
-            )
-        ]
-    return misdated
-
-
-def copied_records(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
-    """Maps each node to an error that another node's record has the same GPUs: one of the two is a
-    copy, and its own node was not examined."""
-    by_gpus: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for node in nodes:
-        if node.gpu_uuids:
-            by_gpus[node.gpu_uuids].append(node.name)
-    copied: dict[str, list[Drift]] = {}
-    for names in by_gpus.values():
-        for name in names if len(names) > 1 else ():
-            others = [other for other in names if other != name]
-            copied[name] = [
-                Drift(
-                    field=COPIED,
-                    value=f"the same GPUs (by UUID) as {slurm_list(others)}",
-                    majority="other UUIDs",
-                    severity=Severity.ERROR,
-                    nodes=len(names),
-                    of=len(names),
-                )
-            ]
-    return copied
-
-
-def _in_words(time: datetime) -> str:
-    """A time as it is shown to the user: `2026-11-19 03:00 UTC`."""
-    return f"{time:%Y-%m-%d %H:%M} UTC"
-
-
-MOST_HOURS = 72
-"""Time spans below three days are shown in hours."""
+            ),
+        )
 
 
 def span(time: timedelta) -> str:
@@ -219,10 +190,31 @@ def span(time: timedelta) -> str:
     return f"{hours} hours" if hours < MOST_HOURS else f"{hours // 24} days"
 
 
+def copied_records(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
+    """An error for each node whose GPUs another node's record has too: one of the two is a copy,
+    and its own node was not examined."""
+    by_gpus: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for node in nodes:
+        if node.gpu_uuids:
+            by_gpus[node.gpu_uuids].append(node.name)
+    for names in by_gpus.values():
+        for name in names if len(names) > 1 else ():
+            others = slurm_list(other for other in names if other != name)
+            yield (
+                name,
+                Drift(
+                    field=COPIED,
+                    value=f"the same GPUs (by UUID) as {others}",
+                    majority="other UUIDs",
+                    severity=Severity.ERROR,
+                    nodes=len(names),
+                    of=len(names),
+                ),
+            )
+
+
 # --- speeds ---------------------------------------------------------------------------------------
 
-RATES = "rates."
-"""The prefix of rates among the fields in which nodes differ."""
 LEAST_RATES = 5
 """The fewest rates that are compared, so that one slow device does not move the median."""
 SLOW = 0.92
@@ -232,27 +224,26 @@ BROKEN = 0.5
 """Below this share of the median, a device counts as broken."""
 
 
-def slow_rates(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
-    """Maps each node to its measured speeds that are too slow, compared with the same check, GPU
+def slow_rates(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
+    """A difference for each measured speed that is too slow, compared with the same check, GPU
     model and unit on all nodes."""
     groups: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
     for node in nodes:
         for rate in node.rates:
             groups[rate.check, rate.model, rate.unit].append((node.name, rate))
-    slow: dict[str, list[Drift]] = defaultdict(list)
     for rates in groups.values():
         middle = median(rate.value for _, rate in rates)
         for name, rate in rates:
-            if len(rates) < LEAST_RATES or rate.value >= SLOW * middle:
-                continue
-            is_broken = rate.value < BROKEN * middle
-            drift = Drift(
-                field=f"{RATES}{rate.check}",
-                value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
-                majority=f"{middle:.4g} {rate.unit}",
-                severity=Severity.ERROR if is_broken else Severity.WARNING,
-                nodes=len(rates),
-                of=len(rates),
-            )
-            slow[name].append(drift)
-    return slow
+            if len(rates) >= LEAST_RATES and rate.value < SLOW * middle:
+                is_broken = rate.value < BROKEN * middle
+                yield (
+                    name,
+                    Drift(
+                        field=f"{RATES}{rate.check}",
+                        value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
+                        majority=f"{middle:.4g} {rate.unit}",
+                        severity=Severity.ERROR if is_broken else Severity.WARNING,
+                        nodes=len(rates),
+                        of=len(rates),
+                    ),
+                )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal, get_args
+from typing import Literal
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
@@ -14,17 +14,17 @@ from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
 from gpusetup.findings import presence
 from gpusetup.findings.gpu_faults import DEVICE_FAULTS
-from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, facts_of, words_of
-from gpusetup.fleet.gpu_words import in_short
+from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, GPU_NAME, facts_of, words_of
+from gpusetup.fleet.names import ranges
 from gpusetup.model.codec import from_json
-from gpusetup.model.finding import Finding, Severity
+from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.probe.node import NodeRecord
 
-Source = Literal["driver", "kernel log", "profile", "snapshot", "verify"]
-"""Where a finding comes from. `snapshot` means something that only doctor examines, such as torch.
-"""
+Source = Literal["check", "profile", "snapshot", "verify"]
+"""Where a finding comes from. `check` is what both `fleet check` and doctor examine (driver, GPUs,
+kernel log), `snapshot` what only doctor examines, such as torch."""
 
 
 class NodeFinding(Frozen):
@@ -34,17 +34,65 @@ class NodeFinding(Frozen):
     severity: Severity
     title: str = ""
     root: bool = False
-    source: Source = "driver"
+    source: Source = "check"
     field: str | None = None
     """The fact that differs from the profile."""
     taken_at: str | None = None
     """When the record that contains it was taken."""
 
 
-HARMLESS_XIDS = ("63", "94")
-"""Numbers of driver events that require no action; see `without_harmless` for the source."""
-NVML_NOT_SUPPORTED = "3"
-"""NVML's error code for a feature that the GPU does not have (NVML_ERROR_NOT_SUPPORTED)."""
+class NodeCheckAnswer(Frozen):
+    schema: Literal["gpusetup.node-check/1"] = "gpusetup.node-check/1"
+    node: str
+    ok: bool
+    reason: str
+    """A one-line summary of the whole result."""
+    taken_at: str | None
+    findings: tuple[NodeFinding, ...]
+    facts: Mapping[str, str]
+    gpu_uuids: tuple[str, ...] = ()
+    """The UUIDs of the node's GPUs. Two nodes with the same ones have a copy of one record."""
+
+
+HARDWARE_FAULTS = tuple(fault.cause for fault in DEVICE_FAULTS if fault.cause != "xid-of-a-program")
+"""The ids of hardware faults, which are never caused by a change of the driver, the profile or a
+program."""
+
+
+def check_node(node: str, record: NodeRecord, expected: Mapping[str, str]) -> NodeCheckAnswer:
+    """Judge a node. `expected` contains the facts of its profile."""
+    snapshot = record.snapshot
+    facts = {**facts_of(snapshot), **record.facts}
+    findings = (*findings_of(snapshot, check_rules()), *unlike_profile(expected, facts))
+
+    # Findings with the same id share a phrase. Hardware faults come first, because Slurm truncates
+    # a reason, and the limit for drained nodes depends on how it begins.
+    titles_by_id: dict[str, list[str]] = {id: [] for id in HARDWARE_FAULTS}
+    for finding in findings:
+        if finding.severity is Severity.ERROR:
+            titles_by_id.setdefault(finding.id, []).append(finding.title)
+    problems = [f"{id}: {'; '.join(titles)}" for id, titles in titles_by_id.items() if titles]
+    # Missing GPUs are already reported if the profile counts GPUs, or if there is a driver event.
+    if not (GPU_COUNT in expected or snapshot.gpus or snapshot.events):
+        problems.append("no NVIDIA GPU found")
+
+    gpus = f"{facts.get(GPU_COUNT, '0')} x {facts.get(GPU_NAME, 'GPU')}"
+    reason = "; ".join(problems) or f"{gpus}, driver {facts.get('driver.version', 'unknown')}"
+    return NodeCheckAnswer(
+        node=node,
+        ok=not problems,
+        # Without line breaks, because a GPU's name may contain one and would split a log line.
+        reason=" ".join(reason.split()),
+        taken_at=snapshot.taken_at,
+        findings=findings,
+        facts=facts,
+        gpu_uuids=uuids_of(snapshot),
+    )
+
+
+def check_rules() -> tuple[Rule, ...]:
+    """The rules that `fleet check` applies: those about the driver and its GPUs."""
+    return (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
 
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:
@@ -53,76 +101,82 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
 
     `rules`: use only these rules; None means all rules.
     """
-    grave = without_harmless(without_memory_of_jobs(snapshot))
-    findings = []
-    for finding in diagnose(grave, load_catalog(), rules=rules).findings:
-        is_consequence = finding.explained_by is not None
-        if is_consequence:
-            continue
-        short_finding = NodeFinding(
+    # A running job's memory is no fault. On an idle GPU, memory may be left over from a job that
+    # has ended. If it is unknown how busy a GPU is, it counts as busy.
+    gpus = snapshot.gpus and tuple(
+        gpu if gpu.utilization_percent == 0 else replace(gpu, memory_used_bytes=None)
+        for gpu in snapshot.gpus
+    )
+    events = tuple(event for event in snapshot.events if not _is_harmless(event))
+    grave = replace(snapshot, gpus=gpus, events=events)
+    return tuple(
+        NodeFinding(
             id=finding.id,
             severity=finding.severity,
             title=in_short(finding.title),
             root=finding.root,
-            source=_source_of(finding),
             taken_at=snapshot.taken_at,
         )
-        findings.append(short_finding)
-    return tuple(findings)
+        for finding in diagnose(grave, load_catalog(), rules=rules).findings
+        if finding.explained_by is None
+    )
 
 
-def _source_of(finding: Finding) -> Source:
-    """The source of a check's finding: `kernel log` if only the kernel's log shows it, otherwise
-    `driver`."""
-    sources = {quote.source for quote in finding.evidence}
-    return "kernel log" if sources == {"kernel log"} else "driver"
-
-
-def check_rules() -> tuple[Rule, ...]:
-    """The rules that `fleet check` applies: those about the driver and its GPUs."""
-    return (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
-
-
-def without_memory_of_jobs(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without the used memory of busy GPUs, because a running job is not a fault.
-
-    Used memory on an idle GPU may be left over from a job that has ended. If it is unknown how busy
-    a GPU is, it counts as busy.
-    """
-    # None means that the GPUs could not be listed.
-    if snapshot.gpus is None:
-        return snapshot
-    gpus = []
-    for gpu in snapshot.gpus:
-        is_idle = gpu.utilization_percent == 0
-        gpus.append(gpu if is_idle else replace(gpu, memory_used_bytes=None))
-    return replace(snapshot, gpus=tuple(gpus))
-
-
-def without_harmless(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without driver events that are no reason to take a node out of service.
-
-    Source: NVIDIA, "Xid Errors", catalog (2025-10): Xid 63 means that a row was remapped or a page
-    retired, Xid 94 that a memory error affected only one program. If a reset is needed or no spare
-    rows are left, NVML reports this separately. The Xids of NVLink 5 (144 to 150) contain the word
-    "nonfatal" if they are harmless.
-    """
-    grave_events = tuple(event for event in snapshot.events if not _is_harmless(event))
-    return replace(snapshot, events=grave_events)
+HARMLESS_XIDS = ("63", "94")
+"""Xid 63: a row was remapped or a page retired. Xid 94: a memory error affected only one program.
+If a reset is needed or no spare rows are left, NVML reports this separately. Source: NVIDIA, "Xid
+Errors", catalog (2025-10)."""
+NVML_NOT_SUPPORTED = "3"
+"""NVML's error code for a feature that the GPU does not have (NVML_ERROR_NOT_SUPPORTED)."""
 
 
 def _is_harmless(event: Event) -> bool:
-    """Whether a driver event needs no action."""
-    values = event.values
+    """Whether a driver event is no reason to take a node out of service."""
     if event.kind == "gpu-read-failed":
-        # The GPU does not have the feature about which the driver was asked; this is not a fault.
-        return values.get("code") == NVML_NOT_SUPPORTED
+        return event.values.get("code") == NVML_NOT_SUPPORTED
     if event.kind != "xid":
         return False
-    # Xid 154 names the recovery action that is required, which may be None.
-    needs_nothing = values.get("recovery") == "None"
-    is_known = values.get("number") in HARMLESS_XIDS
-    return needs_nothing or is_known or "nonfatal" in values
+    # Xid 154 names the recovery action that is required, which may be None. The Xids of NVLink 5
+    # (144 to 150) contain the word "nonfatal" if they are harmless.
+    needs_nothing = event.values.get("recovery") == "None" or "nonfatal" in event.values
+    return needs_nothing or event.values.get("number") in HARMLESS_XIDS
+
+
+UUID = re.compile(r"GPU-[0-9a-f]{8}[0-9a-f-]*")
+"""A GPU's UUID. In a redacted record, its place is taken by an alias such as `GPU-0001`."""
+
+
+def uuids_of(snapshot: Snapshot) -> tuple[str, ...]:
+    """The UUIDs of the GPUs; aliases and unknown ones are left out."""
+    uuids = [gpu.uuid for gpu in snapshot.gpus or () if gpu.uuid and UUID.fullmatch(gpu.uuid)]
+    return tuple(sorted(uuids))
+
+
+ONE_GPU = r"GPU (\d{1,3}) \(([0-9A-Fa-f:.]{12,16})(?:, [^()]*)?\)"
+"""A GPU in doctor's notation: `GPU 4 (00000000:5E:00.0, NVIDIA H100)`."""
+GPU_LIST = re.compile(rf"{ONE_GPU}(?:, {ONE_GPU})*(: )?")
+
+
+def in_short(title: str) -> str:
+    """A title with a shortened list of GPUs, which comes after the words that describe the fault:
+    Slurm keeps 180 characters of a reason.
+
+    >>> in_short("GPU 4 (00000000:5E:00.0, NVIDIA L4): memory errors")
+    'memory errors: GPU 4 (00000000:5E:00.0)'
+    >>> in_short("GPU 0 (00000000:1A:00.0, L4), GPU 1 (00000000:2B:00.0, L4): throttled by heat")
+    'throttled by heat: GPUs 0, 1'
+    """
+    found = GPU_LIST.search(title)
+    if found is None:
+        return title
+    gpus = re.findall(ONE_GPU, found[0])
+    short = f"GPUs {ranges(int(number) for number, _ in gpus)}"
+    if len(gpus) == 1:
+        short = f"GPU {gpus[0][0]} ({gpus[0][1]})"
+    before, after = title[: found.start()], title[found.end() :]
+    if found[0].endswith(": "):
+        return f"{after}: {short}" if not before else f"{before}{short}: {after}"
+    return f"{before}{short}{after}"
 
 
 # --- the profile of a healthy node ----------------------------------------------------------------
@@ -150,7 +204,7 @@ def read_profile(text: str, what: str) -> dict[str, str]:
     except BadInput as problem:
         hint = "`gpusetup fleet check --json > FILE` writes one on a sound node"
         raise BadInput(problem.message, hint=hint) from problem
-    # Refuse such a profile, because other nodes would be required to have the same fault.
+    # Other nodes would be required to have the same fault.
     if not profile.ok:
         raise BadInput(f"{what} is the record of a node that failed: {profile.reason}")
     return {name: value for name, value in profile.facts.items() if name not in MAY_DIFFER}
@@ -185,119 +239,3 @@ def unlike_profile(
             )
             differences.append(finding)
     return tuple(differences)
-
-
-# --- the answer -----------------------------------------------------------------------------------
-
-
-class NodeCheckAnswer(Frozen):
-    schema: Literal["gpusetup.node-check/1"] = "gpusetup.node-check/1"
-    node: str
-    ok: bool
-    reason: str
-    """A one-line summary of the whole result."""
-    taken_at: str | None
-    findings: tuple[NodeFinding, ...]
-    facts: Mapping[str, str]
-    blind_to: tuple[Source, ...] = ()
-    """The sources that the check could not read, so that findings from them may exist unnoticed."""
-    gpu_uuids: tuple[str, ...] = ()
-    """The UUIDs of the node's GPUs. Two nodes with the same ones have a copy of one record."""
-
-
-def all_findings(
-    ok: bool, reason: str, findings: tuple[NodeFinding, ...]
-) -> tuple[NodeFinding, ...]:
-    """The findings of a check. If it failed without a finding of severity error, a finding with its
-    reason is added."""
-    has_error = any(finding.severity is Severity.ERROR for finding in findings)
-    if ok or has_error:
-        return findings
-    # With this finding, `fleet show` also counts the node as failed.
-    failure = NodeFinding(id="node-check-failed", severity=Severity.ERROR, title=reason)
-    return (*findings, failure)
-
-
-def check_node(node: str, record: NodeRecord, expected: Mapping[str, str]) -> NodeCheckAnswer:
-    """Judge a node. `expected` contains the facts of its profile."""
-    snapshot = record.snapshot
-    facts = {**facts_of(snapshot), **record.facts}
-    findings = (*findings_of(snapshot, check_rules()), *unlike_profile(expected, facts))
-    problems = _problems(findings)
-    # Missing GPUs are already reported if the profile counts GPUs, or if there is a driver event.
-    is_explained = GPU_COUNT in expected or bool(snapshot.gpus) or bool(snapshot.events)
-    if not is_explained:
-        problems.append("no NVIDIA GPU found")
-    text = "; ".join(problems) or what_it_is(facts)
-    sources = sources_read(snapshot)
-    # A fact that the node does not report was not compared.
-    if any(name in facts for name in expected):
-        sources = (*sources, "profile")
-    return NodeCheckAnswer(
-        node=node,
-        ok=not problems,
-        # Remove line breaks, because a GPU's name may contain one and would split a log line.
-        reason=" ".join(text.split()),
-        taken_at=snapshot.taken_at,
-        findings=findings,
-        facts=facts,
-        blind_to=tuple(source for source in OF_A_CHECK if source not in sources),
-        gpu_uuids=uuids_of(snapshot),
-    )
-
-
-HARDWARE_FAULTS = tuple(fault.cause for fault in DEVICE_FAULTS if fault.cause != "xid-of-a-program")
-"""The ids of hardware faults, which are never caused by a change of the driver, the profile or a
-program."""
-
-
-def _problems(findings: Iterable[NodeFinding]) -> list[str]:
-    """The errors among the findings as phrases for the reason, with hardware faults first; findings
-    with the same id share a phrase.
-
-    Hardware faults come first because Slurm truncates a reason, and the limit for drained nodes
-    depends on how the reason begins.
-    """
-    titles_by_id: dict[str, list[str]] = {id: [] for id in HARDWARE_FAULTS}
-    for finding in findings:
-        if finding.severity is Severity.ERROR:
-            titles_by_id.setdefault(finding.id, []).append(finding.title)
-    return [f"{id}: {'; '.join(titles)}" for id, titles in titles_by_id.items() if titles]
-
-
-SOURCES: tuple[Source, ...] = get_args(Source)
-OF_A_CHECK: tuple[Source, ...] = ("driver", "kernel log", "profile")
-"""The sources that a check reads if it can."""
-
-
-def sources_read(snapshot: Snapshot) -> tuple[Source, ...]:
-    """The sources that a snapshot could read: `driver` if the driver responded for all GPUs, and
-    `kernel log`."""
-    sources: list[Source] = []
-    answered = {reading.subject for reading in snapshot.readings if reading.problem is None}
-    failed = {reading.subject for reading in snapshot.readings if reading.problem is not None}
-    # A driver may report its version first and hang later, so the version alone proves nothing.
-    if snapshot.gpus and snapshot.driver.nvml_code == 0 and "driver" not in failed:
-        sources.append("driver")
-    if "events" in answered:
-        sources.append("kernel log")
-    return tuple(sources)
-
-
-UUID = re.compile(r"GPU-[0-9a-f]{8}[0-9a-f-]*")
-"""A GPU's UUID. In a redacted record, its place is taken by an alias such as `GPU-0001`."""
-
-
-def uuids_of(snapshot: Snapshot) -> tuple[str, ...]:
-    """The UUIDs of the GPUs; aliases and unknown ones are left out."""
-    uuids = [gpu.uuid for gpu in snapshot.gpus or () if gpu.uuid and UUID.fullmatch(gpu.uuid)]
-    return tuple(sorted(uuids))
-
-
-def what_it_is(facts: Mapping[str, str]) -> str:
-    """A one-line description of a healthy node: its GPUs and its driver version."""
-    gpu_count = facts.get(GPU_COUNT, "0")
-    gpu_name = facts.get("gpus.name", "GPU")
-    # A driver that is not loaded reports no version.
-    driver = facts.get("driver.version", "unknown")
-    return f"{gpu_count} x {gpu_name}, driver {driver}"

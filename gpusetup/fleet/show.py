@@ -9,11 +9,20 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.differences import DAY, LEAST_NODES, RATES, differences, newest_of, span
+from gpusetup.fleet.differences import (
+    DAY,
+    LEAST_NODES,
+    RATES,
+    Drift,
+    FactSplit,
+    differences,
+    newest_of,
+    span,
+)
 from gpusetup.fleet.facts import GPU_COUNT
-from gpusetup.fleet.folder import Records
+from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.node_check import NodeFinding
-from gpusetup.fleet.nodes import SAFE, Drift, FactSplit, Node, natural, slurm_list
+from gpusetup.fleet.records import Node, Records
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 
@@ -22,7 +31,7 @@ GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 COST_SPEED = (
     *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
-    *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off"),
+    *("vgpu-unlicensed", "cuda-launch-blocking"),
 )
 """Warnings about something that costs speed now. A node with such a warning is not healthy, even if
 many other nodes have the same warning."""
@@ -105,9 +114,7 @@ def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAns
     nodes = (*records.nodes, *missing)
     common_findings = common(records.nodes)
     compared = differences(nodes, now)
-    undecided: set[str] = set()
-    for split in compared.splits:
-        undecided.update(*split.values.values())
+    undecided = {name for split in compared.splits for name in sum(split.values.values(), ())}
     rows = []
     for node in nodes:
         common_ids = {finding.id for finding in common_findings if finding.gpus == node.kind}
@@ -117,9 +124,7 @@ def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAns
         status = _status(node, drift, common_ids)
         if status == "ok" and node.name in undecided:
             status = "undecided"
-        next_step = None
-        if status in ("failed", "differs"):
-            next_step = next_command(node, drift, common_ids, records.folder)
+        is_bad = status in ("failed", "differs")
         row = NodeAnswer(
             name=node.name,
             status=status,
@@ -127,20 +132,24 @@ def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAns
             taken_at=node.taken_at,
             findings=node.findings,
             drift=tuple(drift),
-            next=next_step,
+            next=next_command(node, drift, common_ids, records.folder) if is_bad else None,
         )
         rows.append(row)
     # `Status` lists the worst status first.
     statuses: tuple[Status, ...] = get_args(Status)
     rows.sort(key=lambda row: (statuses.index(row.status), natural(row.name)))
+    # Names that are not safe in a command are left out.
+    failed = [row.name for row in rows if row.status == "failed" and SAFE.fullmatch(row.name)]
     newest = newest_of(nodes, now)
     return FleetAnswer(
         nodes=tuple(rows),
         common=common_findings,
-        exclude=excluded(row.name for row in rows if row.status == "failed"),
+        exclude=Exclude(
+            slurm=f"--exclude={slurm_list(failed)}" if failed else "", names=tuple(failed)
+        ),
         left_out=records.left_out,
         uncompared=tuple(
-            Uncompared(gpus=kind, nodes=tuple(names)) for kind, names in compared.uncompared.items()
+            Uncompared(gpus=kind, nodes=names) for kind, names in compared.uncompared.items()
         ),
         splits=tuple(
             sorted(compared.splits, key=lambda split: (-GRAVITY[split.severity], split.field))
@@ -160,17 +169,17 @@ def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
     rows = []
     for kind in sorted({node.kind for node in nodes}):
         of_kind = [node for node in nodes if node.kind == kind]
-        node_count = sum(1 for node in of_kind if node.facts)
+        all_count = sum(1 for node in of_kind if node.facts)
         examples = {finding.id: finding for node in of_kind for finding in node.findings}
         counts = Counter(id for node in of_kind for id in {row.id for row in node.findings})
         for id, count in counts.most_common():
-            if count * 2 > node_count >= LEAST_NODES:
+            if count * 2 > all_count >= LEAST_NODES:
                 row = Common(
                     id=id,
                     severity=examples[id].severity,
                     title=examples[id].title,
                     nodes=count,
-                    of=node_count,
+                    of=all_count,
                     gpus=kind,
                 )
                 rows.append(row)
@@ -189,15 +198,6 @@ def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> S
         return "differs"
     # A node with a warning about speed is degraded even if all others have the same warning.
     return "ok" if warnings.isdisjoint(COST_SPEED) else "degraded"
-
-
-def excluded(names: Iterable[str]) -> Exclude:
-    """The nodes to keep out of jobs, in the form that schedulers need; names that are not safe in a
-    command are left out."""
-    usable_names = sorted(filter(SAFE.fullmatch, names), key=natural)
-    if not usable_names:
-        return Exclude()
-    return Exclude(slurm=f"--exclude={slurm_list(usable_names)}", names=tuple(usable_names))
 
 
 # --- the next command for a node ------------------------------------------------------------------
@@ -227,50 +227,38 @@ def next_command(
     >>> next_command(Node(name="n1", problem="cut", broken_file="n1.verify.json"), (), (), ".")
     'ssh n1 gpusetup verify --level standard --json > n1.verify.json'
     """
-    findings = []
-    for finding in node.findings:
-        is_uncommon_warning = finding.severity is Severity.WARNING and finding.id not in common_ids
-        if finding.severity is Severity.ERROR or is_uncommon_warning:
-            findings.append(finding)
+    findings = [
+        finding
+        for finding in node.findings
+        if finding.severity is Severity.ERROR
+        or (finding.severity is Severity.WARNING and finding.id not in common_ids)
+    ]
     grave_fields = {row.field for row in drift if row.severity is Severity.ERROR}
     if not (findings or grave_fields or node.problem):
         return None
-    if not node.problem and _doctor_knows(node, findings, grave_fields):
-        return f"gpusetup doctor --from {quote(node.snapshot_file or '')}"
+    # Doctor judges a single machine, so it cannot report differences from other machines. A file
+    # name with control characters must not become part of a command on the terminal.
+    errors = {finding.id for finding in findings if finding.severity is Severity.ERROR}
+    gravest = errors if errors or grave_fields else {finding.id for finding in findings}
+    file = node.snapshot_file or ""
+    doctor_knows = not gravest.isdisjoint(node.snapshot_findings)
+    if not node.problem and doctor_knows and file.isprintable():
+        return f"gpusetup doctor --from {quote(file)}"
     if not SAFE.fullmatch(node.name):
         return None
     if node.problem:
-        return _new_record(node, folder)
+        broken = node.broken_file
+        # If some of the records exist but not all, something on the node hangs.
+        if broken is None and not node.facts and folder is not None:
+            broken = str(Path(folder) / f"{node.name}.json")
+        if broken is None or not broken.isprintable():
+            return f"ssh {node.name} gpusetup doctor"
+        endings = (ending for ending in RECORDERS if Path(broken).stem.endswith(ending))
+        recorder = RECORDERS.get(next(endings, ""), "gpusetup snapshot")
+        return f"ssh {node.name} {recorder} > {quote(broken)}"
     if GPU_COUNT in grave_fields or any(finding.field == GPU_COUNT for finding in findings):
         return f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
     is_slow = any(field.startswith(RATES) for field in grave_fields)
     if is_slow or any(finding.source == "verify" for finding in findings):
         return f"ssh {node.name} {VERIFY_AGAIN}"
     return f"ssh {node.name} gpusetup doctor"
-
-
-def _doctor_knows(node: Node, findings: Sequence[NodeFinding], grave_fields: set[str]) -> bool:
-    """Whether doctor, run on the node's snapshot file, reports one of the node's most serious
-    findings."""
-    # A file name with control characters must not become part of a command on the terminal.
-    if node.snapshot_file is None or not node.snapshot_file.isprintable():
-        return False
-    errors = {finding.id for finding in findings if finding.severity is Severity.ERROR}
-    # Doctor judges a single machine, so it cannot report differences from other machines.
-    gravest = errors if errors or grave_fields else {finding.id for finding in findings}
-    return not gravest.isdisjoint(node.snapshot_findings)
-
-
-def _new_record(node: Node, folder: str | None) -> str:
-    """The command that takes a node's missing or broken record again."""
-    file = node.broken_file
-    # If some of the records exist but not all, something on the node hangs.
-    if file is None and not node.facts and folder is not None:
-        file = str(Path(folder) / f"{node.name}.json")
-    if file is None or not file.isprintable():
-        return f"ssh {node.name} gpusetup doctor"
-    command = "gpusetup snapshot"
-    for ending, recorder in RECORDERS.items():
-        if Path(file).stem.endswith(ending):
-            command = recorder
-    return f"ssh {node.name} {command} > {quote(file)}"

@@ -11,14 +11,13 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from shlex import join, quote
+from shlex import join
 from typing import Any
 
-from gpusetup.fleet.nodes import SAFE
+from gpusetup.fleet.names import SAFE
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output
 
-LEVELS = ("quick", "standard", "stress")
 LIMIT_SECONDS = {"quick": 300.0, "standard": 1200.0, "stress": 600.0}
 """How many seconds a node may take for all three commands."""
 RECORDS = ("node-check", "snapshot", "verify")
@@ -59,36 +58,20 @@ def script(work: NodeWork) -> str:
     """
     gpusetup = (work.python, "-I", "-m", "gpusetup")
     target = ("--python", work.target) if work.target else ()
-    # Reserve at most a quarter of the limit, so that a short limit still leaves time for verify.
-    saved_seconds = min(SAVED_SECONDS, work.limit / 4)
-    verify_seconds = work.limit - saved_seconds
-    verify_options: tuple[str, ...] = ("--json", "--level", work.level, "--device", work.device)
-    verify_options += ("--timeout", f"{verify_seconds:g}")
+    # At most a quarter of the limit, so that a short limit still leaves time for verify.
+    verify_seconds = work.limit - min(SAVED_SECONDS, work.limit / 4)
+    verify_options = ("--json", "--level", work.level, "--device", work.device)
     lines = (
         (*gpusetup, "fleet", "check", "--json"),
         (*gpusetup, "snapshot", "--json", *target),
-        (*gpusetup, "verify", *target, *verify_options),
+        (*gpusetup, "verify", *target, *verify_options, "--timeout", f"{verify_seconds:g}"),
         # Always exit with 0, because the commands' output already contains what they found.
         ("exit", "0"),
     )
     return "; ".join(map(join, lines))
 
 
-def ssh_command(work: NodeWork) -> str:
-    """The script wrapped in `sh -c`, so that it works with any login shell on the node.
-
-    >>> ssh_command(NodeWork(python="py"))[:38]
-    "sh -c 'py -I -m gpusetup fleet check -"
-    """
-    # Name `sh`, because the login shell may have another syntax (fish, tcsh).
-    quoted_script = quote(script(work))
-    return f"sh -c {quoted_script}"
-
-
 SCHEMA_NAME = re.compile(r"gpusetup\.([a-z-]+)/\d+")
-
-
-# --- the output of a node
 
 
 def documents(text: str) -> dict[str, Document]:
@@ -122,35 +105,14 @@ def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
     missing = [kind for kind in RECORDS if kind not in by_schema]
     if not missing:
         return None
-    # Take the first of these, because they are sorted by how much they explain: our own timeout,
-    # gpusetup's error, the last lines of stderr.
-    reason = output.problem or _refusal(by_schema) or _last_lines(output)
-    short_reason = reason[:LONGEST_PROBLEM]
-    names = ", ".join(missing)
-    return f"{short_reason} (no {names})"
-
-
-def _refusal(by_schema: Mapping[str, Document]) -> str:
-    """The error message that gpusetup printed on the node, with its hint; "" if there is none."""
+    # By how much they explain: our own timeout, gpusetup's error with its hint, and the last two
+    # distinct lines of stderr.
     error = by_schema.get("error", {})
-    parts = []
-    for name in ("message", "hint"):
-        # Not every error has a hint.
-        part = error.get(name)
-        if part:
-            parts.append(str(part))
-    return " ".join(parts)
-
-
-def _last_lines(output: Output) -> str:
-    """The last two distinct lines of stderr, or the exit status if stderr is empty."""
-    stripped_lines = (line.strip() for line in output.stderr.splitlines())
-    # A dict keeps each line only once, at its first position.
-    lines = dict.fromkeys(filter(None, stripped_lines))
-    last_two = [*lines][-2:]
-    if not last_two:
-        return f"exit {output.exit} and nothing said"
-    return "; ".join(last_two)
+    refusal = " ".join(str(error[name]) for name in ("message", "hint") if error.get(name))
+    lines = list(dict.fromkeys(filter(None, map(str.strip, output.stderr.splitlines()))))
+    last_lines = "; ".join(lines[-2:]) or f"exit {output.exit} and nothing said"
+    reason = output.problem or refusal or last_lines
+    return f"{reason[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
 
 
 def write_records(folder: Path, node: str, output: Output) -> str | None:
@@ -159,7 +121,7 @@ def write_records(folder: Path, node: str, output: Output) -> str | None:
     If records are missing, a file with the reason is also written, so that the folder still shows
     it later.
     """
-    # Refuse unsafe names, because the name becomes part of a path.
+    # The name becomes part of a path.
     if not SAFE.fullmatch(node):
         raise ValueError(f"{node!r} is not the name of a node")
     by_schema = documents(output.stdout)
@@ -170,7 +132,5 @@ def write_records(folder: Path, node: str, output: Output) -> str | None:
     for kind, document in records.items():
         # The file name identifies the node; the name in the document may be redacted.
         nameless = {key: value for key, value in document.items() if key != "node"}
-        text = json.dumps(nameless)
-        path = folder / f"{node}.{kind}.json"
-        path.write_text(text, encoding="utf-8")
+        (folder / f"{node}.{kind}.json").write_text(json.dumps(nameless), encoding="utf-8")
     return problem

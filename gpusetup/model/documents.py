@@ -381,18 +381,6 @@ class TrainerSettings(Frozen):
     """Settings of the plan that are not in the text, because the trainer has no key for them."""
 
 
-class SmallestGpu(Frozen):
-    """The smallest card that is enough for a job, even if the estimate is too low."""
-
-    memory_gb: float
-    names: tuple[str, ...]
-    """Some cards with this much memory."""
-    margin_percent: int
-    """How many percent more than the estimate the job may need and still fit."""
-    recipe: str
-    """The recipe for that card."""
-
-
 class PlanCell(Frozen):
     """One plan: its recipe (or `-`), and everything that belongs to it."""
 
@@ -432,6 +420,9 @@ class PlanCell(Frozen):
     uncounted: tuple[str, ...] = ()
     """What may need memory but was not counted, such as unknown keys of the config or models of
     unknown size. If the list is not empty and the job fits, the confidence is at most `close`."""
+    assumed: tuple[str, ...] = ()
+    """Sentences that say how plan assumes that the model is trained, because no trainer is
+    named."""
     advice: tuple[str, ...] = ()
     """Sentences with more advice about this job."""
     model: str
@@ -454,9 +445,6 @@ class PlanCell(Frozen):
     """A sentence that says where the numbers come from."""
     solved: Literal["context", "batch", "gpus"] | None = None
     """The value that plan was asked to find (`--max-context`, `--max-batch`, `--gpus-needed`)."""
-    smallest_gpu: SmallestGpu | None = None
-    """The smallest card on which the job fits without offload, with the same number of GPUs; null
-    if there is no such card."""
     config: ConfigRead | None = None
     """What plan read in your training config (`--from-config`)."""
     error: Text = None

@@ -38,13 +38,12 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
-from gpusetup.plan.models_beside import uncounted_models
-from gpusetup.plan.notes import needs_memory_of_others, notes
+from gpusetup.plan.notes import assumed_settings, needs_memory_of_others, notes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
+from gpusetup.plan.rl import uncounted_models
 from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
-from gpusetup.plan.smallest_gpu import smallest_gpu
 from gpusetup.plan.speed import speed_of_several
 from gpusetup.plan.trainer_settings import trainer_settings
 
@@ -79,7 +78,7 @@ class PlanRequest(Frozen):
     rope: RopeScaling | None = None
     """The config's RoPE scaling, which extends the model's context; None if it sets none."""
     gpu_rows: tuple[GpuRow, ...] = ()
-    """The catalog's GPUs, which give the card's speed and the smallest card that is enough."""
+    """The catalog's GPUs, which give the card's speed."""
 
 
 def answer(request: PlanRequest) -> PlanAnswer:
@@ -94,10 +93,6 @@ def answer(request: PlanRequest) -> PlanAnswer:
     plain = cell(decision, hardware.gpu)
     uncounted = uncounted_parts(request)
     reasons = tuple(reasons_for_close(request, decision, uncounted))
-    usual_ways = tuple(ways(request))
-    # Do not recommend a card to buy if the model's shape is a guess. Do not do so either if the
-    # kind of training is open, because full training and LoRA need very different cards.
-    too_open = bool(usual_ways or request.job.shape.assumed)
     return PlanAnswer(
         **plain_fields(plain, "confidence", "close_because", "env"),
         confidence="close" if reasons else plain.confidence,
@@ -110,11 +105,11 @@ def answer(request: PlanRequest) -> PlanAnswer:
         if question.solve == "gpus"
         else speed_of_several(decision, hardware.gpu, request.gpu_rows),
         trainer_settings=trainer_settings(trainer_in_words(request), decision),
+        assumed=tuple(assumed_settings(question, decision.job)),
         helps=helps(decision),
-        ways=usual_ways,
+        ways=tuple(ways(request)),
         advice=tuple(advice(request, decision)),
         solved=question.solve,
-        smallest_gpu=None if too_open else smallest_gpu(decision, request.gpu_rows),
         config=request.config,
     )
 
@@ -166,7 +161,7 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
     answer sets itself and those in `without`."""
     answered = (
         "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
-        "uncounted", "smallest_gpu", *without,
+        "uncounted", "assumed", *without,
     )  # fmt: skip
     values: dict[str, Any] = {}
     for field in fields(plain):

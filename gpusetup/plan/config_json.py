@@ -1,31 +1,159 @@
-"""Reads a model's shape from any `config.json`, using the keys that nearly all configs have in
-common.
+"""Reads a model's shape from any `config.json`, by four formulas of layers: dense, mixture of
+experts, state space (with linear attention) and encoder.
 
-It reads widths, layers, heads, vocabulary and experts. Biases and image projectors are not counted,
-since they are at most 1 % of the parameters.
+It uses the keys that nearly all configs have in common. Biases and image projectors are not
+counted, since they are at most 1 % of the parameters. Layers of any other kind are refused by name,
+because a wrong count is worse than none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gpusetup.errors import UsageError
+from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
-from gpusetup.plan.encoders import image_encoder, text_encoder, tower_parameters
-from gpusetup.plan.mixers import (
-    ATTENTION,
-    AttentionWidths,
-    is_state_space_alone,
-    mixer_parameters,
-    mixers_of,
-)
-from gpusetup.plan.mlps import mlp_of
-from gpusetup.plan.model_keys import MEASURE_HINT, ModelConfig
 from gpusetup.plan.shape import ENCODERS, Shape
 
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "hidden_size": ("n_embd", "d_model", "n_embed", "dim", "embed_dim"),
+    "num_hidden_layers": ("n_layer", "num_layers", "n_layers"),
+    "num_attention_heads": ("n_head", "num_heads", "n_heads"),
+    "num_key_value_heads": (
+        "num_kv_heads", "n_kv_heads", "n_head_kv", "multi_query_group_num", "num_query_groups",
+    ),
+    "intermediate_size": (
+        "ffn_hidden_size", "ffn_dim", "d_ff", "n_inner", "inner_hidden_size", "hidden_dim",
+    ),
+    "vocab_size": ("padded_vocab_size",),
+    "head_dim": ("kv_channels",),
+    "max_position_embeddings": (
+        "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx",
+    ),
+    "num_experts": ("num_local_experts", "n_routed_experts", "moe_num_experts"),
+    "num_experts_per_tok": ("moe_k", "num_experts_per_token", "moe_top_k", "top_k_experts"),
+    "n_shared_experts": ("num_shared_experts", "moe_num_shared_experts"),
+    "hidden_act": ("activation_function", "hidden_activation", "activation"),
+}  # fmt: skip
+"""The most common key -> the names of this key in other model families."""
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "no gate": (
+        "apertus", "arcee", "bloom", "falcon", "gpt2", "gpt_bigcode",
+        "gpt_neo", "gpt_neox", "gptj", "mpt", "nanochat", "nemotron", "nemotron_h", "opt",
+        "phi", "starcoder2",
+    ),
+    "a gate": ("cohere", "cohere2", "olmo", "phimoe", "stablelm"),
+    "layer norms": ("gpt2", "gpt_neox", "nemotron", "olmo", "opt", "phi", "phimoe", "starcoder2"),
+    "norms of queries and keys": (
+        "apertus", "dots1", "flex_olmo", "gemma3", "hunyuan_v1_dense", "olmo2", "olmo3", "olmoe",
+        "qwen3", "qwen3_moe",
+    ),
+    "learned positions": ("gpt2", "gpt_bigcode", "gpt_neo", "opt"),
+    "a tied head": (
+        "bloom", "cohere", "cohere2", "exaone4", "falcon", "gemma", "gemma2", "gemma3",
+        "gemma3n", "gpt2", "gpt_bigcode", "gpt_neo", "hunyuan_v1_dense", "mpt",
+        "opt", "smollm3", "starcoder2",
+    ),
+    "heads of 256": ("gemma", "gemma2", "gemma3"),
+}  # fmt: skip
+"""A trait that no config key shows -> the families that have the trait (transformers 4.30 to 5)."""
 DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dropout",
             "hidden_dropout", "dropout", "dropout_rate")  # fmt: skip
+UNCOUNTED_KEYS = ("hybrid_override_pattern", "full_attn_idxs", "linear_attn_config")
+"""Keys of configs whose layers plan does not count: Nemotron-H, LFM2 and Kimi Linear."""
+UNCOUNTED_FAMILIES = ("falcon_h1", "falcon_mamba", "lfm2", "jamba")
+"""Families whose layers plan does not count: attention and a state space in parallel, Mamba 1 and
+convolutions."""
+PERIODS = (
+    "expert_layer_period", "decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq",
+)  # fmt: skip
+"""Keys for the period of layers with experts: one in this many layers has experts."""
+TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Keys under which the config of an image or audio model contains the config of its text model."""
+TOWER_PARTS = ("vision_config", "audio_config")
+MEASURE_HINT = "`gpusetup tune --batch-size --code train:build` measures your own model on the GPU"
+LARGEST_SIZE = 10**9
+"""A number from this size on is a mistake, or an attack by the config's author."""
+MOST_LAYERS = 10_000
+"""More layers than any model has. Without this limit, a malicious config could fill the memory."""
+LARGEST_RATIO = 1000
+"""A larger ratio must be a mistake, because an MLP is only a few times as wide as its model."""
+USUAL_PATCH = 16
+USUAL_CLASSES = 1000
+"""The number of classes of an image encoder if the config names none: that of ImageNet."""
+
+
+class ModelConfig:
+    """A model's config under common key names; reading a required key that is missing raises
+    BadInput."""
+
+    def __init__(self, values: Mapping[str, Any], source: str) -> None:
+        self.values = dict(values)
+        self.source = source
+        for key, synonyms in SYNONYMS.items():
+            # If a config gives two vocabulary sizes, the padded one is the size of the tables.
+            if key != "vocab_size" and values.get(key) is not None:
+                continue
+            named = [values[name] for name in synonyms if values.get(name) is not None]
+            if named:
+                self.values[key] = named[0]
+        # The text part of a multimodal model has the layers of its text family.
+        self.kind = re.sub(r"_vl|_5|_text|_model", "", str(values.get("model_type")))
+        self.is_mamba = "mamba" in str(values.get("model_type"))
+        self.family = {trait for trait, kinds in FAMILIES.items() if self.kind in kinds}
+
+    def need(self, key: str) -> int:
+        """The positive whole number under a required key, or the largest in a list with one number
+        for each layer; BadInput if it is missing or invalid."""
+        value = self.values.get(key)
+        if value is None:
+            raise BadInput(f"{self.source} has no `{key}`", hint="the config.json is incomplete")
+        if isinstance(value, list):
+            value = max((size for size in value if isinstance(size, int)), default=value)
+        # Python's bool is a subclass of int.
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < LARGEST_SIZE:
+            raise BadInput(
+                f"{self.source}: `{key}` is {value!r}; a positive whole number is needed"
+            )
+        return value
+
+    def get(self, *keys: str, default: int = 0) -> int:
+        """The number under the first of these keys that is set and not 0; otherwise the default."""
+        for key in keys:
+            if self.values.get(key):
+                return self.need(key)
+        return default
+
+    def has(self, *parts: str) -> bool:
+        """Whether the config has a key whose name contains all these parts."""
+        return any(all(part in key for part in parts) for key in self.values)
+
+    @property
+    def hidden(self) -> int:
+        """The width of the model."""
+        return self.need("hidden_size")
+
+    @property
+    def name(self) -> str:
+        """The name that the config gives to the model, otherwise its family."""
+        return str(self.values.get("_name_or_path") or self.values.get("name") or self.kind)
+
+    @property
+    def mlp_width(self) -> int:
+        """The width of a dense MLP: given, or by the config's ratio, or four times the model's."""
+        for key in ("expansion_ratio", "mlp_ratio"):
+            ratio = self.values.get(key)
+            if isinstance(ratio, (int, float)) and 0 < ratio < LARGEST_RATIO:
+                return self.get("intermediate_size", default=round(ratio * self.hidden))
+        return self.get("intermediate_size", default=4 * self.hidden)
+
+    def uncounted(self, kind: str) -> UsageError:
+        """The error for a model with layers of a kind that plan does not count."""
+        return UsageError(
+            f"{self.source}: plan does not count layers of the kind {kind!r}",
+            hint=f"`--model` with the model's name on the hub, if plan knows it; {MEASURE_HINT}",
+        )
 
 
 def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
@@ -38,236 +166,52 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
     ...     "n_positions": 1024, "vocab_size": 50257, "layer_norm_epsilon": 1e-5}).parameters
     124356096
     """
-    has_images = isinstance(values.get("vision_config"), Mapping)
-    if has_images or nested_text(values) is not None:
-        return with_towers(values, source)
+    texts = [values[key] for key in TEXT_PARTS if isinstance(values.get(key), Mapping)]
+    text = next(filter(None, texts), None)
+    if text is not None or isinstance(values.get("vision_config"), Mapping):
+        return with_towers(values, text, source)
     config = ModelConfig(values, source)
-    if values.get("is_encoder_decoder") or "model_type" not in values:
-        raise unknown_family(values, source)
     if config.has("image_size") and not config.values.get("vocab_size"):
         return image_encoder(config)
     if config.kind in ENCODERS:
         return text_encoder(config)
-    if not has_layers(config):
-        raise unknown_family(values, source)
+    # A pure state space model has a state size instead of attention heads. RWKV's layers, and
+    # Zamba's attention blocks that several layers share, cannot be counted.
+    has_layers = config.values.get("num_attention_heads") or config.has("state_size")
+    if (
+        values.get("is_encoder_decoder")
+        or "model_type" not in values
+        or config.has("rwkv")
+        or config.has("num_mem_blocks")
+        or not has_layers
+    ):
+        raise UsageError(
+            f"{source}: the family {values.get('model_type')!r} is not known",
+            hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
+            f"`--params` plans a transformer by its size; {MEASURE_HINT}",
+        )
     return decoder(config)
 
 
-def has_layers(config: ModelConfig) -> bool:
-    """Whether a decoder has layers of a kind that plan can count."""
-    # plan cannot count RWKV's layers, or Zamba's attention blocks, which several layers share.
-    if config.has("rwkv") or config.has("num_mem_blocks"):
-        return False
-    has_heads = bool(config.values.get("num_attention_heads"))
-    # A pure state space model has a state size instead of attention heads.
-    return has_heads or config.has("state_size")
-
-
-def unknown_family(values: Mapping[str, Any], source: str) -> UsageError:
-    """The error for a config whose model family plan cannot count."""
-    return UsageError(
-        f"{source}: the family {values.get('model_type')!r} is not known",
-        hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
-        f"`--params` plans a transformer by its size; {MEASURE_HINT}",
-    )
-
-
-def decoder(config: ModelConfig) -> Shape:
-    """The shape of a text decoder, such as Llama or GPT-2."""
-    values, family = config.values, config.family
-    sizes = decoder_sizes(config)
-    widths = attention_widths(config)
-    mixers = mixers_of(config)
-    # Other layers keep a state of a fixed size instead of keys and values.
-    attention_layers = mixers.count(ATTENTION)
-    return Shape(
-        name=config.name,
-        kind=config.kind,
-        parameters=sizes.parameters,
-        active=sizes.active,
-        largest_unit=sizes.largest_unit,
-        layers=len(mixers),
-        hidden=config.hidden,
-        heads=widths.heads,
-        query=widths.query,
-        key_value=widths.key_value,
-        intermediate=sizes.mlp_width,
-        gated=has_gate(config),
-        rms_norm=not has_layer_norms(config),
-        query_key_norm="norms of queries and keys" in family or bool(values.get("use_qk_norm")),
-        dropout=any(values.get(key) for key in DROPOUTS),
-        tied=is_tied(config),
-        experts=config.get("num_experts_per_tok"),
-        vocabulary=config.need("vocab_size"),
-        latent=latent_width(config),
-        roughly=any(mixer != ATTENTION for mixer in mixers),
-        cached_layers=attention_layers if attention_layers < len(mixers) else None,
-        native_context=config.get("max_position_embeddings") or None,
-    )
-
-
-class DecoderSizes(NamedTuple):
-    """The parameter counts of a decoder, and the width of its MLPs."""
-
-    parameters: int
-    active: int
-    """The parameters that one token uses."""
-    largest_unit: int
-    """The parameters of the embedding or of the largest layer, whichever has more."""
-    mlp_width: int
-
-
-def decoder_sizes(config: ModelConfig) -> DecoderSizes:
-    """The parameter counts of a text decoder, summed over its parts."""
-    mixers = mixers_of(config)
-    widths = attention_widths(config)
-    mixer_sizes = [mixer_parameters(config, mixer, widths) for mixer in mixers]
-    matrices = 3 if has_gate(config) else 2
-    mlp = mlp_of(config, matrices, mixers)
-    # A layer norm has a weight and a bias, and each layer has two norms.
-    norms = (4 if has_layer_norms(config) else 2) * config.hidden
-    fixed = tables_of(config, len(mixers)) + sum(mixer_sizes)
-    fixed += len(mixers) * norms + mlp.dense_layers * mlp.dense
-    embedding = config.need("vocab_size") * config.hidden
-    largest_layer = max(mixer_sizes) + norms + mlp.largest
-    return DecoderSizes(
-        parameters=fixed + mlp.expert_layers * mlp.experts,
-        active=fixed + mlp.expert_layers * mlp.active,
-        largest_unit=max(embedding, largest_layer),
-        mlp_width=mlp.width,
-    )
-
-
-def tables_of(config: ModelConfig, layers: int) -> int:
-    """The number of parameters outside the layers: token embedding, output head, learned positions
-    and the last norm."""
-    # An untied output head is a second table of the embedding's size.
-    tables = 1 if is_tied(config) else 2
-    rows = config.need("vocab_size") * tables
-    last_norm = 1
-    size = (rows + last_norm) * config.hidden
-    if "learned positions" in config.family:
-        size += config.get("max_position_embeddings") * config.hidden
-    if "gemma3n" in config.kind or "gemma4" in config.kind:
-        # Gemma 3n and 4 also have a small token embedding for each layer.
-        width = config.get("hidden_size_per_layer_input")
-        size += config.get("vocab_size_per_layer_input") * width * layers
-    return size
-
-
-def is_tied(config: ModelConfig) -> bool:
-    """Whether the output head shares the embedding's weights; if the config does not say so, the
-    default of the family applies."""
-    # Without the key the family's default applies, because configs then leave it out.
-    is_usual = "a tied head" in config.family
-    says_tied = config.values.get("tie_word_embeddings", is_usual)
-    return bool(says_tied)
-
-
-def has_layer_norms(config: ModelConfig) -> bool:
-    """Whether the norms are LayerNorm rather than RMSNorm, judged by the family or by the name of
-    the epsilon key."""
-    if config.has("rms") and config.values.get("rmsnorm", True):
-        return False
-    if "layer norms" in config.family:
-        return True
-    return config.has("layer", "norm", "eps")
-
-
-def has_gate(config: ModelConfig) -> bool:
-    """Whether the MLPs have a gate (as in SwiGLU), which nearly all models since Llama have."""
-    if "a gate" in config.family:
-        return True
-    if "no gate" in config.family:
-        return False
-    activation = str(config.values.get("hidden_act") or "gelu")
-    if activation == "relu":
-        return False
-    # Models with LayerNorm and GELU, as in GPT-2's time, have no gate.
-    is_as_gpt2 = has_layer_norms(config) and "gelu" in activation
-    return not is_as_gpt2
-
-
-def latent_width(config: ModelConfig) -> int:
-    """The elements that latent attention caches per token; 0 for other kinds of attention."""
-    rank = config.get("kv_lora_rank")
-    if rank == 0:
-        return 0
-    rotated = config.get("qk_rope_head_dim", 64)
-    return rank + rotated
-
-
-def attention_widths(config: ModelConfig) -> AttentionWidths:
-    """The number of attention heads and the widths of queries, keys and values. A pure state space
-    model counts as one head of its inner width."""
-    hidden = config.hidden
-    has_heads = bool(config.values.get("num_attention_heads"))
-    if not has_heads or is_state_space_alone(config):
-        return AttentionWidths(heads=1, query=2 * hidden, key_value=hidden)
-    heads = config.need("num_attention_heads")
-    if config.get("kv_lora_rank"):
-        return latent_widths(config, heads)
-    default_width = 256 if "heads of 256" in config.family else hidden // heads
-    width = config.get("head_dim", default_width)
-    key_value_heads = key_value_heads_of(config, heads)
-    return AttentionWidths(heads, query=heads * width, key_value=key_value_heads * width)
-
-
-def latent_widths(config: ModelConfig, heads: int) -> AttentionWidths:
-    """The heads and widths of DeepSeek's latent attention, in which every head has separate keys
-    and values."""
-    rotated = config.get("qk_rope_head_dim", 64)
-    key = config.get("qk_nope_head_dim", 128) + rotated
-    value = config.get("v_head_dim", 128)
-    # Keys are wider than values, so use the mean width for both.
-    keys_and_values = heads * (key + value)
-    return AttentionWidths(
-        heads=heads,
-        query=heads * key,
-        key_value=keys_and_values // 2,
-    )
-
-
-def key_value_heads_of(config: ModelConfig, heads: int) -> int:
-    """The number of key-value heads; equal to the number of query heads unless the config sets
-    fewer."""
-    values = config.values
-    # Falcon's newer models also set `multi_query`, but have several key-value heads.
-    says_count = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
-    if values.get("multi_query") and not says_count:
-        return 1
-    return config.get("num_key_value_heads", heads)
-
-
-# --- multimodal models ----------------------------------------------------------------------------
-
-TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
-"""Keys under which the config of an image or audio model contains the config of its text model."""
-TOWER_PARTS = ("vision_config", "audio_config")
-
-
-def nested_text(values: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The text model's section inside the config of a multimodal model; None if there is none."""
-    for key in TEXT_PARTS:
-        part = values.get(key)
-        if isinstance(part, Mapping) and part:
-            return part
-    return None
-
-
-def with_towers(values: Mapping[str, Any], source: str) -> Shape:
+def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, source: str) -> Shape:
     """The shape of a text model with image or audio encoders, whose layers are included in the
     parameters."""
-    text_config = nested_text(values)
-    if text_config is None:
-        # Some configs keep the text model's keys at the top level, next to the encoders' sections.
-        text_config = {key: part for key, part in values.items() if key not in TOWER_PARTS}
-    shape = shape_of(text_config, source)
+    # Some configs keep the text model's keys at the top level, next to the encoders' sections.
+    shape = shape_of(
+        text or {key: part for key, part in values.items() if key not in TOWER_PARTS}, source
+    )
     towers = 0
     for key in TOWER_PARTS:
-        tower_config = values.get(key)
-        if isinstance(tower_config, Mapping) and tower_config:
-            towers += tower_parameters(ModelConfig(tower_config, source))
+        part = values.get(key)
+        if not isinstance(part, Mapping) or not part:
+            continue
+        config = ModelConfig(part, source)
+        hidden = config.get("embed_dim", "hidden_size", "d_model", "width")
+        layers = config.get("depth", "num_hidden_layers", "encoder_layers", "layers")
+        width = config.get("intermediate_size", "encoder_ffn_dim") or config.mlp_width
+        # An encoder with SiLU has gated MLPs (Qwen2.5-VL).
+        matrices = 3 if config.values.get("hidden_act") == "silu" else 2
+        towers += layers * hidden * (4 * hidden + matrices * width)
     name = values.get("_name_or_path") or values.get("name") or values.get("model_type")
     return replace(
         shape,
@@ -275,4 +219,318 @@ def with_towers(values: Mapping[str, Any], source: str) -> Shape:
         parameters=shape.parameters + towers,
         active=shape.active + towers,
         tower=shape.tower + towers,
+    )
+
+
+# --- decoders: dense, with experts, with a state space --------------------------------------------
+
+ATTENTION, LINEAR, STATE_SPACE = "attention", "linear", "state space"
+
+
+def decoder(config: ModelConfig) -> Shape:
+    """The shape of a text decoder, such as Llama or GPT-2."""
+    values, family, hidden = config.values, config.family, config.hidden
+    mixers = mixers_of(config)
+    attention = attention_of(config)
+    formulas = {LINEAR: linear_attention, STATE_SPACE: state_space}
+    counts = {
+        mixer: formulas[mixer](config) if mixer in formulas else attention.parameters
+        for mixer in set(mixers)
+    }
+    layer_norms = has_layer_norms(config)
+    gated = has_gate(config, layer_norms)
+    mlp = mlp_of(config, 3 if gated else 2, mixers)
+    # A layer norm has a weight and a bias, and each layer has two norms.
+    norms = (4 if layer_norms else 2) * hidden
+    # The family's default applies where configs leave the key out.
+    tied = bool(values.get("tie_word_embeddings", "a tied head" in family))
+    vocabulary = config.need("vocab_size")
+    # Outside the layers: the embedding, perhaps a head, the last norm, learned positions.
+    outside = (vocabulary * (1 if tied else 2) + 1) * hidden
+    if "learned positions" in family:
+        outside += config.get("max_position_embeddings") * hidden
+    if "gemma3n" in config.kind or "gemma4" in config.kind:
+        # Gemma 3n and 4 also have a small token embedding for each layer.
+        width = config.get("hidden_size_per_layer_input")
+        outside += config.get("vocab_size_per_layer_input") * width * len(mixers)
+    fixed = outside + sum(counts[mixer] for mixer in mixers)
+    fixed += len(mixers) * norms + mlp.dense_layers * mlp.dense
+    largest_mlp = max(mlp.experts, mlp.dense if mlp.dense_layers else 0)
+    attention_layers = mixers.count(ATTENTION)
+    rank = config.get("kv_lora_rank")
+    return Shape(
+        name=config.name,
+        kind=config.kind,
+        parameters=fixed + mlp.expert_layers * mlp.experts,
+        active=fixed + mlp.expert_layers * mlp.active,
+        largest_unit=max(vocabulary * hidden, max(counts.values()) + norms + largest_mlp),
+        layers=len(mixers),
+        hidden=hidden,
+        heads=attention.heads,
+        query=attention.query,
+        key_value=attention.key_value,
+        intermediate=mlp.width,
+        gated=gated,
+        rms_norm=not layer_norms,
+        query_key_norm="norms of queries and keys" in family or bool(values.get("use_qk_norm")),
+        dropout=any(values.get(key) for key in DROPOUTS),
+        tied=tied,
+        experts=config.get("num_experts_per_tok"),
+        vocabulary=vocabulary,
+        # Latent attention caches one narrow tensor.
+        latent=rank + config.get("qk_rope_head_dim", default=64) if rank else 0,
+        roughly=attention_layers < len(mixers),
+        # Other layers keep a state of a fixed size instead of keys and values.
+        cached_layers=attention_layers if attention_layers < len(mixers) else None,
+        native_context=config.get("max_position_embeddings") or None,
+    )
+
+
+def has_layer_norms(config: ModelConfig) -> bool:
+    """Whether the norms are LayerNorm rather than RMSNorm, by the family or the epsilon's key."""
+    if config.has("rms") and config.values.get("rmsnorm", True):
+        return False
+    return "layer norms" in config.family or config.has("layer", "norm", "eps")
+
+
+def has_gate(config: ModelConfig, layer_norms: bool) -> bool:
+    """Whether the MLPs have a gate (as in SwiGLU), which nearly all models since Llama have."""
+    if "a gate" in config.family or "no gate" in config.family:
+        return "a gate" in config.family
+    activation = str(config.values.get("hidden_act") or "gelu")
+    # Models with LayerNorm and GELU, as in GPT-2's time, have no gate.
+    return activation != "relu" and not (layer_norms and "gelu" in activation)
+
+
+class Attention(NamedTuple):
+    """The attention of a layer; widths are those of all heads together."""
+
+    heads: int
+    query: int
+    key_value: int
+    """The width of keys or values; the mean if they differ."""
+    parameters: int
+
+
+def attention_of(config: ModelConfig) -> Attention:
+    """The attention of a layer with keys and values, or DeepSeek's latent attention (arXiv
+    2405.04434). A pure state space model counts as one head of its inner width."""
+    hidden, values = config.hidden, config.values
+    if config.is_mamba or not values.get("num_attention_heads"):
+        return Attention(1, 2 * hidden, hidden, 0)
+    heads = config.need("num_attention_heads")
+    rank = config.get("kv_lora_rank")
+    if not rank:
+        usual_width = 256 if "heads of 256" in config.family else hidden // heads
+        width = config.get("head_dim", default=usual_width)
+        key_value_heads = config.get("num_key_value_heads", default=heads)
+        # Falcon's newer models also set `multi_query`, but have several key-value heads.
+        says_count = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
+        if values.get("multi_query") and not says_count:
+            key_value_heads = 1
+        query, key_value = heads * width, key_value_heads * width
+        # A gate for the output has as many parameters as the query projection.
+        queries = 3 if values.get("attn_output_gate") else 2
+        return Attention(heads, query, key_value, hidden * (queries * query + 2 * key_value))
+    rotated = config.get("qk_rope_head_dim", default=64)
+    plain = config.get("qk_nope_head_dim", default=128)
+    value = config.get("v_head_dim", default=128)
+    query = heads * (plain + rotated)
+    # If there is a query rank, the queries come from a narrow tensor too.
+    query_rank = config.get("q_lora_rank")
+    parameters = query_rank * (hidden + query) if query_rank else hidden * query
+    parameters += hidden * (rank + rotated) + rank * heads * (plain + value)
+    parameters += heads * value * hidden
+    return Attention(heads, query, heads * (plain + rotated + value) // 2, parameters)
+
+
+def linear_attention(config: ModelConfig) -> int:
+    """The parameters of one layer of Gated DeltaNet (Qwen3-Next, Qwen3.5): projections, two gates
+    and a short convolution."""
+    value_heads = config.need("linear_num_value_heads")
+    keys = config.need("linear_num_key_heads") * config.need("linear_key_head_dim")
+    values = value_heads * config.need("linear_value_head_dim")
+    convolution = (2 * keys + values) * config.get("linear_conv_kernel_dim", default=4)
+    # Values, their gate and the output have the same width; two more gates have one number per
+    # head.
+    return config.hidden * (2 * keys + 3 * values + 2 * value_heads) + convolution
+
+
+def state_space(config: ModelConfig) -> int:
+    """The parameters of one Mamba 2 layer (arXiv 2405.21060); UsageError for Mamba 1, which has no
+    heads."""
+    heads = config.get("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")
+    head_width = config.get("mamba_d_head", "mamba_head_dim", "mamba_headdim")
+    if config.is_mamba and not heads:
+        # In a model without attention, `num_heads` counts the heads of the state space.
+        heads, head_width = config.get("num_heads"), config.get("head_dim")
+    if not heads or not head_width:
+        raise config.uncounted("mamba (1)")
+    inner = config.get("mamba_d_ssm", default=heads * head_width)
+    state = config.get("mamba_d_state", "ssm_state_size", "state_size", default=16)
+    kernel = config.get("mamba_d_conv", "conv_kernel", default=4)
+    groups = config.get("mamba_n_groups", "mamba_ngroups", "n_groups", default=1)
+    # The input projection gives the gate, the convolution's input and a step for each head.
+    mixed = inner + 2 * groups * state
+    return config.hidden * (2 * inner + mixed + heads) + mixed * kernel
+
+
+def mixers_of(config: ModelConfig) -> Sequence[str]:
+    """The mixer of each layer, in order. UsageError for kinds of layers that plan does not count.
+
+    If the config does not describe its layers, all of them have attention, or state space in a
+    Mamba.
+    """
+    values = config.values
+    for key in UNCOUNTED_KEYS:
+        if values.get(key):
+            raise config.uncounted(key)
+    for family in UNCOUNTED_FAMILIES:
+        if family in config.kind:
+            raise config.uncounted(family)
+    for key in ("layer_types", "layers_block_type"):
+        kinds = values.get(key)
+        if isinstance(kinds, list) and 0 < len(kinds) <= MOST_LAYERS:
+            return [mixer_named(config, str(kind).lower()) for kind in kinds]
+    layers = config.need("num_hidden_layers")
+    if layers > MOST_LAYERS:
+        raise BadInput(f"`num_hidden_layers` is {layers:,}: no model has so many")
+    listed = values.get("attn_layer_indices")
+    if "attn_layer_indices" in values:
+        # An empty list means that no layer has attention (Bamba, Granite 4).
+        indices = {at for at in (listed if isinstance(listed, list) else ()) if type(at) is int}
+        return [ATTENTION if layer in indices else STATE_SPACE for layer in range(layers)]
+    period = config.get("attn_layer_period", "full_attention_interval")
+    if period > 1:
+        offset = values.get("attn_layer_offset")
+        # Without an offset, the last layer of every period has attention.
+        first = (offset if isinstance(offset, int) else period - 1) % period
+        without = mixer_named(config, "linear_attention")
+        return [ATTENTION if layer % period == first else without for layer in range(layers)]
+    return [STATE_SPACE if config.is_mamba else ATTENTION] * layers
+
+
+def mixer_named(config: ModelConfig, kind: str) -> str:
+    """The mixer for a layer kind in the config; UsageError for one that plan does not count.
+
+    transformers 5 writes `linear_attention` for state space too, which the model's other keys
+    reveal. Linear attention without known keys (MiniMax) is counted like attention.
+    """
+    if kind in ("mamba", "mamba2", "hybrid"):
+        return STATE_SPACE
+    if "attention" not in kind:
+        raise config.uncounted(kind)
+    if kind != "linear_attention":
+        return ATTENTION
+    if config.values.get("linear_num_value_heads"):
+        return LINEAR
+    return STATE_SPACE if config.has("mamba") or config.has("state_size") else ATTENTION
+
+
+class Mlp(NamedTuple):
+    """The MLPs of a model: how many layers have which kind, and their parameters in a layer."""
+
+    dense_layers: int
+    dense: int
+    width: int
+    """The inner width that one token uses: of the dense MLP, or of all its experts together."""
+    expert_layers: int = 0
+    experts: int = 0
+    """The parameters of all experts in a layer and of their router."""
+    active: int = 0
+    """The parameters of the experts that one token uses, and of the router."""
+
+
+def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
+    """The MLPs of a model, each expert or dense MLP with this number of weight matrices."""
+    # A pure Mamba has no MLPs.
+    has_none = config.is_mamba and not config.values.get("intermediate_size")
+    layers = 0 if has_none else len(mixers)
+    width = config.mlp_width
+    # One column or row in each matrix.
+    unit = matrices * config.hidden
+    number = config.get("num_experts")
+    if not number:
+        return Mlp(layers, unit * width, width)
+    # Some models have dense layers first or in between.
+    dense_layers = config.get("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
+    only_dense = config.values.get("mlp_only_layers")
+    if dense_layers == 0 and isinstance(only_dense, list):
+        dense_layers = len(only_dense)
+    expert_layers = max(layers - dense_layers, 0) // config.get(*PERIODS, default=1)
+    expert = config.get("moe_intermediate_size", default=width)
+    # Qwen configs give the width of the shared expert, others the number of shared experts.
+    shared = config.get("n_shared_experts") * expert
+    shared = shared or config.get("shared_expert_intermediate_size")
+    active = config.need("num_experts_per_tok") * expert + shared
+    router = config.hidden * number
+    return Mlp(
+        layers - expert_layers,
+        unit * width,
+        # A dense layer may be wider than the experts that a token uses.
+        max(active, width) if expert_layers < layers else active,
+        expert_layers,
+        router + unit * (number * expert + shared),
+        router + unit * active,
+    )
+
+
+# --- encoders -------------------------------------------------------------------------------------
+
+
+def text_encoder(config: ModelConfig) -> Shape:
+    """The shape of a text encoder with a classifier of two classes, as in fine-tuning."""
+    # ModernBERT has gated MLPs, and rotary embeddings instead of a position table.
+    is_modern = config.kind == "modernbert"
+    rows = config.need("vocab_size") + config.get("type_vocab_size") + 2
+    if not is_modern:
+        rows += config.get("max_position_embeddings")
+    classifier = config.hidden * (config.hidden + 1)
+    shape = encoder(config, rows * config.hidden + classifier, matrices=3 if is_modern else 2)
+    return replace(
+        shape,
+        largest_unit=max(config.need("vocab_size") * config.hidden, shape.largest_unit),
+        classes=2,
+        gated=is_modern,
+        dropout=True,
+        native_context=config.get("max_position_embeddings") or None,
+    )
+
+
+def image_encoder(config: ModelConfig) -> Shape:
+    """The shape of an image encoder with a classifier (ViT, DINOv2, SigLIP); its patches count as
+    tokens."""
+    patch = config.get("patch_size", default=USUAL_PATCH)
+    patches = (config.need("image_size") // patch) ** 2
+    labels = config.values.get("id2label")
+    classes = len(labels) if isinstance(labels, Mapping) else USUAL_CLASSES
+    # The patch projection and the classifier with their biases, the last norm, and a vector for
+    # each patch position, the class token and the mask token.
+    inputs = patch * patch * config.get("num_channels", default=3) + 1
+    outside = config.hidden * (inputs + patches + 2 + 2) + classes * (config.hidden + 1)
+    return replace(encoder(config, outside, matrices=2), classes=classes, tokens=patches + 1)
+
+
+def encoder(config: ModelConfig, outside: int, matrices: int) -> Shape:
+    """The shape of an encoder with this many parameters outside its layers, and weight matrices in
+    an MLP."""
+    hidden, width = config.hidden, config.mlp_width
+    # Queries, keys, values and output have biases, as have the MLP and the norms.
+    layer = 4 * hidden * (hidden + 1) + matrices * hidden * width + width + 5 * hidden
+    layers = config.need("num_hidden_layers")
+    parameters = outside + layers * layer
+    return Shape(
+        name=config.name,
+        kind=config.kind,
+        parameters=parameters,
+        active=parameters,
+        largest_unit=layer,
+        layers=layers,
+        hidden=hidden,
+        heads=config.need("num_attention_heads"),
+        query=hidden,
+        key_value=hidden,
+        intermediate=width,
+        gated=False,
+        rms_norm=False,
     )

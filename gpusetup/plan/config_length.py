@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gpusetup.plan.config_reader import Fields, Reader
 from gpusetup.plan.config_rl import method_of
 from gpusetup.plan.question import LARGEST
-from gpusetup.plan.rl_methods import GENERATING
+from gpusetup.plan.rl import GENERATING
 from gpusetup.plan.rope import RopeScaling
 from gpusetup.plan.trainers import usual_batch
 

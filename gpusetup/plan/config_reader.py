@@ -247,7 +247,7 @@ class Reader:
         self.interpolation.asked.clear()
         value = self.interpolation.resolve(bare, setting.path)
         for variable in self.interpolation.asked:
-            self.assumed.append(f"{dotted(setting.path)} takes {variable.in_words}")
+            self.assumed.append(f"{dotted(setting.path)} takes {variable}")
         return value or None
 
     def _written_text(self, path: tuple[str | int, ...]) -> str | None:

@@ -7,34 +7,33 @@ It knows the setting names of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, v
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from gpusetup.configs.settings import FALSE, TRUE
 from gpusetup.plan.config_reader import Fields, Reader
-from gpusetup.plan.models_beside import SAME_AS_POLICY, Critic, RlSetup
-from gpusetup.plan.rl_methods import (
+from gpusetup.plan.rl import (
     BY_TRL,
+    ENGINE_SHARE,
     GENERATING,
     PAIRED,
+    SAME_AS_POLICY,
     SUPERVISED,
     WITH_CRITIC,
     WITHOUT_REFERENCE,
+    RlSetup,
     usual_loss,
 )
 
 METHOD_NAMES = ("stage", "rl", "rlhf_type", "adv_estimator", "advantage_estimator", "pref_loss")
 """Keys whose value names the training method."""
-SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("ppo", ("num_ppo_epochs", "sft_model_path", "reward_model_path", "critic_pretrain")),
-    ("grpo", ("num_generations", "num_generations_per_prompt", "reward_funcs")),
-    ("kto", ("desirable_weight", "undesirable_weight")),
-    ("dpo", ("precompute_ref_log_probs", "rpo_alpha", "pref_beta", "pref_loss", "ref_model")),
-)  # fmt: skip
+SIGNS = {
+    "ppo": ("num_ppo_epochs", "sft_model_path", "reward_model_path", "critic_pretrain"),
+    "grpo": ("num_generations", "num_generations_per_prompt", "reward_funcs"),
+    "kto": ("desirable_weight", "undesirable_weight"),
+    "dpo": ("precompute_ref_log_probs", "rpo_alpha", "pref_beta", "pref_loss", "ref_model"),
+}
 """Method -> keys that only its trainers have, to recognise it in configs that do not name it."""
-TRL_ENGINE_SHARE = 0.3
-"""The default of `vllm_gpu_memory_utilization` in TRL (1.16, GRPOConfig)."""
-VERL_ENGINE_SHARE = 0.5
-"""The default of `rollout.gpu_memory_utilization` in verl (0.9, rollout.yaml)."""
+SERVER_KEYS = ("vllm_server_host", "vllm_server_base_url", "vllm_num_engines")
+"""Keys that occur only if a server on other GPUs generates the answers."""
 
 
 def method_of(reader: Reader) -> str | None:
@@ -50,13 +49,7 @@ def method_of(reader: Reader) -> str | None:
             return "ppo" if method == "gae" else method
     if reader.has_map("critic") and reader.has_map("actor_rollout_ref"):
         return "ppo"  # verl's own default is `adv_estimator: gae`
-    return method_by_signs(reader)
-
-
-def method_by_signs(reader: Reader) -> str | None:
-    """The method of a config that does not name one, recognised by keys that only trainers for this
-    method have."""
-    for method, keys in SIGNS:
+    for method, keys in SIGNS.items():
         for key in keys:
             if reader.text_named(key, f"a key of {method}"):
                 return method
@@ -88,64 +81,61 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
 def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     """The preference or RL setup of a config for TRL, LLaMA-Factory, ms-swift, axolotl or
     OpenRLHF."""
-    generates = method in GENERATING
-    engine = engine_of(reader) if generates else NO_ENGINE
+    trainer, generates = fields["trainer"], method in GENERATING
+    share, sleeps, elsewhere = None, False, False
+    if generates:
+        mode = reader.text_named("vllm_mode", "where the engine runs")
+        servers = [reader.text_named(key, "a server elsewhere") for key in SERVER_KEYS]
+        elsewhere = mode == "server" or any(servers)
+        named_share = reader.text_named("vllm_gpu_memory_utilization", "the engine's share")
+        named_share = named_share or reader.text_named("gpu_memory_utilization", "the share")
+        sleep = reader.text_named("vllm_enable_sleep_mode", "the engine sleeps")
+        sleep = sleep or reader.text_named("sleep_level", "the engine sleeps")
+        colocates = is_on(reader, "colocate_all_models") or mode == "colocate"
+        if (is_on(reader, "use_vllm") or colocates) and not elsewhere:
+            share = share_of(named_share, ENGINE_SHARE["trl"])
+            sleeps = sleep is not None and sleep not in (*FALSE, "0")
     reader.text_named("num_generations", "answers to one prompt")
     # Without an inference engine, here or on other GPUs, the trainer itself generates the answers.
-    uses_engine = engine.share is not None or is_on(reader, "use_vllm") or is_elsewhere(reader)
-    generated_at_once = 0
-    if generates and not uses_engine:
-        generated_at_once = generated_sequences(reader, fields)
+    generates_itself = generates and share is None and not elsewhere
+    dtype = fields.get("dtype")
+    has_critic = method in WITH_CRITIC
     return RlSetup(
         method=method,
         generates=generates,
         pairs=method in PAIRED,
         has_reference=has_reference(reader, fields, method),
         reward_models=reward_models(reader, fields, method),
-        critic=critic_of(fields, method),
+        # LLaMA-Factory's critic is a head on the policy.
+        critic=("head" if trainer == "llama-factory" else "model") if has_critic else "none",
         critic_name=reader.text_named("critic_pretrain", "the critic") or SAME_AS_POLICY,
-        frozen_in_16_bits=frozen_in_16_bits(fields),
-        engine_share=engine.share,
-        engine_sleeps=engine.sleeps,
-        generated_at_once=generated_at_once,
+        # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
+        frozen_in_16_bits=trainer != "trl"
+        or bool(fields.get("strategy"))
+        or dtype not in (None, "fp32"),
+        engine_share=share,
+        engine_sleeps=sleeps,
+        generated_at_once=generated_sequences(reader, fields) if generates_itself else 0,
     )
-
-
-def frozen_in_16_bits(fields: Fields) -> bool:
-    """Whether the frozen models are loaded in 16 bits; TRL loads all models in 32 bits unless
-    `dtype` or FSDP is set."""
-    if fields["trainer"] != "trl" or fields.get("strategy"):
-        return True
-    dtype = fields.get("dtype")
-    return dtype not in (None, "fp32")
 
 
 def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
     """Whether a frozen reference copy of the policy is kept in memory."""
-    if method in WITHOUT_REFERENCE:
-        return False
-    if reader.text_named("ref_model", "the reference model"):
-        return fields.get("lora") is None
+    named = reader.text_named("ref_model", "the reference model")
     ahead = reader.text_named("precompute_ref_log_probs", "log-probabilities before the training")
+    weight = reader.text_named("beta", "the weight of the reference")
+    weight = weight or reader.text_named("init_kl_coef", "the weight of the reference")
+    # With adapters, the base model without them is the reference.
+    if method in WITHOUT_REFERENCE or fields.get("lora") is not None:
+        return False
+    if named:
+        return True
     if ahead in TRUE:
         return False
-    weight = weight_of_reference(reader, fields, method)
-    # With adapters, the base model without them serves as the reference, so there is no second
-    # copy.
-    return weight > 0 and fields.get("lora") is None
-
-
-def weight_of_reference(reader: Reader, fields: Fields, method: str) -> float:
-    """The weight of the reference model in the loss. If it is 0, the trainer loads no reference, so
-    it only matters whether the result is zero."""
-    strength = reader.text_named("beta", "the weight of the reference")
-    strength = strength or reader.text_named("init_kl_coef", "the weight of the reference")
-    if strength:
-        return 0.0 if re.fullmatch(r"0(\.0*)?", strength) else 1.0
-    # The default weight of TRL's GRPO, which axolotl also uses, is 0 (GRPOConfig, 1.16); that of
-    # ms-swift is 0.04.
-    is_grpo = method in GENERATING - WITH_CRITIC
-    return 0.0 if is_grpo and fields["trainer"] in BY_TRL else 0.1
+    # With a weight of 0 the trainer loads no reference.
+    if weight:
+        return re.fullmatch(r"0(\.0*)?", weight) is None
+    return not (method in GENERATING - WITH_CRITIC and fields["trainer"] in BY_TRL)
 
 
 def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...]:
@@ -153,19 +143,6 @@ def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...
     if method not in GENERATING:
         return ()
     judge = reader.text_named("reward_model_type", "how answers are judged")
-    names = reward_model_names(reader)
-    if method == "ppo" and not names and not is_on(reader, "remote_rm_url"):
-        names.append(SAME_AS_POLICY)
-    # With LoRA, LLaMA-Factory's reward model is a second adapter on the same base, not a second
-    # model.
-    shares_base = fields["trainer"] == "llama-factory" and fields.get("lora") is not None
-    if judge == "api" or shares_base:
-        return ()
-    return tuple(names)
-
-
-def reward_model_names(reader: Reader) -> list[str]:
-    """The reward models that a config names by a model id or a path."""
     names: list[str] = []
     for key in ("reward_model", "reward_model_path", "reward_pretrain"):
         name = reader.text_named(key, "the reward model")
@@ -174,83 +151,34 @@ def reward_model_names(reader: Reader) -> list[str]:
     for name in reader.texts_named("reward_funcs", "how answers are judged"):
         if "/" in name:  # a model id; a bare word names a function
             names.append(name)
-    return names
-
-
-def critic_of(fields: Fields, method: str) -> Critic:
-    """The kind of critic: a head on the policy in LLaMA-Factory, a separate model in other PPO
-    trainers, `none` without PPO."""
-    if method not in WITH_CRITIC:
-        return "none"
-    return "head" if fields["trainer"] == "llama-factory" else "model"
-
-
-class SharedEngine(NamedTuple):
-    """An inference engine that shares the training's GPUs."""
-
-    share: float | None
-    """The share of each card's memory that the engine reserves; None if there is no engine."""
-    sleeps: bool
-    """Whether the engine frees its memory during the training step."""
-
-
-NO_ENGINE = SharedEngine(share=None, sleeps=False)
-
-
-def engine_of(reader: Reader) -> SharedEngine:
-    """The inference engine that the config starts on the training's GPUs; `NO_ENGINE` if there is
-    none."""
-    mode = reader.text_named("vllm_mode", "where the engine runs")
-    share = reader.text_named("vllm_gpu_memory_utilization", "the engine's share of the card")
-    share = share or reader.text_named("gpu_memory_utilization", "the engine's share")
-    is_colocated = mode == "colocate" or is_on(reader, "colocate_all_models")
-    uses_engine = is_on(reader, "use_vllm") or is_colocated
-    sleep = reader.text_named("vllm_enable_sleep_mode", "the engine sleeps")
-    sleep = sleep or reader.text_named("sleep_level", "the engine sleeps")
-    if not uses_engine or is_elsewhere(reader):
-        return NO_ENGINE
-    sleeps = sleep is not None and sleep not in (*FALSE, "0")
-    return SharedEngine(share_of(share, TRL_ENGINE_SHARE), sleeps)
-
-
-SERVER_KEYS = ("vllm_server_host", "vllm_server_base_url", "vllm_num_engines")
-"""Keys that occur only if a server on other GPUs generates the answers."""
-
-
-def is_elsewhere(reader: Reader) -> bool:
-    """Whether an inference server on other GPUs generates the answers."""
-    if reader.text_named("vllm_mode", "where the engine runs") == "server":
-        return True
-    texts = [reader.text_named(key, "a server elsewhere") for key in SERVER_KEYS]
-    return any(texts)
+    if method == "ppo" and not names and not is_on(reader, "remote_rm_url"):
+        names.append(SAME_AS_POLICY)
+    # With LoRA, LLaMA-Factory's reward model is a second adapter on the same base.
+    shares_base = fields["trainer"] == "llama-factory" and fields.get("lora") is not None
+    return () if judge == "api" or shares_base else tuple(names)
 
 
 def is_on(reader: Reader, name: str) -> bool:
-    """Whether a key is set to a value other than those that mean off."""
-    words = name.replace("_", " ")
-    text = reader.text_named(name, words)
-    # Any other word, such as a server's address, means on.
+    """Whether a key is set to a value other than those that mean off; any other word, such as a
+    server's address, means on."""
+    text = reader.text_named(name, name.replace("_", " "))
     return text is not None and text not in FALSE
 
 
 def share_of(text: str | None, default: float) -> float:
-    """The share of the card's memory in a text, from 0 to 1; the default if the text is not a
-    number in this range."""
-    if text is None or not re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", text):
-        return default
-    return float(text)
+    """The share of the card's memory in a text; the default if it is no number from 0 to 1."""
+    is_share = text is not None and re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", text)
+    return float(text) if text is not None and is_share else default
 
 
 def generated_sequences(reader: Reader, fields: Fields) -> int:
-    """The number of sequences that a GPU generates at once: its batch times the micro-batches of
-    one generation."""
-    # By default, TRL generates the answers for all micro-batches of an optimizer step at once.
+    """The number of sequences that a GPU generates at once. By default, TRL generates the answers
+    for all micro-batches of an optimizer step together."""
     micro_batches = int(fields.get("accumulate") or 1)
     text = reader.text_named("steps_per_generation", "micro-batches of one generation")
     if text and re.fullmatch(r"\d{1,5}", text):
         micro_batches = int(text)
-    batch = int(fields.get("per_gpu") or 1)
-    return batch * micro_batches
+    return int(fields.get("per_gpu") or 1) * micro_batches
 
 
 def verl_setup(reader: Reader, method: str) -> RlSetup:
@@ -263,11 +191,12 @@ def verl_setup(reader: Reader, method: str) -> RlSetup:
     """
     share = reader.text_named("gpu_memory_utilization", "the engine's share of the card", "rollout")
     sleeps = reader.text_named("free_cache_engine", "the engine frees its memory", "rollout")
-    has_reference = is_on(reader, "use_kl_loss") or is_on(reader, "use_kl_in_reward")
     actor_leaves = reader.text_named("param_offload", "the actor's weights on the host", "actor")
-    optimizer_leaves = reader.text_named("optimizer_offload", "its states on the host", "actor")
+    states_leave = reader.text_named("optimizer_offload", "its states on the host", "actor")
     reference_leaves = reader.text_named("param_offload", "the reference on the host", "ref")
-    rewards = verl_reward_models(reader)
+    judges = reader.text_named("enable", "a reward model", "reward_model") in TRUE
+    judge = reader.text_named("path", "the reward model", "reward_model") if judges else None
+    weighs_reference = [is_on(reader, key) for key in ("use_kl_loss", "use_kl_in_reward")]
     reader.text_named("n", "answers to one prompt", "rollout")
     reader.assumed.append(
         "actor_rollout_ref: the engine shares the GPUs, and sleeps while the actor is trained"
@@ -275,21 +204,12 @@ def verl_setup(reader: Reader, method: str) -> RlSetup:
     return RlSetup(
         method=method,
         generates=True,
-        has_reference=has_reference,
+        has_reference=any(weighs_reference),
         reference_on_host=reference_leaves in TRUE,
-        reward_models=rewards,
+        reward_models=(judge or SAME_AS_POLICY,) if judges else (),
         critic="model" if method == "ppo" else "none",
         critic_name=reader.text_named("path", "the critic", "critic") or SAME_AS_POLICY,
-        engine_share=share_of(share, VERL_ENGINE_SHARE),
+        engine_share=share_of(share, ENGINE_SHARE["verl"]),
         engine_sleeps=sleeps not in FALSE,
-        policy_leaves=actor_leaves in TRUE and optimizer_leaves in TRUE,
+        policy_leaves=actor_leaves in TRUE and states_leave in TRUE,
     )
-
-
-def verl_reward_models(reader: Reader) -> tuple[str, ...]:
-    """The name of verl's reward model in a tuple; empty unless the config enables one."""
-    enabled = reader.text_named("enable", "a reward model", "reward_model")
-    if enabled not in TRUE:
-        return ()
-    name = reader.text_named("path", "the reward model", "reward_model")
-    return (name or SAME_AS_POLICY,)

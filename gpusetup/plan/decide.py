@@ -9,7 +9,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.job import Recipe, Strategy, TrainingJob, longest_sequence_fits_budget
 from gpusetup.plan.measured import NONE, is_standard, measured_recipe
 from gpusetup.plan.memory import JobMemory, memory
-from gpusetup.plan.models_beside import beside_in_words
+from gpusetup.plan.rl import beside_in_words
 from gpusetup.plan.shape import DENOISERS
 from gpusetup.plan.states import host_bytes
 
@@ -106,39 +106,6 @@ def near_limit(job: TrainingJob) -> float:
     # was compared with few published runs.
     is_sharded = job.gpus > 1 and not job.copies_model
     return CLEAR_SHARDED if is_sharded else CLEAR_UNMEASURED
-
-
-MARGINS = {
-    "measured": 0.05, "one GPU": 0.2, "adapters": 0.35, "several GPUs": 0.3, "sharded": 0.5,
-    "doubtful": 0.6, "images": 1.0, "offload": 2.0,
-}  # fmt: skip
-"""Kind of job -> the share by which a run may need more memory than estimated. About nine of ten
-published runs of each kind stayed within it (`tests/plan_published.csv`); with offload, four of
-four runs needed up to three times as much."""
-
-
-def error_margin(job: TrainingJob, recipe: Recipe) -> float:
-    """The share by which a run of this kind may need more memory than estimated, from 0.05 to 2."""
-    return MARGINS[margin_kind(job, recipe)]
-
-
-def margin_kind(job: TrainingJob, recipe: Recipe) -> str:
-    """The kind of the job, as a key of `MARGINS`."""
-    if is_standard(job):
-        return "measured"
-    if job.shape.kind in DENOISERS:
-        return "images"
-    if recipe.offload or job.offload_optimizer or job.offload_checkpoints:
-        return "offload"
-    # An assumed shape is as uncertain as a kind of job that was never compared with a measurement.
-    if doubt(job, recipe) or job.shape.assumed:
-        return "doubtful"
-    has_several_gpus = job.gpus > 1
-    if has_several_gpus and not job.copies_model:
-        return "sharded"
-    if job.lora is not None:
-        return "adapters"
-    return "several GPUs" if has_several_gpus else "one GPU"
 
 
 def doubt(job: TrainingJob, recipe: Recipe) -> str | None:

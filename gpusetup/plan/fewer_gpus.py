@@ -8,8 +8,6 @@ This is the case in 28 of the 560 cells of the measured table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpusetup.model.documents import FewerGpus
 from gpusetup.model.frozen import replace
 from gpusetup.plan.decide import RecipeDecision, decide, group_size, max_context, sequence_degrees
@@ -28,72 +26,45 @@ def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus 
     # all GPUs.
     if solve in ("gpus", "batch"):
         return None
+    job, limits = decision.job, decision.limits
+    solver = max_context if solve == "context" else decide
+
+    def rank(found: RecipeDecision) -> tuple[int, ...]:
+        """Larger is better."""
+        length = found.job.context if solve == "context" else 0
+        return (found.fits, length, found.fits and not found.shown.recipe.offload)
+
     best: RecipeDecision | None = None
-    for smaller in smaller_numbers(decision, solve):
-        if rank(smaller, solve) <= rank(decision, solve):
+    # With the same recipe more GPUs are faster, so the largest number comes first.
+    for gpus in range(job.gpus - 1, max(job.gpus - MOST_TRIED, 0), -1):
+        # The GPUs of a group share one copy of the model, and a degree that the user chose must
+        # divide the smaller number too.
+        if gpus % group_size(job) or gpus % (limits.sp or 1):
             continue
-        # Among equally good numbers prefer a measured one, then the largest, which comes first.
-        if best is None or rank_with_source(smaller, solve) > rank_with_source(best, solve):
-            best = smaller
+        found = solver(replace(job, gpus=gpus), limits)
+        if rank(found) <= rank(decision):
+            continue
+        # Among equally good numbers prefer a measured one.
+        if best is None or (rank(found), found.measured) > (rank(best), best.measured):
+            best = found
     if best is None:
         return None
-    all_need_offload = decision.fits and decision.shown.recipe.offload
+    offloads = decision.fits and decision.shown.recipe.offload
+    most, fewer = (sequence_degrees(one.job, one.limits)[-1] for one in (decision, best))
+    reason = "Each GPU then needs less memory."
+    if fewer > most:
+        reason = (
+            "The degree of sequence parallelism must divide both the GPUs and the "
+            f"{job.shape.heads} heads: with {job.gpus} GPUs that is SP={most} at most, with "
+            f"{best.job.gpus} SP={fewer}."
+        )
     return FewerGpus(
         gpus=best.job.gpus,
         recipe=str(best.shown.recipe),
         context=best.job.context,
-        without_offload=all_need_offload and not best.shown.recipe.offload,
-        reason=reason(decision, best),
+        without_offload=offloads and not best.shown.recipe.offload,
+        reason=reason,
         environment={"CUDA_VISIBLE_DEVICES": visible_devices(best.job.gpus)},
-    )
-
-
-def smaller_numbers(decision: RecipeDecision, solve: str | None) -> Iterator[RecipeDecision]:
-    """The decisions for the same job on fewer GPUs. The largest number comes first, because with
-    the same recipe more GPUs are faster."""
-    job, limits = decision.job, decision.limits
-    solver = max_context if solve == "context" else decide
-    fewest = max(job.gpus - MOST_TRIED, 0)
-    for gpus in range(job.gpus - 1, fewest, -1):
-        # Only whole groups can be removed, because the GPUs of a group share one copy of the model.
-        if gpus % group_size(job) != 0:
-            continue
-        # If the user chose a degree, it must divide the smaller number of GPUs too.
-        if limits.sp is not None and gpus % limits.sp != 0:
-            continue
-        smaller_job = replace(job, gpus=gpus)
-        yield solver(smaller_job, limits)
-
-
-def rank(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
-    """A sort key for a decision, where larger is better: whether the job fits, its context (if the
-    longest is wanted), and whether it needs no offload."""
-    fits = decision.fits
-    length = 0
-    if solve == "context":
-        length = decision.job.context
-    needs_no_offload = fits and not decision.shown.recipe.offload
-    return (int(fits), length, int(needs_no_offload))
-
-
-def rank_with_source(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
-    """The rank of a decision, which prefers a measured decision to an equal prediction."""
-    plain_rank = rank(decision, solve)
-    is_measured = int(decision.measured)
-    return (*plain_rank, is_measured)
-
-
-def reason(all_gpus: RecipeDecision, fewer: RecipeDecision) -> str:
-    """A sentence that explains why fewer GPUs work better than all of them."""
-    most_with_all = sequence_degrees(all_gpus.job, all_gpus.limits)[-1]
-    most_with_fewer = sequence_degrees(fewer.job, fewer.limits)[-1]
-    if most_with_fewer <= most_with_all:
-        return "Each GPU then needs less memory."
-    heads = all_gpus.job.shape.heads
-    return (
-        f"The degree of sequence parallelism must divide both the GPUs and the {heads} heads: "
-        f"with {all_gpus.job.gpus} GPUs that is SP={most_with_all} at most, with "
-        f"{fewer.job.gpus} SP={most_with_fewer}."
     )
 
 

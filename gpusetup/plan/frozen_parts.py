@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.configs.settings import FALSE, TRUE, Setting, name_of, words_of
+from gpusetup.configs.settings import FALSE, TRUE, name_of, words_of
 from gpusetup.errors import UsageError
 from gpusetup.plan.config_reader import Reader
 from gpusetup.plan.shape import Shape
@@ -64,8 +64,6 @@ WHOLE_MODEL = frozenset((
     "network", "pretrained", "transformer", "trunk",
 ))  # fmt: skip
 """Words for the whole model; if it is frozen, only the parts added to it are trained."""
-WHOLE_NUMBER = re.compile(r"[1-9]\d{0,4}")
-"""A number of layers, at least 1."""
 
 
 def frozen_in(reader: Reader, model: str | None) -> str | None:
@@ -76,7 +74,8 @@ def frozen_in(reader: Reader, model: str | None) -> str | None:
     """
     frozen: str | None = None
     for setting in reader.config.settings:
-        part = frozen_by(reader, setting, model)
+        text = reader.text(setting)
+        part = frozen_by(name_of(setting.path), text, model) if text else None
         if part is not None:
             reader.note(setting, f"not trained: {part}")
             # The first frozen part counts, except that a later part replaces the embeddings.
@@ -85,13 +84,14 @@ def frozen_in(reader: Reader, model: str | None) -> str | None:
     return frozen
 
 
-def frozen_by(reader: Reader, setting: Setting, model: str | None) -> str | None:
-    """The part of the model that one setting freezes, as a text that `frozen_share` reads; None if
-    it freezes nothing."""
-    name, text = name_of(setting.path), reader.text(setting)
-    if text is None:
-        return None
-    is_number = WHOLE_NUMBER.fullmatch(text) is not None
+def frozen_by(name: str, text: str, model: str | None) -> str | None:
+    """The part of the model that one key with this value freezes; None if it freezes nothing.
+
+    >>> frozen_by("freeze_gpt2", "true", "gpt2-medium"), frozen_by("train_bn", "false", None)
+    ('all', None)
+    """
+    # A number of layers, at least 1.
+    is_number = re.fullmatch(r"[1-9]\d{0,4}", text) is not None
     if LAYERS_NAME.fullmatch(name):
         return text if is_number else None
     # trlx sets the number of trained layers; -1 trains all of them.
@@ -104,26 +104,11 @@ def frozen_by(reader: Reader, setting: Setting, model: str | None) -> str | None
         switch = TRAINED_NAME.fullmatch(name)
     if switch is None:
         return None
-    # The regex group that matched is the part's name; `freeze: true` names no part.
+    # The regex group that matched is the part's name; `freeze: true` names none and means all.
     part = next(filter(None, switch.groups()), "")
-    return part_named(part, model)
-
-
-def part_named(part: str, model: str | None) -> str | None:
-    """The part of the model, `all` or `embeddings`, that a word in a config names; None if plan
-    does not know the word.
-
-    >>> part_named("gpt2", "gpt2-medium"), part_named("backbone", None), part_named("bn", "gpt2")
-    ('all', 'all', None)
-    """
     words = words_of(part)
     if words & EMBEDDING_WORDS:
         return EMBEDDINGS
-    # `freeze: true` names no part, so it means the whole model.
-    if not part or words & WHOLE_MODEL:
-        return ALL
-    # In `freeze_gpt2` the key names the model itself.
-    letters_of_part = re.sub(r"[^a-z0-9]", "", part.lower())
-    letters_of_model = re.sub(r"[^a-z0-9]", "", (model or "").lower())
-    names_model = letters_of_part != "" and letters_of_part in letters_of_model
-    return ALL if names_model else None
+    letters = re.sub(r"[^a-z0-9]", "", part.lower())
+    names_model = letters and letters in re.sub(r"[^a-z0-9]", "", (model or "").lower())
+    return ALL if not part or words & WHOLE_MODEL or names_model else None

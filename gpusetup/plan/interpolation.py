@@ -3,43 +3,26 @@
 OmegaConf 2.3 has references (`${model.path}`, `${.path}` in the same map, `${..path}` one map
 higher) and resolvers: `oc.env` (an environment variable with an optional default), `oc.decode`
 (parses a text as a value), `oc.select` (a reference with a default). Hydra's old `env:NAME` and the
-shell's `${NAME:-default}` also stand for a variable. All of these can be nested. Other resolvers
-are code of the user's project, which we never run.
+shell's `${NAME:-default}` also mean a variable. Other resolvers are code of the user's project,
+which we never run.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 from gpusetup.configs.settings import EMPTY, Path
 
-MOST_DEPTH = 16
-"""The limit on nested references, because a config that refers to itself would never end."""
 MOST_PARTS = 200
-"""The limit on `${...}` parts in one value. Without this limit, a chain of values that each name
-the next value twice would grow exponentially."""
+"""The limit on `${...}` parts in one value. Without it, a config that refers to itself would never
+end, and a chain of values that each name the next one twice would grow exponentially."""
+MOST_LETTERS = 10_000
+INNERMOST = re.compile(r"\$\{([^${}]*)\}")
+"""An expression that contains no other one, so that nested ones are resolved from the inside."""
 SHELL_DEFAULT = re.compile(r"([A-Za-z_]\w*):-(.*)", re.DOTALL)
-
-
-class Variable(NamedTuple):
-    """An environment variable that a config value refers to."""
-
-    name: str
-    is_set: bool
-    value: str | None
-    """The variable's value, otherwise the default that the reference gives; None if there is
-    neither."""
-
-    @property
-    def in_words(self) -> str:
-        """Part of a sentence for the answer: the variable, whether it is set, and which value was
-        read."""
-        set_or_not = "set" if self.is_set else "not set"
-        nothing = "nothing was read, and OmegaConf stops there: export the variable"
-        outcome = f"{self.value} was read" if self.value else nothing
-        return f"the variable {self.name}, which is {set_or_not}: {outcome}"
+ARGUMENT = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*)(?:,\s*(.*))?""", re.DOTALL)
+"""The first argument of a resolver, and its default."""
 
 
 class Interpolation:
@@ -51,10 +34,10 @@ class Interpolation:
         the environment variables."""
         self.text_at = text_at
         self.variables = variables
-        self.asked: list[Variable] = []
-        self._parts = 0
+        self.asked: list[str] = []
+        """What was read for each variable, as part of a sentence."""
 
-    def resolve(self, text: str, path: Path, depth: int = 0) -> str | None:
+    def resolve(self, text: str, path: Path) -> str | None:
         """The text with every `${...}` replaced by its value; None if one of them cannot be
         resolved.
 
@@ -66,69 +49,43 @@ class Interpolation:
         >>> values.resolve("${oc.env:OWNER,Qwen}/${oc.env:NAME,Qwen3-8B}", ("model",))
         'Qwen/Qwen3-8B'
         """
-        if depth == 0:
-            self._parts = 0
-        if depth > MOST_DEPTH:
-            return None
-        resolved = ""
-        unread = text
-        while "${" in unread:
-            self._parts += 1
-            if self._parts > MOST_PARTS:
+        for _ in range(MOST_PARTS):
+            expression = INNERMOST.search(text)
+            if expression is None:
+                return None if "${" in text else text
+            value = self._value(expression[1].strip(), path)
+            text = f"{text[: expression.start()]}{value}{text[expression.end() :]}"
+            if value is None or len(text) > MOST_LETTERS:
                 return None
-            literal, _, after = unread.partition("${")
-            body_length = closing_brace(after)
-            if body_length is None:
-                return None
-            body = after[:body_length].strip()
-            value = self._body(body, path, depth + 1)
-            if value is None:
-                return None
-            resolved += literal + value
-            # Skip the closing brace.
-            unread = after[body_length + 1 :]
-        return resolved + unread
+        return None
 
-    def _body(self, body: str, path: Path, depth: int) -> str | None:
-        """The value of the expression between `${` and `}`; None if it cannot be resolved."""
-        shell = SHELL_DEFAULT.fullmatch(body)
-        if shell:
-            default = self.resolve(shell[2], path, depth)
-            return self._variable(shell[1], default)
-        resolver, colon, argument_text = body.partition(":")
+    def _value(self, body: str, path: Path) -> str | None:
+        """The value of the expression between `${` and `}`, which may contain references again;
+        None if there is none."""
+        if shell := SHELL_DEFAULT.fullmatch(body):
+            return self._variable(shell[1], shell[2])
+        resolver, colon, arguments = body.partition(":")
         if not colon:
-            return self._reference(body, path, depth)
-        arguments = [
-            unquoted_value(self.resolve(argument, path, depth))
-            for argument in split_arguments(argument_text)
-        ]
-        # The supported resolvers take one argument and perhaps a default.
-        argument, default, *_ = (*arguments, None, None)
+            return bare(self.text_at(path_of_reference(body, path)))
+        hit = ARGUMENT.fullmatch(arguments)
+        if hit is None or not bare(hit[1]):
+            return None
+        argument, default = bare(hit[1]) or "", bare(hit[2])
         if resolver == "oc.decode":
             return argument
-        if argument is None:
-            return None
         if resolver in ("oc.env", "env"):
             return self._variable(argument, default)
         if resolver == "oc.select":
-            return self._reference(argument, path, depth) or default
+            return bare(self.text_at(path_of_reference(argument, path))) or default
         return None
-
-    def _reference(self, body: str, path: Path, depth: int) -> str | None:
-        """The value of another key in the config, named by its path from the top or relative to
-        `path`; None if there is none."""
-        target = path_of_reference(body, path)
-        text = self.text_at(target)
-        if text is None:
-            return None
-        value = self.resolve(text, target, depth)
-        return unquoted_value(value)
 
     def _variable(self, name: str, default: str | None) -> str | None:
         """The value of an environment variable, or the default if it is not set or empty."""
-        set_value = self.variables.get(name) or None
-        value = set_value or default
-        self.asked.append(Variable(name, set_value is not None, value))
+        value = self.variables.get(name) or default
+        is_set = "set" if self.variables.get(name) else "not set"
+        nothing = "nothing was read, and OmegaConf stops there: export the variable"
+        read = f"{value} was read" if value else nothing
+        self.asked.append(f"the variable {name}, which is {is_set}: {read}")
         return value
 
 
@@ -140,61 +97,14 @@ def path_of_reference(body: str, path: Path) -> Path:
     (('model', 'layers', 0), ('model', 'name'))
     """
     names = re.findall(r"[^.\[\]\s]+", body)
-    target: Path = tuple(int(name) if name.isdigit() else name for name in names)
+    # Python refuses to convert thousands of digits.
+    target: Path = tuple(int(n) if re.fullmatch(r"\d{1,9}", n) else n for n in names)
     dots = len(body) - len(body.lstrip("."))
-    if dots == 0:
-        return target
     # One dot means the map that contains the key; each further dot goes one map higher.
-    maps = max(len(path) - dots, 0)
-    return path[:maps] + target
+    return path[: max(len(path) - dots, 0)] + target if dots else target
 
 
-def closing_brace(text: str) -> int | None:
-    """The position of the brace that closes an expression; None if it is not closed.
-
-    >>> closing_brace("oc.env:A,${b}} and more")
-    13
-    """
-    depth = 1
-    for position, letter in enumerate(text):
-        if letter == "{":
-            depth += 1
-        elif letter == "}":
-            depth -= 1
-        if depth == 0:
-            return position
-    return None
-
-
-def split_arguments(text: str) -> Iterator[str]:
-    """The arguments of a resolver, split at the commas that are outside quotes and brackets.
-
-    >>> list(split_arguments("MODEL, 'a, b', ${oc.env:X,1}"))
-    ['MODEL', "'a, b'", '${oc.env:X,1}']
-    """
-    argument = ""
-    depth = 0
-    quote = ""
-    for letter in text:
-        if quote:
-            # Inside quotes, only the closing quote has a meaning.
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in "{[":
-            depth += 1
-        elif letter in "}]":
-            depth -= 1
-        splits = letter == "," and depth == 0 and not quote
-        if splits:
-            yield argument.strip()
-            argument = ""
-        else:
-            argument += letter
-    yield argument.strip()
-
-
-def unquoted_value(text: str | None) -> str | None:
+def bare(text: str | None) -> str | None:
     """A scalar without its quotes; None if it is empty or null (`null`, `~`)."""
-    bare = (text or "").strip().strip("'\"")
-    return None if bare in EMPTY else bare
+    value = (text or "").strip().strip("'\"")
+    return None if value in EMPTY else value

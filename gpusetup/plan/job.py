@@ -119,7 +119,7 @@ class TrainingJob(Frozen):
     intermediate values (Liger)."""
 
     # These fields describe additional models (for preference and reinforcement learning, see
-    # `plan/models_beside.py`).
+    # `plan/rl.py`).
     models_beside: tuple[ModelBeside, ...] = ()
     sequences_of_sample: int = 1
     """The number of sequences in a sample: 2 for pairs of a chosen and a rejected answer, otherwise

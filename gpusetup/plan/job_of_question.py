@@ -19,9 +19,8 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.losses import SAME_LOSS
 from gpusetup.plan.model_names import format_in_name
-from gpusetup.plan.models_beside import RlSetup, models_beside
 from gpusetup.plan.question import TrainingQuestion, context_of, counts_samples
-from gpusetup.plan.rl_methods import SUPERVISED, usual_loss, usual_setup
+from gpusetup.plan.rl import SUPERVISED, RlSetup, models_beside, usual_loss, usual_setup
 from gpusetup.plan.shape import DENOISERS, Shape
 from gpusetup.plan.trainers import row_of, trainer_defaults
 

@@ -17,7 +17,7 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.forward_memory import activations, layer_backward, logits
 from gpusetup.plan.gaps import Gaps, gaps
 from gpusetup.plan.job import Recipe, TrainingJob, tokens
-from gpusetup.plan.models_beside import generation_cache
+from gpusetup.plan.rl import generation_cache
 from gpusetup.plan.states import (
     frozen_encoders,
     gathered_unit,

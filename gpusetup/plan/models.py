@@ -15,8 +15,7 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.plan.config_json import shape_of
-from gpusetup.plan.model_keys import MEASURE_HINT
+from gpusetup.plan.config_json import MEASURE_HINT, shape_of
 from gpusetup.plan.model_names import (
     SizeInName,
     base_in_name,
@@ -58,9 +57,7 @@ class ModelTable(Frozen):
 
 @lru_cache(maxsize=1)
 def model_table() -> ModelTable:
-    """The table of known models, read from the package's data."""
-    text = KNOWN.read_bytes()
-    return from_json(text, ModelTable, what=KNOWN.name)
+    return from_json(KNOWN.read_bytes(), ModelTable, what=KNOWN.name)
 
 
 @lru_cache(maxsize=1)
@@ -82,14 +79,6 @@ def hub_ids() -> Mapping[str, str]:
         for alias in row.get("also", ()):
             ids.setdefault(short_name(alias), name)
     return ids
-
-
-def full_names() -> Mapping[str, str]:
-    """Maps the whole names of known models, with all separators, to their hub ids."""
-    names: dict[str, str] = {}
-    for name, row in model_table().models.items():
-        names |= dict.fromkeys((name, *row.get("also", ())), name)
-    return names
 
 
 def hub_id(text: str) -> str:
@@ -172,37 +161,26 @@ def shape_or_relative(text: str) -> Shape:
     """
     if is_at_hand(text) or WITHOUT_ATTENTION.search(text.lower()):
         return model_named(text)
-    base = base_in_name(text, full_names())
+    models = model_table().models
+    names: dict[str, str] = {}
+    for known, row in models.items():
+        names |= dict.fromkeys((known, *row.get("also", ())), known)
+    name = text.rpartition("/")[2]
+    base = base_in_name(text, names)
     if base is not None:
-        return shape_of_fine_tuned(text, full_names()[base])
+        shape, more_parts = known_shape(names[base]), parts_beyond(text, names[base])
+        lacks = f"as {shape.name} by its name, without what {', '.join(more_parts)} adds"
+        return replace(shape, name=name, base=shape.name, assumed=lacks if more_parts else "")
     size = size_in_name(text)
     if size is None or not HUB_ID.fullmatch(text):
         return model_named(text)  # raises the error that lists similar names
-    return shape_of_relative(text, size)
-
-
-def shape_of_fine_tuned(text: str, base: str) -> Shape:
-    """The shape of a fine-tuned model, taken from the base model that its name contains."""
-    shape = known_shape(base)
-    more_parts = parts_beyond(text, base)
-    assumed = ""
-    if more_parts:
-        assumed = f"as {shape.name} by its name, without what {', '.join(more_parts)} adds"
-    name = text.rpartition("/")[2]
-    return replace(shape, name=name, base=shape.name, assumed=assumed)
-
-
-def shape_of_relative(text: str, size: SizeInName) -> Shape:
-    """The shape of an unknown model: that of a similar known decoder, with the number of layers
-    scaled to the size."""
     shape = known_shape(nearest_relative(text, size))
-    ratio = size.parameters / shape.parameters
     return replace(
         shape,
-        name=text.rpartition("/")[2],
+        name=name,
         parameters=size.parameters,
         active=size.active,
-        layers=max(1, round(shape.layers * ratio)),
+        layers=max(1, round(shape.layers * size.parameters / shape.parameters)),
         assumed=f"like {shape.name}, by its name and size; `--fetch-config` reads its own",
     )
 
@@ -210,14 +188,12 @@ def shape_of_relative(text: str, size: SizeInName) -> Shape:
 def nearest_relative(text: str, size: SizeInName) -> str:
     """The hub id of the known text decoder that is closest in family and size."""
     family = re.match(r"[a-z]+", short_name(text))
-    is_mixture = size.active < size.parameters
     distances: dict[str, float] = {}
     for name, row in model_table().models.items():
-        has_experts = "experts" in row
-        if has_experts != is_mixture or not is_plain_decoder(row):
+        is_plain = "vocabulary" in row and row.keys().isdisjoint(("tokens", "tower"))
+        if not is_plain or ("experts" in row) != (size.active < size.parameters):
             continue
-        ratio = row["parameters"] / size.parameters
-        distance = abs(math.log(ratio))
+        distance = abs(math.log(row["parameters"] / size.parameters))
         # Prefer the same family, unless a model of another family is much closer in size (2.7
         # times).
         if family is None or not short_name(name).startswith(family[0]):
@@ -226,13 +202,6 @@ def nearest_relative(text: str, size: SizeInName) -> str:
             distance += 2
         distances[name] = distance
     return min(distances, key=lambda name: (distances[name], name))
-
-
-def is_plain_decoder(row: Mapping[str, Any]) -> bool:
-    """Whether a row of the table is a text model without an image or audio encoder."""
-    if "vocabulary" not in row:
-        return False
-    return row.keys().isdisjoint(("tokens", "tower"))
 
 
 RECENT_VOCABULARY = 100_000

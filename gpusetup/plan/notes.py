@@ -109,16 +109,12 @@ def size_text(size_bytes: float) -> str:
 
 
 def assumptions(question: TrainingQuestion, decision: RecipeDecision) -> Iterator[str]:
-    """Notes on what plan assumed because the question leaves it open."""
+    """Notes on the length and the batch that plan assumed."""
     job = decision.job
     yield from assumed_length(question, job)
-    # With a token budget there is no batch to assume, and the settings are those of the measured
-    # trainer.
-    if job.fills_token_budget:
-        return
-    if question.batch is None and question.solve is None:
+    # With a token budget there is no batch to assume.
+    if question.batch is None and question.solve is None and not job.fills_token_budget:
         yield assumed_batch(decision)
-    yield from assumed_settings(question, job)
 
 
 def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
@@ -154,29 +150,29 @@ def assumed_batch(decision: RecipeDecision) -> str:
 
 
 def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """Notes on the defaults that were assumed because no trainer is named."""
-    # With a named trainer, its own defaults apply and nothing is assumed.
-    if question.trainer is not None:
-        return
+    """How plan assumes that the model is trained, because no trainer is named; the screen says it
+    in its first lines."""
     named_fields = question.job_fields.keys()
-    names_checkpointing = {"checkpointing", "selective"} & named_fields
-    trains_adapters = job.lora is not None
-    if trains_adapters and job.checkpointing and not names_checkpointing:
-        yield (
-            "plan assumes checkpointing, because trainers use it for adapters; `--checkpointing "
-            "none` turns it off"
-        )
-    names_precision = {"amp", "dtype"} & named_fields
-    if job.shards_parameters and not named_fields:
+    if question.trainer is not None or question.rl is not None:
+        return
+    if not named_fields and job.shards_parameters:
         yield (
             "plan assumes FSDP, mixed precision and checkpointing; a plain loop in 32 bits needs "
             "more memory: `--trainer loop`"
         )
-    if job.compute_bytes == 4 and not names_precision:
+        return
+    if job.fills_token_budget:
+        return
+    names_checkpointing = not named_fields.isdisjoint(("checkpointing", "selective"))
+    if job.lora is not None and job.checkpointing and not names_checkpointing:
+        yield (
+            "plan assumes checkpointing, because trainers use it for adapters; `--checkpointing "
+            "none` turns it off"
+        )
+    if job.compute_bytes == 4 and named_fields.isdisjoint(("amp", "dtype")):
         yield "plan assumes 32 bits, as in a plain training loop; `--amp bf16` changes that"
     # With one token per sample the kept activations are too small to mention.
-    keeps_activations = not job.checkpointing and job.context > 1
-    if keeps_activations and "checkpointing" not in named_fields:
+    if not job.checkpointing and job.context > 1 and not names_checkpointing:
         yield (
             "plan assumes no checkpointing, as in a plain training loop; `--checkpointing` turns "
             "it on"

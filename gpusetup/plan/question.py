@@ -13,7 +13,7 @@ from gpusetup.plan.models import (
     parameter_count,
     shape_or_relative,
 )
-from gpusetup.plan.models_beside import RlSetup
+from gpusetup.plan.rl import RlSetup
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.tables import EmbeddingTable
 

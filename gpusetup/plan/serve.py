@@ -1,81 +1,284 @@
-"""Builds the answer of `plan --serve`: whether an inference server fits, its longest context, and
-its start command. Pure functions."""
+"""Plans an inference server: whether it fits, its longest context, and its start command.
+
+The weights need the number of parameters times the bits per weight. For every token and layer, the
+cache has two tensors of the key-value heads' width (with DeepSeek's latent attention one compressed
+tensor, arXiv 2405.04434). Layers with linear attention or a state space have no cache. An engine
+also profiles a forward pass at its start. The engines, each in one version, and the formats are in
+`data/plan/serve.json`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.model.codec import from_json
 from gpusetup.model.documents import ServePlan
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
+from gpusetup.model.versions import Capability
 from gpusetup.plan.decide import LARGEST_SOLUTION, largest
+from gpusetup.plan.memory import NCCL
+from gpusetup.plan.model_names import format_in_name
 from gpusetup.plan.place import Place
-from gpusetup.plan.server import LLAMA_CPP, Fetch, Server, check_server, server_of
-from gpusetup.plan.server_memory import (
-    free_for_cache,
-    pass_bytes_of,
-    sequence_bytes,
-    token_bytes_of,
-    weight_bytes_of,
-)
+from gpusetup.plan.question import TrainingQuestion, shape_of_question
+from gpusetup.plan.shape import Shape
 
-BEYOND = (
-    "{context:,} tokens are beyond the native {native:,}: a server refuses them unless the "
-    "model's positions are extended (rope scaling)"
-)
-
-
-def uncounted_by_serving(server: Server) -> tuple[str, ...]:
-    """The reasons why a server that should fit may still not start."""
-    reasons: list[str] = []
-    shape = server.shape
-    if shape.assumed:
-        reasons.append(f"the shape of {shape.name} ({shape.assumed})")
-    if shape.tower and server.engine_name != LLAMA_CPP:
-        reasons.append("the largest image, which the engine tries at its start, is not counted")
-    free = free_for_cache(server) - server.sequences * sequence_bytes(server, server.context)
-    if free < WITHIN_ERROR * server.hardware.capacity:
-        reasons.append(f"{free / GIB:.1f} GiB are left, which is within the estimate's error")
-    version, counted = server.engine_version, server.engine.version
-    # A patch release (0.11.2) uses memory as its minor release does.
-    if version and not f"{version}.".startswith(f"{counted.split()[0]}."):
-        reasons.append(f"plan counts {server.engine_name} {counted}, and {version} differs")
-    return tuple(reasons)
-
-
+ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "serve.json"
+LARGE_GPU = 70 * GIB
+"""On GPUs with at least this many bytes of memory, vLLM and SGLang compute more tokens at once."""
+USUAL_CONTEXT = 8192
+"""The default length of a request, in tokens."""
+LLAMA_CPP = "llama.cpp"
+"""The engine that reads its weights from a GGUF file."""
 WITHIN_ERROR = 0.02
 """The error of estimates for servers, as a share of the GPU's memory: CUDA graphs and NCCL's
 buffers differ between versions."""
+VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,3}")
+GGUF_FORMAT = re.compile(r"(?i)(?<![a-z0-9])(q\d_(?:k_[sml]|k|0)|iq4_xs|f16)(?![a-z0-9])")
 
 
-def command_of(server: Server) -> str:
-    """The shell command that starts the server."""
-    command = server.engine.command.format(
-        context=server.context,
-        sequences=server.sequences,
-        gpus=server.gpus,
-        tokens=server.context * server.sequences,
-        share=f"{server.share:g}",
+class LargeGpu(Frozen):
+    """The settings that an engine uses on a GPU with at least `LARGE_GPU` bytes of memory."""
+
+    capability: Capability
+    """The lowest compute capability of GPUs with these settings."""
+    tokens: int
+    sequences: int
+
+
+class ServingEngine(Frozen):
+    """How an inference engine uses memory in addition to its cache, and how it is started."""
+
+    capability: Capability
+    """The lowest compute capability that the engine supports."""
+    share: float
+    """The share of the GPU's memory that the engine uses by default."""
+    tokens: int
+    """The number of prompt tokens that one forward pass computes."""
+    sequences: int
+    """The number of rows of logits that exist at once, in 32 bits."""
+    fixed_gib: float
+    """The memory for the CUDA context, CUDA graphs and workspaces."""
+    large: LargeGpu | None = None
+    outside: bool = False
+    """Whether the share only covers weights and cache, so that forward passes use the rest of the
+    memory."""
+    version: str
+    """The version of the engine whose memory use plan models."""
+    command: str
+    """A template for the shell command that starts the server."""
+    small_cache: str
+    """The option that is added to the command for a cache with fewer than 16 bits."""
+
+
+class Window(Frozen):
+    """Sliding-window layers, which cache only the last tokens of a sequence."""
+
+    tokens: int
+    layers: float
+    """The share of all layers that have a sliding window."""
+
+
+class ServeTable(Frozen):
+    as_of: str
+    sources: Mapping[str, str]
+    published: Mapping[str, str]
+    """Family -> the format of its published weights; bf16 for families that are not listed."""
+    windows: Mapping[str, Window]
+    """Model family -> its sliding-window layers."""
+    weights: Mapping[str, float]
+    """Format -> bits per weight in the layers; embedding and head stay in 16 bits."""
+    gguf: Mapping[str, float]
+    """Format -> bits per weight, averaged over the whole file."""
+    cache: Mapping[str, float]
+    """Type -> bytes per element of the cache."""
+    engines: Mapping[str, ServingEngine]
+
+
+@lru_cache(maxsize=1)
+def serve_table() -> ServeTable:
+    return from_json(ROWS.read_bytes(), ServeTable, what=ROWS.name)
+
+
+class Server(Frozen):
+    """An inference server to plan, with its memory on each of its GPUs."""
+
+    shape: Shape
+    engine_name: str
+    engine: ServingEngine
+    named_version: str
+    """The engine's version that the user named; "" means the modelled version."""
+    share: float
+    """The share of the GPU's memory that the server may use."""
+    weights: str
+    cache: str
+    context: int
+    sequences: int
+    gpus: int
+    hardware: Place
+
+    @property
+    def weight_bytes(self) -> float:
+        shape, table = self.shape, serve_table()
+        if self.engine_name == LLAMA_CPP:
+            return shape.parameters * table.gguf[self.weights] / 8 / self.gpus
+        bits = table.weights[self.weights]
+        # Embedding and head are not quantised; in a 32-bit model they have 32 bits too.
+        all_bits = (shape.parameters - shape.outside) * bits + shape.outside * max(bits, 16)
+        return all_bits / 8 / self.gpus
+
+    @property
+    def token_bytes(self) -> float:
+        """The bytes that the cache needs for one token, over all layers."""
+        shape = self.shape
+        # The other layers of a hybrid model keep a state that does not grow with the context.
+        layers = shape.layers if shape.cached_layers is None else shape.cached_layers
+        # A key-value head is never split, and neither is latent attention's tensor: if there are
+        # more GPUs than heads, some hold copies.
+        width = shape.latent or 2 * shape.key_value / min(self.gpus, shape.key_value_heads)
+        return serve_table().cache[self.cache] * layers * width
+
+    @property
+    def pass_bytes(self) -> float:
+        """The bytes that one forward pass needs: the widest tensors of a layer in 16 bits, and the
+        logits in 32 bits."""
+        shape, profile = self.shape, self.engine.large
+        capability = self.hardware.capability
+        tokens, rows = self.engine.tokens, self.engine.sequences
+        # The capability is unknown if the user only gave the memory size: assume a new GPU.
+        is_large = self.hardware.capacity >= LARGE_GPU
+        if profile and is_large and (capability is None or capability >= profile.capability):
+            tokens, rows = profile.tokens, profile.sequences
+        # The MLP is divided among the GPUs; gate, up projection and their product exist at once.
+        # Each of a token's experts has a separate output before the outputs are summed.
+        elements = 4 * shape.hidden + 3 * shape.intermediate / self.gpus
+        elements += shape.experts * shape.hidden
+        # All requests may need logits in the same pass, and the sampler gathers the logits of the
+        # whole vocabulary on each GPU.
+        return 2 * tokens * elements + 4 * max(rows, self.sequences) * shape.vocabulary
+
+    @property
+    def free_bytes(self) -> float:
+        """The bytes that remain for the cache."""
+        used = self.weight_bytes + self.engine.fixed_gib * GIB
+        if self.gpus > 1:
+            used += NCCL
+        if not self.engine.outside:
+            used += self.pass_bytes
+        return self.hardware.capacity * self.share - used
+
+    def sequence_bytes(self, tokens: int) -> float:
+        """The cache's bytes for one sequence; sliding-window layers keep only the last tokens."""
+        window = serve_table().windows.get(self.shape.kind)
+        if window is None:
+            return self.token_bytes * tokens
+        in_windows = min(tokens, window.tokens) * window.layers
+        return self.token_bytes * (tokens * (1 - window.layers) + in_windows)
+
+
+def server_of(
+    options: Mapping[str, Any], hardware: Place, fetch: Callable[[str], Shape] | None
+) -> Server:
+    """The server that the options describe. Raises UsageError if an engine, a format or a number is
+    invalid or these GPUs cannot serve the model, Unsatisfiable if the GPU is too old."""
+    table = serve_table()
+    name, _, version = str(options["serve"]).partition("==")
+    check_word(name, "engine", table.engines)
+    if version and not VERSION.fullmatch(version):
+        raise UsageError(
+            f"{version!r} is not a version of {name}",
+            hint=f"write it as `--serve {name}==0.6.3`",
+        )
+    engine = table.engines[name]
+    context = options["context"] or USUAL_CONTEXT
+    model, batch = options["model"], options["batch"]
+    shape = shape_of_question(
+        TrainingQuestion(model=model, params=options["params"], context=context, batch=batch), fetch
     )
-    if server.cache not in ("bf16", "fp16"):
-        command += server.engine.small_cache.format(cache=server.cache)
-    return command
+    if name == LLAMA_CPP:
+        in_name = GGUF_FORMAT.search(model or "")
+        # The default of llama.cpp's tools, which most files on the hub have.
+        usual_weights, usual_cache = in_name[1].lower() if in_name else "q4_k_m", "fp16"
+    else:
+        usual_weights = format_in_name(model or "") or table.published.get(shape.kind, "bf16")
+        usual_cache = "bf16"
+    weights, cache = options["weights"] or usual_weights, options["cache"] or usual_cache
+    formats = table.gguf if name == LLAMA_CPP else table.weights
+    check_word(weights, f"format of {name}'s weights", formats)
+    check_word(cache, "type of a cache", table.cache)
+    share = options.get("gpu_memory_utilization")
+    if share is not None and not 0 < share <= 1:
+        raise UsageError(
+            f"`--gpu-memory-utilization {share:g}` is not a share of a GPU's memory",
+            hint="a number up to 1, for example 0.95",
+        )
+    gpus = options["gpus"] or hardware.count or 1
+    if shape.heads % gpus:
+        raise UsageError(f"{gpus} GPUs do not divide the {shape.heads} heads of the model")
+    if not shape.vocabulary:
+        raise UsageError(f"{shape.name} does not generate text: `--serve` is for models that do")
+    if hardware.capability and hardware.capability < engine.capability:
+        raise Unsatisfiable(
+            f"{name} needs a GPU of compute capability {engine.capability} or newer; "
+            f"{hardware.gpu} has {hardware.capability}",
+            hint="`--serve llama.cpp` plans for a server that runs on older GPUs",
+        )
+    return Server(
+        shape=shape,
+        engine_name=name,
+        engine=engine,
+        named_version=version,
+        share=engine.share if share is None else share,
+        weights=weights,
+        cache=cache,
+        context=context,
+        sequences=batch or 1,
+        gpus=gpus,
+        hardware=hardware,
+    )
 
 
-def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None) -> ServePlan:
+def check_word(word: str, meaning: str, possible_words: Mapping[str, object]) -> None:
+    """Raise UsageError with the possible words if `word` is not among them."""
+    if word not in possible_words:
+        raise UsageError(
+            f"{word!r} is not a valid {meaning}", hint=f"one of: {', '.join(possible_words)}"
+        )
+
+
+def serve_plan(
+    options: Mapping[str, Any], hardware: Place, fetch: Callable[[str], Shape] | None = None
+) -> ServePlan:
     """The answer for one server: whether it fits, the longest context that fits, and the largest
     number of requests that fit."""
     server = server_of(options, hardware, fetch)
-    check_server(server)
-    shape = server.shape
-    free = free_for_cache(server)
-    bytes_of_sequence = sequence_bytes(server, server.context)
-    used = server.sequences * bytes_of_sequence
+    shape, free = server.shape, server.free_bytes
+    bytes_of_sequence = server.sequence_bytes(server.context)
+    left = free - server.sequences * bytes_of_sequence
     most_sequences = max(0, int(free // bytes_of_sequence))
     fits = most_sequences >= server.sequences
+    native = shape.native_context or LARGEST_SOLUTION
+    longest = largest(lambda n: server.sequences * server.sequence_bytes(n) <= free)
+    command = None
+    # An engine would refuse a context beyond the model's own.
+    if fits and server.context <= native:
+        command = server.engine.command.format(
+            context=server.context,
+            sequences=server.sequences,
+            gpus=server.gpus,
+            tokens=server.context * server.sequences,
+            share=f"{server.share:g}",
+        )
+        if server.cache not in ("bf16", "fp16"):
+            command += server.engine.small_cache.format(cache=server.cache)
     return ServePlan(
         fits=fits,
-        uncounted=uncounted_by_serving(server) if fits else (),
+        uncounted=tuple(uncounted_by_serving(server, left)) if fits else (),
         model=shape.name,
         parameters=shape.parameters,
         engine=server.engine_name,
@@ -85,50 +288,44 @@ def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None)
         cache=server.cache,
         context=server.context,
         sequences=server.sequences,
-        weights_gib=round(weight_bytes_of(server) / GIB, 3),
-        cache_gib=round(used / GIB, 3),
-        pass_gib=round(pass_bytes_of(server) / GIB, 3),
-        free_gib=round((free - used) / GIB, 3),
+        weights_gib=round(server.weight_bytes / GIB, 3),
+        cache_gib=round((free - left) / GIB, 3),
+        pass_gib=round(server.pass_bytes / GIB, 3),
+        free_gib=round(left / GIB, 3),
         capacity_gib=round(hardware.capacity / GIB, 3),
-        token_kib=round(token_bytes_of(server) / 1024, 2),
-        largest_context=largest_context(server),
+        token_kib=round(server.token_bytes / 1024, 2),
+        largest_context=min(longest, native),
         largest_sequences=most_sequences,
-        # Show no command for a context longer than the model's native one, because the engine would
-        # refuse it.
-        command=command_of(server) if fits and not is_beyond(server) else None,
+        command=command,
         notes=tuple(serve_notes(server)),
     )
 
 
-def largest_context(server: Server) -> int:
-    """The longest context, in tokens, that all requests can have at once, within the model's
-    limit."""
-    free = free_for_cache(server)
-
-    def fits(tokens: int) -> bool:
-        return server.sequences * sequence_bytes(server, tokens) <= free
-
-    # Even with enough memory, the context cannot be longer than the model's native one.
-    native = server.shape.native_context or LARGEST_SOLUTION
-    return min(largest(fits), native)
-
-
-def is_beyond(server: Server) -> bool:
-    """Whether the context is longer than the model's native context."""
-    native = server.shape.native_context
-    if native is None:
-        return False
-    return server.context > native
+def uncounted_by_serving(server: Server, left: float) -> Iterator[str]:
+    """The reasons why a server that should fit, with `left` bytes to spare, may still not start."""
+    shape, counted = server.shape, server.engine.version
+    if shape.assumed:
+        yield f"the shape of {shape.name} ({shape.assumed})"
+    if shape.tower and server.engine_name != LLAMA_CPP:
+        yield "the largest image, which the engine tries at its start, is not counted"
+    if left < WITHIN_ERROR * server.hardware.capacity:
+        yield f"{left / GIB:.1f} GiB are left, which is within the estimate's error"
+    # A patch release (0.11.2) uses memory as its minor release does.
+    version = server.named_version
+    if version and not f"{version}.".startswith(f"{counted.split()[0]}."):
+        yield f"plan counts {server.engine_name} {counted}, and {version} differs"
 
 
 def serve_notes(server: Server) -> Iterator[str]:
-    """Notes for the answer about the engine's version, the model's shape and context, and the
-    machine."""
+    """Notes about the engine's version, the model's shape and context, and the machine."""
     shape = server.shape
     yield f"planned for {server.engine_name} {server.engine.version}"
     if shape.base:
         yield f"{shape.name} has the shape of {shape.base}, which is in its name"
-    if is_beyond(server):
-        yield BEYOND.format(context=server.context, native=shape.native_context)
+    if shape.native_context and server.context > shape.native_context:
+        yield (
+            f"{server.context:,} tokens are beyond the native {shape.native_context:,}: a server "
+            "refuses them unless the model's positions are extended (rope scaling)"
+        )
     if server.hardware.remark:
         yield server.hardware.remark

@@ -15,7 +15,7 @@ from gpusetup.catalog.gpus import GpuRow, rows_or_none, tokens
 from gpusetup.model.documents import Speed
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.decide import MachineLimits, RecipeDecision, decide
+from gpusetup.plan.decide import RecipeDecision, decide
 from gpusetup.plan.job import BYTES, SHARDED, Recipe, TrainingJob
 from gpusetup.plan.job import tokens as tokens_of_gpu
 
@@ -55,13 +55,17 @@ def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow])
     job = decision.job
     if job.gpus == 1 or not decision.fits or not one_gpu_is_enough(decision):
         return None
+    cards = rows_or_none(gpu, rows)
+    link = link_of(cards)
     sent_bytes = exchanged_bytes(job)
-    link = link_of(gpu, rows)
     sending = sent_bytes / link.bytes_per_second
-    computing = computing_seconds(decision, flops_of(gpu, rows))
-    # If the peak speed is unknown, the exchange may overlap completely with computing, or dominate.
-    lowest, highest = 1.0, float(job.gpus)
-    if computing:
+    # The slowest variant's peak, without sparsity; cards before Ampere only support fp16.
+    tflops = [row.peak_tflops.get("bf16") or row.peak_tflops.get("fp16") for row in cards]
+    peak = min(filter(None, tflops), default=None)
+    # If the peak is unknown, the exchange may overlap completely with computing, or dominate.
+    computing, lowest, highest = None, 1.0, float(job.gpus)
+    if peak:
+        computing = step_flop(job, decision.shown.recipe) / (peak * 1e12 * SHARE_OF_PEAK)
         lowest = job.gpus * computing / (computing + sending)
         highest = job.gpus * computing / max(computing, sending)
     return Speed(
@@ -75,31 +79,17 @@ def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow])
     )
 
 
-def computing_seconds(decision: RecipeDecision, flops: float | None) -> float | None:
-    """The seconds that a GPU computes in one micro-step; None if its peak speed is unknown."""
-    if not flops:
-        return None
-    flop = step_flop(decision.job, decision.shown.recipe)
-    return flop / (flops * SHARE_OF_PEAK)
-
-
 def one_gpu_is_enough(decision: RecipeDecision) -> bool:
-    """Whether a single GPU could train the job without offload."""
+    """Whether a single GPU could train one GPU's share of the batch without offload; it would
+    process the other shares later, with accumulated gradients."""
     job = decision.job
-    groups = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
-    if groups > 1:
+    if job.tensor_parallel * job.pipeline_parallel * job.context_parallel > 1:
         return False
-    # The job's batch is for all GPUs together. Test whether a single GPU can process one GPU's
-    # share; it would process the other shares later, with accumulated gradients.
     alone = replace(job, gpus=1)
     if not job.fills_token_budget:
-        share = job.sequences // job.gpus
-        alone = replace(alone, batch=max(share, 1))
-    limits: MachineLimits = replace(decision.limits, sp=None)
-    on_one = decide(alone, limits)
-    if not on_one.fits:
-        return False
-    return not on_one.shown.recipe.offload
+        alone = replace(alone, batch=max(job.sequences // job.gpus, 1))
+    on_one = decide(alone, replace(decision.limits, sp=None))
+    return on_one.fits and not on_one.shown.recipe.offload
 
 
 def exchanged_bytes(job: TrainingJob) -> float:
@@ -147,26 +137,9 @@ def step_flop(job: TrainingJob, recipe: Recipe) -> float:
     return flop_per_token * tokens_of_gpu(job, recipe)
 
 
-def link_of(gpu: str, rows: Sequence[GpuRow]) -> Link:
-    """The link between GPUs in machines with this card: NVLink if all cards of that name have it,
-    otherwise PCIe."""
-    cards = [tokens(row.name) for row in rows_or_none(gpu, rows)]
-    if not cards:
-        return PCIE
+def link_of(cards: Sequence[GpuRow]) -> Link:
+    """The link between these cards: NVLink if all of them have it, otherwise PCIe."""
     for name, link in NVLINKS:
-        words = tokens(name)
-        if all(words <= card for card in cards):
+        if cards and all(tokens(name) <= tokens(card.name) for card in cards):
             return link
     return PCIE
-
-
-def flops_of(gpu: str, rows: Sequence[GpuRow]) -> float | None:
-    """The peak 16-bit operations per second, without sparsity, of the card's slowest variant; None
-    if unknown."""
-    peaks = []
-    for row in rows_or_none(gpu, rows):
-        # Of the 16-bit types, cards before Ampere only support fp16.
-        peak = row.peak_tflops.get("bf16") or row.peak_tflops.get("fp16")
-        if peak:
-            peaks.append(peak * 1e12)
-    return min(peaks, default=None)

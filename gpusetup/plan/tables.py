@@ -8,7 +8,6 @@ gradients and optimizer states.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.configs.keys import key_of
 from gpusetup.configs.settings import Path, Setting, name_of
@@ -60,12 +59,9 @@ def table_named(text: str) -> EmbeddingTable:
             hint="rows x width: `--embedding users=6040x64`",
         )
     name, rows, width = hit.groups()
-    # Remove separators between thousands.
     digits = re.sub(r"[_,]", "", rows)
     table = EmbeddingTable(name=name or "", rows=int(digits), width=int(width))
-    has_rows = 1 <= table.rows <= LARGEST_ROWS
-    has_width = 1 <= table.width <= LARGEST_WIDTH
-    if not has_rows or not has_width:
+    if not 1 <= table.rows <= LARGEST_ROWS or not 1 <= table.width <= LARGEST_WIDTH:
         raise UsageError(
             f"`--embedding {text}` is out of range",
             hint=f"up to {LARGEST_ROWS:,} rows of {LARGEST_WIDTH:,}",
@@ -109,37 +105,36 @@ models)."""
 
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
     """The embedding tables that a config describes; their settings are recorded as read."""
-    widths = widths_by_name(reader)
-    shared_width = next((widths[name] for name in WIDTH_NAMES if name in widths), None)
+    widths: dict[Path, int] = {}
+    by_name: dict[str, int] = {}
+    for setting in reader.config.settings:
+        name = name_of(setting.path)
+        width = positive_number(reader, setting, LARGEST_WIDTH)
+        if width and (name in WIDTH_NAMES or name.endswith("dim")):
+            widths[setting.path] = width
+            by_name.setdefault(name, width)
+    shared_width = next((by_name[name] for name in WIDTH_NAMES if name in by_name), None)
     tables: list[EmbeddingTable] = []
     for setting in reader.config.settings:
         rows = positive_number(reader, setting, LARGEST_ROWS)
         noun = noun_of_rows(setting)
         if rows is None or noun is None:
             continue
-        # Take the closest width: first the width for the same noun, then one in the same map, then
-        # one anywhere in the config.
-        width = width_of(noun, widths) or sibling_width(reader, setting) or shared_width
+        # The closest width counts: one for the same noun (`user_dim`), one in the same map, or one
+        # anywhere in the config.
+        singular = noun.removesuffix("s")
+        own = (f"{word}{end}" for word in (noun, singular) for end in ("_dim", "_embedding_dim"))
+        beside = ((*setting.path[:-1], name) for name in (*WIDTH_NAMES, "dim"))
+        width = next((by_name[name] for name in own if name in by_name), None)
+        width = width or next((widths[path] for path in beside if path in widths), shared_width)
         if width:
             table = EmbeddingTable(name=noun, rows=rows, width=width)
             tables.append(table)
             reader.note(setting, f"embedding table: {table}")
-    if tables:
-        note_widths(reader)
+    for setting in reader.config.settings if tables else ():
+        if name_of(setting.path) in WIDTH_NAMES:
+            reader.note(setting, "width of the embedding tables")
     return tuple(tables)
-
-
-def widths_by_name(reader: Reader) -> dict[str, int]:
-    """Key of a setting -> the table width that it sets."""
-    widths: dict[str, int] = {}
-    for setting in reader.config.settings:
-        name = name_of(setting.path)
-        is_width = name in WIDTH_NAMES or name.endswith(("_dim", "_embedding_size"))
-        width = positive_number(reader, setting, LARGEST_WIDTH)
-        if is_width and width:
-            # If a key occurs several times, the first one counts.
-            widths.setdefault(name, width)
-    return widths
 
 
 def noun_of_rows(setting: Setting) -> str | None:
@@ -147,66 +142,23 @@ def noun_of_rows(setting: Setting) -> str | None:
     something else."""
     name = name_of(setting.path)
     parents = [word for word in setting.path[:-1] if isinstance(word, str)]
-    parent = parents[-1] if parents else None
+    parent = parents[-1] if parents else "rows"
     if parent in LISTS:
         return f"{parent}[{name}]"
     if name == "num_embeddings":
         # torch.nn.Embedding and torchrec use this name.
-        return parent or "rows"
+        return parent
     key = key_of(setting.path)
-    if key is not None and key.role not in ("users", "items"):
-        return None
     hit = COUNT_NAME.fullmatch(name)
-    if hit is None:
+    if hit is None or (key is not None and key.role not in ("users", "items")):
         return None
     noun = str(hit[1] or hit[2])
-    counts_no_rows = not NO_ROWS.isdisjoint(noun.split("_"))
-    return None if counts_no_rows else noun
-
-
-def width_of(noun: str, widths: dict[str, int]) -> int | None:
-    """The width in a key that is named after the rows (`user_dim` for `users`); None if there is no
-    such key."""
-    singular = noun.removesuffix("s")
-    for ending in ("_dim", "_embedding_dim", "_emb_dim", "_embed_dim", "_embedding_size"):
-        for word in (noun, singular):
-            name = f"{word}{ending}"
-            if name in widths:
-                return widths[name]
-    return None
-
-
-def sibling_width(reader: Reader, setting: Setting) -> int | None:
-    """The width that is set in the same map as the number of rows; None if there is none."""
-    names: tuple[str, ...] = WIDTH_NAMES
-    if name_of(setting.path) == "num_embeddings":
-        # The map describes a single table, so `dim` is that table's width.
-        names = (*WIDTH_NAMES, "dim")
-    for name in names:
-        path: Path = (*setting.path[:-1], name)
-        sibling = reader.by_path.get(path)
-        if sibling is not None:
-            return positive_number(reader, sibling, LARGEST_WIDTH)
-    return None
-
-
-def note_widths(reader: Reader) -> None:
-    """Record that the settings with widths of embedding tables were read."""
-    for setting in widths_in(reader):
-        reader.note(setting, "width of the embedding tables")
-
-
-def widths_in(reader: Reader) -> Iterator[Setting]:
-    for setting in reader.config.settings:
-        if name_of(setting.path) in WIDTH_NAMES:
-            yield setting
+    return noun if NO_ROWS.isdisjoint(noun.split("_")) else None
 
 
 def positive_number(reader: Reader, setting: Setting, most: int) -> int | None:
     """The whole number from 1 to `most` in a setting; None if the setting is anything else."""
-    text = reader.text(setting) or ""
-    digits = text.replace("_", "")
+    digits = (reader.text(setting) or "").replace("_", "")
     if not re.fullmatch(r"\d{1,13}", digits):
         return None
-    value = int(digits)
-    return value if 1 <= value <= most else None
+    return int(digits) if 1 <= int(digits) <= most else None

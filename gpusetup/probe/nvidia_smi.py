@@ -16,7 +16,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot, visible_gpus
 from gpusetup.model.versions import Capability
-from gpusetup.readings.nvidia_smi import cell, integer, memory
+from gpusetup.readings.smi_csv import output_of
 from gpusetup.system.system import HOLD_BACK, System
 
 PROGRAM = "nvidia-smi"
@@ -63,43 +63,16 @@ def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
         words = (*starter, program, query, "--format=csv,noheader")
         output = system.run(words, LIMIT_SECONDS)
         if output.ok:
-            return tuple(parse_gpus(output.stdout))
+            listed = output_of(fields, output.stdout.splitlines())
+            gpus = listed[1].gpus or () if listed else ()
+            return tuple(map(_completed, gpus))
     return ()
 
 
-def parse_gpus(text: str) -> Iterator[Gpu]:
-    """The GPUs in the output of a query for `FIELDS` without a heading. Incomplete rows are left
-    out.
-
-    >>> [gpu] = parse_gpus("0, NVIDIA GeForce RTX 4090, GPU-1234, 24564 MiB, 8.9")
-    >>> gpu.name, gpu.memory_total_bytes >> 20, str(gpu.compute_capability)
-    ('NVIDIA GeForce RTX 4090', 24564, '8.9')
-    """
-    for line in text.splitlines():
-        cells = [cell(text) for text in line.split(",")]
-        # Without `compute_cap` a row has one cell less; a truncated row has fewer still.
-        cells += [None] * len(FIELDS)
-        index, name, uuid, size, capability = cells[: len(FIELDS)]
-        if name is None or memory(size) is None:
-            continue
-        gpu = Gpu(
-            name=name,
-            nvml_index=integer(index),
-            uuid=uuid,
-            memory_total_bytes=memory(size),
-            compute_capability=_capability(capability) or capability_by_name(name),
-        )
-        yield identified(gpu)
-
-
-def _capability(text: str | None) -> Capability | None:
-    """The compute capability in a cell; None if the cell contains none."""
-    if not text:
-        return None
-    try:
-        return Capability.parse(text)
-    except ValueError:
-        return None
+def _completed(gpu: Gpu) -> Gpu:
+    """The GPU with its maker, and the compute capability that an old driver does not print."""
+    capability = gpu.compute_capability or capability_by_name(gpu.name)
+    return identified(replace(gpu, compute_capability=capability))
 
 
 def capability_by_name(name: str) -> Capability | None:
@@ -132,19 +105,13 @@ def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator
         word = part.strip()
         if not word:
             continue
-        matching = [gpu for gpu in gpus if _is_named_by(gpu, word)]
+        if word.isdecimal():
+            # No GPU index has nine digits, and Python refuses to convert very long numbers.
+            matching = [gpu for gpu in gpus if gpu.nvml_index == int(word[:9])]
+        else:
+            is_uuid = word.startswith("GPU-")
+            matching = [gpu for gpu in gpus if is_uuid and (gpu.uuid or "").startswith(word)]
         # CUDA ignores everything after the first word that matches no GPU, such as `-1`.
         if not matching:
             return
         yield matching[0]
-
-
-def _is_named_by(gpu: Gpu, word: str) -> bool:
-    """Whether an entry in CUDA_VISIBLE_DEVICES means this GPU, by its index or the beginning of its
-    UUID."""
-    # No GPU index has nine digits, and Python refuses to convert very long numbers.
-    if word.isdecimal():
-        index = int(word[:9])
-        return gpu.nvml_index == index
-    uuid = gpu.uuid or ""
-    return word.startswith("GPU-") and uuid.startswith(word)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Gpu
+from gpusetup.model.machine import Gpu, GpuProcess
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.sources import UNNAMED
 
@@ -252,6 +252,10 @@ def parse_table(text: str) -> Smi:
     ('11.0', 'Tesla K20m', 23)
     """
     rows = gpu_rows(text)
+    by_gpu = processes_of(text)
+    if by_gpu is not None:
+        for row in rows:
+            row["processes"] = by_gpu.get(row["nvml_index"], ())
     persistence = [row.pop("persistence", None) for row in rows]
     return replace(
         parse_banner(next(filter(SMI_VERSION.search, text.splitlines()), "")),
@@ -277,7 +281,7 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
     for line in text.splitlines():
         if first := row_of(line):
             rows.append(first_line(first, cells_of(line)))
-        elif rows and ("Processes:" in line or "MIG devices:" in line):
+        elif rows and (PROCESSES in line or "MIG devices:" in line):
             break
         elif rows:
             rows[-1].update(next_line(cells_of(line)))
@@ -333,6 +337,61 @@ def next_line(cells: list[str]) -> dict[str, Any]:
     is_of_mig = len(cells) == 3 and not state.strip()
     mode = flag(load) if is_of_mig else None
     return {} if mode is None else {"mig_enabled": mode}
+
+
+PROCESSES = "Processes:"
+# Since driver 450 there are two columns for MIG (GI, CI) between the GPU and the process id.
+PROCESS_ROW = lazy(
+    r"^\W{0,12}(?P<gpu>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,10})\s+"
+    r"(?P<kind>C\+G|C|G|M\+C)\s+(?P<name>\S.{0,120}?)\s+(?P<memory>\d{1,8}\s?MiB|N/A)?\s*\|?$"
+)
+
+
+def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
+    """The processes of each GPU, by GPU number; None if the table has no list of processes.
+
+    An empty list proves nothing, because nvidia-smi in a container does not see the host's
+    processes.
+
+    >>> table = "| Processes: |\\n|    0   N/A  N/A   4711   C   .../bin/python   6144MiB |"
+    >>> processes_of(table)[0][0].name, processes_of(table)[0][0].memory_bytes >> 20
+    ('.../bin/python', 6144)
+    """
+    _table, heading, listed = text.partition(PROCESSES)
+    if not heading:
+        return None
+    by_gpu: dict[int, tuple[GpuProcess, ...]] = {}
+    for line in listed.splitlines():
+        if row := PROCESS_ROW.match(line):
+            number = int(row["gpu"])
+            process = GpuProcess(
+                pid=int(row["pid"]),
+                name=row["name"],
+                kind=row["kind"],
+                memory_bytes=memory(row["memory"]),
+            )
+            by_gpu[number] = (*by_gpu.get(number, ()), process)
+    return by_gpu
+
+
+def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
+    """Whether one of a GPU's processes computes; None if the list does not tell.
+
+    On Windows, desktop programs are also listed as C+G, so only a plain C or a Python process
+    counts.
+
+    >>> shows_computing((GpuProcess(kind="C", name="train"),)), shows_computing(())
+    (True, None)
+    >>> shows_computing((GpuProcess(kind="G", name="Xorg"),))
+    False
+    """
+    if not processes:
+        return None
+    for process in processes:
+        if process.kind == "C" or "python" in (process.name or "").lower():
+            return True
+    only_draws = all(process.kind == "G" for process in processes)
+    return False if only_draws else None
 
 
 RECOVERY_ACTIONS = (

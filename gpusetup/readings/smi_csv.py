@@ -1,4 +1,4 @@
-"""The output of `nvidia-smi --query-gpu=… --format=csv`, with or without units or a heading.
+"""The output of `nvidia-smi --query-gpu=… --format=csv`, with or without units.
 
 All functions are pure: lines in, values out. Source of the column names: `nvidia-smi
 --help-query-gpu`.
@@ -93,8 +93,6 @@ OF_THE_QUERY = {*COLUMNS, DRIVER, PERSISTENCE}
 HEADING_CELL = lazy(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?: \[[A-Za-z%]{1,5}\])?")
 NAMED_GPU = lazy(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN)\b.{1,60}")
 UUID = lazy(r"(?:GPU|MIG)-[0-9a-f-]{8,40}")
-SIZE = lazy(r"\d{3,7} MiB")
-BUS_ID = lazy(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 
 
 def cells_of(line: str) -> list[str]:
@@ -117,97 +115,6 @@ def heading_of(line: str) -> list[str]:
     return names if is_of_gpus else []
 
 
-def columns_by_shape(line: str) -> list[str]:
-    """The columns of a row without a heading, as far as the form of each cell shows its column;
-    empty if the line is not such a row.
-
-    The row must contain a GPU's name and a value that does not occur in a sentence, such as a UUID.
-    The largest memory size is the total. "" stands for a cell that may belong to several columns.
-
-    >>> columns_by_shape("0, NVIDIA GeForce RTX 4090, 580.95.05, 24564 MiB, 1024 MiB")
-    ['index', 'name', 'driver_version', 'memory.total', '']
-    >>> columns_by_shape("NVIDIA GeForce RTX 4090, and it is fast")
-    []
-    """
-    cells = cells_of(line)
-    largest = max((memory(text) or 0 for text in cells if SIZE.fullmatch(text)), default=0)
-    columns: list[str] = []
-    for place, text in enumerate(cells):
-        column = _column_of(text, place)
-        if column is None:
-            return []
-        if column == "memory":
-            is_total = memory(text) == largest and "memory.total" not in columns
-            column = "memory.total" if is_total else ""
-        columns.append(column)
-    beside_the_name = {DRIVER, "uuid", "pci.bus_id", "memory.total", "compute_cap"}
-    tells = beside_the_name.intersection(columns)
-    return columns if "name" in columns and tells else []
-
-
-def _column_of(text: str, place: int) -> str | None:
-    """The column that a cell without a heading must belong to; "" if several are possible, None if
-    the cell is not a value."""
-    is_first_number = place == 0 and text.isdecimal() and len(text) < 3
-    if is_first_number:
-        return "index"
-    for column, form in SHAPES:
-        if form.fullmatch(text):
-            return column
-    return None
-
-
-SHAPES = (
-    ("uuid", UUID),
-    ("pci.bus_id", BUS_ID),
-    (DRIVER, lazy(r"[3-9]\d{2}\.\d{2,3}(?:\.\d{1,3})?")),
-    ("compute_cap", lazy(r"(?:[3-9]|1[0-3])\.\d")),
-    ("memory", SIZE),
-    ("name", NAMED_GPU),
-    # A percentage, a clock, a power or a plain number may belong to several columns.
-    (
-        "",
-        lazy(
-            r"\d{1,7}(?:\.\d{1,2})?(?: (?:%|W|MHz|MiB))?|\[?N/A\]?|\[Not Supported\]"
-            r"|P\d{1,2}|Enabled|Disabled|Default"
-        ),
-    ),
-)
-
-
-def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
-    """Each output of `nvidia-smi --query-gpu` in a text, with the index of its first line."""
-    number = seen = 0
-    while number < len(lines) and seen < MAX_OUTPUTS:
-        line = lines[number]
-        names = heading_of(line) if "," in line or "_" in line or "." in line else []
-        first = number + 1
-        if not names and "," in line:
-            names, first = columns_by_shape(line), number
-        rows = _rows(names, lines[first : first + MAX_ROWS]) if names else []
-        if rows:
-            seen += 1
-            yield number, _output(rows)
-        number = first + len(rows) if rows else number + 1
-
-
-def _rows(names: Sequence[str], lines: Sequence[str]) -> list[dict[str, str]]:
-    """The rows below a heading, up to the first line that does not fit the heading."""
-    rows: list[dict[str, str]] = []
-    for line in lines:
-        cells = cells_of(line)
-        if len(cells) != len(names) or heading_of(line) == list(names):
-            break
-        row = dict(zip(names, cells, strict=True))
-        if not _is_plausible(row):
-            break
-        rows.append(row)
-    return rows
-
-
-MUST_BE = {"name": NAMED_GPU, "gpu_name": NAMED_GPU, "uuid": UUID, "gpu_uuid": UUID}
-
-
 OF_NUMBERS = re.compile(
     r"index|count|utilization\.|temperature|memory\.|power\.(?!management)|clocks\.(?!_)(?!event)"
     r"|fan\.speed|ecc\.errors|pcie\."
@@ -216,9 +123,6 @@ OF_NUMBERS = re.compile(
 NUMBER = re.compile(r"-?\d|\[|N/A|ERR|Unknown|Not |GPU |$", re.IGNORECASE)
 """The beginning of a number, or of nvidia-smi's words for a missing number: `[Not Supported]`, `GPU
 is lost`."""
-LONGEST_CELL = 80
-"""A longer cell does not come from nvidia-smi. A GPU's name, the longest value, has fewer
-characters."""
 
 
 def has_numbers(row: Mapping[str, str]) -> bool:
@@ -233,46 +137,53 @@ def has_numbers(row: Mapping[str, str]) -> bool:
     return True
 
 
-def _is_plausible(row: Mapping[str, str]) -> bool:
-    """Whether a row fits its heading, rather than being a sentence with as many commas."""
-    for name, text in row.items():
-        form = MUST_BE.get(name)
-        if form and not form.fullmatch(text):
-            return False
-        if name == DRIVER and dotted(text) is None:
-            return False
-    if not has_numbers(row):
-        return False
-    return all(len(text) < LONGEST_CELL for text in row.values())
-
-
-def _output(rows: list[dict[str, str]]) -> Smi:
-    """One output as values. If it is a log over time, measurements that change from moment to
-    moment are left out."""
-    start = rows[0].get(MOMENT)
-    of_first_moment = [row for row in rows if row.get(MOMENT) == start]
-    is_a_log = len(of_first_moment) < len(rows)
-    gpus = []
-    for place, row in enumerate(of_first_moment):
-        gpus.append(_gpu(row, place, is_a_log=is_a_log))
-    # All GPUs have the same driver and the same persistence setting.
-    driver = dotted(rows[0].get(DRIVER))
-    persistence = flag(rows[0].get(PERSISTENCE))
-    return Smi(driver_version=driver, gpus=tuple(gpus), persistence=persistence)
-
-
 MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle_reasons")
 """Fields that change from moment to moment. `gpusetup monitor --replay` reads logs of them."""
 
 
-def _gpu(row: Mapping[str, str], place: int, *, is_a_log: bool) -> Gpu:
-    """The GPU of a row; `place` is its index if the query has no column for it."""
-    fields: dict[str, Any] = {"name": UNNAMED, "nvml_index": place}
-    for name, text in row.items():
-        if name in COLUMNS:
-            field, read = COLUMNS[name]
+def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
+    """Each output of `nvidia-smi --query-gpu` in a text, with the index of its heading."""
+    first_unread = seen = 0
+    for index, line in enumerate(lines):
+        if index < first_unread or seen == MAX_OUTPUTS:
+            continue
+        names = heading_of(line)
+        first = index + 1
+        output = output_of(names, lines[first : first + MAX_ROWS]) if names else None
+        if output is not None:
+            seen += 1
+            first_unread = first + output[0]
+            yield index, output[1]
+
+
+def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | None:
+    """The number of rows with these columns at the beginning of the lines, and their values; None
+    if the first line is no such row.
+
+    If the output is a log over time, measurements that change from moment to moment are left out.
+    """
+    rows: list[dict[str, str]] = []
+    for line in lines:
+        row = dict(zip(names, cells_of(line), strict=False))
+        # A sentence may have as many commas as a row.
+        is_row = line.count(",") + 1 == len(names) and heading_of(line) != names
+        name = row.get("name") or row.get("gpu_name")
+        if not is_row or not has_numbers(row) or (name and not NAMED_GPU.fullmatch(name)):
+            break
+        rows.append(row)
+    if not rows:
+        return None
+    of_first_moment = [row for row in rows if row.get(MOMENT) == rows[0].get(MOMENT)]
+    is_a_log = len(of_first_moment) < len(rows)
+    gpus = []
+    for place, row in enumerate(of_first_moment):
+        fields: dict[str, Any] = {"nvml_index": place}
+        for column in COLUMNS.keys() & row.keys():
+            field, read = COLUMNS[column]
             # A log covers many moments, so its measurements do not show the GPU's state now.
             if not (is_a_log and field in MEASURED):
-                fields[field] = read(text)
-    fields["name"] = fields["name"] or UNNAMED
-    return Gpu(**fields)
+                fields[field] = read(row[column])
+        gpus.append(Gpu(**{**fields, "name": fields.get("name") or UNNAMED}))
+    # All GPUs have the same driver and the same persistence setting.
+    driver, persistence = dotted(rows[0].get(DRIVER)), flag(rows[0].get(PERSISTENCE))
+    return len(rows), Smi(driver_version=driver, gpus=tuple(gpus), persistence=persistence)

@@ -312,6 +312,7 @@ def redact_document(plain: Any) -> Any:
 
     def hide(text: str) -> str:
         parts = [re.sub(URL, hide_url, piece) for piece in pieces(hide_keys(text))]
+        parts = [re.sub(rf"\b{_UUID}\b", "<uuid>", part) for part in parts]
         return scrub.text("".join(hide_people(hide_addresses(part)) for part in parts))
 
     return _redacted(plain, hide)

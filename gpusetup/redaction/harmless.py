@@ -57,7 +57,7 @@ WORDS = frozenset(
     "snapshot origin composed logical disks readings subject marker confstr readable intact percent celsius chosen "
     "wddm tcc mcdm topology commit software unrestricted author heads auth pad manylinux musllinux macosx scipy "
     "builder dvs utf rank device devices eth bond docker veth virbr br team wlan hsn roce rdma tun tap cni cbr flannel "
-    "hw slowdown nvgpu workstation edition blue onyx sysctl answered lo sha serial number token mlx bnxt irdma qedr hfi cxi rdmap noarch holds bundles "
+    "tokenizer tokens max key keys value heads hw slowdown nvgpu workstation edition blue onyx sysctl answered lo sha serial number token mlx bnxt irdma qedr hfi cxi rdmap noarch holds bundles "
     # months and days in logs
     "jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun utc gmt".split()
 )
@@ -67,7 +67,7 @@ COMMON_NAMES = frozenset(
     "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905
     "nvidia jetson jovyan torch pytorch python cuda conda docker container host hostname "
     "localhost localdomain linux windows macos darwin gpu cpu system runner workspace home test "
-    "app dev local default public none self venv nobody model data tmp var opt usr lib bin live "
+    "app dev local default public none self venv model data tmp var opt usr lib bin live "
     "report driver kernel module pip uv mamba pixi arch opensuse alpine".split()
 )
 """Names of users and hosts that reveal nothing. Hiding them would make the record useless."""

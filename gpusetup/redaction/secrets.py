@@ -67,6 +67,8 @@ RULES = (
     # `echo x | sudo -S`, `sshpass -p x`, `the password is x`.
     (r"(\becho\s+)(?!<)\S+(?=\s*\|\s*sudo\s+-S)", rf"\1{SECRET}"),
     (rf"(?i)(\bsshpass\s+-p\s*|\b(?:password|passphrase|passwd|api key|secret key|access token)\s+(?:is|was|=)\s+)(?!<){_VALUE}", rf"\1{SECRET}"),
+    # The tokens of GitHub, GitLab, Hugging Face, OpenAI, Slack, npm, PyPI, NVIDIA and Docker: `hf_...`.
+    (r"\b(?:gh[opsur]|github_pat|glpat|hf|sk|xox[a-z]|npm|pypi|nvapi|dckr_pat)[-_](?=[\w-]*\d)[\w-]{16,}", SECRET),
     # A long hexadecimal number, unless it is the hash of a file or commit.
     (r"(?<!sha256[:=])(?<!sha256 )(?<!sha256 is )(?<!Got {8})(?<!commit )(?<!/store/)(?<!#sha256=)\b(?!0x)[0-9a-fA-F]{20,}\b", "<hex>"),
 )  # fmt: skip

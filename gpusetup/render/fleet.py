@@ -7,14 +7,22 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from shlex import quote
 
 from gpusetup.fleet.compare import CompareAnswer
-from gpusetup.fleet.differences import COPIED, FUTURE, KIND, LEAST_NODES, RATES, TAKEN_AT
+from gpusetup.fleet.differences import (
+    COPIED,
+    FUTURE,
+    KIND,
+    LEAST_NODES,
+    RATES,
+    TAKEN_AT,
+    Drift,
+    FactSplit,
+)
 from gpusetup.fleet.facts import words_of
+from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.node_check import NodeFinding
-from gpusetup.fleet.nodes import Drift, FactSplit, slurm_list
 from gpusetup.fleet.show import (
     COST_SPEED,
     Common,
-    Exclude,
     FleetAnswer,
     NodeAnswer,
     Status,
@@ -63,8 +71,17 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
     lines += section("No majority", _splits(answer.splits))
     lines += section("On most nodes", _common(answer.common))
     lines += section("Compared with no other node", _uncompared(answer))
-    lines += section("Not asked", _not_asked(answer))
-    lines += _exclude(answer.exclude)
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, reason in answer.not_asked.items():
+        names_by_reason[reason].append(name)
+    not_asked = [
+        ScreenLine(f"  {slurm_list(names)}: {reason}", hang=4)
+        for reason, names in names_by_reason.items()
+    ]
+    lines += section("Not asked", not_asked)
+    if answer.exclude.slurm:
+        line = command(f"sbatch {quote(answer.exclude.slurm)} job.sh")
+        lines += section("To leave these nodes out of a Slurm job", [line])
     if answer.left_out:
         count = plural(len(answer.left_out), "file")
         first_reason = answer.left_out[0]
@@ -79,12 +96,9 @@ def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
         # Leave out undecided nodes, because their differences are listed once, below all nodes.
         if node.status in ("ok", "undecided"):
             continue
-        faults: list[object] = [node.status, node.problem]
-        for drift in node.drift:
-            faults.append(("drift", drift.field, drift.value))
-        for finding in node.findings:
-            faults.append(("finding", finding.id, finding.title))
-        groups[tuple(faults)].append(node)
+        drifts = tuple((drift.field, drift.value) for drift in node.drift)
+        findings = tuple((finding.id, finding.title) for finding in node.findings)
+        groups[node.status, node.problem, drifts, findings].append(node)
     return groups.values()
 
 
@@ -101,12 +115,10 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
         verdict = words if uncompared else "all alike"
         return marked(OK, "ok", f"{nodes}, {verdict}{age}")
 
-    parts = []
-    for status, words in STATUS_WORDS.items():
-        if counts[status]:
-            parts.append(f"{counts[status]} {words}")
     worst = "failed" if counts["failed"] else "differs"
-    counted = ", ".join(parts)
+    counted = ", ".join(
+        f"{counts[status]} {words}" for status, words in STATUS_WORDS.items() if counts[status]
+    )
     return marked(STATUS_MARKS[worst], nodes, f"{counted}{age}")
 
 
@@ -145,9 +157,7 @@ def _is_shown(finding: NodeFinding, common_findings: Container[str]) -> bool:
 
 def _finding(finding: NodeFinding, remark: str = "") -> ScreenLine:
     """A line with a finding's title and a remark."""
-    text = f"{finding.title}{remark}"
-    mark = MARKS[finding.severity]
-    return marked(mark, finding.id, text, indent=4)
+    return marked(MARKS[finding.severity], finding.id, f"{finding.title}{remark}", indent=4)
 
 
 def _drift(drift: Drift) -> ScreenLine:
@@ -175,9 +185,7 @@ def _splits(splits: Iterable[FactSplit]) -> Iterator[ScreenLine]:
     """Yields a line for each fact without a majority, with its values and the nodes that have each
     value."""
     for split in splits:
-        groups = []
-        for value, names in split.values.items():
-            groups.append(f"{value} on {slurm_list(names)}")
+        groups = [f"{value} on {slurm_list(names)}" for value, names in split.values.items()]
         yield marked(MARKS[split.severity], words_of(split.field), "; ".join(groups), indent=2)
 
 
@@ -185,45 +193,23 @@ def _common(rows: Sequence[Common]) -> Iterator[ScreenLine]:
     """Yields a line for each error or warning that most nodes have."""
     for common in rows:
         if common.severity is not Severity.NOTE:
-            nodes = f"{common.nodes} of {common.of} nodes"
-            if common.gpus:
-                nodes += f" with {', '.join(common.gpus)}"
-            text = f"{common.title} ({nodes})"
+            gpus = f" with {', '.join(common.gpus)}" if common.gpus else ""
+            text = f"{common.title} ({common.nodes} of {common.of} nodes{gpus})"
             yield marked(MARKS[common.severity], common.id, text, indent=2)
 
 
 def _uncompared(answer: FleetAnswer) -> Iterator[ScreenLine]:
     """Yields a line for each kind of node with too few nodes to compare, unless the nodes' own
     lines already say so."""
-    nodes_that_say_so = set()
-    for node in answer.nodes:
-        if any(drift.field == KIND for drift in node.drift):
-            nodes_that_say_so.add(node.name)
-
+    nodes_that_say_so = {
+        node.name for node in answer.nodes if any(drift.field == KIND for drift in node.drift)
+    }
     for kind in answer.uncompared:
         names = [name for name in kind.nodes if name not in nodes_that_say_so]
         if names:
             gpus = ", ".join(kind.gpus) or "no GPU seen"
             words = f"{gpus} (fewer than {LEAST_NODES} such nodes)"
             yield ScreenLine(f"  {slurm_list(names)}: {words}", hang=4)
-
-
-def _not_asked(answer: FleetAnswer) -> Iterator[ScreenLine]:
-    """Yields a line for each reason why nodes got no work, with the names of these nodes."""
-    names_by_reason: dict[str, list[str]] = defaultdict(list)
-    for name, reason in answer.not_asked.items():
-        names_by_reason[reason].append(name)
-    for reason, names in names_by_reason.items():
-        nodes = slurm_list(names)
-        yield ScreenLine(f"  {nodes}: {reason}", hang=4)
-
-
-def _exclude(exclude: Exclude) -> Iterator[str]:
-    """A section with the sbatch command that excludes the faulty nodes; empty if there are none."""
-    lines = []
-    if exclude.slurm:
-        lines.append(command(f"sbatch {quote(exclude.slurm)} job.sh"))
-    return section("To leave these nodes out of a Slurm job", lines)
 
 
 # --- two records ---------------------------------------------------------------------------------
@@ -234,30 +220,21 @@ def compare_screen(answer: CompareAnswer) -> Screen:
     differ."""
     lines: list[str] = [_compared(answer)]
 
-    # Show the second record's findings first, because it is the later one.
-    only_in_second = f" (only in {answer.second})"
-    for finding in answer.only_second:
-        lines.append(_finding(finding, only_in_second))
-
-    only_in_first = f" (only in {answer.first})"
-    for finding in answer.only_first:
-        lines.append(_finding(finding, only_in_first))
-
-    lines += section("What differs", _differences(answer))
+    # The second record is the later one.
+    for name, findings in ((answer.second, answer.only_second), (answer.first, answer.only_first)):
+        lines += [_finding(finding, f" (only in {name})") for finding in findings]
+    rows = [
+        (
+            MARKS[difference.severity],
+            words_of(difference.field),
+            difference.first or "not recorded",
+            difference.second or "not recorded",
+        )
+        for difference in answer.differences
+    ]
+    titles = ("", "", answer.first, answer.second)
+    lines += section("What differs", table(titles, rows, left=range(4)) if rows else [])
     return Screen(lines)
-
-
-def _differences(answer: CompareAnswer) -> list[ScreenLine]:
-    """The table of facts that differ, with their values in both records; empty if none differ."""
-    rows = []
-    for difference in answer.differences:
-        mark = MARKS[difference.severity]
-        first = difference.first or "not recorded"
-        second = difference.second or "not recorded"
-        rows.append((mark, words_of(difference.field), first, second))
-    if not rows:
-        return []
-    return table(("", "", answer.first, answer.second), rows, left=range(4))
 
 
 def _compared(answer: CompareAnswer) -> ScreenLine:
@@ -265,9 +242,7 @@ def _compared(answer: CompareAnswer) -> ScreenLine:
     if not (answer.only_second or answer.differences or answer.only_first):
         return marked(OK, "ok", "the two are alike")
     status = "differs" if answer.matters else "ok"
-    facts_that_differ = plural(len(answer.differences), "fact")
-    counts = facts_that_differ
+    counts = plural(len(answer.differences), "fact")
     if answer.only_second:
-        new_findings = plural(len(answer.only_second), "finding")
-        counts += f", and {new_findings} only in {answer.second}"
+        counts += f", and {plural(len(answer.only_second), 'finding')} only in {answer.second}"
     return marked(STATUS_MARKS[status], "different", counts)

@@ -12,7 +12,6 @@ from gpusetup.model.documents import (
     FewerGpus,
     Help,
     PlanCell,
-    SmallestGpu,
     Speed,
     TrainerSettings,
     Way,
@@ -53,7 +52,9 @@ RECIPES = {
 
 def plan_text(plan: PlanCell) -> Screen:
     """The screen of a plan: the question, the verdict, where the memory goes, and what to set."""
-    lines: list[str] = [ScreenLine(_question(plan), hang=2), "", *_verdict(plan)]
+    lines: list[str] = [ScreenLine(_question(plan), hang=2)]
+    lines += [ScreenLine(sentence, hang=2) for sentence in plan.assumed]
+    lines += ["", *_verdict(plan)]
 
     ways = [_way(way, plan.memory_gib.capacity) for way in plan.ways]
     title = "On this GPU alone, with checkpointing: largest batch or longest sequence"
@@ -140,10 +141,7 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
         yield verdict(BUT, "may fit", f": {recipe}; measure one step first")
     else:
         yield verdict(OK, "fits", f": {recipe}")
-    lines = {"confidence": _confidence(plan), "source": plan.source}
-    if plan.smallest_gpu is not None:
-        lines["smallest"] = _smallest_gpu(plan, plan.smallest_gpu)
-    yield from facts(lines)
+    yield from facts({"confidence": _confidence(plan), "source": plan.source})
 
 
 def _confidence(plan: PlanCell) -> str:
@@ -153,17 +151,6 @@ def _confidence(plan: PlanCell) -> str:
     if plan.confidence == "clear":
         return f"more than {plan.near_percent} % of the memory is left or missing"
     return f"close: {plan.close_because}"
-
-
-def _smallest_gpu(plan: PlanCell, smallest: SmallestGpu) -> str:
-    """The smallest GPU memory that is enough, as text, with the error margin of the estimate."""
-    size = f"{smallest.memory_gb:g} GB"
-    cards = f"a card with {size}" if plan.gpus == 1 else f"{plan.gpus} cards with {size}"
-    recipe = "" if smallest.recipe == "vanilla" else f", with {smallest.recipe}"
-    return (
-        f"{cards}, such as {smallest.names[0]}{recipe} (enough even if the run needs "
-        f"{smallest.margin_percent} % more than estimated)"
-    )
 
 
 MOST_NAMES = 4

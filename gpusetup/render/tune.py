@@ -26,7 +26,6 @@ from gpusetup.render.screen import (
 from gpusetup.tune import answer as answers
 from gpusetup.tune.answer import TuneAnswer
 from gpusetup.tune.config_file import SUFFIX
-from gpusetup.tune.search import Trial
 
 RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
 
@@ -37,8 +36,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
 
     `config` is the path of the training config, if the user named one.
     """
-    lines: list[str] = []
-    lines += _measured(answer)
+    lines = [*_measured(answer)]
     if answer.cannot_fit:
         lines += ["", marked(NO, answer.cannot_fit)]
     if config is not None:
@@ -47,16 +45,13 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
     lines += section("Not written", _advice(answer))
     lines += _written(answer, config)
     if answer.interrupted:
-        has_answer = answer.batch_size is not None or answer.benchmark or answer.changes
-        state = (
-            "this is the best so far" if has_answer else "no trial finished, so there is no answer"
-        )
+        state = "no trial finished, so there is no answer"
+        if answer.batch_size is not None or answer.benchmark or answer.changes:
+            state = "this is the best so far"
         lines += ["", marked(BUT, "interrupted", state)]
 
-    # Each part begins with an empty line; remove the one at the top of the screen.
-    if lines[:1] == [""]:
-        lines = lines[1:]
-    return Screen(lines)
+    # Each part begins with an empty line, which the screen needs none of at its top.
+    return Screen(lines[1:] if lines[:1] == [""] else lines)
 
 
 def _measured(answer: TuneAnswer) -> Iterator[str]:
@@ -65,7 +60,15 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
     device = answer.device or "this device"
     if answer.trials:
         titles = ("batch", "result", "peak", "samples/s")
-        rows = [trial_cells(trial) for trial in answer.trials]
+        rows = [
+            (
+                str(trial.batch),
+                RESULTS[trial.status],
+                gib(trial.peak_bytes),
+                speed(trial.samples_per_second, trial.spread_percent),
+            )
+            for trial in answer.trials
+        ]
         trials = table(titles, rows, left=())
         yield from section(f"Batch sizes on {device}", (*trials, "", _best(answer)))
 
@@ -88,11 +91,9 @@ def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
     yield ""
     yield ScreenLine((config, HEADING), f": {found}{device}", hang=2)
     for change in answer.changes:
-        # The config did not contain an added key before.
         before = "(new)" if change.added else value_text(change.before)
-        after = value_text(change.after)
-        reason = (f"  {change.reason}", DIM)
-        yield ScreenLine(f"  {change.key}: {before} → ", (after, GOOD), reason, hang=4)
+        after, reason = (value_text(change.after), GOOD), (f"  {change.reason}", DIM)
+        yield ScreenLine(f"  {change.key}: {before} → ", after, reason, hang=4)
 
 
 MOST_ADVICE = 3
@@ -130,11 +131,9 @@ def value_text(value: object) -> str:
     >>> value_text(None), value_text(True), value_text(8)
     ('empty', 'on', '8')
     """
-    if value is None:
-        return "empty"
     if isinstance(value, bool):
         return "on" if value else "off"
-    return str(value)
+    return "empty" if value is None else str(value)
 
 
 def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
@@ -144,7 +143,10 @@ def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
     `kept` is the path of a copy of the file that the preset replaced.
     """
     if answer.presets:
-        return _preset_table(answer)
+        titles = ("preset", "trains", "on", "source")
+        rows = [(row.name, row.trains, row.card, row.guide) for row in answer.presets]
+        next_step = "`gpusetup tune --preset NAME -o train.yaml` writes one of them"
+        return Screen((*table(titles, rows, left=range(4)), "", next_step))
     if answer.written is None:
         lines = answer.preset.splitlines()
         return Screen(ScreenLine(line, whole=True) for line in lines)
@@ -157,40 +159,14 @@ def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
     return Screen((*written, "", next_step))
 
 
-def _preset_table(answer: TuneAnswer) -> Screen:
-    """The table of presets: what each preset trains, on which card, and which guide it comes
-    from."""
-    rows = []
-    for preset in answer.presets:
-        rows.append((preset.name, preset.trains, preset.card, preset.guide))
-    titles = ("preset", "trains", "on", "source")
-    next_step = "`gpusetup tune --preset NAME -o train.yaml` writes one of them"
-    return Screen((*table(titles, rows, left=range(4)), "", next_step))
-
-
 # --- measurements -------------------------------------------------------------------------------
-
-
-def trial_cells(trial: Trial) -> tuple[str, ...]:
-    """The row of a trial in the table of batch sizes.
-
-    >>> trial_cells(Trial(batch=8, status="ok", peak_bytes=1 << 30, samples_per_second=12.5))
-    ('8', 'ran', '1.00 GiB', '12.5')
-    """
-    return (
-        str(trial.batch),
-        RESULTS[trial.status],
-        gib(trial.peak_bytes),
-        speed(trial.samples_per_second, trial.spread_percent),
-    )
 
 
 def gib(size_bytes: int | None) -> str:
     """A size as text in GiB; "" if it is None."""
     if size_bytes is None:
         return ""
-    size_gib = size_bytes / GIB
-    return f"{size_gib:.2f} GiB"
+    return f"{size_bytes / GIB:.2f} GiB"
 
 
 def speed(samples_per_second: float | None, spread_percent: float | None) -> str:
@@ -230,10 +206,7 @@ def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
     epoch_title = ("s / epoch",) if has_epochs else ()
     titles = ("", "batch", "s / 1000", *epoch_title, "peak", "samples/s", "speed-up", "")
 
-    cells = []
-    for row in rows:
-        cells.append(comparison_cells(row, has_epochs=has_epochs))
-    return table(titles, cells)
+    return table(titles, [comparison_cells(row, has_epochs=has_epochs) for row in rows])
 
 
 def comparison_cells(row: answers.Row, *, has_epochs: bool) -> tuple[str, ...]:
@@ -278,15 +251,11 @@ def failure(row: answers.Row) -> str:
     """Why a row of the comparison did not run, as text."""
     if row.status == "oom":
         return "out of memory"
-    detail = row.detail or ""
-    if row.status == "error":
-        detail = f"failed: {detail}"
-    lines = detail.splitlines()
-    first_line = lines[0] if lines else ""
+    first_line = next(iter((row.detail or "").splitlines()), "")
     # If a row was skipped, the reason is one of our own sentences, which are short enough.
     if row.status == "skipped":
         return first_line
-    return first_line[:LONGEST_FAILURE]
+    return f"failed: {first_line}"[:LONGEST_FAILURE]
 
 
 def note(row: answers.Row) -> str:
@@ -295,9 +264,7 @@ def note(row: answers.Row) -> str:
     # are not.
     if not row.name.startswith("+"):
         return row.detail or ""
-    result = "kept"
-    if not row.kept:
-        result = f"{row.detail or 'no gain'}: left out"
+    result = "kept" if row.kept else f"{row.detail or 'no gain'}: left out"
     if row.name == "+AMP":
         return f"{row.amp}, {result}"
     if row.name == "+workers":
@@ -314,19 +281,15 @@ def losses(rows: Sequence[answers.Row]) -> Iterator[str]:
     """
     for row in rows:
         if row.loss_steps:
-            mixed = _loss(row.loss)
-            plain = _loss(row.loss_without_amp)
+            # JSON has no NaN, so a loss that is none is None.
+            mixed, plain = (
+                "NaN" if loss is None else f"{loss:.4g}"
+                for loss in (row.loss, row.loss_without_amp)
+            )
             yield (
                 f"  Loss after {row.loss_steps} steps from the same seed: {mixed} with mixed"
                 f" precision, {plain} without"
             )
-
-
-def _loss(loss: float | None) -> str:
-    """A loss as text with four digits; `NaN` if it is None, because JSON has no NaN."""
-    if loss is None:
-        return "NaN"
-    return f"{loss:.4g}"
 
 
 @contextmanager

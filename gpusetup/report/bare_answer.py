@@ -7,7 +7,6 @@ from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
-from gpusetup.report import fields
 from gpusetup.report.facts import HINT, SURE, Claim, Facts, Gpus
 
 # `>>> False`, `Out [12]: False`, `"cuda:0"`.
@@ -52,7 +51,7 @@ def bare_answer(text: Text) -> Facts:
         yield Event(kind="cuda-unavailable", values=values, source=source, text=whole_text)
         return
     # The answer is `true` or a CUDA device, so torch sees the GPU.
-    yield Claim(fields.TORCH_CUDA_AVAILABLE, True, source, HINT)
+    yield Claim("torch.cuda_available", True, source, HINT)
     printed_answer = "True" if answer == "true" else answer
     values = {"bare": printed_answer}
     yield Event(kind="bare-yes", values=values, source=source, text=whole_text)
@@ -82,7 +81,7 @@ def kernels_and_capability(text: Text) -> Facts:
             continue
         source = line_source(number)
         kernels = match["kernels"].replace("'", "").replace(",", " ").split()
-        yield Claim(fields.TORCH_KERNELS, " ".join(kernels), source, SURE)
+        yield Claim("torch.kernels", " ".join(kernels), source, SURE)
         capability = Capability(int(match["major"]), int(match["minor"]))
         yield Gpus((Gpu(name=UNNAMED, compute_capability=capability),), source, HINT)
         return

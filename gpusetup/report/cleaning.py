@@ -109,15 +109,6 @@ MAX_PREFIXES = 5
 that somebody quotes, has four."""
 
 
-def cleaned(text: str) -> list[str]:
-    """The lines of a report as the programs printed them, as far as possible.
-
-    >>> cleaned("> \\x1b[31mError\\x1b[0m &lt;x&gt;\\r\\n> web-1  | 2025-05-28T03:35:37.857Z boom")
-    ['Error <x>', 'boom']
-    """
-    return [_without_prefixes(line) for line in _plain_lines(text)]
-
-
 def _plain_lines(text: str) -> list[str]:
     """The lines without colors, entities and tags. Their prefixes are kept."""
     text = text.translate(ASCII_FORMS)

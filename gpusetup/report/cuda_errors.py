@@ -10,7 +10,6 @@ from typing import NamedTuple
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
-from gpusetup.report import fields
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 
 NAMES = {code: name for code, name, _ in ERRORS}
@@ -93,8 +92,8 @@ def _facts_of_error(text: Text, error: CudaError) -> Facts:
     if code in STARTING and (code != OUT_OF_MEMORY or at_start):
         trust = SURE if at_start else USUAL
         source = text.source(start)
-        yield Claim(fields.CUDA_INIT_CODE, code, source, trust)
-        yield Claim(fields.CUDA_INIT_NAME, name, source, trust)
+        yield Claim("cuda_api.init_code", code, source, trust)
+        yield Claim("cuda_api.init_name", name, source, trust)
     if code == OUT_OF_MEMORY:
         kind = "cuda-init-out-of-memory" if at_start else "out-of-memory"
         yield text.event(kind, start, end, {})
@@ -128,6 +127,13 @@ def _place_of(text: Text, words: str) -> int:
     return below if below >= 0 else text.low.find(words)
 
 
+# `RuntimeError: HIP error: unspecified launch failure`.
+HIPS_MESSAGE = ("HIP error: ", "HIP error: an ", "HIP runtime error: ")
+OTHER_ON_HIP = (200, 702, 715, 718, 719)
+"""Errors that mean something else on AMD's GPUs: a kernel was built for another target, or the
+driver gave up. An assertion and a wrong address are the program's on every GPU."""
+
+
 def by_message(text: Text) -> Iterator[CudaError]:
     """Each CUDA error whose message or name the text contains, at its first position.
 
@@ -142,7 +148,10 @@ def by_message(text: Text) -> Iterator[CudaError]:
             continue
         for words in (*messages, name.lower()):
             start = _place_of(text, words)
-            if start >= 0 and not _is_of_hip(text, start, code):
+            is_of_hip = code in OTHER_ON_HIP and text.flat[max(start - 24, 0) : start].endswith(
+                HIPS_MESSAGE
+            )
+            if start >= 0 and not is_of_hip:
                 yield CudaError(code, start, start + len(words))
                 break
     for code, words, pattern in IN_WORDS:
@@ -151,23 +160,6 @@ def by_message(text: Text) -> Iterator[CudaError]:
         match = pattern.search(text.flat)
         if match:
             yield CudaError(code, match.start(), match.end())
-
-
-# `RuntimeError: HIP error: unspecified launch failure`.
-BEFORE_HIPS_MESSAGE = lazy(r"\bHIP (?:runtime )?error: (?:an )?$")
-CHARACTERS_OF_HIP = 24
-DRIVERS_OR_BUILDS = (200, 702, 715, 718, 719)
-"""Errors that mean something else on AMD's GPUs: a kernel was built for another target, or the
-driver gave up. An assertion and a wrong address are the program's on every GPU."""
-
-
-def _is_of_hip(text: Text, start: int, code: int) -> bool:
-    """Whether a message that a kernel failed comes from HIP and does not mean what it does in
-    CUDA."""
-    if code not in DRIVERS_OR_BUILDS:
-        return False
-    before = text.flat[max(start - CHARACTERS_OF_HIP, 0) : start]
-    return BEFORE_HIPS_MESSAGE.search(before) is not None
 
 
 def by_number(text: Text) -> Iterator[CudaError]:

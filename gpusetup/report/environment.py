@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
-from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
 
 # The names of the variables that are kept: all of NCCL's (`NCCL_P2P_DISABLE`) and those listed
@@ -69,7 +68,7 @@ def variables(text: Text) -> Facts:
             continue
         if not value.lower().startswith(UNSET):
             already_read.add(name)
-            subject = fields.environment_variable(name)
+            subject = f"environment.{name}"
             yield Claim(subject, value, text.source(start))
 
 
@@ -142,7 +141,7 @@ def containers(text: Text) -> Facts:
             continue
         match = pattern.search(flat)
         if match:
-            yield Claim(fields.CONTAINER_KIND, kind, text.source(match.start()), trust)
+            yield Claim("container.kind", kind, text.source(match.start()), trust)
     gpu_option = GIVES_GPUS.search(flat)
     # The text proves that the container was started without a GPU only if it shows the command or
     # file that started it.
@@ -150,4 +149,4 @@ def containers(text: Text) -> Facts:
     if shown_start:
         requests_gpus = gpu_option is not None
         source = text.source(shown_start.start())
-        yield Claim(fields.CONTAINER_NVIDIA_REQUESTED, requests_gpus, source, GUESS)
+        yield Claim("container.nvidia_requested", requests_gpus, source, GUESS)

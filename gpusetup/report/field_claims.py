@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.model.units import architecture_named
-from gpusetup.report import fields
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts
 from gpusetup.report.field_patterns import PATTERNS, FieldPattern
 
@@ -65,20 +64,18 @@ def libc_of(value: str) -> str:
 
 
 PARSERS: dict[str, Callable[[str], str | bool | int]] = {
-    fields.TORCH_CUDA_AVAILABLE: is_yes,
-    fields.OS_SECURE_BOOT: is_yes,
-    fields.OS_FAMILY: family_of,
-    fields.OS_MACHINE: architecture_named,
-    fields.DRIVER_CUDA: cuda_of,
-    fields.PYTHON_BITS: int,
+    "torch.cuda_available": is_yes,
+    "os.secure_boot": is_yes,
+    "os.family": family_of,
+    "os.machine": architecture_named,
+    "driver.cuda": cuda_of,
+    "python.bits": int,
     # Wheel tags leave out the dot: 312.
-    fields.PYTHON_VERSION: lambda value: value if "." in value else f"{value[0]}.{value[1:]}",
-    fields.WANTED_TORCH: "=={}".format,
-    fields.TORCH_INSTALLER: lambda command: "pip" if "pip" in command else "conda",
-    fields.TORCH_KERNELS: lambda words: " ".join(
-        re.findall(r"(?:sm_|compute_|gfx)\d\w{1,4}", words)
-    ),
-    fields.OS_LIBC: libc_of,
+    "python.version": lambda value: value if "." in value else f"{value[0]}.{value[1:]}",
+    "wanted.torch": "=={}".format,
+    "torch.installer": lambda command: "pip" if "pip" in command else "conda",
+    "torch.kernels": lambda words: " ".join(re.findall(r"(?:sm_|compute_|gfx)\d\w{1,4}", words)),
+    "os.libc": libc_of,
 }
 """The function that turns the matched words into the field's value, for fields that need one."""
 
@@ -91,7 +88,7 @@ def field_claims(text: Text) -> Facts:
         if isinstance(value, str) and subject in PARSERS:
             value = PARSERS[subject](value)
         # The snapshot has no field for a platform's name, but other fields follow from it.
-        if subject != fields.PLATFORM:
+        if subject != "platform":
             yield Claim(subject, value, source, trust)
         for implied_subject, implied_value, implied_trust in implied(subject, str(value)):
             # An implied value is trusted no more than the claim that implies it.
@@ -146,32 +143,32 @@ def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
     >>> [value for _, value, _ in implied("platform", name)][:3]
     ['linux', 'aarch64', 'glibc 2.31']
     """
-    if subject == fields.TORCH_HIP:
-        yield fields.TORCH_BACKEND, f"rocm{value}", USUAL
-    if subject in (fields.OS_NAME, fields.PLATFORM) and (family := family_of(value)):
-        yield fields.OS_FAMILY, family, SURE
+    if subject == "torch.hip":
+        yield "torch.backend", f"rocm{value}", USUAL
+    if subject in ("os.name", "platform") and (family := family_of(value)):
+        yield "os.family", family, SURE
         # Macs with Apple's own processors started with macOS 11.
         if family == "macos" and INTEL_MACOS.search(value):
-            yield fields.OS_MACHINE, "x86_64", USUAL
-    if subject == fields.PLATFORM:
+            yield "os.machine", "x86_64", USUAL
+    if subject == "platform":
         if machine := PLATFORM_MACHINE.search(value):
-            yield fields.OS_MACHINE, architecture_named(machine[1]), USUAL
+            yield "os.machine", architecture_named(machine[1]), USUAL
         if libc := PLATFORM_LIBC.search(value):
-            yield fields.OS_LIBC, f"glibc {libc[1]}", HINT
+            yield "os.libc", f"glibc {libc[1]}", HINT
         if kernel := PLATFORM_KERNEL.match(value):
-            yield fields.OS_KERNEL, kernel[1], USUAL
+            yield "os.kernel", kernel[1], USUAL
             yield from _implied_by_kernel(kernel[1])
-    if subject == fields.OS_KERNEL:
+    if subject == "os.kernel":
         # The patterns only find the versions of Linux kernels.
-        yield fields.OS_FAMILY, "linux", USUAL
+        yield "os.family", "linux", USUAL
         yield from _implied_by_kernel(value)
 
 
 def _implied_by_kernel(kernel: str) -> Iterator[tuple[str, str | bool, int]]:
     """WSL or a Jetson, which the kernel's name shows."""
     if "microsoft" in kernel.lower():
-        yield fields.OS_WSL, True, USUAL
+        yield "os.wsl", True, USUAL
     if "tegra" in kernel:
         releases = (release for start, release in L4T_BY_KERNEL if kernel.startswith(start))
-        yield fields.OS_JETSON, next(releases, "tegra"), HINT
-        yield fields.OS_MACHINE, "aarch64", USUAL
+        yield "os.jetson", next(releases, "tegra"), HINT
+        yield "os.machine", "aarch64", USUAL

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.fragments import DRIVER_VERSION, RELEASE, TORCH_VERSION
-from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL
 
 
@@ -106,205 +105,205 @@ WITH_CUDA = (" with cuda", " for cuda", " and cuda", "(cuda", ", cuda", "torch c
 NAMED_SYSTEMS = ("ubuntu", "debian", "fedora", "centos", "rocky linux", "almalinux", "rhel", "mint", "pop!_os", "opensuse", "arch linux", "manjaro", "nixos", "windows ", "macos ")  # fmt: skip
 PATTERNS = (
     # `PyTorch version: 2.5.1+cu124`, `Name: torch Version: 2.5.1`, `Python-3.12.1 torch-2.5.1`.
-    FieldPattern(fields.TORCH_VERSION, ("you have ", "have torch ", "installed torch==", "torch version", "torch.version", "-torch-", " torch-"), rf"(?=[pyn])(?:PyTorch \S{{3,40}}(?: with CUDA \w+)? \(you have |you(?:'ll)? have torch |your installed torch==|name: torch version: |\bPython-\d\.\d+\.\d+\S* torch-|\bpytorch[ .]version(?: \((?:GPU|accelerator)\?\))?: ?(?:py|torch|[ :=v])*)(?:torch )?{TORCH}", SURE),
+    FieldPattern("torch.version", ("you have ", "have torch ", "installed torch==", "torch version", "torch.version", "-torch-", " torch-"), rf"(?=[pyn])(?:PyTorch \S{{3,40}}(?: with CUDA \w+)? \(you have |you(?:'ll)? have torch |your installed torch==|name: torch version: |\bPython-\d\.\d+\.\d+\S* torch-|\bpytorch[ .]version(?: \((?:GPU|accelerator)\?\))?: ?(?:py|torch|[ :=v])*)(?:torch )?{TORCH}", SURE),
     # `torch.__version__ is 2.5.1`, `already satisfied: torch in ... (2.5.1)`, `Successfully installed torch-2.5.1`.
-    FieldPattern(fields.TORCH_VERSION, "torch", rf"(?=[t\"'*as+-])(?:\btorch(?:\.__version__(?:, ?torch\.[\w.]{{3,24}}(?:\(\))?){{0,3}}| ?{VERSION})\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}(?:{IS}\W{{1,4}})?|\"torch\" ?: ?\"|'PyTorch': '|[-*] torch: |already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \(|Successfully installed .{{0,700}}?\btorch-|(?<!\S)\+ torch==|(?<![\w.-])(?<!install )torch ?[:=] {{0,2}}`?){TORCH}(?! with CUDA)", USUAL),
+    FieldPattern("torch.version", "torch", rf"(?=[t\"'*as+-])(?:\btorch(?:\.__version__(?:, ?torch\.[\w.]{{3,24}}(?:\(\))?){{0,3}}| ?{VERSION})\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}(?:{IS}\W{{1,4}})?|\"torch\" ?: ?\"|'PyTorch': '|[-*] torch: |already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \(|Successfully installed .{{0,700}}?\btorch-|(?<!\S)\+ torch==|(?<![\w.-])(?<!install )torch ?[:=] {{0,2}}`?){TORCH}(?! with CUDA)", USUAL),
     # `PyTorch 2.5.1` and `torch 2.5.1` in a sentence, unless somebody requires or installs it.
-    FieldPattern(fields.TORCH_VERSION, "torch", rf"(?=[pt])(?:(?<!for: )(?<!build )(?<!compile )(?<!install )(?<!requires )(?<!needs )(?<!installation: )(?<![\w.-])(?:PyTorch(?: version)?(?: \(if[^)]{{0,24}}\))?[ :=v*`]{{1,6}}|torch v?)(?=[\w.+]+(?:[ ,;)`]|$))(?!\S+ with CUDA)|\btorch (?=\S+/cu\d)|torch-(?=\S{{3,40}}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success)){TORCH}", HINT),
+    FieldPattern("torch.version", "torch", rf"(?=[pt])(?:(?<!for: )(?<!build )(?<!compile )(?<!install )(?<!requires )(?<!needs )(?<!installation: )(?<![\w.-])(?:PyTorch(?: version)?(?: \(if[^)]{{0,24}}\))?[ :=v*`]{{1,6}}|torch v?)(?=[\w.+]+(?:[ ,;)`]|$))(?!\S+ with CUDA)|\btorch (?=\S+/cu\d)|torch-(?=\S{{3,40}}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success)){TORCH}", HINT),
     # A labelled version near torch's name: `torch 2.5.1+cpu`, `torch.cuda.is_available() False 2.5.1+cpu`.
-    FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?=[ptrianud])(?:(?<![\w./=-])(?<!install )(?<!for: )(?<!installation: )(?:Py)?torch(?:\.version ?=)?[ :|-]{{1,3}}v?|\btorch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{IS}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}|{HAS_NO_CUDA}[^$>#\n]{{0,60}}?\btorch==){LABELLED_VERSION}", HINT),
+    FieldPattern("torch.version", LABELS, rf"(?=[ptrianud])(?:(?<![\w./=-])(?<!install )(?<!for: )(?<!installation: )(?:Py)?torch(?:\.version ?=)?[ :|-]{{1,3}}v?|\btorch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{IS}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}|{HAS_NO_CUDA}[^$>#\n]{{0,60}}?\btorch==){LABELLED_VERSION}", HINT),
     # `Downloading torch-2.5.1+cu124-cp312-...whl`, `pip install https://.../torch-2.5.1+cu124-cp312-...whl`.
     # The installation may still fail.
-    FieldPattern(fields.TORCH_VERSION, "torch-", rf"\b(?:Using cached|Download(?:ing|ed)|install(?:ing|ed)?|used?|with)\b[^\n]{{1,3}}(?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
+    FieldPattern("torch.version", "torch-", rf"\b(?:Using cached|Download(?:ing|ed)|install(?:ing|ed)?|used?|with)\b[^\n]{{1,3}}(?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
     # The output of doctor's own questions: the Python, torch, ROCm's HIP, what torch sees, its kernels.
-    FieldPattern(fields.TORCH_VERSION, "python", rf"{ASKED} {TORCH}(?= (?:None|\d[\w.-]*|True|False|\[))", SURE),
-    FieldPattern(fields.TORCH_VERSION, "mps.is_available", rf"torch\.__version__, ?torch\.backends\.mps\.is_available\(\)\)[\"']? {TORCH}(?= (?:True|False))", SURE),
-    FieldPattern(fields.TORCH_HIP, "python", rf"{ASKED} {TORCH_VERSION} (\d+\.\d+)[\w.-]* (?:True|False)\b", SURE),
-    FieldPattern(fields.TORCH_CUDA_AVAILABLE, "python", rf"{ASKED} {TORCH_VERSION} (?:None|\d[\w.-]*) (True|False)\b", SURE),
-    FieldPattern(fields.TORCH_KERNELS, "python", rf"{ASKED} {TORCH_VERSION} \[((?:\W{{1,4}}(?:sm|compute|gfx)_?\d\w{{1,4}}){{1,24}})", SURE),
-    FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?<![\w.-])({RELEASE}\+(?:{LABEL})) \['(?:gfx|sm_)\d", SURE),
+    FieldPattern("torch.version", "python", rf"{ASKED} {TORCH}(?= (?:None|\d[\w.-]*|True|False|\[))", SURE),
+    FieldPattern("torch.version", "mps.is_available", rf"torch\.__version__, ?torch\.backends\.mps\.is_available\(\)\)[\"']? {TORCH}(?= (?:True|False))", SURE),
+    FieldPattern("torch.hip", "python", rf"{ASKED} {TORCH_VERSION} (\d+\.\d+)[\w.-]* (?:True|False)\b", SURE),
+    FieldPattern("torch.cuda_available", "python", rf"{ASKED} {TORCH_VERSION} (?:None|\d[\w.-]*) (True|False)\b", SURE),
+    FieldPattern("torch.kernels", "python", rf"{ASKED} {TORCH_VERSION} \[((?:\W{{1,4}}(?:sm|compute|gfx)_?\d\w{{1,4}}){{1,24}})", SURE),
+    FieldPattern("torch.version", LABELS, rf"(?<![\w.-])({RELEASE}\+(?:{LABEL})) \['(?:gfx|sm_)\d", SURE),
     # `PyTorch version: N/A`, which collect_env prints if torch is not installed.
-    FieldPattern(fields.TORCH_INSTALLED, "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
+    FieldPattern("torch.installed", "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
     # The path of a file of an installed torch in a traceback, or torch's version in a report.
-    FieldPattern(fields.TORCH_INSTALLED, ("pytorch version: ", "__init__.py", "undefined symbol"), r"(?=[pt-])(?:\bpytorch version: \D{0,8}\d\.\d|-packages[/\\]{1,2}torch[/\\]{1,2}__init__\.py\b|\btorch/lib/lib\w{2,30}\.so: undefined symbol)", SURE, value=True),
+    FieldPattern("torch.installed", ("pytorch version: ", "__init__.py", "undefined symbol"), r"(?=[pt-])(?:\bpytorch version: \D{0,8}\d\.\d|-packages[/\\]{1,2}torch[/\\]{1,2}__init__\.py\b|\btorch/lib/lib\w{2,30}\.so: undefined symbol)", SURE, value=True),
     # `HIP Available | True` in a program's own table; its "CUDA available" asks for CUDA's version.
-    FieldPattern(fields.TORCH_CUDA_AVAILABLE, "hip available", r"\bHIP available\W{1,24}(True|Yes)\b", SURE),
+    FieldPattern("torch.cuda_available", "hip available", r"\bHIP available\W{1,24}(True|Yes)\b", SURE),
     # torch's answer, for each way of asking and each answer: `Is CUDA available: True`,
     # `is_available() -> False`.
     *(
-        FieldPattern(fields.TORCH_CUDA_AVAILABLE, needle, rf"(?:{question})({answer})", SURE)
+        FieldPattern("torch.cuda_available", needle, rf"(?:{question})({answer})", SURE)
         for needle, question in AVAILABLE
         for answer in ("True|Yes", r"False|No\b")
     ),
     # `print(torch.__version__, torch.version.cuda)` with its output: `2.5.1 12.4`.
-    FieldPattern(fields.TORCH_VERSION, "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}({RELEASE}) (?:None|\d)", SURE),
+    FieldPattern("torch.version", "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}({RELEASE}) (?:None|\d)", SURE),
     # The same with `None` as the CUDA version: a CPU build, or a ROCm build if a HIP version
     # follows.
-    FieldPattern(fields.TORCH_BACKEND, "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}{RELEASE} None\b(?! [56789]\.)", HINT, value="cpu"),
+    FieldPattern("torch.backend", "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}{RELEASE} None\b(?! [56789]\.)", HINT, value="cpu"),
     # accelerate's `PyTorch version (GPU?): 2.5.1 (True)`.
-    FieldPattern(fields.TORCH_CUDA_AVAILABLE, "torch version", r"PyTorch version(?: \((?:GPU|accelerator)\?\))?: \S{3,40} \((True|False|GPU|CUDA|NA)\)", SURE),
+    FieldPattern("torch.cuda_available", "torch version", r"PyTorch version(?: \((?:GPU|accelerator)\?\))?: \S{3,40} \((True|False|GPU|CUDA|NA)\)", SURE),
     # `CUDA used to build PyTorch: 12.4`, `torch.version.cuda is 12.4`, conda's build `py3.10_cuda12.4_cudnn9`.
-    FieldPattern(fields.TORCH_CUDA, ("used to build", "version.cuda", "cuda version", "available: true", "_cuda"), rf"(?=[ctp])(?:\bCUDA used to build PyTorch: |torch\.version\.cuda\)?\W{{1,8}}(?!{RELEASE})(?:{IS}\W{{1,4}})?(?:CUDA )?|torch cuda version\W{{1,40}}|\bCUDA: (?:- )?GPU: .{{0,600}}?\bavailable: True (?:- )?version: |py\d\.\d{{1,2}}_cuda(?=\S{{3,9}}_cudnn))(\d{{1,2}}\.\d{{1,2}})", SURE),
+    FieldPattern("torch.cuda", ("used to build", "version.cuda", "cuda version", "available: true", "_cuda"), rf"(?=[ctp])(?:\bCUDA used to build PyTorch: |torch\.version\.cuda\)?\W{{1,8}}(?!{RELEASE})(?:{IS}\W{{1,4}})?(?:CUDA )?|torch cuda version\W{{1,40}}|\bCUDA: (?:- )?GPU: .{{0,600}}?\bavailable: True (?:- )?version: |py\d\.\d{{1,2}}_cuda(?=\S{{3,9}}_cudnn))(\d{{1,2}}\.\d{{1,2}})", SURE),
     # `CUDA used to build PyTorch: None`.
-    FieldPattern(fields.TORCH_BACKEND, "cuda used to", r"\bCUDA used to build PyTorch: (?:none|could not collect)", HINT, value="cpu"),
+    FieldPattern("torch.backend", "cuda used to", r"\bCUDA used to build PyTorch: (?:none|could not collect)", HINT, value="cpu"),
     # `ROCM used to build PyTorch: 6.2`.
-    FieldPattern(fields.TORCH_HIP, "rocm used to", r"\bROCM used to build PyTorch: ((?!0\.0)\d+\.\d+)", SURE),
+    FieldPattern("torch.hip", "rocm used to", r"\bROCM used to build PyTorch: ((?!0\.0)\d+\.\d+)", SURE),
     # `OSError: [WinError 126] ... Error loading "...c10.dll"`, `ImportError: ...: undefined symbol: ...`.
-    FieldPattern(fields.TORCH_IMPORT_ERROR, "error", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll|\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
+    FieldPattern("torch.import_error", "error", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll|\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
     # `Python version: 3.12.3`, `Python-3.12.3`.
-    FieldPattern(fields.PYTHON_VERSION, ("python", "파이썬"), rf"(?=[p파])(?:\bPython \d\.\d+\.\d+ \(you have |\bPython-(?=\d\.\d+\.\d)|(?<!different )(?:python|파이썬)[_ ]?{VERSION}(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?\W{{1,24}}(?:python)?\W?){PYTHON_RELEASE}\b(?! Requires-Python)", SURE),
+    FieldPattern("python.version", ("python", "파이썬"), rf"(?=[p파])(?:\bPython \d\.\d+\.\d+ \(you have |\bPython-(?=\d\.\d+\.\d)|(?<!different )(?:python|파이썬)[_ ]?{VERSION}(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?\W{{1,24}}(?:python)?\W?){PYTHON_RELEASE}\b(?! Requires-Python)", SURE),
     # Python's own banner, `Python 3.12.3`.
-    FieldPattern(fields.PYTHON_VERSION, "python", r"(?<![\w>=./\\-])Python[: ]{1,24}([23]\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
+    FieldPattern("python.version", "python", r"(?<![\w>=./\\-])Python[: ]{1,24}([23]\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
     # `python=3.10` or `Python 3.10` in a sentence, but not a range or a choice: `Python 3.10 or
     # 3.11`.
-    FieldPattern(fields.PYTHON_VERSION, "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to) |[-–]\d|, ?3\.\d)", HINT),
+    FieldPattern("python.version", "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to) |[-–]\d|, ?3\.\d)", HINT),
     # conda's build of torch: `pytorch 2.5.1 py3.12_cuda12.4`.
-    FieldPattern(fields.PYTHON_VERSION, "pytorch", r"\bpytorch[ =-]{1,3}\d\.[\d.]{1,6}[ =-]{1,3}\w{0,8}?py(3\.?\d{1,2})(?=_|h)", GUESS),
+    FieldPattern("python.version", "pytorch", r"\bpytorch[ =-]{1,3}\d\.[\d.]{1,6}[ =-]{1,3}\w{0,8}?py(3\.?\d{1,2})(?=_|h)", GUESS),
     # `requires torch 2.5.1 built with CUDA 12.4`.
-    FieldPattern(fields.WANTED_TORCH, WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?({RELEASE}) (?:built |compiled )?(?:for|with) CUDA \d", HINT),
+    FieldPattern("wanted.torch", WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?({RELEASE}) (?:built |compiled )?(?:for|with) CUDA \d", HINT),
     # The CUDA version in the same sentence.
-    FieldPattern(fields.WANTED_CUDA, WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?{RELEASE} (?:built |compiled )?(?:for|with) CUDA (\d{{1,2}}\.\d)", HINT),
+    FieldPattern("wanted.cuda", WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?{RELEASE} (?:built |compiled )?(?:for|with) CUDA (\d{{1,2}}\.\d)", HINT),
     # `conda install pytorch pytorch-cuda=12.4`.
-    FieldPattern(fields.WANTED_CUDA, "install", r"\b(?:install|create) .{0,300}?(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)", HINT),
+    FieldPattern("wanted.cuda", "install", r"\b(?:install|create) .{0,300}?(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)", HINT),
     # A conda archive: `pytorch-2.5.1-cuda124_py312`.
-    FieldPattern(fields.WANTED_TORCH, "pytorch-", r"\bpytorch-(\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py3", GUESS),
+    FieldPattern("wanted.torch", "pytorch-", r"\bpytorch-(\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py3", GUESS),
     # `pip install torch`, `conda create ... pytorch`.
-    FieldPattern(fields.TORCH_INSTALLER, (" install", " create"), r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)", HINT),
+    FieldPattern("torch.installer", (" install", " create"), r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)", HINT),
     # Commands and files of a uv project: `uv sync`, `uv.lock`, `[tool.uv]`.
-    FieldPattern(fields.PYTHON_MANAGER, "uv", r"\buv (?:sync|lock|add|run (?!-[wis]|--(?:with|no-project|isolated|script)))\b|\buv\.lock\b|\[\[?tool\.uv\b", SURE, value="uv project"),
+    FieldPattern("python.manager", "uv", r"\buv (?:sync|lock|add|run (?!-[wis]|--(?:with|no-project|isolated|script)))\b|\buv\.lock\b|\[\[?tool\.uv\b", SURE, value="uv project"),
     # uv's remarks: `Using CPython 3.12.3`, `No solution found when resolving dependencies`, `uv pip install`.
-    FieldPattern(fields.PYTHON_MANAGER, ("using python", "using cpython", "no solution found", "uv "), r"Using C?Python \d\.\d{1,2}\S* (?:environment|interpreter)|Using CPython \d|No solution found when resolving (?:dependencies|tool|script)|(?:^|[$>#%❯`*-] ?)uv (?:pip (?:install|sync|compile)|sync|add|lock)\b", USUAL, value="uv"),
+    FieldPattern("python.manager", ("using python", "using cpython", "no solution found", "uv "), r"Using C?Python \d\.\d{1,2}\S* (?:environment|interpreter)|Using CPython \d|No solution found when resolving (?:dependencies|tool|script)|(?:^|[$>#%❯`*-] ?)uv (?:pip (?:install|sync|compile)|sync|add|lock)\b", USUAL, value="uv"),
     # A 32-bit Python, shown by its folder, a wheel's tag or its own output: `Python312-32`,
     # `cp312-win32`.
-    FieldPattern(fields.PYTHON_BITS, "32", r"[/\\]Python3\d{1,2}-32[/\\]|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-win32(?![\w.-])|(?:temp|lib|bdist)\.win32-(?:cpython-)?\d|\('32bit', '(?:WindowsPE|ELF)?'\)|on Windows \(`win32`\)|struct\.calcsize\(['\"]P['\"]\) ?\* ?8\)?\W{0,12}32\b", USUAL, value=32),
+    FieldPattern("python.bits", "32", r"[/\\]Python3\d{1,2}-32[/\\]|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-win32(?![\w.-])|(?:temp|lib|bdist)\.win32-(?:cpython-)?\d|\('32bit', '(?:WindowsPE|ELF)?'\)|on Windows \(`win32`\)|struct\.calcsize\(['\"]P['\"]\) ?\* ?8\)?\W{0,12}32\b", USUAL, value=32),
     # A 32-bit Python on Linux: `cp312-manylinux2014_i686`.
-    FieldPattern(fields.PYTHON_BITS, ("i386", "i486", "i586", "i686", "windows-x86"), r"(?:temp|lib)\.linux-i[3-6]86-(?:cpython-)?\d|\bPython platform: Linux-\S{0,80}-i[3-6]86-|\bcpython-3[\w.]{1,10}-(?:windows-x86|linux-i686)-|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-\w{5,20}_i686(?![\w.-])", USUAL, value=32),
+    FieldPattern("python.bits", ("i386", "i486", "i586", "i686", "windows-x86"), r"(?:temp|lib)\.linux-i[3-6]86-(?:cpython-)?\d|\bPython platform: Linux-\S{0,80}-i[3-6]86-|\bcpython-3[\w.]{1,10}-(?:windows-x86|linux-i686)-|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-\w{5,20}_i686(?![\w.-])", USUAL, value=32),
     # Python's banner on Windows: `[MSC v.1938 64 bit (AMD64)]`.
-    FieldPattern(fields.PYTHON_BITS, "[msc v.", r"\[MSC v\.\d+ (32|64) bit \((?:Intel|A(?:MD|RM)64)\)\]", SURE),
+    FieldPattern("python.bits", "[msc v.", r"\[MSC v\.\d+ (32|64) bit \((?:Intel|A(?:MD|RM)64)\)\]", SURE),
     # flash-attn's setup finds a wheel. Its wheels exist only for 64-bit Python.
-    FieldPattern(fields.PYTHON_BITS, "guessing wheel url", r"Guessing wheel URL: ? ?\S{20,200}torch\d", SURE, value=64),
+    FieldPattern("python.bits", "guessing wheel url", r"Guessing wheel URL: ? ?\S{20,200}torch\d", SURE, value=64),
     # `(64-bit runtime)`, as .NET and transformers print it.
-    FieldPattern(fields.PYTHON_BITS, "-bit runtime", r"\((32|64)-bit runtime\)"),
+    FieldPattern("python.bits", "-bit runtime", r"\((32|64)-bit runtime\)"),
     # `[GCC 11.4.0] on linux`, `sys.platform: win32`, uv's `You're on Linux`.
-    FieldPattern(fields.OS_FAMILY, ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
+    FieldPattern("os.family", ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
     # `Operating System: Linux`.
-    FieldPattern(fields.OS_FAMILY, ("operating system", "# os"), r"\b(?:Operating system|(?<=# )OS)\W{1,6}(Windows|Linux|mac ?OS)\b", USUAL),
+    FieldPattern("os.family", ("operating system", "# os"), r"\b(?:Operating system|(?<=# )OS)\W{1,6}(Windows|Linux|mac ?OS)\b", USUAL),
     # The portable ComfyUI, whose Python is always in the same folder.
-    FieldPattern(fields.PYTHON_EXECUTABLE, "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
+    FieldPattern("python.executable", "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
     # A typed command: `/opt/venv/bin/python -m pip`, `C:\\x\\python.exe -c`.
-    FieldPattern(fields.PYTHON_EXECUTABLE, (" -c", " -m pip", " -m torch"), r"((?:[A-Z]:\\(?:[\w .()~@-]{1,60}\\){1,10}|(?<![\w.~$/])(?:\.{1,2})?/(?!usr/bin/|bin/)(?:[\w.@+~-]{1,60}/){1,10})python(?:3(?:\.\d{1,2})?)?(?:\.exe)?)[\"']? (?:-c\b|-m (?:pip|torch)\b)", HINT),
+    FieldPattern("python.executable", (" -c", " -m pip", " -m torch"), r"((?:[A-Z]:\\(?:[\w .()~@-]{1,60}\\){1,10}|(?<![\w.~$/])(?:\.{1,2})?/(?!usr/bin/|bin/)(?:[\w.@+~-]{1,60}/){1,10})python(?:3(?:\.\d{1,2})?)?(?:\.exe)?)[\"']? (?:-c\b|-m (?:pip|torch)\b)", HINT),
     # The portable ComfyUI exists only for Windows.
-    FieldPattern(fields.OS_FAMILY, "portable", PORTABLE, GUESS, value="windows"),
+    FieldPattern("os.family", "portable", PORTABLE, GUESS, value="windows"),
     # Short forms of "Windows": `Win11`, `win 10`; also in Korean, Japanese, Chinese and Russian.
-    FieldPattern(fields.OS_FAMILY, ("win", "윈도우", "ウィンドウズ", "винд"), r"\b[Ww]in ?(?:1[01]|7|8\.1)\b|[Ww]indows ?(?:平台|系统|环境)|윈도우|ウィンドウズ|\b[Вв]инд", USUAL, value="windows"),
+    FieldPattern("os.family", ("win", "윈도우", "ウィンドウズ", "винд"), r"\b[Ww]in ?(?:1[01]|7|8\.1)\b|[Ww]indows ?(?:平台|系统|环境)|윈도우|ウィンドウズ|\b[Вв]инд", USUAL, value="windows"),
     # Messages about Apple's Metal backend.
-    FieldPattern(fields.OS_FAMILY, "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|(?:for|at) the MPS device|\(MPS\w{3,12}Type\)|\buse mps instead\b|\bdevice: mps\b|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
+    FieldPattern("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|(?:for|at) the MPS device|\(MPS\w{3,12}Type\)|\buse mps instead\b|\bdevice: mps\b|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
     # The loader's message about a library for another processor.
-    FieldPattern(fields.OS_FAMILY, (".dylib", "@rpath"), r"Library not loaded: @rpath|\w\.dylib\b", USUAL, value="macos"),
+    FieldPattern("os.family", (".dylib", "@rpath"), r"Library not loaded: @rpath|\w\.dylib\b", USUAL, value="macos"),
     # `mac os 14.6`, `macOS: 15.1`.
-    FieldPattern(fields.OS_FAMILY, ("mac os", "macos"), r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d\b", USUAL, value="macos"),
+    FieldPattern("os.family", ("mac os", "macos"), r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d\b", USUAL, value="macos"),
     # `MacBook`, `M2 Max`.
-    FieldPattern(fields.OS_FAMILY, ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
+    FieldPattern("os.family", ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
     # `macOS 10.15` and older, which ran only on Intel processors.
-    FieldPattern(fields.OS_MACHINE, "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
+    FieldPattern("os.machine", "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
     # `Mac mini M4`, `macOS M CPUs`, `Apple silicon`: not `MacBook Pro, Python for x86_64`.
-    FieldPattern(fields.OS_MACHINE, ("mac", "apple"), r"\b(?:[Mm]ac ?(?:OS|os|[Bb]ook(?: (?:Pro|Air))?|mini|[Ss]tudio)?|Apple|iMac)\b[^.\n]{0,24}?\bM(?:[1-5]\b|(?= (?:CPU|chip|series)))|\bM[1-5](?: (?:Pro|Max|Ultra))? (?:[Mm]ac|chip)|\bApple [Ss]ilicon\b", GUESS, value="aarch64"),
+    FieldPattern("os.machine", ("mac", "apple"), r"\b(?:[Mm]ac ?(?:OS|os|[Bb]ook(?: (?:Pro|Air))?|mini|[Ss]tudio)?|Apple|iMac)\b[^.\n]{0,24}?\bM(?:[1-5]\b|(?= (?:CPU|chip|series)))|\bM[1-5](?: (?:Pro|Max|Ultra))? (?:[Mm]ac|chip)|\bApple [Ss]ilicon\b", GUESS, value="aarch64"),
     # uv's `You're on Linux (`manylinux_2_35_x86_64`)`.
-    FieldPattern(fields.OS_MACHINE, "you're on", r"You're on [^`]{3,40}\(`\w{3,30}_(aarch64|arm64|x86_64|amd64)`\)", SURE),
+    FieldPattern("os.machine", "you're on", r"You're on [^`]{3,40}\(`\w{3,30}_(aarch64|arm64|x86_64|amd64)`\)", SURE),
     # `platform.machine() x86_64`, `PROCESSOR_ARCHITECTURE=AMD64`.
-    FieldPattern(fields.OS_MACHINE, ("machine()", "windowspe", "processor_architecture"), r"(?:machine\(\)\)?['\")]{0,3}\W{1,12}(?:\('64bit', ?'\w{0,9}'\)\W{1,4})?|'WindowsPE'\)\W{1,4}|PROCESSOR_ARCHITECTURE%?\W{1,6})(AMD64|ARM64|x86_64|aarch64)\b", SURE),
+    FieldPattern("os.machine", ("machine()", "windowspe", "processor_architecture"), r"(?:machine\(\)\)?['\")]{0,3}\W{1,12}(?:\('64bit', ?'\w{0,9}'\)\W{1,4})?|'WindowsPE'\)\W{1,4}|PROCESSOR_ARCHITECTURE%?\W{1,6})(AMD64|ARM64|x86_64|aarch64)\b", SURE),
     # Windows on Arm, shown by its processor or a wheel's tag.
-    FieldPattern(fields.OS_MACHINE, ("snapdragon", "windows", "win_arm64"), r"\bSnapdragon\b|\bWindows (?:11 )?(?:on |for )?\(?ARM(?:64)?\b|\bwin_arm64\b", HINT, value="aarch64"),
+    FieldPattern("os.machine", ("snapdragon", "windows", "win_arm64"), r"\bSnapdragon\b|\bWindows (?:11 )?(?:on |for )?\(?ARM(?:64)?\b|\bwin_arm64\b", HINT, value="aarch64"),
     # collect_env's `OS: Ubuntu 24.04.1 LTS (x86_64)`.
-    FieldPattern(fields.OS_MACHINE, "os: ", r"\bOS: [^:]{3,60}?\([^)]{0,24}?(x86_64|arm64|aarch64|AMD64|ppc64le|i686)\)", USUAL),
+    FieldPattern("os.machine", "os: ", r"\bOS: [^:]{3,60}?\([^)]{0,24}?(x86_64|arm64|aarch64|AMD64|ppc64le|i686)\)", USUAL),
     # The system's name in the same line.
-    FieldPattern(fields.OS_NAME, "os: ", r"(?<![\w.*-])OS: (?!N/A|none|could not)((?:Microsoft )?[A-Z][\w.!' -]{2,60}?)(?= ?\(| - |$| [A-Z]{3,6} version)", SURE),
+    FieldPattern("os.name", "os: ", r"(?<![\w.*-])OS: (?!N/A|none|could not)((?:Microsoft )?[A-Z][\w.!' -]{2,60}?)(?= ?\(| - |$| [A-Z]{3,6} version)", SURE),
     # `/etc/os-release` and `/etc/lsb-release`: `PRETTY_NAME="Ubuntu 24.04.1 LTS"`.
-    FieldPattern(fields.OS_NAME, ("pretty_name", "distrib_description"), r'(?:PRETTY_NAME|DISTRIB_DESCRIPTION)="?([^"=]{3,60})"?', SURE),
+    FieldPattern("os.name", ("pretty_name", "distrib_description"), r'(?:PRETTY_NAME|DISTRIB_DESCRIPTION)="?([^"=]{3,60})"?', SURE),
     # A system's name in a sentence: `Ubuntu 22.04`, `Windows 11`.
-    FieldPattern(fields.OS_NAME, NAMED_SYSTEMS, r"(?=[udfcrlpoamnw])(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)((?:Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d))(?: ?-?\d{1,2}(?:\.\d{1,2})?)?)(?![\w-])", HINT),
+    FieldPattern("os.name", NAMED_SYSTEMS, r"(?=[udfcrlpoamnw])(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)((?:Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d))(?: ?-?\d{1,2}(?:\.\d{1,2})?)?)(?![\w-])", HINT),
     # `uname -a`: `Linux host 6.8.0-45-generic #45-Ubuntu`.
-    FieldPattern(fields.OS_KERNEL, ("linux", "build on kernel"), r"(?:\bLinux \S{1,64}|module build on kernel:) (\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)"),
+    FieldPattern("os.kernel", ("linux", "build on kernel"), r"(?:\bLinux \S{1,64}|module build on kernel:) (\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)"),
     # `/lib/modules/6.8.0-45-generic`.
-    FieldPattern(fields.OS_KERNEL, ("/lib/modules/", "uname -r"), r"(?:in directory /lib/modules/|\buname -r )(\d\.\d{1,3}\.\d[\w.+-]{1,60})", USUAL),
+    FieldPattern("os.kernel", ("/lib/modules/", "uname -r"), r"(?:in directory /lib/modules/|\buname -r )(\d\.\d{1,3}\.\d[\w.+-]{1,60})", USUAL),
     # `Platform: Linux-6.8.0-45-generic-x86_64-with-glibc2.39`.
-    FieldPattern(fields.PLATFORM, "platform: ", r"(?<!Client: )\bPlatform: ((?:Linux|Windows|macOS|Darwin)-\S{1,120})", SURE),
+    FieldPattern("platform", "platform: ", r"(?<!Client: )\bPlatform: ((?:Linux|Windows|macOS|Darwin)-\S{1,120})", SURE),
     # The kernel without a label.
-    FieldPattern(fields.PLATFORM, ("macos-1", "macos-2", "-with-glibc", "windows-1"), r"(?<![\w./-])(?<!Platform: )((?:macOS-\d[\w.]{0,8}-(?:x86_64|arm64)[\w-]{0,30}|Linux-\d\S{1,80}-with-glibc[\d.]+|Windows-1[01]-[\w.-]{3,30}))(?![\w/])", USUAL),
+    FieldPattern("platform", ("macos-1", "macos-2", "-with-glibc", "windows-1"), r"(?<![\w./-])(?<!Platform: )((?:macOS-\d[\w.]{0,8}-(?:x86_64|arm64)[\w-]{0,30}|Linux-\d\S{1,80}-with-glibc[\d.]+|Windows-1[01]-[\w.-]{3,30}))(?![\w/])", USUAL),
     # `glibc 2.35`, `ldd (Ubuntu GLIBC 2.35-0ubuntu3) 2.35`, but not the version that a wheel needs.
-    FieldPattern(fields.OS_LIBC, ("glibc", "ldd ("), r"(?<!needs )(?<!requires )(?<!least )(?<!than )(?:\bglibc[ -](?:version )?|\bldd \([^)]{3,40}\) )(2\.\d{1,2})\b(?! or|\+| and)", HINT),
+    FieldPattern("os.libc", ("glibc", "ldd ("), r"(?<!needs )(?<!requires )(?<!least )(?<!than )(?:\bglibc[ -](?:version )?|\bldd \([^)]{3,40}\) )(2\.\d{1,2})\b(?! or|\+| and)", HINT),
     # collect_env's `Libc version: glibc-2.35`.
-    FieldPattern(fields.OS_LIBC, "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
+    FieldPattern("os.libc", "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
     # mokutil's `SecureBoot enabled`.
-    FieldPattern(fields.OS_SECURE_BOOT, "secureboot", r"SecureBoot (enabled|disabled)"),
+    FieldPattern("os.secure_boot", "secureboot", r"SecureBoot (enabled|disabled)"),
     # `/etc/nv_tegra_release`: `# R36 (release), REVISION: 4.0`.
-    FieldPattern(fields.OS_JETSON, "release), revision", r"# (R\d{2} \(release\), REVISION: [\d.]+)", SURE),
+    FieldPattern("os.jetson", "release), revision", r"# (R\d{2} \(release\), REVISION: [\d.]+)", SURE),
     # `L4T 36.4.0`, an image's tag `l4t-pytorch:r35.2.1`.
-    FieldPattern(fields.OS_JETSON, ("l4t", "jetson linux"), r"\b(?:L4T[ :v]{1,3}|l4t-[\w-]{2,24}:r|nvidia-l4t-core[\s|:]{1,40}|Jetson Linux \(?r?)(R?\d{2}(?:\.\d){0,2})(?![\w])", USUAL),
+    FieldPattern("os.jetson", ("l4t", "jetson linux"), r"\b(?:L4T[ :v]{1,3}|l4t-[\w-]{2,24}:r|nvidia-l4t-core[\s|:]{1,40}|Jetson Linux \(?r?)(R?\d{2}(?:\.\d){0,2})(?![\w])", USUAL),
     # `JetPack 6.1`, `JP5.1`.
-    FieldPattern(fields.OS_JETSON, ("jetpack", "jp"), r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT),
+    FieldPattern("os.jetson", ("jetpack", "jp"), r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT),
     # `Jetson Orin Nano`, `on my Jetson.`
-    FieldPattern(fields.OS_JETSON, "jetson", r"\b((?i:Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?)|Jetson AGX|Jetson(?!: ?[Nn]ot )(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
+    FieldPattern("os.jetson", "jetson", r"\b((?i:Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?)|Jetson AGX|Jetson(?!: ?[Nn]ot )(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
     # A Jetson without the word "Jetson": `Orin NX`, or the driver `nvgpu`.
-    FieldPattern(fields.OS_JETSON, ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
+    FieldPattern("os.jetson", ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
     # `in WSL2`, `WSL2 Ubuntu`, `wsl:` at the start of one of WSL's messages.
-    FieldPattern(fields.OS_WSL, "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b|\b(?:Ubuntu|Debian) \d\d(?:\.\d{1,2}){0,2}(?: LTS)?,? \(wsl2?\)", USUAL, value=True),
+    FieldPattern("os.wsl", "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b|\b(?:Ubuntu|Debian) \d\d(?:\.\d{1,2}){0,2}(?: LTS)?,? \(wsl2?\)", USUAL, value=True),
     # The kernel's name in WSL 2, `microsoft-standard-WSL2`.
-    FieldPattern(fields.OS_WSL, "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
+    FieldPattern("os.wsl", "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
     # `nvcc --version`: `Cuda compilation tools, release 12.4, V12.4.131`.
-    FieldPattern(fields.TOOLKIT_NVCC, "release ", r"Cuda compilation tools, release (\d{1,2}\.\d{1,2})", SURE),
+    FieldPattern("toolkit.nvcc", "release ", r"Cuda compilation tools, release (\d{1,2}\.\d{1,2})", SURE),
     # torch's extension builder: `The detected CUDA version (12.4) mismatches`.
-    FieldPattern(fields.TOOLKIT_NVCC, "cuda version", r"(?:detected CUDA version \(|Installed CUDA version |use the same CUDA versions\.', ')(\d{1,2}\.\d{1,2})", SURE),
+    FieldPattern("toolkit.nvcc", "cuda version", r"(?:detected CUDA version \(|Installed CUDA version |use the same CUDA versions\.', ')(\d{1,2}\.\d{1,2})", SURE),
     # collect_env's `CUDA runtime version: 12.4.131`.
-    FieldPattern(fields.TOOLKIT_NVCC, "cuda runtime", r"CUDA runtime version: (\d{1,2}\.\d{1,2})", USUAL),
+    FieldPattern("toolkit.nvcc", "cuda runtime", r"CUDA runtime version: (\d{1,2}\.\d{1,2})", USUAL),
     # The kernel's log: `NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.14`.
-    FieldPattern(fields.DRIVER_VERSION, "nvidia unix", rf"(?:NVRM version:?|NVRM: loading|nvidia-modeset: Loading) NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", SURE),
+    FieldPattern("driver.version", "nvidia unix", rf"(?:NVRM version:?|NVRM: loading|nvidia-modeset: Loading) NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", SURE),
     # TensorFlow's `kernel reported version is: 550.54.14`.
-    FieldPattern(fields.DRIVER_VERSION, "kernel reported version", rf"kernel reported version is: {DRIVER}", USUAL),
+    FieldPattern("driver.version", "kernel reported version", rf"kernel reported version is: {DRIVER}", USUAL),
     # `libcuda reported version is: 550.54.14`, `NVML library version: 550.54`.
-    FieldPattern(fields.DRIVER_LIBRARY_VERSION, ("libcuda reported version", "nvml library version"), rf"(?:libcuda reported version is|NVML library version): {DRIVER}", USUAL),
+    FieldPattern("driver.library_version", ("libcuda reported version", "nvml library version"), rf"(?:libcuda reported version is|NVML library version): {DRIVER}", USUAL),
     # `NVIDIA UNIX Open Kernel Module for x86_64`.
-    FieldPattern(fields.DRIVER_OPEN_MODULE, "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
+    FieldPattern("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
     # `driver version: 550.54.14`, `updated the driver to 550.54`, but not `requires driver 550 or
     # newer`.
-    FieldPattern(fields.DRIVER_VERSION, "driver", rf"{REQUIRED_DRIVER}|(?=[duirmw])(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
+    FieldPattern("driver.version", "driver", rf"{REQUIRED_DRIVER}|(?=[duirmw])(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
     # Packages: `nvidia-driver-550 550.54.14-0ubuntu1`, an upgrade's `535.183 -> 550.54`.
-    FieldPattern(fields.DRIVER_VERSION, "nvidia", rf"(?=[nsu])(?:\bnvidia(?:-\w+)*,? \(?(?:\d:)?\d{{3}}[\w.:~-]* ?(?:->|→) ?(?:\d:)?|\b(?:Setting up|Unpacking) nvidia-(?:driver|dkms|utils|kernel)\S* \()({DRIVER_VERSION}|[3-9]\d\d\b)(?!\.\d)", HINT),
+    FieldPattern("driver.version", "nvidia", rf"(?=[nsu])(?:\bnvidia(?:-\w+)*,? \(?(?:\d:)?\d{{3}}[\w.:~-]* ?(?:->|→) ?(?:\d:)?|\b(?:Setting up|Unpacking) nvidia-(?:driver|dkms|utils|kernel)\S* \()({DRIVER_VERSION}|[3-9]\d\d\b)(?!\.\d)", HINT),
     # `but version 550.54 was detected`.
-    FieldPattern(fields.DRIVER_VERSION, "was detected", rf"but\s+version {DRIVER} was detected", HINT),
+    FieldPattern("driver.version", "was detected", rf"but\s+version {DRIVER} was detected", HINT),
     # Installers and the driver itself: `The NVIDIA 550.54.14 NVIDIA driver will ignore this GPU`.
-    FieldPattern(fields.DRIVER_VERSION, "driver", rf"(?=[ntwd])(?:not supported by.{{0,40}}?NVIDIA (?=\S+ driver release)|The (?=\S+ NVIDIA driver will ignore)|with kernel driver version |drivers? (?:is|are) up to date \(){DRIVER}", USUAL),
+    FieldPattern("driver.version", "driver", rf"(?=[ntwd])(?:not supported by.{{0,40}}?NVIDIA (?=\S+ driver release)|The (?=\S+ NVIDIA driver will ignore)|with kernel driver version |drivers? (?:is|are) up to date \(){DRIVER}", USUAL),
     # torch's `The NVIDIA driver on your system is too old (found version 11040)`.
-    FieldPattern(fields.DRIVER_CUDA, "found version", r"found version (\d{4,6})\)", SURE),
+    FieldPattern("driver.cuda", "found version", r"found version (\d{4,6})\)", SURE),
     # NVIDIA's container hook: `unsupported CUDA version: driver 11.4 < image 12.4`.
-    FieldPattern(fields.DRIVER_CUDA, "cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
+    FieldPattern("driver.cuda", "cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
     # A session's `2.5.1+cu124 True`: the version and the answer in one line.
-    FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?<![\w.-]){LABELLED_VERSION}{BETWEEN_ANSWERS}(?:True|False)\b", HINT),
+    FieldPattern("torch.version", LABELS, rf"(?<![\w.-]){LABELLED_VERSION}{BETWEEN_ANSWERS}(?:True|False)\b", HINT),
     # torch's answer in the same line.
-    FieldPattern(fields.TORCH_CUDA_AVAILABLE, LABELS, rf"(?<![\w.-]){RELEASE}\+(?:{LABEL}){BETWEEN_ANSWERS}(True|False)\b"),
+    FieldPattern("torch.cuda_available", LABELS, rf"(?<![\w.-]){RELEASE}\+(?:{LABEL}){BETWEEN_ANSWERS}(True|False)\b"),
     # conda's virtual package: `__cuda=12.4=0`.
-    FieldPattern(fields.DRIVER_CUDA, "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
+    FieldPattern("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
     # Values after their names in people's sentences. They come last, because the output of programs
     # has priority. `torch build is 2.5.1+cu124`, with up to four words between.
-    FieldPattern(fields.TORCH_VERSION, LABELS, rf"(?<![\w./=-])(?<!install )(?<!for )(?<!index )(?<!installation: )(?:py)?torch(?! ?(?:[<>~!]=?|==))(?:[ ,:(]+(?!(?:need|want|requir|install|instead|to|from|for|whl|index)\w{{0,3}}\b)[^\s\d]{{1,14}}){{0,4}}[ ,:(]{{1,3}}v?({RELEASE}(?:\.dev\d{{8}}|[abrc.]{{1,3}}\d{{1,3}})?\+(?:{LABEL}))\b", GUESS),
+    FieldPattern("torch.version", LABELS, rf"(?<![\w./=-])(?<!install )(?<!for )(?<!index )(?<!installation: )(?:py)?torch(?! ?(?:[<>~!]=?|==))(?:[ ,:(]+(?!(?:need|want|requir|install|instead|to|from|for|whl|index)\w{{0,3}}\b)[^\s\d]{{1,14}}){{0,4}}[ ,:(]{{1,3}}v?({RELEASE}(?:\.dev\d{{8}}|[abrc.]{{1,3}}\d{{1,3}})?\+(?:{LABEL}))\b", GUESS),
     # `I have torch 2.5.1 with CUDA 12.4`.
-    FieldPattern(fields.TORCH_VERSION, WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?({RELEASE})(?=,? (?:with|and|built for|for|\() ?CUDA \d)", HINT),
+    FieldPattern("torch.version", WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?({RELEASE})(?=,? (?:with|and|built for|for|\() ?CUDA \d)", HINT),
     # The CUDA version in the same sentence.
-    FieldPattern(fields.TORCH_CUDA, WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?{RELEASE},? (?:with|and|built for|for|\()? ?CUDA (\d{{1,2}}\.\d)", HINT),
+    FieldPattern("torch.cuda", WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?{RELEASE},? (?:with|and|built for|for|\()? ?CUDA (\d{{1,2}}\.\d)", HINT),
     # `torch.cuda.get_arch_list()` with its output: `['sm_80', 'sm_90']`.
-    FieldPattern(fields.TORCH_KERNELS, "get_arch_list", r"get_arch_list\(\)[^\[\n]{0,40}\[((?:\W{1,4}(?:sm|compute|gfx)_?\d\w{1,4}){1,24})", SURE),
+    FieldPattern("torch.kernels", "get_arch_list", r"get_arch_list\(\)[^\[\n]{0,40}\[((?:\W{1,4}(?:sm|compute|gfx)_?\d\w{1,4}){1,24})", SURE),
     # `sm_90 is in the get_arch_list`.
-    FieldPattern(fields.TORCH_KERNELS, "get_arch_list", r"(?<!no )(?<!not )(?<!without )\b((?:sm_\d{2,3}|gfx\d{3,4}\w?)) (?:is |was )?(?:listed |also )?(?:in|among|part of|one of|there in)\b(?! not)[^\n]{0,60}?get_arch_list", HINT),
+    FieldPattern("torch.kernels", "get_arch_list", r"(?<!no )(?<!not )(?<!without )\b((?:sm_\d{2,3}|gfx\d{3,4}\w?)) (?:is |was )?(?:listed |also )?(?:in|among|part of|one of|there in)\b(?! not)[^\n]{0,60}?get_arch_list", HINT),
     # `get_arch_list() contains sm_90`.
-    FieldPattern(fields.TORCH_KERNELS, "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
+    FieldPattern("torch.kernels", "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
     # `驱动版本 550.54.14`, `Treiber 550.54`, and in other languages.
-    FieldPattern(fields.DRIVER_VERSION, DRIVER_WORDS, rf"(?:驱动(?:程序)?(?:版本)?|驅動(?:程式)?|драйвер\w{{0,2}}|ドライバー?|드라이버|\bTreiber\w{{0,8}}|\bpilotes?|\bcontrolador\w{{0,2}}|\bdriver(?:s|é)?)(?:[^\w\d]|是|为|版本|version|Version|версии|のバージョン|버전|:){{0,12}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)", HINT),
+    FieldPattern("driver.version", DRIVER_WORDS, rf"(?:驱动(?:程序)?(?:版本)?|驅動(?:程式)?|драйвер\w{{0,2}}|ドライバー?|드라이버|\bTreiber\w{{0,8}}|\bpilotes?|\bcontrolador\w{{0,2}}|\bdriver(?:s|é)?)(?:[^\w\d]|是|为|版本|version|Version|версии|のバージョン|버전|:){{0,12}}{DRIVER}(?!\d|[\d.]*[-_]|\.\d)", HINT),
     # `my driver 550`. Numbers that documents often give as a minimum (450, 525, 528, 580) do not count.
-    FieldPattern(fields.DRIVER_VERSION, "driver", rf"{REQUIRED_DRIVER}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
+    FieldPattern("driver.version", "driver", rf"{REQUIRED_DRIVER}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
     # A bare `2.5.1+cpu`. Hardly any other package has such a version.
-    FieldPattern(fields.TORCH_VERSION, "+cpu", rf"(?<![\w./=-])(?<!vision )(?<!audio )(?<!install )({RELEASE}\+cpu)(?![\w-])", GUESS),
+    FieldPattern("torch.version", "+cpu", rf"(?<![\w./=-])(?<!vision )(?<!audio )(?<!install )({RELEASE}\+cpu)(?![\w-])", GUESS),
     # `torch2.5.1`, written as one word.
-    FieldPattern(fields.TORCH_VERSION, "torch", rf"(?<![\w./=-])(?:py)?torch({RELEASE}(?:\+(?:{LABEL}))?)(?![\w+]|\.\w)", GUESS),
+    FieldPattern("torch.version", "torch", rf"(?<![\w./=-])(?:py)?torch({RELEASE}(?:\+(?:{LABEL}))?)(?![\w+]|\.\w)", GUESS),
     # The driver with its major version alone: `驱动 550`.
-    FieldPattern(fields.DRIVER_VERSION, DRIVER_WORDS, r"(?:驱动(?:程序)?(?:版本)?|драйвер\w{0,2}|ドライバー?|드라이버|\bTreiber)(?:[^\w\d]|是|为|版本|:){0,4}((?!450|525|528|580)[3-6]\d\d)(?![\w+.-])", GUESS),
+    FieldPattern("driver.version", DRIVER_WORDS, r"(?:驱动(?:程序)?(?:版本)?|драйвер\w{0,2}|ドライバー?|드라이버|\bTreiber)(?:[^\w\d]|是|为|版本|:){0,4}((?!450|525|528|580)[3-6]\d\d)(?![\w+.-])", GUESS),
 )  # fmt: skip

@@ -12,7 +12,6 @@ from gpusetup.messages.search import Text
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
-from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, SURE, Claim, Facts, Gpus
 from gpusetup.report.statements import CARD_AROUND, is_another_card
 
@@ -270,7 +269,7 @@ def capability_warnings(text: Text) -> Facts:
             end = offset + match.start("rest")
             kernels = _kernels(details)
             if kernels:
-                yield Claim(fields.TORCH_KERNELS, " ".join(kernels), text.source(start), SURE)
+                yield Claim("torch.kernels", " ".join(kernels), text.source(start), SURE)
             capability = match["capability"] or match["sm"] or ""
             if "%" in capability:
                 # This is the warning's template (`%d.%d`) from quoted source code. It is only used

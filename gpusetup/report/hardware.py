@@ -12,14 +12,11 @@ from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import in_any_case, lazy
-from gpusetup.report import fields
 from gpusetup.report.facts import HINT, Claim, Facts
 from gpusetup.report.maker_words import (
-    NVIDIA_WORD,
     labelled_gpus,
     other_makers_gpu,
 )
-from gpusetup.report.statements import is_another_card
 
 # `01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA106M [GeForce RTX 3060]`.
 LSPCI = lazy(
@@ -51,8 +48,14 @@ def pci_devices_and_nodes(text: Text) -> Facts:
             node = NODE.match(line)
             if node:
                 yield DeviceNode(path=node[2], mode=node[1])
-    yield from amd_boards(text)
     yield from other_makers_gpu_events(text)
+    # The board's name is in the catalog of targets. The name of a Radeon alone is not enough,
+    # because a laptop with an NVIDIA GPU may have a Radeon too.
+    if HIP_WORDS.search(text.low):
+        for board, _ in BOARDS:
+            match = in_any_case(f"(?:{board}){BOARD_ENDING}").search(text.flat, 0, BOARDS_READ)
+            if match:
+                yield other_makers_gpu("amd", match[0].strip(), text.source(match.start()))
 
 
 def _bound_driver(lines_below: tuple[str, ...]) -> str | None:
@@ -87,9 +90,16 @@ def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
     )
 
 
+# `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
+# prints on every machine.
+HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)")
+"""Words of a program that runs on an AMD GPU."""
+BOARD_ENDING = "(?:(?: ?(?:XTX?|GRE)|[MS])(?![A-Za-z0-9]))?"
+"""What may follow a board's number in its name: `RX 6600 XT`."""
+BOARDS_READ = 100_000
+"""Boards are looked for in this many characters, so that a long log does not take minutes."""
+
 # --- other makers' GPUs ---------------------------------------------------------------------------
-CHARACTERS_NEAR = 120
-"""The number of characters before and after a card's name in which an NVIDIA card is looked for."""
 NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"
 """A lookbehind that leaves out cards that are only one of several: "for NVIDIA or AMD cards",
 "supports Intel Arc"."""
@@ -145,9 +155,6 @@ OTHER_MAKERS = (
 )  # fmt: skip
 ERRORS_OF_ROCM = ("HIP error", "rocBLAS error", "ROCm error", "MIOpen")
 """How messages of AMD's software begin that show the maker but not the GPU."""
-# A match with this beginning is a card's name, not a message from the maker's software.
-MODEL_ALONE = r"(?!dispatch)(?:Intel|Arc|rx|\d)"
-"""If an NVIDIA card is named nearby, the text does not tell which of the two cards is in use."""
 
 
 def other_makers_gpu_events(text: Text) -> Facts:
@@ -160,16 +167,11 @@ def other_makers_gpu_events(text: Text) -> Facts:
         # The patterns are slow, and most texts contain none of the needles.
         if not text.has_any(needles):
             continue
-        match = _first_outside_lists(pattern, text.flat)
+        named = (match for match in pattern.finditer(text.flat) if _is_in_use(match))
+        match = next(named, None)
         if match is None:
             continue
         start, end = match.span()
-        if _is_a_choice(match, text.flat):
-            # Either card may be the one in this machine, unless the sentence says where it went.
-            if not is_another_card(text.flat, start):
-                card = other_makers_gpu(vendor, match[0].strip(), text.source(start))
-                yield replace(card, kind="card-beside-nvidia")
-            continue
         name = match[match.lastindex or 0]
         source = text.source(start)
         if source in lines_with_label:
@@ -180,86 +182,24 @@ def other_makers_gpu_events(text: Text) -> Facts:
             gpu = replace(gpu, text=text.shown(start, end))
         yield gpu
         if vendor == "apple":
-            yield Claim(fields.OS_MACHINE, "aarch64", source, HINT)
-            yield Claim(fields.OS_FAMILY, "macos", source, HINT)
+            yield Claim("os.machine", "aarch64", source, HINT)
+            yield Claim("os.family", "macos", source, HINT)
 
 
 # `gfx1030, gfx1100`, `'gfx906' 'gfx908'`: two targets with only punctuation between them.
 BESIDE_A_TARGET = lazy(r"gfx\w{3,6}[\s,;:/'\"|]{1,5}$")
 BEFORE_A_TARGET = lazy(r"[\s,;:/'\"|]{1,5}gfx\w{3}")
 CHARACTERS_BESIDE = 20
-# `I want to use ipex with Arc A380`.
-WANTED = lazy(r"(?i)\b(?:want|wish|plan|hope|would like)\w* to (?:use|buy|get|try)\b[^.\n]{0,40}$")
-CHARACTERS_OF_A_WISH = 60
 
 
-def _first_outside_lists(pattern: re.Pattern[str], flat: str) -> re.Match[str] | None:
-    """The first match that is neither a GPU that somebody only wants, nor part of a list of targets
-    that a library was built for."""
-    for match in pattern.finditer(flat):
-        start, end = match.span()
-        before = flat[max(start - CHARACTERS_BESIDE, 0) : start]
-        is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
-        is_wanted = WANTED.search(flat, max(start - CHARACTERS_OF_A_WISH, 0), start)
-        # `amd gpu: none` in a list of settings.
-        if is_wanted or is_switched_off(flat, end):
-            continue
-        if not (match[0].startswith("gfx") and is_listed):
-            return match
-    return None
+def _is_in_use(match: re.Match[str]) -> bool:
+    """Whether a name is neither in a list of the targets that a library was built for, nor a
+    setting that is off (`amd gpu: none`)."""
+    flat, (start, end) = match.string, match.span()
+    before = flat[max(start - CHARACTERS_BESIDE, 0) : start]
+    is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
+    return not (match[0].startswith("gfx") and is_listed) and not is_switched_off(flat, end)
 
-
-def _is_a_choice(match: re.Match[str], flat: str) -> bool:
-    """Whether the match is only a card's name and an NVIDIA card is named nearby, so that either
-    card may be in use."""
-    if not re.match(MODEL_ALONE, match[0], re.I):
-        return False
-    first = max(match.start() - CHARACTERS_NEAR, 0)
-    last = match.end() + CHARACTERS_NEAR
-    for word in NVIDIA_WORD.finditer(flat, first, last):
-        # "Please check that you have an NVIDIA GPU" in torch's error is no card of this machine.
-        first_of_message = max(word.start() - CHARACTERS_OF_A_MESSAGE, 0)
-        if word[0] == "NVIDIA" and IN_AN_ERROR.search(flat, first_of_message, word.start()):
-            continue
-        # "I switched from an RTX 3060 to ...": the NVIDIA card is no longer there.
-        if not is_another_card(flat, word.start()):
-            return True
-    return False
-
-
-# `RuntimeError: Found no NVIDIA driver on your system. Please check that you have an `
-IN_AN_ERROR = lazy(r"(?:(?:Error|Exception|Warning): |exception ['\"]).*$")
-"""The beginning of a message that a program raised, up to a word in it. A program names the maker
-that it was built for, not the GPU of the machine."""
-CHARACTERS_OF_A_MESSAGE = 180
-"""The beginning of a message is looked for in this many characters before the word."""
-
-# `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
-# prints on every machine.
-HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)")
-"""Words of a program that runs on an AMD GPU. The name of a Radeon is not enough, because a laptop
-with an NVIDIA GPU may have a Radeon too."""
-
-
-def amd_boards(text: Text) -> Facts:
-    """The AMD boards that a text about ROCm names, except cards that are not the failing ones."""
-    if not HIP_WORDS.search(text.low):
-        return
-    for board_pattern, _ in BOARDS:
-        for match in in_any_case(board_pattern).finditer(text.flat, 0, BOARDS_READ):
-            start, end = match.span()
-            if is_another_card(text.flat, start):
-                continue
-            ending = BOARD_ENDING.match(text.flat, end)
-            name = f"{match[0]}{ending[0] if ending else ''}".strip()
-            yield other_makers_gpu("amd", name, text.source(start))
-            break
-
-
-BOARD_ENDING = lazy(r"(?: ?(?:XTX?|GRE)|[MS])(?![A-Za-z0-9])")
-"""What may follow a board's number in its name: `RX 6600 XT`."""
-BOARDS_READ = 100_000
-"""Boards are looked for in this many characters, so that a long log does not take minutes."""
 
 # --- collect_env ----------------------------------------------------------------------------------
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from typing import Any, NamedTuple
 
 from gpusetup.accelerators.makers import identified
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Gpu, Os, Package, Snapshot, Torch
 from gpusetup.model.patterns import lazy
-from gpusetup.model.versions import Capability, cuda_of, parsed
+from gpusetup.model.versions import cuda_of
 
 SHOWN_CHARACTERS = 200
 """At most this many characters of a value are quoted as evidence."""
@@ -111,7 +109,9 @@ def _torch(snapshot: Snapshot) -> Torch:
     torch = snapshot.torch
     packages = snapshot.packages or ()
     torch_packages = [package for package in packages if package.name in ("torch", "pytorch")]
-    version = _with_third_number(torch.version or _best_version(torch_packages))
+    version = _with_third_number(
+        torch.version or next((package.version for package in torch_packages), None)
+    )
     backend = backend_of(version, torch.cuda, torch.hip) or torch.backend
     if backend is None and _has_cpu_build(snapshot.events, torch_packages):
         backend = "cpu"
@@ -134,25 +134,6 @@ def _torch(snapshot: Snapshot) -> Torch:
 
 ANSWERS_OF_TORCH = ("no-xpu", "backend-runs", "gpu-in-use")
 """Events that can only come from a torch that was imported."""
-
-
-class VersionRank(NamedTuple):
-    """The order of versions by how specific they are: a version with a build label ranks above one
-    without; then the later version ranks higher."""
-
-    has_label: bool
-    release: Any
-
-
-def _best_version(packages: list[Package]) -> str | None:
-    """The most specific version among these packages; None if there is none."""
-
-    def rank(version: str) -> VersionRank:
-        has_label = "+" in version
-        return VersionRank(has_label, parsed(version))
-
-    versions = [package.version for package in packages]
-    return max(versions, key=rank, default=None)
 
 
 def _has_cpu_build(events: Events, torch_packages: list[Package]) -> bool:
@@ -184,6 +165,11 @@ def _with_third_number(version: str | None) -> str | None:
 # --- the system -----------------------------------------------------------------------------------
 
 
+# Source: AMD, "Radeon and Ryzen: PyTorch for Windows", whose first release is of ROCm 6.4.4.
+LINUX_ROCM = lazy(r"\+rocm(?:[1-5]\.\d|6\.[0-3])(?!\d)")
+"""The label of a build from the time when there were none for Windows."""
+
+
 def _os(snapshot: Snapshot) -> Os:
     """The system's fields, completed from the driver, the kernel and the Jetson release."""
     os = snapshot.os
@@ -192,7 +178,8 @@ def _os(snapshot: Snapshot) -> Os:
     # the persistence mode.
     has_linux_driver = driver_version.count(".") == 2 or snapshot.driver.persistence is not None
     family = os.family
-    if family is None and (has_linux_driver or os.jetson or _is_rocm_for_linux(snapshot)):
+    is_linux = has_linux_driver or os.jetson or LINUX_ROCM.search(snapshot.torch.version or "")
+    if family is None and is_linux:
         family = "linux"
     # In WSL the failing program runs on Linux, although the machine also runs Windows.
     if os.wsl:
@@ -200,31 +187,11 @@ def _os(snapshot: Snapshot) -> Os:
     machine = os.machine
     if machine is None and os.jetson:
         machine = "aarch64"
-    # Apple's own chips work with no other maker's GPU.
-    if machine is None and family == "macos" and "amd" in _other_makers(snapshot):
-        machine = "x86_64"
     wsl = os.wsl
     if wsl is None and family == "linux" and os.kernel:
         wsl = "microsoft" in os.kernel.lower()
     return replace(os, family=family, machine=machine, wsl=wsl)
 
-
-def _other_makers(snapshot: Snapshot) -> set[str]:
-    """The makers of the GPUs that a text names, other than NVIDIA."""
-    return {
-        event.values.get("vendor", "") for event in snapshot.events if event.kind == "foreign-gpu"
-    }
-
-
-def _is_rocm_for_linux(snapshot: Snapshot) -> bool:
-    """Whether torch is a ROCm build from the time when there were none for Windows."""
-    label = ROCM_LABEL.search(snapshot.torch.version or "")
-    return label is not None and parsed(label["rocm"]) < FIRST_ROCM_FOR_WINDOWS
-
-
-ROCM_LABEL = lazy(r"\+rocm(?P<rocm>\d\.\d)")
-# Source: AMD, "Radeon and Ryzen: PyTorch for Windows", whose first release is of ROCm 6.4.4.
-FIRST_ROCM_FOR_WINDOWS = parsed("6.4")
 
 # --- GPUs -----------------------------------------------------------------------------------------
 
@@ -264,40 +231,7 @@ def _gpus(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
     GPU, None if unknown."""
     if snapshot.gpus:
         return snapshot.gpus
-    gpus_in_messages = tuple(dict.fromkeys(_gpus_in_messages(snapshot.events)))
-    if gpus_in_messages or _has_no_nvidia_gpu(snapshot):
-        return gpus_in_messages
+    if _has_no_nvidia_gpu(snapshot):
+        return ()
     # A device on the PCI bus may be a GPU that no list contains.
     return None if snapshot.pci_devices else snapshot.gpus
-
-
-def _gpus_in_messages(events: Events) -> list[Gpu]:
-    """The GPUs that messages name with their compute capability. Without such messages, the GPU
-    that code was compiled for."""
-    gpus = []
-    for event in events:
-        if "gpu" in event.values and "capability" in event.values:
-            capability = Capability.parse(event.values["capability"])
-            gpus.append(Gpu(name=event.values["gpu"], compute_capability=capability))
-    if gpus:
-        return gpus
-    for event in events:
-        compiled_for = _compiled_for(event)
-        if compiled_for:
-            return [Gpu(name="unknown", compute_capability=compiled_for)]
-    return []
-
-
-def _compiled_for(event: Event) -> Capability | None:
-    """The compute capability for which a compiler or torch had no code; None if the event does not
-    name one."""
-    if event.kind not in ("jit-arch-rejected", "gpu-not-in-wheel"):
-        return None
-    architecture = event.values.get("capability") or event.values.get("arch", "")
-    # nvcc compiles for a list of architectures that has nothing to do with the machine's GPU.
-    is_of_a_list = event.values.get("compiler") == "nvcc" and architecture.startswith("compute_")
-    if is_of_a_list:
-        return None
-    with suppress(ValueError):
-        return Capability.parse(architecture)
-    return None

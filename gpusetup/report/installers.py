@@ -12,7 +12,6 @@ from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package
 from gpusetup.model.patterns import lazy
-from gpusetup.report import fields
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts
 
 # --- what is installed ----------------------------------------------------------------------------
@@ -202,7 +201,7 @@ def _claims_of_command(command_and_output: str, source: str, trust: int) -> Iter
 def index_claims(index: re.Match[str] | None, source: str) -> Iterator[Claim]:
     """A claim for the build label in the URL of one of PyTorch's own indexes."""
     if index:
-        yield Claim(fields.WANTED_BACKEND, index[1], source)
+        yield Claim("wanted.backend", index[1], source)
 
 
 def refusals(text: Text) -> Facts:
@@ -282,8 +281,8 @@ def claims_of_pin(pin: Mapping[str, str | None], source: str, trust: int) -> Ite
         release = version.removesuffix(".*")
         version = f"{release}.*"
     companion = pin.get("companion") or ""
-    subject = fields.WANTED_COMPANION if companion else fields.WANTED_TORCH
+    subject = "wanted.companion" if companion else "wanted.torch"
     yield Claim(subject, f"{companion}{operator}{version}", source, trust)
     label = pin.get("label")
     if label:
-        yield Claim(fields.WANTED_BACKEND, label, source, trust)
+        yield Claim("wanted.backend", label, source, trust)

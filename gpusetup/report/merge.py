@@ -29,7 +29,6 @@ from gpusetup.model.machine import (
     Wanted,
 )
 from gpusetup.readings.sources import UNNAMED, first_known, gpu_readings, same_gpu
-from gpusetup.report import fields
 from gpusetup.report.facts import USUAL, Claim, Fact, Gpus
 from gpusetup.report.implied import with_implied_fields
 
@@ -112,7 +111,7 @@ def _events(events: list[Event]) -> Events:
 
 def _torch_only_named(claims: list[Claim]) -> Iterator[Event]:
     """An event for torch's version if only a person names it and no program printed it."""
-    version_claims = [claim for claim in claims if claim.subject == fields.TORCH_VERSION]
+    version_claims = [claim for claim in claims if claim.subject == "torch.version"]
     if not version_claims:
         return
     if any(claim.trust >= USUAL for claim in version_claims):
@@ -205,9 +204,9 @@ def choose_values(claims: Iterable[Claim]) -> tuple[Values, list[Reading]]:
 def _value(subject: str, ranked_claims: list[Claim]) -> Any:
     """The value of a field from the most trusted claim, converted to the snapshot's type."""
     value = ranked_claims[0].value
-    if subject == fields.TORCH_VERSION:
+    if subject == "torch.version":
         return _with_its_build(str(value), ranked_claims)
-    if subject == fields.TORCH_KERNELS:
+    if subject == "torch.kernels":
         return tuple(str(value).split())
     return value
 

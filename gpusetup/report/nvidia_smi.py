@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gpusetup.messages.search import Text
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu
 from gpusetup.readings import smi_csv, smi_topology
 from gpusetup.readings.nvidia_smi import (
@@ -23,8 +22,6 @@ from gpusetup.readings.nvidia_smi import (
     parse_table,
     row_of,
 )
-from gpusetup.readings.smi_processes import processes_of
-from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
 
 MAX_LINES = 6000
@@ -65,7 +62,7 @@ def outputs(text: Text) -> Iterator[SmiOutput]:
     """Every table and every `-q` output, each from its banner to the next. If there is no banner,
     the whole text counts as one output."""
     table_starts = _table_starts(text)
-    yield from _parsed_outputs(text, "nvidia-smi", table_starts, table_with_processes)
+    yield from _parsed_outputs(text, "nvidia-smi", table_starts, parse_table)
     query_starts = _query_starts(text)
     yield from _parsed_outputs(text, "nvidia-smi -q", query_starts, parse_query)
 
@@ -102,32 +99,17 @@ def _parsed_outputs(
         yield SmiOutput(f"{name}, line {start + 1}", smi)
 
 
-def table_with_processes(text: str) -> Smi:
-    """The parsed table, with the listed processes added to each GPU."""
-    smi = parse_table(text)
-    processes_by_gpu = processes_of(text)
-    if processes_by_gpu is None or smi.gpus is None:
-        return smi
-    gpus = []
-    for gpu in smi.gpus:
-        # -1 is not the number of any GPU, so a GPU without a number gets no processes.
-        number = -1 if gpu.nvml_index is None else gpu.nvml_index
-        processes = processes_by_gpu.get(number, ())
-        gpus.append(replace(gpu, processes=processes))
-    return replace(smi, gpus=tuple(gpus))
-
-
 def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
     """The versions and GPUs in one output.
 
     `is_whole`: the output lists every GPU in order, even if it has no bus addresses.
     """
     if smi.driver_version is not None:
-        yield Claim(fields.DRIVER_VERSION, smi.driver_version, source, SURE)
+        yield Claim("driver.version", smi.driver_version, source, SURE)
     if smi.cuda_version is not None:
-        yield Claim(fields.DRIVER_CUDA, smi.cuda_version, source, SURE)
+        yield Claim("driver.cuda", smi.cuda_version, source, SURE)
     if smi.persistence is not None:
-        yield Claim(fields.DRIVER_PERSISTENCE, smi.persistence, source, USUAL)
+        yield Claim("driver.persistence", smi.persistence, source, USUAL)
     if smi.gpus:
         yield _gpus_of(smi.gpus, source, is_whole=is_whole)
     driver_version = smi.driver_version or ""
@@ -135,7 +117,7 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
     # numbers).
     has_another_version = smi.smi_version not in (None, driver_version)
     if has_another_version and driver_version.count(".") == 1:
-        yield Claim(fields.OS_WSL, True, source, HINT)
+        yield Claim("os.wsl", True, source, HINT)
     if smi.no_cuda:
         yield Event(
             kind="cuda-version-err",
@@ -145,7 +127,7 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
         )
     # Only Windows has driver models (WDDM, TCC, MCDM).
     if any(gpu.driver_model for gpu in smi.gpus or ()):
-        yield Claim(fields.OS_FAMILY, "windows", source)
+        yield Claim("os.family", "windows", source)
 
 
 def _gpus_of(gpus: tuple[Gpu, ...], source: str, *, is_whole: bool) -> Gpus:
@@ -189,8 +171,8 @@ def nvml_error(text: Text) -> Facts:
         if code is None:
             continue
         source = f"nvidia-smi, line {number}"
-        yield Claim(fields.DRIVER_NVML_CODE, code, source)
-        yield Claim(fields.DRIVER_NVML_MESSAGE, line.strip()[:SHOWN_CHARACTERS], source)
+        yield Claim("driver.nvml_code", code, source)
+        yield Claim("driver.nvml_message", line.strip()[:SHOWN_CHARACTERS], source)
         if code == 0:
             yield Gpus((), source, HINT)
         return

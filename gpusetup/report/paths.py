@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
-from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, Claim, Facts
 
 CHARACTERS_READ = 400_000
@@ -70,15 +69,15 @@ class PathPattern(NamedTuple):
 
 FIELDS_IN_PATHS = (
     # A torch in the system's Python, where the makers of container images install it.
-    PathPattern(fields.TORCH_LOCATION, "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
+    PathPattern("torch.location", "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
     # The Python of a portable package for Windows: `.\\python_embeded\\python.exe`.
-    PathPattern(fields.PYTHON_EXECUTABLE, "", ("python_embed",), lazy(r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)")),
+    PathPattern("python.executable", "", ("python_embed",), lazy(r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)")),
     # `/home/me/miniconda3/`, `/envs/ml/lib`.
-    PathPattern(fields.PYTHON_MANAGER, "conda", ("conda", "mamba", "forge", "envs"), lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
+    PathPattern("python.manager", "conda", ("conda", "mamba", "forge", "envs"), lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
     # `~/.local/share/uv/tools/`.
-    PathPattern(fields.PYTHON_MANAGER, "uv tool", ("tools",), lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
+    PathPattern("python.manager", "uv tool", ("tools",), lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
     # `/.venv/`, `\\venv\\`.
-    PathPattern(fields.PYTHON_MANAGER, "venv", ("venv",), lazy(r"[/\\]\.?venv[/\\]", re.I)),
+    PathPattern("python.manager", "venv", ("venv",), lazy(r"[/\\]\.?venv[/\\]", re.I)),
 )  # fmt: skip
 
 
@@ -107,7 +106,7 @@ def python_version(flat: str) -> Facts:
         path["dotted"] or f"3.{path['minor']}" for path in PYTHON.finditer(flat)
     )
     for version, _ in count_by_version.most_common(1):
-        yield Claim(fields.PYTHON_VERSION, version, "paths", HINT)
+        yield Claim("python.version", version, "paths", HINT)
 
 
 def family_of_paths(flat: str, low: str) -> Facts:
@@ -126,15 +125,15 @@ def family_of_paths(flat: str, low: str) -> Facts:
     if windows_paths and not is_linux_behind_windows:
         family = "windows"
     if path_counts[family]:
-        yield Claim(fields.OS_FAMILY, family, "paths", HINT)
+        yield Claim("os.family", family, "paths", HINT)
     if any(drive in low for drive in DRIVES_IN_WSL):
-        yield Claim(fields.OS_WSL, True, "paths", GUESS)
+        yield Claim("os.wsl", True, "paths", GUESS)
     word_counts = {}
     for name, tool_words in WORDS_OF_SYSTEM.items():
         word_counts[name] = sum(word in low for word in tool_words)
     likely_family = max(word_counts, key=lambda name: word_counts[name])
     if word_counts[likely_family]:
-        yield Claim(fields.OS_FAMILY, likely_family, "paths", GUESS)
+        yield Claim("os.family", likely_family, "paths", GUESS)
 
 
 # The path of a package up to its environment's root: `/srv/app/.venv`, `C:\\ComfyUI\\venv`.
@@ -181,4 +180,4 @@ def interpreter(flat: str) -> Facts:
         executable = rf"{root}\Scripts\python.exe"
     else:
         executable = rf"{root}\python.exe"
-    yield Claim(fields.PYTHON_EXECUTABLE, executable, "paths", GUESS)
+    yield Claim("python.executable", executable, "paths", GUESS)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.causes.table import ROWS
-from gpusetup.messages.search import Text, events_of, line_source
+from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report import (
     bare_answer,
@@ -34,20 +34,7 @@ from gpusetup.report.merge import merge
 
 def messages(text: Text) -> Iterator[Event]:
     """The known program messages in the text."""
-    printed = list(events_of(text, ROWS))
-    for event in printed:
-        if not any(_says_more(other, event) for other in printed):
-            yield event
-
-
-TITLE = line_source(1)
-
-
-def _says_more(event: Event, title: Event) -> bool:
-    """Whether a message below a post's title is the message that the title quotes, with more values
-    than the title has (such as the kernel's file)."""
-    is_title = title.source == TITLE and event.source != TITLE and event.kind == title.kind
-    return is_title and title.values.items() < event.values.items()
+    yield from events_of(text, ROWS)
 
 
 READERS: tuple[Reader, ...] = (
@@ -68,7 +55,6 @@ READERS: tuple[Reader, ...] = (
     bare_answer.kernels_and_capability,
     launches.old_launches,
     statements.statements,
-    statements.regressions,
     files.files,
     owners.owners,
     timeline.timeline,

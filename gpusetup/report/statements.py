@@ -7,7 +7,6 @@ symptom or a fact about the person's situation; it never proves a cause by itsel
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ from gpusetup.messages.search import Text, line_source
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy
-from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, Claim, Facts
 
 CHARACTERS_READ = 12_000
@@ -123,6 +121,9 @@ CARD = (
     r"(?:显卡|顯卡|GPU|CUDA|独显|グラボ|그래픽 ?카드|Grafikkarte|Karte|carte(?: graphique)?|tarjeta(?: gráfica)?"
     r"|placa(?: de vídeo)?|видеокарт\w|карт[уа])"
 )
+RELEASE = r"(?:(?:py)?torch |nightly )?(?P<{0}>\d\.\d{{1,2}}\.\d{{1,2}}(?:\.dev\d+)?(?:\+[a-z]{{2,5}}[\d.]*)?)"
+WORKS = r"\b(?:works?|worked|fine|ok) (?:fine )?(?:with|on|in) "
+FAILS = r"\b(?:fails?|broken|crashes|not|(?:does not|doesn't) work) (?:with|on|in|since) "
 STATEMENTS = (
     # It does not use the GPU.
     Statement(
@@ -233,6 +234,12 @@ STATEMENTS = (
         kind="python-bound",
         words=r"\b(?:requires?|needs?|bound to|stuck (?:on|with)|only (?:works?|supports?|runs?)(?: with| on)?|limited to) python[ =]{1,3}(?P<python>3\.\d{1,2})\b(?! ?\+)|\bpython[ =]{1,3}(?P<python_>3\.\d{1,2})\b[^\n]{0,60}\b(?:cannot be (?:a )?newer|must stay|is required|only|no newer)\b",
     ),
+    # One release of torch works, another does not.
+    Statement(
+        kind="release-regressed",
+        words=rf"{WORKS}{RELEASE.format('good')}\b.{{0,60}}?\b{FAILS}{RELEASE.format('bad')}"
+        rf"|{FAILS}{RELEASE.format('bad_')}\b.{{0,60}}?\b{WORKS}{RELEASE.format('good_')}",
+    ),
     # Something fails, in no other words.
     Statement(
         kind="names-failure",
@@ -257,7 +264,7 @@ def statements(text: Text) -> Facts:
     prose = prose_of(text)
     own = [n for n in prose.numbers if not is_program_output(text.lines[n - 1])]
     if own:
-        yield Claim(fields.SENTENCES, " ".join(map(str, own)), "report")
+        yield Claim("report.sentences", " ".join(map(str, own)), "report")
     # Denials become spaces of the same length, so that positions stay.
     words = in_any_case(DENIALS.pattern).sub(lambda said: " " * len(said[0]), prose.words)
     for row in STATEMENTS:
@@ -273,44 +280,15 @@ def statements(text: Text) -> Facts:
             values["what"] = row.what
         if row.kind == "mac-named":
             if not text.has_any(OF_ANOTHER_MACHINE):
-                yield Claim(fields.OS_FAMILY, "macos", source, GUESS)
-                yield Claim(fields.OS_MACHINE, "aarch64", source, GUESS)
+                yield Claim("os.family", "macos", source, GUESS)
+                yield Claim("os.machine", "aarch64", source, GUESS)
             continue
         if "python" in values:
-            yield Claim(fields.PYTHON_VERSION, values["python"], source, GUESS)
+            yield Claim("python.version", values["python"], source, GUESS)
         yield Event(kind=row.kind, values=values, source=source, text=match[0][:SHOWN_CHARACTERS])
 
 
-# --- two releases, and another card ---------------------------------------------------------------
-
-RELEASE = r"(?:(?:py)?torch |nightly )?(?P<{0}>\d\.\d{{1,2}}\.\d{{1,2}}(?:\.dev\d+)?(?:\+[a-z]{{2,5}}[\d.]*)?)"
-WORKS = r"(?:works?|worked|fine|ok) (?:fine )?(?:with|on|in) "
-FAILS = r"(?:fails?|broken|crashes|not|(?:does not|doesn't) work) (?:with|on|in|since) "
-REGRESSED = (
-    lazy(rf"(?i)\b{WORKS}{RELEASE.format('good')}\b.{{0,60}}?\b{FAILS}{RELEASE.format('bad')}"),
-    lazy(rf"(?i)\b{FAILS}{RELEASE.format('bad')}\b.{{0,60}}?\b{WORKS}{RELEASE.format('good')}"),
-)
-"""That torch works in one release and not in another."""
-
-
-def regressions(text: Text) -> Iterator[Event]:
-    """The release of torch that works and the one that does not, if a sentence names both.
-
-    >>> from gpusetup.report.cleaning import text_of
-    >>> report = "Works with torch 2.6.0+xpu, fails with torch 2.7.0+xpu on the same laptop"
-    >>> next(regressions(text_of(report))).values
-    {'good': '2.6.0+xpu', 'bad': '2.7.0+xpu'}
-    """
-    if "torch" not in text.low:
-        return
-    for form in REGRESSED:
-        match = form.search(prose_of(text).words)
-        if match:
-            good, bad = match["good"], match["bad"]
-            said = f"torch {good} works here, torch {bad} does not"
-            values = {"good": good, "bad": bad}
-            yield Event(kind="release-regressed", values=values, source="report", text=said)
-            return
+# --- another card ---------------------------------------------------------------
 
 
 CARD_AROUND = 40

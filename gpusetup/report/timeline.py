@@ -157,7 +157,7 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
 
     The event's values: `exception` is the exception's class, or `error`. `needs` is set if
     something is missing, `releases` if two packages do not fit together, and `own` if the program
-    itself and not the GPU stack failed. `plugin` names the plugin whose code failed.
+    itself and not the GPU stack failed.
     """
     line = lines[index].strip()
     lines_before = lines[max(index - LINES_BEFORE, 0) : index]
@@ -176,9 +176,6 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     is_of_the_program = failure is not None and _is_of_the_program(failure, surroundings)
     if missing_line or mismatch or is_of_the_program:
         values["own"] = "yes"
-    plugin = _plugin_of_last_frame(lines_before)
-    if plugin:
-        values["plugin"] = plugin
     quoted_line = (missing_line or line).strip()
     return Event(
         kind="program-failed",
@@ -186,23 +183,6 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
         source=source,
         text=quoted_line[:SHOWN_CHARACTERS],
     )
-
-
-# `File "/x/ComfyUI/custom_nodes/NAME/nodes.py"`, `File "C:\\webui\\extensions\\NAME\\scripts\\a.py"`.
-FRAME = lazy(r"^\s*File \"(?P<path>[^\"]{1,300})\"")
-PLUGIN = lazy(r"[/\\](?:custom_nodes|extensions)[/\\](?P<name>[\w.-]{2,60})[/\\]")
-"""The folders in which ComfyUI and Stable Diffusion's web UI install plugins by other people."""
-
-
-def _plugin_of_last_frame(lines_before: Sequence[str]) -> str:
-    """The plugin whose folder contains the last frame of the traceback; "" if that frame is not in
-    a plugin."""
-    for line in reversed(lines_before):
-        frame = FRAME.search(line)
-        if frame:
-            plugin = PLUGIN.search(frame["path"])
-            return plugin["name"] if plugin else ""
-    return ""
 
 
 def _nearest_missing(line: str, lines_before: Sequence[str]) -> str | None:

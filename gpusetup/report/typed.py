@@ -8,7 +8,6 @@ from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.model.units import GIB
-from gpusetup.report import fields
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 
 LINES_READ = 2_000
@@ -44,12 +43,12 @@ def typed(text: Text) -> Facts:
         if PROMPT.search(line):
             command = line
         if command == line and IN_A_CONTAINER.search(line):
-            yield Claim(fields.CONTAINER_KIND, "docker", source, USUAL)
+            yield Claim("container.kind", "docker", source, USUAL)
         if memory := SHARED_MEMORY.search(line):
             size = float(memory["size"]) * BYTES[memory["unit"]]
-            yield Claim(fields.SHARED_MEMORY, int(size), source, SURE)
+            yield Claim("memory.shm_total_bytes", int(size), source, SURE)
         if library := LIBCUDA.search(line):
-            yield Claim(fields.DRIVER_LIBRARY_VERSION, library["version"], source, USUAL)
+            yield Claim("driver.library_version", library["version"], source, USUAL)
         if node := MISSING_NODE.search(line):
             yield from _missing_node(node["path"], command, source)
         yield from _hidden_module(line, asked_module, source)

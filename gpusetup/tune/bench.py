@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from gpusetup.errors import BadInput, Blocked, GpuSetupError, ToolFailed
+from gpusetup.errors import BadInput, Blocked, ToolFailed
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.probe.host import free_memory
 from gpusetup.system.processes import StreamingChild, no_answer_in
@@ -100,8 +100,7 @@ class Device(Frozen):
     def is_gpu(self) -> bool:
         """Whether the device is a GPU, so that torch's allocator counts the memory instead of the
         operating system."""
-        kind = self.device.partition(":")[0]
-        return kind == "cuda"
+        return self.device.partition(":")[0] == "cuda"
 
     def room(self) -> int:
         """The bytes that a trial may use: the limit without a safety margin.
@@ -109,11 +108,9 @@ class Device(Frozen):
         >>> Device(device="cuda", name="", limit_bytes=4000 << 20).room() >> 20
         3700
         """
-        share_bytes = int(self.limit_bytes * FREE_SHARE)
-        # Only a GPU needs this margin, because kernels are loaded into its memory later.
+        # Kernels are loaded into a GPU's memory later.
         least_bytes = LEAST_FREE_BYTES if self.is_gpu else 0
-        margin_bytes = max(share_bytes, least_bytes)
-        return max(1, self.limit_bytes - margin_bytes)
+        return max(1, self.limit_bytes - max(int(self.limit_bytes * FREE_SHARE), least_bytes))
 
 
 class Bench:
@@ -170,7 +167,9 @@ class Bench:
             detail = no_answer_in(limit) if is_late else str(problem)
             answer = {"status": "error", "detail": detail}
         if answer["status"] == "died":
-            answer["errors"] = self._last_words()
+            # Only the end, because libraries may have written a lot before it.
+            self._errors.seek(0)
+            answer["errors"] = self._errors.read()[-STDERR_BYTES:].decode("utf-8", "replace")
         return answer
 
     def _child(self) -> StreamingChild:
@@ -183,45 +182,30 @@ class Bench:
             )
         return self._lines
 
-    def _last_words(self) -> str:
-        """The end of the child's standard error."""
-        self._errors.seek(0)
-        # Read only the end, because libraries may have written a lot before it.
-        end = self._errors.read()[-STDERR_BYTES:]
-        return end.decode("utf-8", "replace")
-
     def device(self) -> Device:
         """The device that will run the trials. Raises Blocked if torch is missing, ToolFailed if it
         does not work."""
         answer = self.ask("devices")
         if answer["status"] != "ok":
-            raise self._no_device(answer)
+            last_words = str(answer.get("errors", ""))[-LONGEST_DETAIL:].strip()
+            detail = str(answer.get("detail") or last_words)
+            if "No module named 'torch'" in detail:
+                hint = "`gpusetup install`, or name another `--python`"
+                raise Blocked(f"{self._argv[0]} has no torch", hint=hint)
+            raise ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
         limit = answer["limit_bytes"]
         if not limit:
             # The child only reports a GPU's limit; for the CPU, use the option or the free memory.
             limits = (self.job.memory_limit_bytes, free_memory(System()))
-            known_limits = [size for size in limits if size]
-            limit = min(known_limits, default=None)
+            limit = min((size for size in limits if size), default=None)
         if not limit or not answer["counts"]:
             raise Blocked("This system does not show how much memory a process uses")
         fields = {name: answer[name] for name in ("device", "name", "half")}
         return Device(limit_bytes=limit, **fields)
 
-    def _no_device(self, answer: Mapping[str, Any]) -> GpuSetupError:
-        """The error to raise if the child cannot report its device."""
-        last_words = str(answer.get("errors", ""))[-LONGEST_DETAIL:].strip()
-        detail = str(answer.get("detail") or last_words)
-        if "No module named 'torch'" in detail:
-            hint = "`gpusetup install`, or name another `--python`"
-            return Blocked(f"{self._argv[0]} has no torch", hint=hint)
-        return ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
-
     def trial(self, batch: int, **changes: Any) -> Trial:
         """Runs one trial with this batch size and returns its result."""
-        answer = self.ask("steps", batch, **changes)
-        # The child only passes on its error message; `trial_of` decides whether it means out of
-        # memory.
-        return trial_of(batch, answer)
+        return trial_of(batch, self.ask("steps", batch, **changes))
 
     def find(
         self, goal: Goal, trials: list[Trial], say: Say, *, speed: bool = False, **settings: Any
@@ -247,21 +231,16 @@ class Bench:
                 if batch is None:
                     break
                 line = f"batch {batch}, {max(0.0, remaining):.0f} s left"
-                settings |= self._times_of_trial(remaining, is_first=not trials)
+                # The first trial gets extra time, because without it there is no result.
+                settings |= {
+                    "left": remaining + (0.0 if trials else FIRST_SECONDS),
+                    "seconds": min(self.job.seconds, max(1.0, remaining * TIMED_SHARE)),
+                }
             say(line)
             trial = self.trial(batch, **settings)
             trials.append(trial)
             seconds = time.monotonic() - began
             quickest_trial = min(quickest_trial or seconds, seconds)
-
-    def _times_of_trial(self, remaining: float, *, is_first: bool) -> dict[str, float]:
-        """The time limit of a trial and how long it may time steps, in seconds, given the remaining
-        time of the search."""
-        share = max(1.0, remaining * TIMED_SHARE)
-        timed_seconds = min(self.job.seconds, share)
-        # The first trial gets extra time, because without that trial there is no result.
-        grace = FIRST_SECONDS if is_first else 0.0
-        return {"left": remaining + grace, "seconds": timed_seconds}
 
 
 def seconds_allowed(job: BenchJob) -> float:
@@ -291,16 +270,13 @@ def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | Non
     ran = [trial for trial in trials if trial.status == "ok"]
     largest = max(ran, key=lambda trial: trial.batch, default=None)
     if largest is None or not largest.samples_per_second:
-        is_in_time = seconds > 0 or not trials
-        return batch if is_in_time else None
+        return batch if seconds > 0 or not trials else None
     # Estimate the time on the assumption that larger sizes are about as fast as the largest that
     # ran.
-    samples_in_time = seconds * largest.samples_per_second
-    largest_in_time = int(samples_in_time / LEAST_STEPS)
+    largest_in_time = int(seconds * largest.samples_per_second / LEAST_STEPS)
     if batch <= largest_in_time:
         return batch
-    worth_a_trial = LEAST_CLIMB * largest.batch
-    return largest_in_time if largest_in_time >= worth_a_trial else None
+    return largest_in_time if largest_in_time >= LEAST_CLIMB * largest.batch else None
 
 
 def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
@@ -324,21 +300,17 @@ def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
 def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
     """Raise BadInput with the code's own error if no batch size ran and at least one failed with an
     error."""
-    if any(trial.status == "ok" for trial in trials):
-        return
     failed = [trial for trial in trials if trial.status == "error"]
-    if not failed:
+    if not failed or any(trial.status == "ok" for trial in trials):
         return
-    first = failed[0]
-    name = job.code or "the model"
+    first, name = failed[0], job.code or "the model"
     # Split off the hint that the child may have added to its message.
     detail, _, hint = (first.detail or "").partition("\nhint: ")
     usual_hint = (
         "one training step must run by itself within the time limit; the batch size is not "
         "the reason"
     )
-    message = f"{name} with batch {first.batch} failed: {detail}"
-    raise BadInput(message, hint=hint or usual_hint)
+    raise BadInput(f"{name} with batch {first.batch} failed: {detail}", hint=hint or usual_hint)
 
 
 # --- a model of the user's process --------------------------------------------------------------
@@ -352,7 +324,7 @@ def saved_job(job: Mapping[str, Any]) -> Iterator[str]:
 
     import torch
 
-    main_file = getattr(sys.modules.get("__main__"), "__file__", None)
+    main_file: Any = getattr(sys.modules.get("__main__"), "__file__", None)
     with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
         path = str(Path(folder) / "job.pt")
         try:
@@ -362,9 +334,8 @@ def saved_job(job: Mapping[str, Any]) -> Iterator[str]:
                 f"gpusetup cannot pass the model to a child process: {problem}",
                 hint="define it at the top of a module, or use `gpusetup tune --batch-size --code`",
             ) from problem
-        import_paths = {
-            "sys_path": sys.path,
-            **({"init_main_from_path": main_file} if main_file else {}),
-        }
+        import_paths = {"sys_path": sys.path}
+        if main_file:
+            import_paths["init_main_from_path"] = main_file
         Path(f"{path}.json").write_text(json.dumps(import_paths), encoding="utf-8")
         yield path

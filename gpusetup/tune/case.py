@@ -4,17 +4,20 @@ functions."""
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.configs.config import Config, Edit, added_line, replacement
-from gpusetup.configs.keys import Added, Key, Loop, belongs_to_loader, key_of, key_table
+from gpusetup.configs.keys import Key, Loop, belongs_to_loader, key_of, key_table
 from gpusetup.configs.settings import (
     Setting,
     dotted,
     name_of,
     names_in,
+    switch_value,
+    unquoted,
     value_of,
 )
 from gpusetup.configs.trainer import trainer_of
@@ -152,31 +155,21 @@ class ConfigCase(Frozen):
 
     def with_role(self, *roles: str) -> list[Setting]:
         """The settings with one of these roles, in the file's order."""
-        settings = []
-        for setting, key in self.keyed:
-            if key.role in roles:
-                settings.append(setting)
-        return settings
+        return [setting for setting, key in self.keyed if key.role in roles]
 
     def with_name(self, *names: str) -> Iterator[Setting]:
         """The settings with one of these key names, in the file's order."""
-        for setting in self.config.settings:
-            if name_of(setting.path) in names:
-                yield setting
+        return (setting for setting in self.config.settings if name_of(setting.path) in names)
 
 
 def config_word(case: ConfigCase) -> str:
     """The config's file name, quoted as a command-line argument."""
-    name = case.config.name
-    # Quote the name, because it may contain spaces.
-    return shlex.quote(name)
+    return shlex.quote(case.config.name)
 
 
 def label(setting: Setting) -> str:
     """A setting's name with its line for messages: `training.lr (line 7)`."""
-    path = dotted(setting.path)
-    line = setting.line
-    return f"{path} (line {line})"
+    return f"{dotted(setting.path)} (line {setting.line})"
 
 
 class Why(Frozen):
@@ -192,11 +185,10 @@ def change_value(case: ConfigCase, setting: Setting, value: str, why: Why) -> It
     edit = replacement(case.config, setting, value)
     if edit is None:
         obstacle = "not a plain value"
-        # If the value has a YAML anchor, another setting would change too.
+        # Another setting would change too.
         if setting.shared:
             obstacle = "used in several places through a YAML anchor"
-        name = label(setting)
-        yield f"{name} is {obstacle}: set it to {value} by hand; {why.reason}"
+        yield f"{label(setting)} is {obstacle}: set it to {value} by hand; {why.reason}"
     # If the setting already has this value, there is nothing to change.
     elif edit.value != setting.text:
         yield _proposed(edit, setting, value, why)
@@ -206,16 +198,11 @@ def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
     """An edit as a proposed change with its reason. `setting` is the setting that changes, or the
     one below which a line is added."""
     is_added = edit.start == edit.end
-    new_value: int | bool | str = value
-    if value.isdigit():
-        new_value = int(value)
-    elif value == "true":
-        new_value = True
     change = TuneChange(
         key=dotted(edit.path),
         line=setting.line,
         before=None if is_added else value_of(setting),
-        after=new_value,
+        after=int(value) if value.isdigit() else True if value == "true" else value,
         reason=why.reason,
         source=why.source,
         added=is_added,
@@ -226,44 +213,58 @@ def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
 def add_key(case: ConfigCase, role: str, value: str, why: Why) -> list[Suggestion]:
     """The change that adds a missing key, if the config's trainer is known to read it; otherwise
     []."""
-    if case.with_role(role):
-        return []
-    for row in key_table().added:
-        if row.role != role:
-            continue
+    rows = [] if case.with_role(role) else [row for row in key_table().added if row.role == role]
+    for row in rows:
         # These names in the config show that its trainer reads the key.
         signs = row.needs.split()
-        is_read = not signs or any(case.with_name(*signs))
-        if not is_read:
+        if signs and not any(case.with_name(*signs)):
             continue
         for setting in case.with_name(row.beside):
-            edit = _line_below(case, setting, row, value)
+            # In a map with keys like `--batch-size`, the new key would need the same spelling, and
+            # at another place in the config the name may mean something else.
+            if setting.path[-1] != row.beside or key_of(setting.path) is None:
+                continue
+            edit = added_line(case.config, setting, row.name, value)
             if edit is not None:
-                why_of_row = replace(why, source=row.source)
-                return [_proposed(edit, setting, value, why_of_row)]
+                return [_proposed(edit, setting, value, replace(why, source=row.source))]
     return []
-
-
-def _line_below(case: ConfigCase, setting: Setting, row: Added, value: str) -> Edit | None:
-    """The edit that adds a key below a setting; None if it cannot be added there."""
-    # In a map with keys like `--batch-size`, the new key would need the same spelling.
-    is_spelled_alike = setting.path[-1] == row.beside
-    # At this place in the config the name may mean something else.
-    means_something = key_of(setting.path) is not None
-    if not is_spelled_alike or not means_something:
-        return None
-    return added_line(case.config, setting, row.name, value)
 
 
 def not_a_number(setting: Setting) -> str:
     """A note that a setting stays as it is because its value is not a plain number."""
     text = setting.text or f"a {setting.kind}"
-    is_shared = setting.kind == "alias" or setting.shared
-    # The text of an alias is only a reference, so do not show it.
-    if is_shared:
+    # The text of an alias is only a reference.
+    if setting.kind == "alias" or setting.shared:
         text = "shared through an anchor"
-    name = label(setting)
-    return f"{name} is {text}, not a plain number, so it stays as it is"
+    return f"{label(setting)} is {text}, not a plain number, so it stays as it is"
+
+
+LONGEST_VALUE = 200
+"""The number of characters of a value to look at; a longer value is a text."""
+BATCH_NORM = re.compile(
+    r"(?i)^(?:(?:sync_?)?bn(?:[123]d)?|(?:sync_?)?batch_?norm\w*|(?:wide_?|se_?)?resne[tx]t?\w*"
+    r"|efficientnet\w*|tf_efficientnet\w*|mobilenet\w*|regnet\w*|densenet\w*|vgg\d+_bn"
+    r"|(?:\w*_)?conformer|yolo\w*|inception\w*|mnasnet\w*|shufflenet\w*|hrnet\w*)$"
+)
+"""Matches values that name BatchNorm or a model that contains it."""
+BATCH_NORM_KEYS = (
+    "norm", "norm_layer", "norm_type", "normalization", "type", "model", "arch", "backbone",
+    "model_name", "name", "encoder_name", "encoder", "cnn_module_norm", "conv_norm_type",
+)  # fmt: skip
+BATCH_NORM_SWITCHES = ("batch_norm", "use_batchnorm", "use_batch_norm", "batchnorm", "use_bn")
+
+
+def names_batch_norm(setting: Setting) -> bool:
+    """Whether a setting switches on BatchNorm, or names a model that contains it."""
+    name = name_of(setting.path).lower()
+    if setting.kind != "scalar" or name not in (*BATCH_NORM_KEYS, *BATCH_NORM_SWITCHES):
+        return False
+    if name in BATCH_NORM_SWITCHES:
+        return switch_value(setting) is True
+    text = unquoted(setting.text)[:LONGEST_VALUE]
+    # The model's name may be the last part (`torchvision.models.resnet50`) or the first
+    # (`yolo11n.pt`).
+    return any(map(BATCH_NORM.match, (text.rpartition(".")[2], text.partition(".")[0])))
 
 
 # --- the trainer of a config ----------------------------------------------------------------------
@@ -287,15 +288,10 @@ def trainer_in(config: Config) -> Loop | None:
     trainer = trainer_of(config)
     # If `plan` knows the trainer, its step counts are updates, whatever other names the config
     # contains.
-    if trainer:
-        batch_names = key_table().batches[trainer].split()
-        if not names.isdisjoint(batch_names):
-            return Loop(name=trainer, steps="updates")
-    for loop in key_table().loops:
-        loop_names = loop.names.split()
-        if not names.isdisjoint(loop_names):
-            return loop
-    return None
+    if trainer and not names.isdisjoint(key_table().batches[trainer].split()):
+        return Loop(name=trainer, steps="updates")
+    loops = key_table().loops
+    return next((loop for loop in loops if not names.isdisjoint(loop.names.split())), None)
 
 
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
@@ -304,8 +300,8 @@ def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
     trainer = trainer_in(config)
     names = names_in(config.settings)
     counts_all_gpus = not names.isdisjoint(COUNTS_ALL_GPUS)
-    ray_rows = [loop for loop in key_table().loops if loop.name == RAY]
-    without_ray = names.isdisjoint(ray_rows[0].names.split())
+    ray = next(loop for loop in key_table().loops if loop.name == RAY)
+    without_ray = names.isdisjoint(ray.names.split())
     keyed = []
     for setting in config.settings:
         # Skip maps, which have no value of their own.
@@ -315,13 +311,12 @@ def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
         name = name_of(setting.path)
         if trainer and trainer.batch and name == trainer.batch:
             key = Key(names=trainer.batch, role="batch", source=trainer.source)
-        is_named_total = name == "train_batch_size" and key.role == "total"
-        if is_named_total and not counts_all_gpus:
-            # In a user's own training loop, this is the loader's batch, which is mentioned but not
-            # changed.
+        # In a user's own training loop, this is the loader's batch, which is mentioned but not
+        # changed.
+        if name == "train_batch_size" and key.role == "total" and not counts_all_gpus:
             key = replace(key, role="batch", written=False)
-        is_of_a_loader = key.role in ("workers", "pin")
-        if is_of_a_loader and not belongs_to_loader(setting.path, without_ray):
+        is_of_loader = belongs_to_loader(setting.path, without_ray)
+        if key.role in ("workers", "pin") and not is_of_loader:
             key = replace(key, role="not a loader")
         keyed.append((setting, key))
     return tuple(keyed)

@@ -9,16 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.configs.settings import (
-    EMPTY,
-    Setting,
-    name_of,
-    switch_value,
-    unquoted,
-    whole_number,
-)
+from gpusetup.configs.settings import EMPTY, name_of, switch_value, unquoted, whole_number
 from gpusetup.model.units import MIB
 from gpusetup.plan.batch_verdict import BatchVerdict
+from gpusetup.tune.batch import plan_verdict
 from gpusetup.tune.case import ConfigCase, Suggestion, config_word, label
 from gpusetup.tune.marks import (
     SMALL_CARD_GB,
@@ -29,9 +23,6 @@ from gpusetup.tune.marks import (
     sequence_preset,
     training_of,
 )
-from gpusetup.tune.verdict import plan_verdict
-
-# --- the size of the network ----------------------------------------------------------------------
 
 IMAGE_KEYS: tuple[tuple[str, str], ...] = (
     ("channels", "base_channels"),
@@ -46,44 +37,38 @@ SEQUENCE_KEYS: tuple[tuple[str, str], ...] = (
     ("dropout", "dropout"),
 )
 """Role of a key -> the acceleration guide's name for it."""
-NEVER_WRITTEN = "Each of these is another experiment, so gpusetup never writes them"
 
 
 def network_size(case: ConfigCase) -> Iterator[Suggestion]:
     """Compare the config's network sizes with those that the guide advises for this card."""
-    memory_bytes = case.facts.memory_bytes
-    if not memory_bytes:
+    memory_bytes, training = case.facts.memory_bytes, training_of(case)
+    if not memory_bytes or training not in ("images", "sequences"):
         return
-    training = training_of(case)
+    preset, keys = sequence_preset(memory_bytes), SEQUENCE_KEYS
+    cards = preset.card
     if training == "images":
         preset, keys = image_preset(memory_bytes), IMAGE_KEYS
         cards = card_of(case, preset)
-    elif training == "sequences":
-        preset, keys = sequence_preset(memory_bytes), SEQUENCE_KEYS
-        cards = preset.card
-    else:
-        return
     comparisons = []
     for role, guide_key in keys:
         for setting in plain_values(case, role):
-            name, value = name_of(setting.path), preset.value(guide_key)
             current = unquoted(setting.text)[:40]
             # A reference to another setting (`!ref <width>`, `${width}`) cannot be compared.
-            if current.startswith(("!", "$", "<", "&", "*")):
-                continue
-            comparisons.append(f"{name} {value} (yours: {current}, line {setting.line})")
+            if not current.startswith(("!", "$", "<", "&", "*")):
+                comparisons.append(
+                    f"{name_of(setting.path)} {preset.value(guide_key)} (yours: {current}, line "
+                    f"{setting.line})"
+                )
     if comparisons:
         yield (
-            f"On {cards}, the {preset.guide} starts with {', '.join(comparisons)}. "
-            f"{NEVER_WRITTEN}. `gpusetup tune --preset {preset.name}` shows the whole config"
+            f"On {cards}, the {preset.guide} starts with {', '.join(comparisons)}. Each of these "
+            "is another experiment, so gpusetup never writes them. `gpusetup tune --preset "
+            f"{preset.name}` shows the whole config"
         )
 
 
-# --- the length of a sequence ---------------------------------------------------------------------
-
-SHORT_LENGTHS = (128, 256)
-"""The range of sequence lengths, in tokens, that the set-up guide advises for a laptop with 4
-GB."""
+LEAST_LENGTH, MOST_LENGTH = 128, 256
+"""The sequence lengths, in tokens, that the set-up guide advises for a laptop with 4 GB."""
 
 
 def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
@@ -91,22 +76,20 @@ def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
     memory_bytes = case.facts.memory_bytes
     if not memory_bytes or has_memory(memory_bytes, SMALL_CARD_GB):
         return
-    least, most = SHORT_LENGTHS
     next_step = ""
     if isinstance(plan_verdict(case, 1, steps=1), BatchVerdict):
-        command = f"gpusetup plan --from-config {config_word(case)} --context {most}"
+        command = f"gpusetup plan --from-config {config_word(case)} --context {MOST_LENGTH}"
         next_step = f"; `{command}` says what it saves"
     for setting in plain_values(case, "length"):
         length = whole_number(setting)
-        if length is not None and length > most:
+        if length is not None and length > MOST_LENGTH:
             yield (
                 f"{label(setting)} is {length}: on a card with 4 GB the set-up guide advises "
-                f"sequences of {least} to {most} tokens. A shorter length cuts texts, which is "
-                f"another experiment, so gpusetup never writes it{next_step}"
+                f"sequences of {LEAST_LENGTH} to {MOST_LENGTH} tokens. A shorter length cuts "
+                "texts, which is another experiment, so gpusetup never writes it"
+                f"{next_step}"
             )
 
-
-# --- gradient clipping ----------------------------------------------------------------------------
 
 CLIP_AT = "1.0"
 """The optimisation guide's limit for the norm of the gradients."""
@@ -115,27 +98,19 @@ CLIP_AT = "1.0"
 def unclipped_gradients(case: ConfigCase) -> Iterator[Suggestion]:
     """Advise gradient clipping where a setting switches it off."""
     for setting in plain_values(case, "clip"):
-        if not _is_off(setting):
-            continue
-        yield (
-            f"{label(setting)} is {setting.text.strip() or 'empty'}, so it does not clip gradients."
-            f" The optimisation guide clips at {CLIP_AT}, which keeps one bad batch from making "
-            "the loss explode or NaN. Not written, because clipping changes the updates"
-        )
+        text = unquoted(setting.text)
+        try:
+            is_off = text in EMPTY or switch_value(setting) is False or float(text) == 0
+        except ValueError:
+            is_off = False
+        if is_off:
+            yield (
+                f"{label(setting)} is {setting.text.strip() or 'empty'}, so it does not clip "
+                f"gradients. The optimisation guide clips at {CLIP_AT}, which keeps one bad batch "
+                "from making the loss explode or NaN. Not written, because clipping changes the "
+                "updates"
+            )
 
-
-def _is_off(setting: Setting) -> bool:
-    """Whether a setting is 0, switched off or empty."""
-    text = unquoted(setting.text)
-    if text in EMPTY or switch_value(setting) is False:
-        return True
-    try:
-        return float(text) == 0
-    except ValueError:
-        return False
-
-
-# --- a recommender's cache ------------------------------------------------------------------------
 
 BYTES_PER_NUMBER = 4
 """Bytes per number of an embedding in float32."""
@@ -149,12 +124,15 @@ def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
     memory_bytes, caches = case.facts.memory_bytes, case.with_role("cache")
     if not memory_bytes or not caches or training_of(case) != "recommender":
         return
-    count, width = _plain(case, "users"), _plain(case, "embedding-dim")
     takes = "its users and numbers are not plain, so gpusetup does not know what it takes"
-    if count and width:
-        size_bytes = count * width * BYTES_PER_NUMBER
+    users, widths = (
+        [number for one in plain_values(case, role) if (number := whole_number(one) or 0) > 0]
+        for role in ("users", "embedding-dim")
+    )
+    if users and widths:
+        size_bytes = users[0] * widths[0] * BYTES_PER_NUMBER
         takes = (
-            f"{count:,} users of {width} numbers take {size_bytes / MIB:.1f} MiB, "
+            f"{users[0]:,} users of {widths[0]} numbers take {size_bytes / MIB:.1f} MiB, "
             f"{100 * size_bytes / memory_bytes:.1g} % of this GPU's memory"
         )
     is_small = not has_memory(memory_bytes, CACHE_OFF_BELOW_GB)
@@ -164,12 +142,3 @@ def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
         "GPU, the dynamic mode (off) computes them for each batch. The multi-GPU guide switches "
         f"it {switch} for GPUs {cards}"
     )
-
-
-def _plain(case: ConfigCase, role: str) -> int | None:
-    """The first positive whole number that is set for a role; None if there is none."""
-    for setting in plain_values(case, role):
-        value = whole_number(setting)
-        if value is not None and value > 0:
-            return value
-    return None

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING
 
+from gpusetup.configs.settings import switch_value, whole_number
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.answer import TuneAnswer
-from gpusetup.tune.baseline import DEFAULT_BASELINE, Baseline, MeasureRequest, search_goal
-from gpusetup.tune.bench import Bench, Say, raise_if_code_fails
-from gpusetup.tune.case import Measured
-from gpusetup.tune.search import FIRST, Trial, fastest, largest_that_ran, stopped
-from gpusetup.tune.table import TrialTable, cause_of, gains_by_role
+from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
+from gpusetup.tune.case import Measured, known_settings
+from gpusetup.tune.search import FIRST, Goal, Trial, fastest, largest_that_ran, stopped
+from gpusetup.tune.table import Setup, TrialTable, cause_of, gains_by_role
+
+if TYPE_CHECKING:
+    from gpusetup.configs.config import Config
 
 ShowProgress = Callable[[int], AbstractContextManager[Say]]
 """A function from the expected number of trials to a context manager, whose value is called with a
@@ -24,58 +29,42 @@ TABLE_TRIALS = 25
 """The approximate number of trials for the table, for the progress bar."""
 
 
+class MeasureRequest(Frozen):
+    """What the user asked `gpusetup tune` to measure."""
+
+    benchmark: bool
+    job: BenchJob
+    finds_fastest: bool = False
+    """Whether to search for the fastest batch size instead of the largest."""
+    largest: int | None = None
+    """The largest batch size to try; None means no limit."""
+    workers: int = 0
+    """The number of loader workers that the table tries: the number that the rules would write into
+    the config for this machine."""
+
+
 def measure(
-    request: MeasureRequest, showing: ShowProgress, baseline: Baseline = DEFAULT_BASELINE
+    request: MeasureRequest, showing: ShowProgress, config: Config | None
 ) -> tuple[TuneAnswer, Measured]:
     """Run the requested measurement; returns the answer, and the results that may be written into
     the config."""
+    # The effective batch is the number of samples in one optimizer step, which only a config tells.
+    setup, effective = _setup_of(config) if config else (Setup(), None)
     with Bench(request.job) as bench:
-        if not request.benchmark:
-            return search_batch(request, bench, showing, baseline)
-        # The table includes a batch search as one of its rows, so no separate search is needed.
-        table = TrialTable(request, bench, baseline)
-        return fill_table(table, showing)
-
-
-def fill_table(table: TrialTable, showing: ShowProgress) -> tuple[TuneAnswer, Measured]:
-    """Measure the table; returns the answer, and which changes made this code faster."""
-    is_interrupted = True
-    with showing(TABLE_TRIALS) as table.say, suppress(KeyboardInterrupt):
-        table.measure()
-        is_interrupted = False
-    rows = table.rows
-    raise_if_code_fails(table.bench.job, rows[:1])
-    batch_size = table.best().batch if rows else None
-    answer = TuneAnswer(
-        trials=tuple(table.trials),
-        batch_size=batch_size,
-        limit_bytes=table.device.room(),
-        benchmark=tuple(rows),
-        cause=None if is_interrupted else cause_of(rows),
-        device=table.device.name,
-        interrupted=is_interrupted,
-    )
-    return answer, Measured(
-        batch_size=batch_size,
-        is_faster=gains_by_role(rows),
-        interrupted=is_interrupted,
-    )
-
-
-def search_batch(
-    request: MeasureRequest, bench: Bench, showing: ShowProgress, baseline: Baseline
-) -> tuple[TuneAnswer, Measured]:
-    """Search for the largest batch that runs, or the fastest; sizes above the config's batch are
-    tried too."""
-    device = bench.device()
-    has_config = baseline.effective is not None
-    start = baseline.setup.batch if has_config else FIRST
-    goal = search_goal(request, start, device.room())
-    trials: list[Trial] = []
-    is_interrupted = True
-    with showing(SEARCH_TRIALS) as say, suppress(KeyboardInterrupt):
-        bench.find(goal, trials, say, speed=request.finds_fastest)
-        is_interrupted = False
+        device = bench.device()
+        largest = min((one for one in (request.largest, effective) if one), default=None)
+        goal = Goal(limit_bytes=device.room(), start=setup.batch, largest=largest)
+        if request.benchmark:
+            table = TrialTable(bench, device, goal, setup, effective, request.workers)
+            return _fill_table(table, showing)
+        # Sizes above the config's batch are tried too.
+        start = setup.batch if config else FIRST
+        goal = replace(goal, start=start, largest=request.largest)
+        trials: list[Trial] = []
+        is_interrupted = True
+        with showing(SEARCH_TRIALS) as say, suppress(KeyboardInterrupt):
+            bench.find(goal, trials, say, speed=request.finds_fastest)
+            is_interrupted = False
     raise_if_code_fails(request.job, trials)
     # After Ctrl-C, this is the best size among those that have run.
     choose = fastest if request.finds_fastest else largest_that_ran
@@ -89,3 +78,44 @@ def search_batch(
         interrupted=is_interrupted,
     )
     return answer, Measured(batch_size=batch_size, interrupted=is_interrupted)
+
+
+def _setup_of(config: Config) -> tuple[Setup, int]:
+    """The settings of the first measurement, read from the config, and its effective batch."""
+    setup, steps = Setup(), 1
+    for setting, key in known_settings(config):
+        number, switch = whole_number(setting), switch_value(setting)
+        if key.role == "batch" and number and number > 0:
+            setup = setup._replace(batch=number)
+        elif key.role == "accumulation" and number and number > 0:
+            steps = number
+        # With 0 workers, the process loads the data itself.
+        elif key.role == "workers" and number is not None and number >= 0:
+            setup = setup._replace(workers=number)
+        elif key.role == "compile" and switch is not None:
+            setup = setup._replace(compile=switch)
+        elif key.role in ("amp", "bf16", "fp16") and switch:
+            setup = setup._replace(amp="fp16" if key.role == "fp16" else "bf16")
+    return setup, setup.batch * steps
+
+
+def _fill_table(table: TrialTable, showing: ShowProgress) -> tuple[TuneAnswer, Measured]:
+    """Measure the table; returns the answer, and which changes made this code faster."""
+    is_interrupted = True
+    with showing(TABLE_TRIALS) as table.say, suppress(KeyboardInterrupt):
+        table.measure()
+        is_interrupted = False
+    rows = table.rows
+    raise_if_code_fails(table.bench.job, rows[:1])
+    batch_size = table.best().batch if rows else None
+    answer = TuneAnswer(
+        trials=tuple(table.trials),
+        batch_size=batch_size,
+        limit_bytes=table.goal.limit_bytes,
+        benchmark=tuple(rows),
+        cause=None if is_interrupted else cause_of(rows),
+        device=table.device.name,
+        interrupted=is_interrupted,
+    )
+    gains = gains_by_role(rows)
+    return answer, Measured(batch_size=batch_size, is_faster=gains, interrupted=is_interrupted)

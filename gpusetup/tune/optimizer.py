@@ -9,14 +9,14 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpusetup.configs.config import Config, edited, read_config
+from gpusetup.configs.config import edited, read_config
 from gpusetup.configs.keys import key_of
 from gpusetup.configs.settings import dotted, value_of
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.tune.answer import Plain, TuneAnswer, difference
-from gpusetup.tune.bench import Bench, BenchJob, Device, Say, raise_if_code_fails, saved_job
+from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails, saved_job
 from gpusetup.tune.case import facts_of
 from gpusetup.tune.rules import propose
 from gpusetup.tune.search import (
@@ -65,15 +65,14 @@ def search_config(config: Mapping[str, Any]) -> SearchConfig:
     options: dict[str, Any] = {}
     batch_size = None
     ignored = []
-    for path, value in leaves(config):
+    for path, value in _leaves(config):
         key = key_of(path)
         role = key.role if key else None
-        # Python's True is also an int, so compare the exact type.
-        is_size = type(value) is int and value > 0
         is_switch = type(value) is bool
-        if path[0] in OPTIONS and is_option(path, value):
+        if len(path) == 1 and path[0] in OPTIONS and _is_option(path[0], value):
             options[path[0]] = value
-        elif role == "batch" and is_size:
+        # Python's True is also an int, so the exact type counts.
+        elif role == "batch" and type(value) is int and value > 0:
             batch_size = value
         elif role in ("amp", "bf16", "fp16") and is_switch:
             # The search option `amp` takes precedence over the config's switches.
@@ -86,32 +85,24 @@ def search_config(config: Mapping[str, Any]) -> SearchConfig:
     return SearchConfig(options=options, batch_size=batch_size, ignored=tuple(ignored))
 
 
-def leaves(config: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
+def _leaves(config: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
     """The path and value of each setting in nested dicts."""
     for name, value in config.items():
-        inner_path = (*path, str(name))
         if isinstance(value, Mapping):
-            yield from leaves(value, inner_path)
+            yield from _leaves(value, (*path, str(name)))
         else:
-            yield inner_path, value
+            yield (*path, str(name)), value
 
 
-def is_option(path: tuple[str, ...], value: Any) -> bool:
+def _is_option(name: str, value: Any) -> bool:
     """Whether a value is valid for the search option of that name; a training config may use the
     name for something else (`loss: l1`)."""
-    if len(path) > 1:
-        return False
-    name = path[0]
-    is_nothing = value is None
     if name in ("loss", "say"):
-        return is_nothing or callable(value)
+        return value is None or callable(value)
     if name == "optimizer":
-        is_name = isinstance(value, str)
-        return is_nothing or is_name or callable(value)
-    if name == "amp":
-        return value in (None, False, True, "bf16", "fp16")
-    # All other option names mean the same in a training config, so accept any value.
-    return True
+        return value is None or isinstance(value, str) or callable(value)
+    # All other option names mean the same in a training config.
+    return name != "amp" or value in (None, False, True, "bf16", "fp16")
 
 
 class BatchSizeOptimizer:
@@ -158,26 +149,51 @@ class BatchSizeOptimizer:
         total_seconds = float(options.get("total_seconds") or TOTAL_SECONDS)
         say: Say = options.get("say") or print_progress
         if config.ignored:
-            say(ignored_in_words(config.ignored))
+            first_names = ", ".join(config.ignored[:MOST_NAMES])
+            hidden_count = len(config.ignored) - MOST_NAMES
+            more = f" and {hidden_count} more" if hidden_count > 0 else ""
+            own = ", ".join(OPTIONS)
+            say(f"not used by the search: {first_names}{more} (its own options: {own})")
         trials: list[Trial] = []
-        parts = job_parts(self.model, sample_data, options)
+        optimizer, loss = options.get("optimizer"), options.get("loss")
+        parts = {
+            "model": self.model,
+            "batch": sample_data,
+            "loss": mean_loss if loss is None and hasattr(sample_data, "shape") else loss,
+            # The optimizer's name is sent with the request; a callable goes into the file.
+            "optimizer": None if isinstance(optimizer, str) else optimizer,
+        }
         with saved_job(parts) as path:
-            job = bench_job(path, options)
+            # `amp: True` is resolved below, because the 16-bit type depends on the device.
+            names = ("amp", "memory_limit_bytes", "steps", "seconds", "compile")
+            given = {name: options[name] for name in names if options.get(name)}
+            if given.get("amp") is True:
+                del given["amp"]
+            job = BenchJob(
+                pickle=path,
+                optimizer=optimizer.lower() if isinstance(optimizer, str) else "adamw",
+                device=str(options.get("device") or "auto"),
+                **given,
+            )
             with Bench(job) as bench:
                 device = bench.device()
                 if options.get("amp") is True:
                     bench.job = replace(job, amp=device.half)
-                limit_bytes, limit_note = search_limit(device, options)
+                limit_bytes, limit_note = device.limit_bytes, ""
+                # On a CPU, other programs need the memory too. At least 1 GiB, because torch itself
+                # needs a part of it.
+                if not device.is_gpu and not options.get("memory_limit_bytes"):
+                    limit_bytes = max(limit_bytes // 4, min(GIB, limit_bytes))
+                    limit_note = ", a quarter of the free memory"
                 say(
                     f"Batch sizes on {device.name}: for {total_seconds:g} s at most"
                     f" (`total_seconds`), within {limit_bytes / GIB:.1f} GiB{limit_note}"
                     " (`memory_limit_bytes`)"
                 )
-                limited_device = replace(device, limit_bytes=limit_bytes)
                 # Even if torch starts slowly, keep half of the time for trials.
                 half_from_now = time.monotonic() + total_seconds / 2
                 goal = Goal(
-                    limit_bytes=limited_device.room(),
+                    limit_bytes=replace(device, limit_bytes=limit_bytes).room(),
                     start=config.batch_size or length_of(sample_data) or FIRST,
                     largest=options.get("max_batch_size"),
                     ends=max(began + total_seconds, half_from_now),
@@ -186,76 +202,13 @@ class BatchSizeOptimizer:
         raise_if_code_fails(job, trials)
         size = fastest(trials, goal, busy=target_gpu_util)
         if size is None:
-            raise nothing_ran(limit_bytes, total_seconds)
+            raise Unsatisfiable(
+                f"Not even the smallest batch runs within {limit_bytes / GIB:.1f} GiB and "
+                f"{total_seconds:g} s",
+                hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
+            )
         figures = statistics(size, trials, goal)
         return size, {**figures, "ignored": list(config.ignored)}
-
-
-def nothing_ran(limit_bytes: int, total_seconds: float) -> Unsatisfiable:
-    """The error to raise if not even the smallest batch ran."""
-    limit_gib = limit_bytes / GIB
-    # Suggest more memory or more time, because either may help.
-    return Unsatisfiable(
-        f"Not even the smallest batch runs within {limit_gib:.1f} GiB and {total_seconds:g} s",
-        hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
-    )
-
-
-def ignored_in_words(names: tuple[str, ...]) -> str:
-    """A sentence that lists the keys of the config that the search does not use."""
-    first_names = ", ".join(names[:MOST_NAMES])
-    hidden_count = len(names) - MOST_NAMES
-    # A training config may have a hundred keys, so list only the first ones.
-    more = f" and {hidden_count} more" if hidden_count > 0 else ""
-    options = ", ".join(OPTIONS)
-    return f"not used by the search: {first_names}{more} (its own options: {options})"
-
-
-def job_parts(model: Any, sample_data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The objects that the child process needs: model, batch, loss and optimizer."""
-    optimizer, loss = options.get("optimizer"), options.get("loss")
-    if loss is None and hasattr(sample_data, "shape"):
-        loss = mean_loss
-    return {
-        "model": model,
-        "batch": sample_data,
-        "loss": loss,
-        # The optimizer's name is sent with the request; a callable or an optimizer object goes into
-        # the file.
-        "optimizer": None if isinstance(optimizer, str) else optimizer,
-    }
-
-
-def bench_job(path: str, options: Mapping[str, Any]) -> BenchJob:
-    """The job that all trials share, with the search's options."""
-    optimizer = options.get("optimizer")
-    fields: dict[str, Any] = {}
-    for name in ("amp", "memory_limit_bytes", "steps", "seconds"):
-        value = options.get(name)
-        # `amp: True` is resolved later, because the 16-bit type depends on the device.
-        if value and value is not True:
-            fields[name] = value
-    if options.get("compile"):
-        fields["compile"] = True
-    return BenchJob(
-        pickle=path,
-        optimizer=optimizer.lower() if isinstance(optimizer, str) else "adamw",
-        device=str(options.get("device") or "auto"),
-        **fields,
-    )
-
-
-def search_limit(device: Device, options: Mapping[str, Any]) -> tuple[int, str]:
-    """The bytes that the search may use, and a note about the limit. On a CPU the default is a
-    quarter of the free memory."""
-    limit_bytes = device.limit_bytes
-    if device.is_gpu or options.get("memory_limit_bytes"):
-        return limit_bytes, ""
-    # Other programs need the host's memory too. Use at least 1 GiB, because torch itself needs a
-    # part of it.
-    least_bytes = min(GIB, limit_bytes)
-    quarter = max(limit_bytes // 4, least_bytes)
-    return quarter, ", a quarter of the free memory"
 
 
 def length_of(sample_data: Any) -> int | None:
@@ -274,29 +227,24 @@ def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
     """The results of the chosen batch size and of all sizes that were tried."""
     from gpusetup.model.codec import to_plain
 
+    is_late = any((trial.detail or "").startswith("no answer in") for trial in trials)
     is_unfinished = next_for_speed(trials, goal) is not None
-    details = [trial.detail or "" for trial in trials]
-    is_late = any(detail.startswith("no answer in") for detail in details)
-    reason = stopped(trials, goal)
-    if is_unfinished or is_late:
-        reason = "its time was over"
     rows = [to_plain(trial) for trial in trials]
-    # Report the first successful run of this size.
-    answers = [row for row in rows if row["batch"] == size and row["status"] == "ok"]
+    # The first successful run of this size.
+    answer = next(row for row in rows if row["batch"] == size and row["status"] == "ok")
     return {
-        **answers[0],
+        **answer,
         "largest_batch_size": largest_that_ran(trials, goal),
         "limit_bytes": goal.limit_bytes,
-        "stopped": reason,
+        "stopped": "its time was over" if is_unfinished or is_late else stopped(trials, goal),
         "trials": rows,
     }
 
 
 def print_progress(line: str) -> None:
     """Print a line on standard error immediately."""
-    text = f"gpusetup: {line}"
-    # Flush at once, because the next trial may take minutes.
-    print(text, file=sys.stderr, flush=True)
+    # At once, because the next trial may take minutes.
+    print(f"gpusetup: {line}", file=sys.stderr, flush=True)
 
 
 def mean_loss(output: Any, _: Any) -> Any:
@@ -353,11 +301,20 @@ def auto_optimize_config(
     with reasons, and its `recommendations` contain all other advice. `source` and `target` may be
     the same file. Raises `BadInput` if `source` is not a valid config.
     """
+    from gpusetup.probe.machine import read_machine
+    from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
+    from gpusetup.probe.snapshot_files import machine_named
+    from gpusetup.system.system import System
     from gpusetup.tune.config_file import read_bytes, write_tuned
 
     source_bytes = read_bytes(str(source))
     config = read_config(source_bytes, str(source))
-    facts = facts_of(_machine(machine))
+    if machine is not None:
+        snapshot = machine_named(machine)
+    else:
+        system = System()
+        snapshot = with_gpus_of_nvidia_smi(read_machine(system), system)
+    facts = facts_of(snapshot)
     proposal = propose(config, facts)
     tuned = edited(config, proposal.edits)
     written = write_tuned(str(source), str(target), source_bytes, tuned.raw)
@@ -368,29 +325,10 @@ def auto_optimize_config(
         diff=difference(config.name, config.text, tuned.text),
         written=written,
         device=facts.gpu,
-        settings=settings_of(tuned),
+        # Lists and maps have no plain value.
+        settings={
+            dotted(setting.path): value_of(setting)
+            for setting in tuned.settings
+            if setting.kind == "scalar"
+        },
     )
-
-
-def settings_of(config: Config) -> dict[str, Plain]:
-    """Path of each setting with a plain value -> its value."""
-    values: dict[str, Plain] = {}
-    for setting in config.settings:
-        # Leave out lists and maps, which have no plain value.
-        if setting.kind == "scalar":
-            path = dotted(setting.path)
-            values[path] = value_of(setting)
-    return values
-
-
-def _machine(name: str | None) -> Any:
-    if name is not None:
-        from gpusetup.probe.snapshot_files import machine_named
-
-        return machine_named(name)
-    from gpusetup.probe.machine import read_machine
-    from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
-    from gpusetup.system.system import System
-
-    system = System()
-    return with_gpus_of_nvidia_smi(read_machine(system), system)

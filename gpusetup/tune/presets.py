@@ -43,18 +43,7 @@ class Preset(NamedTuple):
 
     def value(self, key: str) -> str | None:
         """The value that the preset sets for a key; None if it does not set the key."""
-        for line in self.lines:
-            if line.key == key:
-                return line.value
-        return None
-
-    def whole_number(self, key: str) -> int:
-        """The whole number that the preset sets for a key. Raises KeyError if it does not set the
-        key."""
-        text = self.value(key)
-        if text is None:
-            raise KeyError(f"{self.name} does not set {key}")
-        return int(text)
+        return next((line.value for line in self.lines if line.key == key), None)
 
 
 # --- the acceleration guide -----------------------------------------------------------------------
@@ -149,74 +138,31 @@ def _switch(is_on: bool) -> str:
 # --- the rows -------------------------------------------------------------------------------------
 
 IMAGES = "an image network"
+UTILISATION = "75 to 85 % utilisation instead of 20 %"
 
 PRESETS: tuple[Preset, ...] = (
-    Preset(
-        name="top",
-        card="a card with 12 GB or more",
-        trains="a small transformer",
-        guide=ACCELERATION,
-        expected="2 to 3 times the speed, 6 to 8 GB, 1 to 1.5 hours",
-        lines=_sequence_lines("transformer", 100, (512, 1), 256, _workers(4)),
-    ),
-    Preset(
-        name="balanced",
-        card="a card with 8 to 12 GB",
-        trains="an LSTM",
-        guide=ACCELERATION,
-        expected="1.5 to 2 times the speed, 4 to 6 GB, 1.5 to 2 hours",
-        lines=_sequence_lines("lstm", 50, (256, 1), 128, _workers(2)),
-    ),
-    Preset(
-        name="saving",
-        card="a card with 8 GB or less",
-        trains="an LSTM",
-        guide=ACCELERATION,
-        expected="2 to 4 GB",
-        # The guide gives no number of workers for this preset, so use the number from `balanced`.
-        lines=_sequence_lines("lstm", 50, (128, 2), 64, _workers(2)),
-    ),
-    Preset(
-        name="rtx-4090",
-        card="an RTX 4090 (24 GB)",
-        trains=IMAGES,
-        guide=OPTIMISATION,
-        expected="75 to 85 % utilisation instead of 20 %",
-        lines=_image_lines(ImageFigures(64, 128, 12, 256, workers=12, compiles=True)),
-    ),
-    Preset(
-        name="rtx-4080",
-        card="an RTX 4080 (16 GB)",
-        trains=IMAGES,
-        guide=OPTIMISATION,
-        expected="75 to 85 % utilisation instead of 20 %",
-        # For this card the guide gives only batch and width, so take the other values from the next
-        # smaller card.
-        lines=_image_lines(
-            ImageFigures(48, 96, 8, 192, workers=8, depth_source=f"{OPTIMISATION}, RTX 4070")
-        ),
-    ),
-    Preset(
-        name="rtx-4070",
-        card="an RTX 4070 (12 GB)",
-        trains=IMAGES,
-        guide=OPTIMISATION,
-        expected="75 to 85 % utilisation instead of 20 %",
-        lines=_image_lines(ImageFigures(32, 96, 8, 192, workers=8)),
-    ),
-    Preset(
-        name="gtx-1080",
-        card="a GTX 1080 (8 GB)",
-        trains=IMAGES,
-        guide=OPTIMISATION,
-        expected="75 to 85 % utilisation instead of 20 %",
-        lines=_image_lines(
-            ImageFigures(
-                16, 64, 6, 128, workers=6, perceptual=False, precision_reason=NO_TENSOR_CORES
-            )
-        ),
-    ),
-)
+    Preset("top", "a card with 12 GB or more", "a small transformer", ACCELERATION,
+           "2 to 3 times the speed, 6 to 8 GB, 1 to 1.5 hours",
+           _sequence_lines("transformer", 100, (512, 1), 256, _workers(4))),
+    Preset("balanced", "a card with 8 to 12 GB", "an LSTM", ACCELERATION,
+           "1.5 to 2 times the speed, 4 to 6 GB, 1.5 to 2 hours",
+           _sequence_lines("lstm", 50, (256, 1), 128, _workers(2))),
+    # The guide gives no number of workers for this preset, so it has that of `balanced`.
+    Preset("saving", "a card with 8 GB or less", "an LSTM", ACCELERATION, "2 to 4 GB",
+           _sequence_lines("lstm", 50, (128, 2), 64, _workers(2))),
+    Preset("rtx-4090", "an RTX 4090 (24 GB)", IMAGES, OPTIMISATION, UTILISATION,
+           _image_lines(ImageFigures(64, 128, 12, 256, workers=12, compiles=True))),
+    # For this card the guide gives only batch and width; the other values are those of the next
+    # smaller card.
+    Preset("rtx-4080", "an RTX 4080 (16 GB)", IMAGES, OPTIMISATION, UTILISATION,
+           _image_lines(ImageFigures(48, 96, 8, 192, workers=8,
+                                     depth_source=f"{OPTIMISATION}, RTX 4070"))),
+    Preset("rtx-4070", "an RTX 4070 (12 GB)", IMAGES, OPTIMISATION, UTILISATION,
+           _image_lines(ImageFigures(32, 96, 8, 192, workers=8))),
+    Preset("gtx-1080", "a GTX 1080 (8 GB)", IMAGES, OPTIMISATION, UTILISATION,
+           _image_lines(ImageFigures(16, 64, 6, 128, workers=6, perceptual=False,
+                                     precision_reason=NO_TENSOR_CORES))),
+)  # fmt: skip
 
 LIST = "list"
 """The value of `--preset` that lists the presets."""
@@ -228,22 +174,17 @@ def spelled(text: str) -> str:
     >>> spelled("RTX 4090"), spelled("gtx_1080"), spelled("Top")
     ('rtx-4090', 'gtx-1080', 'top')
     """
-    # Treat `_`, `-` and spaces alike.
-    spaced = re.sub(r"[_-]", " ", text.lower())
-    words = spaced.split()
-    return "-".join(words)
+    return "-".join(re.sub(r"[_-]", " ", text.lower()).split())
 
 
 def preset_named(name: str) -> Preset:
     """The preset with this name in any spelling; UsageError with the existing names if there is
     none."""
-    spelled_name = spelled(name)
     for preset in PRESETS:
-        if preset.name == spelled_name:
+        if preset.name == spelled(name):
             return preset
     names = ", ".join(preset.name for preset in PRESETS)
-    hint = f"one of {names}; or `{LIST}`"
-    raise UsageError(f"No preset is called {name!r}", hint=hint)
+    raise UsageError(f"No preset is called {name!r}", hint=f"one of {names}; or `{LIST}`")
 
 
 # --- the file -------------------------------------------------------------------------------------
@@ -254,8 +195,7 @@ WIDTH = 100
 
 def preset_text(preset: Preset, file: str) -> str:
     """The preset as a YAML file; the commands in its comments contain the file's name."""
-    # Use a placeholder for an unprintable file name, because a line break in it would end the
-    # comment.
+    # A line break in a file name would end the comment.
     quoted_file = shlex.quote(file) if file.isprintable() else "CONFIG"
     head = (
         f"Preset `{preset.name}`: {preset.trains} on {preset.card}.",

@@ -21,7 +21,7 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.tune.batch import split_batches
+from gpusetup.tune.batch import batch_fixed_by, cannot_fit, split_batches
 from gpusetup.tune.case import (
     MEASURED,
     ConfigCase,
@@ -45,8 +45,6 @@ from gpusetup.tune.experiment import (
     sequence_length,
     unclipped_gradients,
 )
-from gpusetup.tune.refusals import batch_fixed_by
-from gpusetup.tune.verdict import cannot_fit
 
 MOST_WORKERS = 16
 """The maximum number of workers to suggest. With more, the loader's main process becomes the
@@ -71,24 +69,21 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
     >>> worker_count(Facts(cores=16, gpus=2))[0], worker_count(Facts(cores=64, gpus=1))[0]
     (8, 16)
     """
-    cores = facts.cores or 0
     # There is one training process per GPU, or a single process if there is no GPU.
     processes = max(1, facts.gpus)
-    cores_each = max(1, cores // processes)
+    cores_each = max(1, (facts.cores or 0) // processes)
     count = min(cores_each, MOST_WORKERS)
-    reason = f"{cores} usable cores"
+    reason = f"{facts.cores or 0} usable cores"
     if processes > 1:
         reason += f" for {processes} GPUs, a process each"
     if count < cores_each:
         reason += f"; more than {MOST_WORKERS} workers are rarely faster"
     worker_bytes = WINDOWS_WORKER_BYTES if facts.family == "windows" else WORKER_BYTES
     if facts.ram_bytes is not None:
-        workers_in_ram = facts.ram_bytes // worker_bytes
-        carried_by_ram = max(1, workers_in_ram // processes)
+        carried_by_ram = max(1, facts.ram_bytes // worker_bytes // processes)
         if carried_by_ram < count:
             count = carried_by_ram
-            worker_gib = worker_bytes / GIB
-            reason += f"; RAM for {count} workers, {worker_gib:g} GiB each"
+            reason += f"; RAM for {count} workers, {worker_bytes / GIB:g} GiB each"
     return count, Why(reason=reason, source=WORKERS_SOURCE)
 
 
@@ -102,7 +97,11 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     if is_faster is False:
         # Do not add settings for persistent workers or prefetching, because a loader without
         # workers raises an error for them.
-        yield from _workers_stay(settings, count)
+        for setting in settings:
+            yield (
+                f"{label(setting)} stays {setting.text}: {count} were not clearly faster "
+                f"({MEASURED})"
+            )
         return
     if is_faster:
         why = Why(reason=f"it trains faster with {count} loader workers", source=MEASURED)
@@ -142,20 +141,11 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
             yield from change_value(case, setting, str(LEAST_PREFETCH), why)
 
 
-def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
-    """A note for each worker setting that more workers were not clearly faster on this machine."""
-    for setting in settings:
-        # The measured table tried exactly this number of workers.
-        name = label(setting)
-        yield f"{name} stays {setting.text}: {count} were not clearly faster ({MEASURED})"
-
-
 def _suggest_switching_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
     """Suggest switching on each setting with this role that is off."""
     for setting in case.with_role(role):
-        # Only `false` is replaced; values other than true and false stay as they are.
-        is_off = switch_value(setting) is False
-        if is_off:
+        # Values other than true and false stay as they are.
+        if switch_value(setting) is False:
             yield from change_value(case, setting, "true", why)
 
 
@@ -174,9 +164,10 @@ def pinning(case: ConfigCase) -> Iterator[Suggestion]:
     facts = case.facts
     if not facts.gpus or facts.jetson:
         return
-    reason = "copies from pinned memory run while the GPU computes"
-    source = "acceleration guide; torch.utils.data"
-    why = Why(reason=reason, source=source)
+    why = Why(
+        reason="copies from pinned memory run while the GPU computes",
+        source="acceleration guide; torch.utils.data",
+    )
     yield from _suggest_switching_on(case, "pin", why)
 
 
@@ -202,23 +193,6 @@ AMP_WHY = Why(
 )
 
 
-def half_type(facts: Facts) -> str:
-    """The 16-bit type that suits the GPU: bf16, or fp16 before Ampere."""
-    # If the capability is unknown, assume a new GPU.
-    capability = facts.capability or BF16_SINCE
-    return "bf16" if capability >= BF16_SINCE else "fp16"
-
-
-def has_tensor_cores(facts: Facts) -> bool:
-    """Whether the GPU has tensor cores; True if its capability is unknown."""
-    capability = facts.capability or TENSOR_CORES_SINCE
-    if capability < TENSOR_CORES_SINCE:
-        return False
-    name = facts.gpu or ""
-    # A GTX 1660 and an RTX 2060 have the same capability, so the name decides.
-    return WITHOUT_TENSOR_CORES not in name
-
-
 def precision(case: ConfigCase) -> Iterator[Suggestion]:
     """Suggest mixed precision if the GPU benefits from it or a measurement showed that it is
     faster."""
@@ -234,47 +208,42 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
         return
     # If mixed precision was measured to be faster on this machine, the card need not have tensor
     # cores.
-    gains = has_tensor_cores(case.facts) or is_faster
-    if not gains:
+    capability = case.facts.capability or BF16_SINCE
+    # A GTX 1660 and an RTX 2060 have the same capability, so the name decides.
+    is_gtx_16 = WITHOUT_TENSOR_CORES in (case.facts.gpu or "")
+    has_tensor_cores = capability >= TENSOR_CORES_SINCE and not is_gtx_16
+    if not has_tensor_cores and not is_faster:
         if settings:
             yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
-    kind = half_type(case.facts)
+    kind = "bf16" if capability >= BF16_SINCE else "fp16"
     why = AMP_WHY
     if is_faster:
         why = Why(reason="it trains faster", source=MEASURED)
-        torch_type = TORCH_TYPES[kind]
-        line = f"with torch.autocast(device, torch.{torch_type}): loss = step(batch)"
+        line = f"with torch.autocast(device, torch.{TORCH_TYPES[kind]}): loss = step(batch)"
         yield from _add_or_say(case, (kind, *AMP_ROLES), line)
     yield from _switch_half_on(case, kind, why)
 
 
 def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestion]:
     """Set the config's own switches for mixed precision to the type `kind` (bf16 or fp16)."""
-    switches = case.with_role("amp", "bf16", "fp16")
-    is_on = any(map(switch_value, switches))
+    is_on = any(map(switch_value, case.with_role("amp", "bf16", "fp16")))
     for setting, key in case.keyed:
-        role = key.role
+        role, text = key.role, unquoted(setting.text).lower()
         if role not in AMP_ROLES:
             continue
-        text = unquoted(setting.text).lower()
-        switch = switch_value(setting)
-        is_off = switch is False
-        is_this_kind = role in ("amp", kind)
-        # Switch on only one of the two types, because a second switch would conflict with the
-        # first.
-        may_switch_on = role == "amp" or (is_this_kind and not is_on)
-        if is_off and may_switch_on:
-            value = _on_value(case, setting, kind)
-            yield from change_value(case, setting, value, why)
+        is_off = switch_value(setting) is False
+        asks_for_bf16 = text.startswith("bf16") or (role == "bf16" and switch_value(setting))
+        # Only one of the two types is switched on, because a second switch would conflict.
+        if is_off and (role == "amp" or (role == kind and not is_on)):
+            yield from change_value(case, setting, _on_value(case, setting, kind), why)
             is_on = True
-        elif is_off and not is_this_kind and not is_on:
+        elif is_off and role not in ("amp", kind) and not is_on:
             yield from _other_half(case, setting, kind, why)
         elif role == "precision" and text in FULL_PRECISION:
             # Lightning: `16-mixed`, `bf16-mixed`.
-            value = f"{kind.removeprefix('fp')}-mixed"
-            yield from change_value(case, setting, value, why)
-        elif kind == "fp16" and _asks_for_bf16(setting, role):
+            yield from change_value(case, setting, f"{kind.removeprefix('fp')}-mixed", why)
+        elif kind == "fp16" and asks_for_bf16:
             yield (
                 f"{label(setting)} asks for bf16, which this GPU computes slowly (before "
                 "capability 8.0): use fp16 with loss scaling. Not changed, because the loss may "
@@ -282,25 +251,19 @@ def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestio
             )
 
 
-def _asks_for_bf16(setting: Setting, role: str) -> bool:
-    """Whether a setting requests bf16, by its name or its value."""
-    text = unquoted(setting.text).lower()
-    if text.startswith("bf16"):
-        return True
-    # `bf16: true`
-    is_on = switch_value(setting) is True
-    return role == "bf16" and is_on
-
-
 def _other_half(case: ConfigCase, setting: Setting, kind: str, why: Why) -> Iterator[Suggestion]:
     """Suggest what to do about a switch for the other 16-bit type, such as `fp16: false` on a GPU
     that bf16 suits better."""
     if case.with_role(kind, "amp"):
         return  # the config has a better switch, which is on or will be changed
-    half = _computes_in_half(case)
-    if half is not None:
-        yield f"{label(setting)} stays off, because {label(half)} is {unquoted(half.text)[:20]}"
-        return
+    for half in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
+        # The type is named either by the value (`torch_dtype: bfloat16`) or by a switch's name
+        # (`pure_bf16`).
+        is_on = switch_value(half)
+        text = name_of(half.path) if is_on else unquoted(half.text)[:40]
+        if is_on is not False and HALF_PRECISION.search(text):
+            yield f"{label(setting)} stays off, because {label(half)} is {unquoted(half.text)[:20]}"
+            return
     added = add_key(case, kind, "true", why)
     yield from added
     if added:
@@ -314,19 +277,6 @@ def _other_half(case: ConfigCase, setting: Setting, kind: str, why: Why) -> Iter
             f"{label(setting)} is off, and this GPU has tensor cores: mixed precision in {kind} "
             f"saves 1 to 49 % of the memory. Not written, because the config has no key for {kind}"
         )
-
-
-def _computes_in_half(case: ConfigCase) -> Setting | None:
-    """The setting that already makes the training compute in 16 bits; None if there is none."""
-    for setting in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
-        switch = switch_value(setting)
-        # The type is named either by the value (`torch_dtype: bfloat16`) or by a switch's name
-        # (`pure_bf16`).
-        text = name_of(setting.path) if switch else unquoted(setting.text)[:40]
-        is_off = switch is False
-        if not is_off and HALF_PRECISION.search(text):
-            return setting
-    return None
 
 
 def _on_value(case: ConfigCase, setting: Setting, kind: str) -> str:
@@ -427,12 +377,12 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     keyed = tuple(pair for pair in known_settings(config) if not pair[1].plan)
     fixed_by = batch_fixed_by(config)
     case = ConfigCase(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
-    suggestions: list[Suggestion] = []
-    for rule in RULES:
-        suggestions.extend(rule(case))
+    suggestions = [suggestion for rule in RULES for suggestion in rule(case)]
     if measured.interrupted:
         # After Ctrl-C, propose only measured changes, but still show the advice.
-        suggestions = [part for part in suggestions if isinstance(part, str) or is_measured(part)]
+        suggestions = [
+            part for part in suggestions if isinstance(part, str) or part.change.source == MEASURED
+        ]
     # Judge the batch with the config as the other rules change it.
     edits = [part.edit for part in suggestions if isinstance(part, Proposed)]
     case = replace(case, tuned=edited(config, edits))
@@ -440,8 +390,7 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     if measured.batch_size or not measured.interrupted:
         splits = () if sample_problem else split_batches(case)
         suggestions = [*several_gpus(case), *splits, *suggestions]
-    batch_problems = [part for part in suggestions if isinstance(part, DoesNotFit)]
-    batch_problem = batch_problems[0] if batch_problems else None
+    batch_problem = next((part for part in suggestions if isinstance(part, DoesNotFit)), None)
     problem = sample_problem or batch_problem
     changes: list[Proposed] = []
     # If the run does not fit, a faster loader does not help, so propose no change.
@@ -457,10 +406,3 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
         # Convert to a plain string, because `DoesNotFit` cannot be written as JSON.
         cannot_fit=None if problem is None else str(problem),
     )
-
-
-def is_measured(suggestion: Proposed) -> bool:
-    """Whether a proposed change is based on a measurement on this machine."""
-    # Other changes come from a guide or from plan.
-    source = suggestion.change.source
-    return source == MEASURED

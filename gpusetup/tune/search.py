@@ -69,18 +69,7 @@ class Goal(Frozen):
 
 def fits(trial: Trial, goal: Goal) -> bool:
     """Whether a trial ran and its peak memory stayed within the limit."""
-    if trial.status != "ok":
-        return False
-    return (trial.peak_bytes or 0) <= goal.limit_bytes
-
-
-def sizes_that_fit(trials: Sequence[Trial], goal: Goal) -> list[int]:
-    """The batch sizes that ran within the limit, in the order of the trials."""
-    sizes = []
-    for trial in trials:
-        if fits(trial, goal):
-            sizes.append(trial.batch)
-    return sizes
+    return trial.status == "ok" and (trial.peak_bytes or 0) <= goal.limit_bytes
 
 
 def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
@@ -90,9 +79,7 @@ def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
     ...        Goal(limit_bytes=10))
     8
     """
-    sizes = sizes_that_fit(trials, goal)
-    # Only sizes that really ran can be the result.
-    return max(sizes, default=None)
+    return max((trial.batch for trial in trials if fits(trial, goal)), default=None)
 
 
 def code_fails(trials: Sequence[Trial]) -> bool:
@@ -103,13 +90,11 @@ def code_fails(trials: Sequence[Trial]) -> bool:
     """
     if any(trial.status == "ok" for trial in trials):
         return False
-    for trial in trials:
-        detail = trial.detail or ""
-        # A trial that exceeded its time does not count, because the code may only be slow.
-        is_late = detail.startswith("no answer in")
-        if trial.status == "error" and not is_late:
-            return True
-    return False
+    # A trial that exceeded its time does not count, because the code may only be slow.
+    return any(
+        trial.status == "error" and not (trial.detail or "").startswith("no answer in")
+        for trial in trials
+    )
 
 
 LONGEST_ERROR = 160
@@ -129,16 +114,9 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
     if not larger:
         return None
     next_larger = min(larger, key=lambda trial: trial.batch)
-    # Join the lines of the error.
-    error_words = (next_larger.detail or "").split()
-    error = " ".join(error_words)[:LONGEST_ERROR]
-    reasons = {
-        "ok": "is above the limit",
-        "oom": "ran out of memory",
-        "error": f"failed: {error}",
-    }
-    reason = reasons[next_larger.status]
-    return f"batch {next_larger.batch} {reason}"
+    error = " ".join((next_larger.detail or "").split())[:LONGEST_ERROR]
+    reasons = {"ok": "is above the limit", "oom": "ran out of memory", "error": f"failed: {error}"}
+    return f"batch {next_larger.batch} {reasons[next_larger.status]}"
 
 
 # --- the largest batch ----------------------------------------------------------------------------
@@ -255,12 +233,11 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
 
     On the way up it never exceeds the size that the search for the largest batch would try next.
     """
-    fitting = sizes_that_fit(trials, goal)
+    fitting = [trial.batch for trial in trials if fits(trial, goal)]
     largest_run = max(fitting, default=0)
     knee = fastest(trials, goal) or 0
     larger = next_batch(trials, goal)
-    sizes_above_knee = [size for size in fitting if size > knee]
-    if larger is not None and len(sizes_above_knee) < BEYOND:
+    if larger is not None and sum(size > knee for size in fitting) < BEYOND:
         # Until a size has run, take the size that the search for the largest batch would try.
         if not fitting:
             return larger
@@ -268,13 +245,12 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
         return min(larger, climb * largest_run)
 
     half = (knee or largest_run) // 2
-    tried = {trial.batch for trial in trials}
-    if half < 1 or half in tried or len(trials) >= goal.trials:
-        return None
+    is_tried = any(trial.batch == half for trial in trials)
     # If a size between half of the best and the best was slower than the best, half of the best is
     # slower too.
     has_slower_between = any(half <= size < knee for size in fitting)
-    return None if has_slower_between else half
+    is_over = half < 1 or is_tried or len(trials) >= goal.trials or has_slower_between
+    return None if is_over else half
 
 
 def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -> int | None:
@@ -285,17 +261,15 @@ def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -
     >>> fastest([run(8, 50.0), run(16, 97.0), run(32, 100.0)], Goal(limit_bytes=1))
     16
     """
-    timed = [trial for trial in trials if fits(trial, goal) and trial.samples_per_second]
-    speeds = [trial.samples_per_second or 0.0 for trial in timed]
-    highest_speed = max(speeds, default=0.0)
-    fast_enough = KNEE * highest_speed
-    at_knee = []
-    keeps_busy = []
-    for trial, speed in zip(timed, speeds, strict=True):
-        if speed >= fast_enough:
-            at_knee.append(trial.batch)
-        # Without NVML the utilisation is unknown.
-        utilization = trial.utilization_percent or 0.0
-        if busy and utilization >= busy:
-            keeps_busy.append(trial.batch)
+    timed = [
+        (trial, trial.samples_per_second)
+        for trial in trials
+        if fits(trial, goal) and trial.samples_per_second
+    ]
+    fast_enough = KNEE * max((speed for _, speed in timed), default=0.0)
+    at_knee = [trial.batch for trial, speed in timed if speed >= fast_enough]
+    # Without NVML the utilisation is unknown.
+    keeps_busy = [
+        trial.batch for trial, _ in timed if busy and (trial.utilization_percent or 0.0) >= busy
+    ]
     return min(keeps_busy or at_knee, default=None)

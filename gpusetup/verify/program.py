@@ -12,8 +12,8 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .again import asked_again, is_asked_again
 from .answer.junit import as_junit
-from .answer.render import as_json
-from .answer.screen import Live, as_screen, complain, write
+from .answer.render import as_json, as_text
+from .answer.screen import Live, complain, write
 from .checks.table import chosen_rows, on_device, refuse_unknown
 from .child import Child, ChildTask
 from .companions import companions_named
@@ -21,8 +21,8 @@ from .device.devices import chosen
 from .ending import Ended, hearing_the_end
 from .judging.expect import NAMES, OF_CUDA_BUILDS, judge
 from .options import Options, read_options
-from .ranks.gathering import Hub, Spoke, as_message, merged
-from .ranks.launch import Rank, device_of, rank_in
+from .ranks.gathering import Hub, Spoke, as_message, merged, send
+from .ranks.launch import Rank, rank_in
 from .streams import ELSEWHERE, Unwritten, complete, drop, say
 from .values import (
     CRASHED,
@@ -141,10 +141,7 @@ def finish(report: Report, options: Options) -> int:
     """Write the report in every form that the options request, and return the exit code."""
     if options.junit:
         write(as_junit(report), options.junit)
-    # A file must not contain color codes.
-    stream = None if options.output else sys.stdout
-    text = as_json(report) if options.json else as_screen(report, options.verbose, stream)
-    write(text, options.output)
+    write(as_json(report) if options.json else as_text(report, options.verbose), options.output)
     return 0 if verdict(report) == PASSED else 1
 
 
@@ -211,8 +208,10 @@ class Run:
 
     def _devices(self, wanted: str) -> Tuple[str, ...]:
         """The devices to run checks on."""
-        seen = tuple(self.facts.get("seen", ()))
-        devices = device_of(self.rank, wanted, seen) if self.rank else chosen(wanted, seen)
+        devices = chosen(wanted, tuple(self.facts.get("seen", ())))
+        # A rank tests the GPU with its local index or, if Slurm shows each task a single GPU, that.
+        if self.rank and devices:
+            devices = (devices[self.rank.local % len(devices)],)
         # If torch could not look for GPUs, report the results under the kind of device.
         if not devices and wanted != "none":
             return ("cuda" if wanted == "auto" else wanted,)
@@ -262,8 +261,9 @@ class Run:
         elif left <= 0:
             self.late += 1
         else:
-            if self.link:
-                self.link.doing(check.name)
+            # Rank 0's progress is in its own report.
+            if self.rank and self.rank.rank:
+                send(self.link.link, {"doing": check.name})
             whole = min(check.samples_seconds or float("inf"), max(1.0, left))
             # Set the rank's variables for every check, because the process has already loaded torch
             # when it meets the other ranks.

@@ -20,7 +20,7 @@ ROUNDS = 6
 OF_TORCH = {
     "torch-cpu-build", "torch-missing", "torch-half-installed", "two-torch-installs",
     "mixed-conda-pip", "arch-too-new-for-wheel", "arch-too-old-for-wheel", "torchvision-mismatch",
-    "torchaudio-mismatch", "rocm-wheel-on-nvidia", "xpu-wheel-on-nvidia", "jetson-wrong-wheel",
+    "torchaudio-mismatch", "rocm-wheel-on-nvidia", "jetson-wrong-wheel",
     "numpy-abi-mismatch", "cuda-lib-missing", "mkl-version-mismatch",
 }  # fmt: skip
 """What may come to light with a GPU that was not seen before, where torch was not touched."""

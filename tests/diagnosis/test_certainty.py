@@ -56,31 +56,6 @@ def test_a_persons_word_is_likely_and_a_programs_line_certain(
     assert (printed.cause, printed.certainty) == (cause, "certain")
 
 
-UNSURE = [
-    # what the text shows, the cause, what its doubt says
-    (
-        "OSError: libcublas.so.11: cannot open shared object file: No such file or directory",
-        "cuda-lib-missing",
-        "which package",
-    ),
-    (
-        "RuntimeError: operator torchvision::nms does not exist\n"
-        "torch 2.6.0+cu124\ntorchvision 0.21.0+cu124\n",
-        "other-torch-imported",
-        "",
-    ),
-    ("pod: nvidia-smi prints Failed to initialize NVML: Unknown Error", "container-nvml-lost", ""),
-    (
-        "WARNING[XFORMERS]: xFormers can't load C++/CUDA extensions. xFormers was built for:\n"
-        "    PyTorch 2.5.1+cu124 with CUDA 1204 (you have 2.3.1+cu121)\n"
-        "    Python  3.10.11 (you have 3.10.11)\n"
-        "pip list:\ntorch 2.7.0+cu128\nxformers 0.0.29\n",
-        "extension-abi-mismatch",
-        "another Python",
-    ),
-]
-
-
 # --- refuted --------------------------------------------------------------------------------------
 
 REFUTED = [
@@ -240,9 +215,6 @@ def test_a_full_gpu_is_answered_by_the_texts_numbers(
     assert way in way_of(answer)
 
 
-# --- what a package or a shell mends --------------------------------------------------------------
-
-
 def test_torchs_store_runs_without_libuv_on_windows() -> None:
     answer = read_report(
         'File "C:\\\\t\\\\train.py", line 3\nRuntimeError: use_libuv was requested but PyTorch was '
@@ -250,15 +222,6 @@ def test_torchs_store_runs_without_libuv_on_windows() -> None:
     )
     assert answer.cause == "libuv-missing"
     assert "$env:USE_LIBUV = '0'" in commands_of(answer)
-
-
-def test_a_device_plugin_that_crashes_is_asked_for_its_log() -> None:
-    answer = read_report(
-        "kubectl get pods -A | grep nvidia\n"
-        "gpu-sys   nvidia-device-plugin-ds-x7x   0/1   CrashLoopBackOff   41 (3m ago)   2d\n"
-        "  nvidia.com/gpu:     0\n"
-    )
-    assert "kubectl logs -n gpu-sys nvidia-device-plugin-ds-x7x --previous" in commands_of(answer)
 
 
 # --- one screen -----------------------------------------------------------------------------------
@@ -314,33 +277,6 @@ def test_a_cause_is_certain_where_its_text_proves_it(
     assert (likely.cause, likely.certainty) == (cause, "likely")
 
 
-# --- a fact of the same text goes before a symptom's usual cause ----------------------------------
-
-BOTH = [
-    # a text, the cause that is not given, the output that is asked for
-    (
-        "DDP on 2 GPUs crashes, each card alone trains well.\n"
-        "RuntimeError: CUDA error: an illegal memory access was encountered\n"
-        "The same script with gloo works.",
-        "cuda-program-error",
-        "NCCL_DEBUG=INFO",
-    ),
-    (
-        "RX 7800 XT: python segfaults since the update of the system.\n"
-        "Segmentation fault (core dumped)\n"
-        "With the older kernel the same packages work fine.",
-        "amd-gpu",
-        "uname -r",
-    ),
-    (
-        "MPS is available on my M3 Mac: False when the agent runs it, in a normal terminal it is "
-        "True, from the same venv.",
-        "apple-silicon",
-        "env | sort",
-    ),
-]
-
-
 def test_memory_that_is_free_is_not_called_full() -> None:
     answer = read_report(FULL.format(asked="960.00 MiB", free="15.52 GiB"))
     assert "although" in root_of(answer).title
@@ -371,16 +307,6 @@ def test_a_processor_without_the_instruction_is_asked_for_its_flags() -> None:
     answer = read_report('venv, then python -c "import torch" prints Illegal instruction')
     assert answer.cause == "unknown"
     assert "/proc/cpuinfo" in (answer.next_reading or "")
-
-
-def test_a_wheel_that_torch_requires_otherwise_is_named() -> None:
-    answer = read_report(
-        "ImportError: /x/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: "
-        "ncclCommShrink\n# pip check\n"
-        'torch 2.10.0 requires nvidia-nccl-cu12==2.27.5; platform_system == "Linux", but you have '
-        "nvidia-nccl-cu12 2.21.5.\n"
-    )
-    assert "nvidia-nccl-cu12==2.27.5" in commands_of(answer)
 
 
 def test_a_call_of_torch_that_fails_alone_clears_the_extensions() -> None:

@@ -121,14 +121,6 @@ PROJECT = "$ ls\nREADME.md  csrc  flash_attn  setup.py  tests\n"
 LACKS = ": cannot open shared object file: No such file or directory\n"
 
 
-def test_an_unbuilt_checkout_in_the_working_folder_is_no_broken_installation() -> None:
-    checkout = "ImportError: /home/me/flash-attention/flash_attn/flash_attn_2_cuda.so"
-    answer = answered(f"{PROJECT}{checkout}{LACKS}")
-    assert answer.cause == "module-shadowed"
-    assert "/home/me/flash-attention" in screen_of(answer)
-    assert "pip install" not in commands_of(answer)
-
-
 def test_pip_is_not_told_to_change_a_store() -> None:
     store = "/nix/store/abcdefghijklmnopqrstuvwxyz012345-python3.11-torchaudio-2.5.1"
     answer = answered(

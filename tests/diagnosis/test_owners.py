@@ -227,16 +227,6 @@ def test_an_unread_driver_that_ran_a_build_keeps_that_cuda() -> None:
     assert answer.resolution.backend == "cu126"
 
 
-def test_a_plugin_that_fails_is_named_and_not_its_host() -> None:
-    text = (
-        "ComfyUI\nTraceback (most recent call last):\n"
-        '  File "/home/u/ComfyUI/execution.py", line 323, in execute\n    run()\n'
-        '  File "/home/u/ComfyUI/custom_nodes/some-nodes/MaskNodes.py", line 481, in mix\n'
-        "    return a * b\nKeyError: 'mask'"
-    )
-    assert read_report(text).findings[0].title.startswith("some-nodes, a plugin of ComfyUI,")
-
-
 def test_a_title_that_quotes_a_message_hides_none_of_its_numbers() -> None:
     text = (
         "CUDA out of memory. Tried to allocate 29.76 GiB\n\nThe same for me: CUDA out of memory. "

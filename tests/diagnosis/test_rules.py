@@ -230,7 +230,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     ),
     # --- the wheel ---
     ("rocm-wheel-on-nvidia", E, changed(torch=Torch(installed=True, backend="rocm6.4")), ONLY_AMD),
-    ("xpu-wheel-on-nvidia", E, changed(torch=Torch(installed=True, backend="xpu")), HEALTHY),
+    ("rocm-wheel-on-nvidia", E, changed(torch=Torch(installed=True, backend="xpu")), HEALTHY),
     (
         "jetson-wrong-wheel",
         E,
@@ -347,7 +347,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     ("report-cut", N, changed(events=event("report-cut", size="9 MiB", read="1 MiB")), HEALTHY),
     ("cuda-launch-blocking", W, changed(env={"CUDA_LAUNCH_BLOCKING": "1"}), HEALTHY),
     (
-        "memory-caching-off",
+        "cuda-launch-blocking",
         W,
         changed(env={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
         changed(env={"PYTORCH_NO_CUDA_MEMORY_CACHING": "0"}),

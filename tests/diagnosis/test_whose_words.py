@@ -67,18 +67,6 @@ def test_a_fence_names_no_system_and_a_trade_mark_hides_no_name() -> None:
     assert [gpu.name for gpu in snapshot.gpus or ()] == ["GeForce RTX 3080"]
 
 
-def test_a_damaged_dll_needs_no_runtime() -> None:
-    error = (
-        "OSError: [WinError {}] %1 is not a valid Win32 application. Error loading "
-        '"C:\\env\\torch\\lib\\cusolver64_11.dll" or one of its dependencies.'
-    )
-    for code, way in (("193", "Reinstall the same release"), ("126", "Visual C++ runtime")):
-        answer = read_report(error.format(code))
-        assert answer.cause == "windows-dll-missing"
-        fix = answer.findings[0].fix
-        assert fix is not None and way in fix.text
-
-
 def test_a_pod_is_no_machine_without_a_driver() -> None:
     lost = "Exception happens when checking CUDA platform: NVML Shared Library Not Found\n"
     assert read_report(f"vLLM in Docker with Kubernetes, Nvidia L4\n{lost}").cause != (
@@ -89,16 +77,6 @@ def test_a_pod_is_no_machine_without_a_driver() -> None:
 def test_a_jetson_in_small_letters_is_one() -> None:
     text = "Cuda available: False, in jetson orin nx\n\nassertionError: cuda is not available."
     assert read_report(text).cause == "jetson-wrong-wheel"
-
-
-def test_slurm_numbers_the_gpu_of_each_task_from_zero() -> None:
-    error = "RuntimeError: CUDA error: invalid device ordinal\n"
-    several, single = (
-        read_report(f"#SBATCH {option}\n{error}")
-        for option in ("--gpus-per-node=8", "--gpus-per-task=1")
-    )
-    assert "--gpus-per-node" in fix_text(single)
-    assert "--gpus-per-node" not in fix_text(several)
 
 
 def fix_text(answer: DoctorAnswer) -> str:

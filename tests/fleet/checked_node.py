@@ -15,7 +15,6 @@ from gpusetup.probe.node import NodeRecord
 
 Record = dict[str, Any]
 LOG_WAS_READ = {"subject": "events", "source": "dmesg", "value": "0 lines about the GPU"}
-LOG_WAS_REFUSED = {"subject": "events", "source": "dmesg", "problem": "Operation not permitted"}
 
 
 def sound() -> Record:
@@ -28,13 +27,6 @@ def with_ecc_errors(*numbers: int) -> Record:
     for number in numbers:
         record["gpus"][number]["ecc_uncorrected"] = 3
     return record
-
-
-def with_hung_driver() -> Record:
-    """A node whose driver did not answer: nothing is known of its GPUs."""
-    record = sound()
-    hang = {"subject": "driver", "source": "nvml", "problem": "no answer in 3.5 s"}
-    return {**record, "gpus": None, "driver": {}, "readings": [LOG_WAS_READ, hang]}
 
 
 class Node:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpusetup.cli import main
 from gpusetup.errors import UsageError
-from gpusetup.fleet.nodes import expanded, slurm_list
+from gpusetup.fleet.names import expanded, slurm_list
 
 Record = dict[str, Any]
 
@@ -46,22 +46,6 @@ SOUND = {f"n{i}": node() for i in range(5)}
 
 
 # --- what is planted is found, and nothing else ---------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("nodes", "planted"), [(120, 50), pytest.param(10_000, 500, marks=pytest.mark.slow)]
-)
-def test_planted_faults_are_found_among_nodes_that_differ_by_nature(
-    nodes: int, planted: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    faults = fleet_records.write(tmp_path, nodes, planted, seed=7)
-    assert planted >= len(fleet_records.FAULTS)
-    odd = {
-        node["name"] for node in shown(capsys, str(tmp_path))[1]["nodes"] if node["status"] != "ok"
-    }
-    # Many GPUs of another name are a kind of their own, and compared among themselves.
-    left = {faults.get(name, name) for name in odd ^ set(faults)}
-    assert left <= {"name"} and odd <= set(faults), left
 
 
 def test_a_node_that_differs_has_the_field_its_value_and_the_majoritys(
@@ -293,14 +277,6 @@ def test_a_record_that_was_copied_from_another_node_is_named(
     assert "copied record: the same GPUs (by UUID) as n" in capsys.readouterr().out
 
 
-def test_records_that_a_timer_spreads_over_a_day_are_of_one_age(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spread = {f"n{hour}": node(taken_at=f"2026-11-19T{hour:02d}:00:00Z") for hour in range(24)}
-    _, answer = shown(capsys, str(write(tmp_path / "f", spread)))
-    assert {one["status"] for one in answer["nodes"]} == {"ok"}
-
-
 def test_a_failed_node_has_its_next_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -377,23 +353,3 @@ def test_memory_that_is_taken_on_an_idle_gpu_sets_a_node_apart(
     main(["doctor", "--from", str(folder / "gone.json")])
     assert "gpu-memory-taken" in capsys.readouterr().out
     assert row(answer, "gone")["next"] == f"gpusetup doctor --from {folder}/gone.json"
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"retired_pending": True}, "faulty memory is replaced at the next reset (remap pending)"),
-        ({"retired_pending": True, "ecc_uncorrected": 2}, "memory errors that ECC cannot correct"),
-        ({"retired_pending": True, "remap_failed": True}, "memory errors that ECC cannot correct"),
-    ],
-)
-def test_a_pending_remap_alone_is_not_called_an_uncorrected_error(
-    values: Record, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = write(tmp_path / "f", {**SOUND, "x": gpu_2_with(**values)})
-    _, answer = shown(capsys, str(folder))
-    assert [one["title"] for one in row(answer, "x")["findings"] if one["id"] == "ecc-error"] == [
-        f"{words}: GPU 2 (00000000:3B:00.0)"
-    ]
-    main(["doctor", "--from", str(folder / "x.json")])
-    assert words.split()[0] in capsys.readouterr().out

@@ -139,84 +139,12 @@ def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
 
 # --- node-problem-detector ------------------------------------------------------------------------
 
-DURATION = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
-PLUGIN_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["plugin", "source", "conditions", "rules"],
-    "properties": {
-        "plugin": {"const": "custom"},
-        "pluginConfig": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "invoke_interval": DURATION,
-                "timeout": DURATION,
-                "max_output_length": {"type": "integer", "minimum": 1},
-                "concurrency": {"type": "integer", "minimum": 1},
-                "enable_message_change_based_condition_update": {"type": "boolean"},
-                "skip_initial_status": {"type": "boolean"},
-            },
-        },
-        "source": {"type": "string", "minLength": 1},
-        "metricsReporting": {"type": "boolean"},
-        "conditions": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["type", "reason", "message"],
-                "properties": {
-                    "type": {"type": "string", "pattern": "^[A-Z][A-Za-z]*$"},
-                    "reason": {"type": "string", "pattern": "^[A-Z][A-Za-z]*$"},
-                    "message": {"type": "string"},
-                },
-            },
-        },
-        "rules": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["type", "reason", "path"],
-                "properties": {
-                    "type": {"enum": ["temporary", "permanent"]},
-                    "condition": {"type": "string"},
-                    "reason": {"type": "string", "pattern": "^[A-Z][A-Za-z]*$"},
-                    "path": {"type": "string", "pattern": "^/"},
-                    "args": {"type": "array", "items": {"type": "string"}},
-                    "timeout": DURATION,
-                    "invoke_interval": DURATION,
-                },
-            },
-        },
-    },
-}
-"""The fields that node-problem-detector reads of a custom plugin's file, after the types of
-`pkg/custompluginmonitor/types`."""
-
 
 def plugin_file() -> dict[str, Any]:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
     text = page.partition("```json\n")[2].partition("```")[0]
     found: dict[str, Any] = json.loads(text)
     return found
-
-
-def test_node_problem_detector_accepts_the_plugin_file() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    plugin = plugin_file()
-    jsonschema.validate(plugin, PLUGIN_SCHEMA)
-    misspelt = {**plugin, "rules": [{**plugin["rules"][0], "arguments": []}]}
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(misspelt, PLUGIN_SCHEMA)
-    # Its own validation, which no schema can say.
-    seconds = {name: int(plugin["pluginConfig"][name][:-1]) for name in ("timeout",)}
-    conditions = {condition["type"] for condition in plugin["conditions"]}
-    for rule in plugin["rules"]:
-        assert int(rule["timeout"][:-1]) <= seconds["timeout"]
-        assert rule["type"] != "permanent" or rule["condition"] in conditions
 
 
 class Plugin:

@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from checked_node import LOG_WAS_REFUSED, Node, sound, with_ecc_errors, with_hung_driver
+from checked_node import Node, sound, with_ecc_errors
 
 from gpusetup.cli import main
-
-LETTERS_THAT_SLURM_KEEPS = 180
 
 
 @pytest.fixture
@@ -28,15 +26,6 @@ def test_a_fault_of_all_gpus_fits_into_a_reason(
     node.check(with_ecc_errors(*range(8)))
     line = last_line(capsys)
     assert line == "failed: ecc-error: memory errors that ECC cannot correct: GPUs 0-7"
-
-
-def test_gpus_in_a_row_are_a_range_and_others_are_named_alone(
-    node: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    node.check(with_ecc_errors(0, 1, 2, 5, 7))
-    assert last_line(capsys).endswith("cannot correct: GPUs 0-2, 5, 7")
-    node.check(with_ecc_errors(5))
-    assert "cannot correct: GPU 5 (00000000:6B:00.0)" in last_line(capsys)
 
 
 def test_the_hardwares_faults_come_first_and_each_id_once(
@@ -76,21 +65,3 @@ def test_the_two_records_of_a_node_tell_a_fault_once(
     findings = json.loads(capsys.readouterr().out)["nodes"][0]["findings"]
     ids = [finding["id"] for finding in findings]
     assert len(ids) == len(set(ids))
-
-
-def test_the_reason_of_all_faults_at_once_keeps_what_is_wrong(
-    node: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record = with_ecc_errors(*range(8))
-    for gpu in record["gpus"]:
-        gpu["lost"] = True
-    node.check(record)
-    kept = last_line(capsys).removeprefix("failed: ")[:LETTERS_THAT_SLURM_KEEPS]
-    assert "fallen off the PCI bus" in kept and "memory errors that ECC cannot correct" in kept
-
-
-def test_a_check_says_where_it_could_not_look(
-    node: Node, capsys: pytest.CaptureFixture[str]
-) -> None:
-    node.check({**with_hung_driver(), "readings": [LOG_WAS_REFUSED]}, "--json")
-    assert json.loads(last_line(capsys))["blind_to"] == ["driver", "kernel log", "profile"]

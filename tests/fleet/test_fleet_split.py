@@ -72,18 +72,6 @@ def test_a_tie_is_not_called_alike(
     assert main(["fleet", "show", folder, "--strict"]) == 1
 
 
-def test_the_values_of_a_tie_are_listed_with_their_nodes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answer, screen = shown(write(tmp_path, SPLITS["drivers 3 and 3"]), capsys)
-    assert "! driver: 570.1 on n[1-3]; 580.1 on n[4-6]" in screen
-    assert answer["splits"][0]["values"] == {
-        "570.1": ["n1", "n2", "n3"],
-        "580.1": ["n4", "n5", "n6"],
-    }
-    assert answer["splits"][0]["gpus"] == ["NVIDIA H100 80GB HBM3"]
-
-
 def test_the_variables_of_a_shell_or_a_job_set_no_node_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,14 +86,6 @@ def test_the_variables_of_a_shell_or_a_job_set_no_node_apart(
     assert {node["status"] for node in answer["nodes"]} == {"ok"}
     assert "all alike" in screen
     assert main(["fleet", "show", folder, "--strict"]) == 0
-
-
-def test_a_path_that_each_node_has_otherwise_is_no_tie(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = [with_variables(PATH=f"/opt/{name}/bin") for name in "abcd"]
-    answer, screen = shown(write(tmp_path, records), capsys)
-    assert answer["splits"] == [] and "all alike" in screen
 
 
 def test_a_variable_that_steers_nccl_still_sets_a_node_apart(

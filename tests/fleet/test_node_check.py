@@ -132,12 +132,6 @@ def test_a_node_of_which_everything_hangs_is_judged_in_time(tmp_path: Path) -> N
     assert took < 2.5, "the sources share one limit"
 
 
-def test_a_job_that_holds_all_memory_is_no_fault_of_the_node(tmp_path: Path) -> None:
-    used = {"memory_used": 40900 << 20, "utilization": 100}
-    found = answer(node(tmp_path, last=used))
-    assert found.ok, found.reason
-
-
 # --- profiles -------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,7 @@ def test_a_tick_is_given_where_nothing_stands_on_the_host(
 ) -> None:
     words = ("--model", "qwen3-8b", "--context", "4096", "--gpu", "A100 80GB", "--lora", "16")
     assert main(["plan", *words]) == 0
-    assert capsys.readouterr().out.splitlines()[2].startswith("✓ fits: ")
+    assert "\n✓ fits: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("machine", ["rtx3050-laptop", "wsl2", "jetson-orin"])
@@ -162,7 +162,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, "--gpu", "H21"), "No GPU is called 'H21'"),
         ((*MODEL, "--gpu", "A100"), "one of: A100 SXM4 40 GB, A100 SXM4 80 GB"),
         ((*MODEL, *H20, "--gpu-mem", "4GiB"), "--gpu-mem: not allowed with argument --gpu"),
-        (H20, "`--from-config`, `--params` or `--code`"),
+        (H20, "`--from-config` or `--params`"),
         ((*MODEL, *H20, "--gpus", "0"), "`--gpus 0` is out of range"),
         ((*MODEL, *H20, "--gpus", "4", "--strategy", "single"), "uses one GPU"),
         ((*MODEL, *H20, "--gpus", "4", "--tp", "3"), "does not divide 4 GPUs"),

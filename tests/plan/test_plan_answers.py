@@ -131,7 +131,6 @@ SAID = (
      '"checkpoints":4.5', ""),
     ("--model whisper-large-v3 --trainer hf --amp fp16 --batch 1 --gpu-mem 22GiB", 1,
      '"fits":false', ""),
-    ("--model tencent/Hunyuan-0.5B-Instruct --gpu-mem 24GiB", 0, '"smallest_gpu":null', ""),
     ("--model cogvideox-2b --lora 16 --gpu-mem 80GiB --checkpointing", 0,
      "17,776 tokens per sample", ""),
     ("--model vit-large --gpu-mem 24GiB", 0, "one sample of 197 tokens per GPU", ""),

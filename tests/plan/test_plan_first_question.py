@@ -102,25 +102,6 @@ def test_gemma_3_keeps_its_scores_in_trainers_on_transformers(planned: Planned) 
     assert flash["total"] < 0.7 * memory["total"]
 
 
-@pytest.mark.parametrize(
-    ("words", "at_least"),
-    [
-        # What runs took: a card that is named must be larger.
-        (("--model", "llama-3.1-8b", "--trainer", "unsloth", "--lora", "16"), 22),
-        (("--model", "qwen2.5-14b", "--trainer", "unsloth", "--lora", "16"), 33),
-        (("--model", "sdxl", "--lora", "16", "--amp", "bf16", "--batch", "4"), 32),
-        (("--model", "flux", "--lora", "16", "--checkpointing", "--batch", "1"), 43),
-    ],
-)
-def test_the_smallest_card_leaves_room_for_the_error_of_the_estimate(
-    words: tuple[str, ...], at_least: float, planned: Planned
-) -> None:
-    answer = planned(*words, "--gpu", "H100")
-    assert answer["smallest_gpu"]["memory_gb"] >= at_least
-    needed = answer["memory_gib"]["total"] * (1 + answer["smallest_gpu"]["margin_percent"] / 100)
-    assert answer["smallest_gpu"]["memory_gb"] >= 0.95 * needed
-
-
 def test_encoders_of_text_are_on_the_gpu_unless_the_data_is_encoded_before(
     planned: Planned,
 ) -> None:

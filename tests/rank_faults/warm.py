@@ -37,11 +37,11 @@ def serve(job, rank, pipe):
     from faults import put
 
     from gpusetup.verify.checks.table import function_of, named
-    from gpusetup.verify.ranks import group, meeting
+    from gpusetup.verify.ranks import group
     from gpusetup.verify.values import Asked, begin
 
     torch.set_num_threads(1)
-    group.COLLECTIVE_SECONDS = meeting.COLLECTIVE_SECONDS = 8.0  # here nobody else computes
+    group.COLLECTIVE_SECONDS = 8.0  # here nobody else computes
     begin(asked=Asked(seed=job.get("seed", 1), level=job.get("level", "quick")))
     for name in job["checks"]:
         if name == job["checks"][1] and job["fault"]:
@@ -99,12 +99,12 @@ if __name__ == "__main__":
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from gpusetup.verify.ranks import (  # noqa: F401
         collectives,
-        meeting,
+        group,
         training,
     )
 
     for slow in ("torch._dynamo", "torch.fx.experimental.symbolic_shapes"):
         importlib.import_module(slow)
-    meeting.load()
+    importlib.import_module("torch.nn.parallel")
     for line in sys.stdin:
         print(json.dumps(together(json.loads(line))), flush=True)

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import event, judged, spoken_of
 from report_messages import MESSAGES
-from test_rules_said import text
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor import document
-from gpusetup.model.machine import Snapshot
+from gpusetup.model.machine import Os, Snapshot
 from gpusetup.render.doctor import WHAT_IT_IS, doctor_markdown, doctor_screen
 from gpusetup.report.read import read_report
 
@@ -49,7 +48,8 @@ FOREIGN = st.text(st.sampled_from("ab `*_[]()<>#!|~@&$\\\n\x1b"), max_size=60)
 
 @given(FOREIGN)
 def test_nothing_that_a_text_says_stands_outside_of_the_block(said: str) -> None:
-    machine = text(event("build-isolation-no-torch", said, package=said))
+    events = event("build-isolation-no-torch", said, package=said)
+    machine = Snapshot(origin="report", events=events, os=Os(family="linux"))
     first, _, opened, *rest = reply(machine)
     fence = opened.removesuffix("text")
     assert set(fence) == {"`"} and re.fullmatch(r"\*\*[a-z-]+\*\*", first)

@@ -230,7 +230,6 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
         (f"torch 2.5.1+cu124 on Windows\n{NO_TRITON}", "triton-windows==3.1.*", "export"),
         (f"torch 2.9.1+cu128 on Windows\n{NO_TRITON}", "triton-windows==3.5.*", "3.1.*"),
         (f"torch 2.1.0+cu121 on Windows\n{NO_TRITON}", "2.4 or newer", "pip install triton"),
-        ("ptxas does not support CC 12.0", "cu129", "unknown"),
         ("00:02.0 VGA compatible controller: Intel Corporation UHD\nonnxruntime: 'CUDAExecutionProvider' "
          "is not in available provider names\nNo CUDA GPUs are available", "for the CPU", "pip"),
         (f"OS: Arch Linux\n{NO_GPU_DRIVER}", "sudo pacman -S", "apt"),

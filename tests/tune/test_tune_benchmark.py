@@ -182,20 +182,6 @@ def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unste
     assert "bf16, not clearly faster in the second run of all changes together: left out" in out
 
 
-def test_where_nothing_got_faster_monitor_is_named(run: Run) -> None:
-    class Even(Paper):
-        def speed(self, job: dict[str, Any]) -> float:
-            return 100.0
-
-    out = " ".join(run(Even())[1].split())
-    assert "Nothing made the training faster: `gpusetup monitor -- COMMAND`" in out
-
-
-def test_where_the_base_does_not_run_there_is_no_table(run: Run) -> None:
-    code, out = run(Paper(), "--json", config=CONFIG.replace(b"size: 32", b"size: 512"))
-    assert code == 0 and table(out) == [("base", False)]
-
-
 @each("when, kept", [("compile", True), ("batch", False)])
 def test_a_ctrl_c_answers_with_the_best_so_far_and_exit_130(
     when: str, kept: bool, request: pytest.FixtureRequest

@@ -13,7 +13,6 @@ from each_row import each
 
 from gpusetup.cli import main
 from gpusetup.commands.documents import schema_of
-from gpusetup.errors import Blocked
 from gpusetup.tune import auto_optimize_config
 
 HERE = Path(__file__).resolve().parents[1]
@@ -93,14 +92,6 @@ def test_o_writes_another_file_and_a_link_stays_a_link(
     assert config.read_bytes() == GUIDE
 
 
-def test_a_folder_that_takes_no_file_blocks_and_leaves_nothing(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = ran(capsys, "train.yaml", "--from", "healthy", "-o", "nowhere/out.yaml")
-    assert (code, "Cannot write nowhere/out.yaml" in err) == (Blocked.exit_code, True)
-    assert sorted(path.name for path in config.parent.iterdir()) == ["train.yaml"]
-
-
 REFUSED = (
     ("x.yaml", b"a: 1\n\tb: 2\n", "x.yaml, line 2, column 1: a tab"),
     ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "is there twice"),
@@ -154,18 +145,6 @@ def test_auto_optimize_config_writes_the_other_file(config: Path) -> None:
     assert b"num_workers: 5" in target.read_bytes()
     assert {one.key for one in proposal.changes} >= {"data.pin_memory", "data.num_workers"}
     assert config.read_bytes() == GUIDE
-
-
-def test_without_a_gpu_the_loader_is_tuned_and_that_is_said(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = ran(capsys, "train.yaml", "--from", "no-gpu", "--json")
-    answer = json.loads(out)
-    assert code == 0
-    assert {one["key"] for one in answer["changes"]} <= {
-        "data.num_workers", "data.persistent_workers",
-    }  # fmt: skip
-    assert answer["recommendations"][0].startswith("gpusetup sees no NVIDIA GPU here")
 
 
 LOADERS = {

@@ -149,16 +149,6 @@ def test_precision_follows_the_gpu() -> None:
         assert new == f"trainer:\n  precision: {value}\n".encode()
 
 
-def test_workers_follow_cores_gpus_and_memory() -> None:
-    rows = (
-        (Facts(cores=16, gpus=1), 16), (Facts(cores=16, gpus=4), 4), (Facts(cores=2, gpus=8), 1),
-        (Facts(cores=96, gpus=1), 16), (Facts(cores=16, gpus=1, ram_bytes=4 << 30), 4),
-        (Facts(cores=16, gpus=1, ram_bytes=16 << 30, family="windows"), 5),
-    )  # fmt: skip
-    for facts, count in rows:
-        assert tuned(b"num_workers: 99\n", "c.yaml", facts)[0] == f"num_workers: {count}\n".encode()
-
-
 # --- what cannot be read, and what is left ------------------------------------------------------
 
 LEFT = (
@@ -180,18 +170,6 @@ def test_a_value_that_is_no_plain_number_is_left_and_named(raw: bytes, said: str
     new, proposal = tuned(raw, "c.yaml", LAPTOP)
     assert new == raw
     assert any(word.startswith(said) for word in proposal.words), proposal.words
-
-
-def test_what_an_anchor_shares_is_left_as_a_whole() -> None:
-    raw = b"data: &d\n  num_workers: 0\ntrain:\n  <<: *d\nval:\n  <<: *d\n"
-    new, proposal = tuned(raw, "c.yaml", BIG)
-    assert new == raw
-    assert any("used in several places through a YAML anchor" in word for word in proposal.words)
-
-
-def test_validation_and_other_texts_are_not_taken_for_training() -> None:
-    raw = b"val:\n  batch_size: 640\nnote: |\n  batch_size: 640\ntest_loader: {num_workers: 0}\n"
-    assert propose(read_config(raw, "c.yaml"), LAPTOP).changes == ()
 
 
 def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> None:

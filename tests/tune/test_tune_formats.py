@@ -112,12 +112,3 @@ def test_python_is_never_executed(tmp_path: Path) -> None:
     text += f"x = dict(a=pathlib.Path({str(mark)!r}).touch())\n"
     assert "num_workers = 8" in tuned(text, "c.py")
     assert not mark.exists()
-
-
-def test_windows_workers_come_with_the_main_word() -> None:
-    from gpusetup.model.frozen import replace
-
-    windows = replace(CARD, family="windows")
-    assert '`if __name__ == "__main__":`' in words("num_workers: 0\n", "c.yaml", windows)
-    assert "__main__" not in words("num_workers: 0\n", "c.yaml")
-    assert "__main__" not in words("amp: false\n", "c.yaml", windows)

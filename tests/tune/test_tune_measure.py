@@ -169,25 +169,6 @@ def test_trials_share_one_child_and_each_ends_alone(child: Bench, tmp_path: Path
     assert not Path(f"/proc/{rows[0][0]}").exists()
 
 
-def test_steps_take_their_batches_from_a_data_set_or_a_loader(child: Bench) -> None:
-    unloaded = child.trial(32, **mine("data"))  # larger than the data set
-    assert (unloaded.status, unloaded.workers, unloaded.dataset_length) == ("ok", None, None)
-    loaded = child.trial(8, **mine("data", loaded=True, workers=0, seconds=2.0))
-    assert (loaded.workers, loaded.dataset_length) == (0, 20)
-    own_workers = child.trial(8, **mine("loader", loaded=True, seconds=2.0))
-    assert (own_workers.workers, own_workers.dataset_length) == (1, 20), own_workers.detail
-    refused = child.trial(8, **mine("batched"))
-    assert "its DataLoader makes the batches itself" in (refused.detail or "")
-
-
-def test_the_losses_of_the_first_steps_can_be_compared(child: Bench) -> None:
-    plain = child.trial(16, **mine("drawn"))
-    mixed = child.trial(16, **mine("drawn", amp="bf16"))
-    assert len(plain.losses) == len(mixed.losses) == 20
-    assert plain.losses[-1] == pytest.approx(mixed.losses[-1], rel=0.05)
-    assert (plain.losses[-1] or 0) < (plain.losses[0] or 0)
-
-
 def test_losses_start_from_the_same_weights_and_see_the_same_samples(child: Bench) -> None:
     drawn = mine("drawn", timed=False)
     plain = child.trial(16, **drawn).loss
@@ -287,18 +268,6 @@ def test_ranks_that_torchrun_started_are_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="each would find another batch size"):
         BatchSizeOptimizer(None)
-
-
-def test_without_torch_the_import_is_one_clear_sentence() -> None:
-    script = (
-        "import sys; sys.modules['torch'] = None\n"
-        "try:\n    from gpusetup.tune import recover_from_oom\n"
-        "except ImportError as problem:\n    print(problem)"
-    )
-    done = run((sys.executable, "-c", script), timeout=60)
-    assert done.stdout == (
-        "recover_from_oom needs torch, and this Python has none: `gpusetup install` installs it\n"
-    ), done.stderr
 
 
 # --- the command ----------------------------------------------------------------------------------

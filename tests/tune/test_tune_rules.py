@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 
-from gpusetup.cli import main
 from gpusetup.configs.config import edited, read_config
-from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.frozen import replace
 from gpusetup.plan.batch_verdict import batch_verdict
 from gpusetup.tune.case import Facts, Measured, Proposal
@@ -96,14 +92,6 @@ def test_a_batch_that_is_too_much_proposes_nothing_else() -> None:
     assert "a batch of 2 needs" in (proposal.cannot_fit or "") and not proposal.changes
 
 
-def test_a_sample_that_is_too_much_names_what_would_make_it_fit() -> None:
-    text = HF.format(size=4, steps=1).replace("1024", "8192").replace("Qwen3-0.6B", "Qwen3-8B")
-    text += "use_peft: true\nlora_r: 16\n"
-    _, proposal = tuned(text.replace("checkpointing: true", "checkpointing: false"), CARDS[24])
-    assert "checkpointing (`--checkpointing`)" in (proposal.cannot_fit or "")
-    assert not proposal.changes and not any("try 1" in word for word in proposal.words)
-
-
 def test_what_the_benchmark_found_to_bring_no_gain_is_not_written() -> None:
     text = "amp: false\ncompile: false\n"
     assert tuned(text, CARDS[24])[0] != text
@@ -163,11 +151,6 @@ def test_loaders_of_other_than_training_are_left_alone(section: str) -> None:
     assert (after[(section, "num_workers")], after[(section, "pin_memory")]) == ("0", "no")
 
 
-def test_pinning_of_an_offloaded_optimizer_is_no_loaders() -> None:
-    text = '{"zero_optimization": {"offload_optimizer": {"device": "cpu", "pin_memory": false}}}'
-    assert tuned(text, CARDS[24], "ds.json")[0] == text
-
-
 def test_a_config_that_names_a_deepspeed_file_keeps_batch_and_precision() -> None:
     text = HF.format(size=256, steps=1).replace("bf16: true", "bf16: false")
     new, said = tuned(text + "deepspeed: ds.json\n", CARDS[24], batch_size=64)
@@ -188,12 +171,6 @@ def test_a_config_that_names_a_deepspeed_file_keeps_batch_and_precision() -> Non
 )  # fmt: skip
 def test_a_switch_is_written_as_its_trainer_reads_it(text: str, after: str) -> None:
     assert tuned(text, CARDS[24])[0] == after
-
-
-def test_why_a_batch_is_left_is_always_said() -> None:
-    new, proposal = tuned("batch_size: 8\n", CARDS[4])
-    assert new == "batch_size: 8\n"
-    assert any("plan --from-config` cannot judge this config" in word for word in proposal.words)
 
 
 JUDGED = HF.format(size=8, steps=1)
@@ -231,43 +208,6 @@ def test_any_value_of_deepspeed_leaves_batch_and_precision_to_it(value: str) -> 
     assert any("sets a batch and a precision too" in word for word in proposal.words)
 
 
-@pytest.mark.parametrize("value", ["", "null", "false"])
-def test_deepspeed_that_is_off_leaves_nothing_to_it(value: str) -> None:
-    text = f"{HF.format(size=256, steps=1)}deepspeed: {value}\n"
-    new, _ = tuned(text, CARDS[24])
-    assert values(new)[("per_device_train_batch_size",)] != "256"
-
-
-TRAINERS = (
-    ("bert-base-uncased", "max_length: 512\n", "hf"),
-    ("bert-base-uncased", "max_seq_length: 512\n", "hf"),
-    ("FacebookAI/roberta-large", "max_length: 512\ndataset_name: imdb\n", "hf"),
-    ("Qwen/Qwen3-4B", "max_length: 512\n", "hf"),
-    ("Qwen/Qwen3-4B", "max_length: 512\ndataset_name: trl-lib/Capybara\n", "trl"),
-    ("Qwen/Qwen3-4B", "max_length: 512\npacking: true\n", "trl"),
-    ("Qwen/Qwen3-4B", "lora_r: 16\nuse_peft: true\n", "trl"),
-    ("Qwen/Qwen3-4B", "finetuning_type: lora\n", "llama-factory"),
-)
-
-
-@pytest.mark.parametrize(("model", "more", "trainer"), TRAINERS)
-def test_a_trainer_is_recognised_by_a_family_of_keys(model: str, more: str, trainer: str) -> None:
-    text = f"model_name_or_path: {model}\nper_device_train_batch_size: 8\n{more}"
-    assert trainer_of(read_config(text.encode(), "c.yaml")) == trainer
-
-
-def test_an_answer_for_a_run_that_does_not_fit_has_its_document(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = tmp_path / "c.yaml"
-    config.write_text(
-        "base_model: Qwen/Qwen3-8B\nload_in_4bit: true\nadapter: qlora\nlora_r: 16\nbf16: true\n"
-        "sequence_len: 8192\nmicro_batch_size: 64\ngradient_accumulation_steps: 1\n"
-    )
-    assert main(["tune", str(config), "--from", "rtx3050-laptop", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["cannot_fit"]
-
-
 FULL_8B = HF.format(size=1, steps=1).replace("Qwen3-0.6B", "Qwen3-8B")
 
 
@@ -282,14 +222,6 @@ def test_a_run_is_not_called_impossible_beside_a_way_to_train_that_plan_does_not
     assert "its weights alone take" in (tuned(text, CARDS[8])[1].cannot_fit or "")
 
 
-def test_a_run_that_a_launcher_may_shard_is_not_called_impossible() -> None:
-    text = FULL_8B.replace("dataloader_num_workers: 8", "dataloader_num_workers: 0")
-    _, proposal = tuned(text, card(80, gpus=4))
-    assert proposal.cannot_fit is None
-    assert any("fits only if its launcher shards" in word for word in proposal.words)
-    assert tuned(text, CARDS[24])[1].cannot_fit
-
-
 def test_axolotl_trains_the_whole_model_where_its_adapter_is_empty() -> None:
     text = (
         "base_model: mosaicml/mpt-7b\nadapter:\nlora_r: 8\nsequence_len: 2048\nbf16: true\n"
@@ -299,12 +231,6 @@ def test_axolotl_trains_the_whole_model_where_its_adapter_is_empty() -> None:
     assert tuned(text.replace("adapter:", "adapter: lora"), CARDS[24])[1].cannot_fit is None
 
 
-def test_the_loaders_of_evaluators_stay() -> None:
-    text = "evaluators:\n  - data:\n      num_workers: 0\ndata:\n  num_workers: 1\n"
-    _, proposal = tuned(text, CARDS[24])
-    assert [change.key for change in proposal.changes] == ["data.num_workers"]
-
-
 def test_a_model_far_larger_than_the_guides_gets_none_of_their_sizes() -> None:
     small = "hidden_size: {width}\nnum_layers: {depth}\nnum_workers: 8\n"
     words = tuned(small.format(width=512, depth=4), CARDS[24])[1].words
@@ -312,17 +238,3 @@ def test_a_model_far_larger_than_the_guides_gets_none_of_their_sizes() -> None:
     for width, depth in ((1024, 4), (512, 12)):
         words = tuned(small.format(width=width, depth=depth), CARDS[24])[1].words
         assert not any("acceleration guide starts with" in word for word in words)
-
-
-GRPO = (
-    "model_name_or_path: {model}\nper_device_train_batch_size: 8\ngradient_accumulation_steps: 2\n"
-    "num_generations: 8\nmax_prompt_length: 512\nmax_completion_length: 1024\nbf16: true\n{more}"
-)
-
-
-@pytest.mark.parametrize("model", ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-4B"])
-@pytest.mark.parametrize("more", ["", "use_peft: true\nlora_r: 16\n", "use_vllm: true\n"])
-def test_no_card_is_refused_if_a_smaller_one_is_not(model: str, more: str) -> None:
-    text = GRPO.format(model=model, more=more)
-    refused = [bool(tuned(text, card(gib))[1].cannot_fit) for gib in (4, 6, 8, 12, 16, 24, 48, 80)]
-    assert refused == sorted(refused, reverse=True)

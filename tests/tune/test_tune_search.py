@@ -88,13 +88,6 @@ def test_only_a_size_that_ran_is_answered_and_none_is_tried_twice(
     assert found is None or found in [one.batch for one in trials if one.status == "ok"]
 
 
-def test_nothing_fits_where_one_sample_is_too_much() -> None:
-    goal = Goal(limit_bytes=GIB)
-    trials = search(lambda batch: Trial(batch=batch, status="oom"), goal)
-    assert [trial.batch for trial in trials] == [2, 1]
-    assert largest_that_ran(trials, goal) is None
-
-
 @pytest.mark.parametrize("detail", ["RuntimeError: index out of range", "no answer in 300 s"])
 @pytest.mark.parametrize("fails_from", [20, 61, 500])
 def test_an_error_above_a_size_that_ran_bounds_the_search(fails_from: int, detail: str) -> None:
@@ -138,15 +131,3 @@ def test_the_way_to_the_fastest_ends_at_the_knee_however_much_memory_there_is(
         trials.append(replace(ran, samples_per_second=SPEEDS[batch]))
     assert [trial.batch for trial in trials] == tried
     assert fastest(trials, goal) == found
-
-
-def test_where_nvml_tells_the_smallest_that_keeps_the_gpu_busy_is_taken() -> None:
-    goal = Goal(limit_bytes=GIB)
-    rows = ((16, 40.0, 60.0), (32, 90.0, 88.0), (64, 100.0, 97.0))
-    trials = [
-        Trial(batch=b, status="ok", samples_per_second=s, utilization_percent=u) for b, s, u in rows
-    ]
-    assert fastest(trials, goal, busy=85.0) == 32
-    assert fastest(trials, goal, busy=99.0) == 64
-    beyond = Trial(batch=256, status="ok", samples_per_second=101.0, utilization_percent=98.0)
-    assert fastest([*trials, beyond], goal, busy=99.0) == 64  # none is: the knee

@@ -46,19 +46,6 @@ def test_the_effective_batch_stays_and_a_second_run_changes_nothing(
         assert not (changes and tuned(new, machine, capsys)["changes"]), machine
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("nanogpt_finetune.py", "compile stays off: torch.compile makes some models faster"),
-    ],
-)
-def test_what_is_left_is_said(name: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = tuned(SHAPES / name, "healthy", capsys)["recommendations"]
-    assert any(said in word for word in told)
-    small = tuned(SHAPES / "nemo_gpt.yaml", "healthy", capsys)["recommendations"]
-    assert not any(said in word for word in small)
-
-
 def test_there_are_configs_of_at_least_25_kinds_and_plan_raised_some(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -278,7 +278,7 @@ def test_a_stranger_on_the_port_ends_nothing_and_every_rank_exits_as_rank_0_says
         stranger.shutdown(socket.SHUT_WR)
     spoke = Spoke(rank(1, port=port))
     spoke.others({"facts": {}, "results": []})
-    assert hub.others({})[1].report == {"facts": {}, "results": []}
+    assert hub.others({})[1]["report"] == {"facts": {}, "results": []}
     hub.settle(3)
     assert spoke.settle(1) == 3
 

@@ -79,6 +79,11 @@ def test_a_check_passes_with_other_numbers_and_leaves_settings_as_they_were(name
     assert settings() == before
 
 
+def test_losses_of_many_classes_may_round_as_long_sums_do() -> None:
+    """Among sixty seeds, this one took 80 roundings of the 64 that were allowed."""
+    assert bad(run_all(names=["softmax"], seed=1009)) == {}
+
+
 def test_every_row_says_what_it_proves_what_a_failure_means_and_the_next_step() -> None:
     for check in every():
         assert check.proves and check.means and check.then, check.name

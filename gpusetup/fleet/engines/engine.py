@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import shlex
 import threading
 import time
 from collections.abc import Generator, Mapping
@@ -12,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from shutil import which
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.fleet.nodes import natural, slurm_list
+from gpusetup.fleet.names import natural, slurm_list
 from gpusetup.fleet.work import NodeWork, script
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, end_children
@@ -21,6 +22,8 @@ MOST_CHILDREN = 32
 """How many nodes are contacted at the same time. Each needs an srun, ssh or kubectl process on this
 machine, which is often a login node."""
 MOST_NODES_IN_HINT = 50
+MOST_EXAMPLES = 3
+"""How many busy nodes an error message lists as examples."""
 START_GAP_SECONDS = 0.1
 """The average time between two starts, so that a scheduler never receives several requests at once.
 """
@@ -56,41 +59,28 @@ class Engine:
             message = f"{where} has no node {slurm_list(unknown)}"
             raise UsageError(message, hint=f"it has {slurm_list(some_nodes)}")
         chosen = set(request.nodes or states)
-        idle = [name for name in chosen if not states[name]]
-        self.nodes = tuple(sorted(idle, key=natural))
-        self.skipped: dict[str, str] = {}
-        """Nodes that get no work, each with the reason."""
-        # Keep the engine's order of the nodes.
-        for name, why in states.items():
-            if why and name in chosen:
-                self.skipped[name] = why
+        self.nodes = tuple(sorted((name for name in chosen if not states[name]), key=natural))
+        # Nodes that get no work, each with the reason, in the engine's order.
+        self.skipped = {name: why for name, why in states.items() if why and name in chosen}
         if not self.nodes:
-            raise self._none_is_idle(where)
+            reasons = [f"{name}: {why}" for name, why in self.skipped.items()]
+            # A cluster may have no nodes at all.
+            reason = "; ".join(reasons[:MOST_EXAMPLES]) or f"{where} has none"
+            raise Blocked(
+                f"No node is idle: {reason}",
+                hint="`fleet run` uses only idle nodes; `gpusetup fleet check` disturbs no running "
+                "job",
+            )
 
-    def _none_is_idle(self, where: str) -> Blocked:
-        """The error if no node is idle, with some of the reasons."""
-        reasons = [f"{name}: {why}" for name, why in self.skipped.items()]
-        examples = "; ".join(reasons[:MOST_EXAMPLES])
-        # A cluster may have no nodes at all.
-        reason = examples or f"{where} has none"
-        return Blocked(
-            f"No node is idle: {reason}",
-            hint="`fleet run` uses only idle nodes; `gpusetup fleet check` disturbs no running job",
-        )
+    def command(self, node: str) -> tuple[str, ...]:
+        """The command that does the work on a node; for an engine without one, the work itself."""
+        return (f"{node}:", script(self.work))
 
     def plan(self) -> str:
         """A text that shows what the run would submit for the first node, followed by the list of
         all nodes."""
-        first_node = self.nodes[0]
-        first_plan = self.plan_for(first_node)
-        all_nodes = slurm_list(self.nodes)
-        return f"{first_plan}\n# and the same on each of {all_nodes}\n"
-
-    def plan_for(self, node: str) -> str:
-        """A text that shows what the run would submit for one node."""
-        commands = script(self.work)
-        # The text is only for reading; some engines override it with their own format.
-        return f"{node}: {commands}"
+        first = shlex.join(self.command(self.nodes[0]))
+        return f"{first}\n# and the same on each of {slurm_list(self.nodes)}\n"
 
     def ask(self, node: str) -> Output:
         """Run the work on a node, wait until it ends, and return its output. A problem with the
@@ -119,8 +109,7 @@ def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
     def ask_in_turn(node: str) -> Output:
         # Hold the lock while waiting, so that the starts are spread out in time.
         with start_lock:
-            gap = START_GAP_SECONDS * random.uniform(0.5, 1.5)
-            time.sleep(gap)
+            time.sleep(START_GAP_SECONDS * random.uniform(0.5, 1.5))
         return engine.ask(node)
 
     try:
@@ -144,7 +133,3 @@ def require_program(program: str) -> None:
             hint=f"run gpusetup on a machine that has {program}, such as a login node; "
             "`--hosts FILE` needs only ssh",
         )
-
-
-MOST_EXAMPLES = 3
-"""How many busy nodes an error message lists as examples."""

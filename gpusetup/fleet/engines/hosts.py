@@ -5,18 +5,18 @@ Source: ssh(1) of OpenSSH 9.
 
 from __future__ import annotations
 
-from shlex import join
+from shlex import quote
 
 from gpusetup.errors import UsageError
 from gpusetup.fleet.engines.engine import Engine, FleetRequest, require_program
-from gpusetup.fleet.nodes import SAFE, expanded
-from gpusetup.fleet.work import ssh_command
+from gpusetup.fleet.names import SAFE, expanded
+from gpusetup.fleet.work import script
 from gpusetup.named_file import read_text
 from gpusetup.system.processes import Output, run
 
 MOST_BYTES = 8 << 20
 """The largest size of a host file."""
-SSH = ("ssh", "-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--")
+SSH = ("ssh", "-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
 """`BatchMode` keeps ssh from asking for a password."""
 CONNECT_SECONDS = 30.0
 """How many seconds beyond the work's own limit we wait for a host, to allow for connecting and
@@ -29,32 +29,19 @@ class Hosts(Engine):
     title = "hosts"
 
     def __init__(self, request: FleetRequest, file: str) -> None:
-        text = read_text(file, MOST_BYTES)
-        hosts = hosts_in(text, file)
+        hosts = hosts_in(read_text(file, MOST_BYTES), file)
         require_program("ssh")
         # Without a scheduler, it is unknown which hosts are busy, so all count as idle.
-        states = dict.fromkeys(hosts, "")
-        super().__init__(request, states, file)
-        self.command = ssh_command(self.work)
+        super().__init__(request, dict.fromkeys(hosts, ""), file)
         self.extra_seconds = CONNECT_SECONDS
 
-    def plan_for(self, node: str) -> str:
-        """The ssh command for one host."""
-        words = self._words(node)
-        return join(words)
+    def command(self, node: str) -> tuple[str, ...]:
+        # `sh` is named, because the login shell may have another syntax (fish, tcsh). `--` ends the
+        # options, because a host name could look like one.
+        return (*SSH, "--", node, f"sh -c {quote(script(self.work))}")
 
     def ask(self, node: str) -> Output:
-        words = self._words(node)
-        # Allow extra time beyond the host's own limit for connecting and disconnecting.
-        seconds = self.work.limit + CONNECT_SECONDS
-        return run(words, timeout=seconds)
-
-    def _words(self, node: str) -> tuple[str, ...]:
-        """The words of the ssh command for one host; the work is a single argument for the host's
-        login shell."""
-        command = self.command
-        # `--` ends the options, because a host name could look like an option.
-        return (*SSH, node, command)
+        return run(self.command(node), timeout=self.work.limit + self.extra_seconds)
 
 
 def hosts_in(text: str, what: str) -> tuple[str, ...]:
@@ -68,15 +55,12 @@ def hosts_in(text: str, what: str) -> tuple[str, ...]:
     """
     hosts: list[str] = []
     for line in text.splitlines():
-        without_comment = line.partition("#")[0]
-        words = without_comment.split()
+        words = line.partition("#")[0].split()
         if words:
             hosts += expanded(words[0])
     # The name becomes part of a command, so it must be safe.
-    has_unsafe_name = any(not SAFE.fullmatch(host) for host in hosts)
-    if has_unsafe_name or not hosts:
+    if not hosts or not all(map(SAFE.fullmatch, hosts)):
         raise UsageError(
             f"{what} names no host, or has an impossible host name", hint="write one host a line"
         )
-    without_duplicates = dict.fromkeys(hosts)
-    return tuple(without_duplicates)
+    return tuple(dict.fromkeys(hosts))

@@ -11,12 +11,13 @@ import re
 import time
 from pathlib import Path
 from string import Template
+from typing import NamedTuple
 
 from gpusetup.errors import Blocked, ToolFailed
 from gpusetup.fleet.engines.engine import Engine, FleetRequest, require_program
-from gpusetup.fleet.nodes import SAFE
+from gpusetup.fleet.names import SAFE
 from gpusetup.fleet.work import script
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.system.processes import Output, run
 
 RUN_LABEL = "gpusetup.io/run"
@@ -38,7 +39,7 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 BUSY = "no room: "
 
 
-class ClusterSetting(Frozen):
+class ClusterSetting(NamedTuple):
     """The settings that all Kubernetes objects of one run share."""
 
     image: str
@@ -57,78 +58,67 @@ class Kubernetes(Engine):
         self.gpus, states = nodes_of_cluster()
         # Nodes without GPUs get work only if the user named them.
         if not request.nodes:
-            with_gpus = [name for name in states if self.gpus[name]]
-            states = {name: states[name] for name in with_gpus}
+            states = {name: why for name, why in states.items() if self.gpus[name]}
         super().__init__(request, states, "this cluster")
         self.title = f"Kubernetes gets a Job ({self.run_name}) for each of"
 
     def plan(self) -> str:
         """The Jobs for all nodes as YAML, ready for `kubectl create -f`."""
-        jobs = map(self.plan_for, self.nodes)
-        # `---` separates YAML documents.
-        return "---\n".join(jobs)
+        return "---\n".join(map(self.job, self.nodes))
 
-    def plan_for(self, node: str) -> str:
+    def job(self, node: str) -> str:
         """The YAML of a Job that requests all GPUs of the node and prints the node's records."""
-        return manifest(
-            self.setting,
-            name=job_name(self.run_name, node),
-            run=self.run_name,
-            node=node,
-            script=script(self.work),
-            seconds=int(self.work.limit) + START_SECONDS,
-            gpus=str(self.gpus[node]),
-        )
+        values = {
+            "name": job_name(self.run_name, node),
+            "run": self.run_name,
+            "node": node,
+            "script": script(self.work),
+            "seconds": int(self.work.limit) + START_SECONDS,
+            "gpus": str(self.gpus[node]),
+            "image": self.setting.image,
+            "runtime_class": self.setting.runtime_class,
+        }
+        # As JSON, which is valid YAML, so that no value can end its line or begin another key.
+        as_json = {name: json.dumps(value) for name, value in values.items()}
+        return Template(JOB_TEMPLATE.read_text(encoding="utf-8")).substitute(as_json)
 
     def ask(self, node: str) -> Output:
         began = time.monotonic()
-        job = self.plan_for(node)
-        name = f"job/{job_name(self.run_name, node)}"
-        # Leave the validation to the API server, which knows its own version.
-        created = self._kubectl("create", "--validate=ignore", "-f", "-", stdin=job)
+        job_text, label = self.job(node), job_name(self.run_name, node)
+        # The validation is left to the API server, which knows its own version.
+        created = kubectl("create", "--validate=ignore", "-f", "-", stdin=job_text)
         if not created.ok:
             return created
-        limit = self.work.limit + START_SECONDS
-        timeout = f"--timeout={limit:.0f}s"
-        wait = ("wait", "--for=condition=complete", timeout, name)
-        ended = self._kubectl(*wait, seconds=limit + ASK_SECONDS)
-        # Read log and state before the Job is deleted, because deleting it also deletes both.
-        output = self._kubectl("logs", name, "--tail=-1")
-        problem = None if ended.ok else self._pod_problem(node)
-        self._kubectl("delete", name, "--wait=false", "--ignore-not-found")
-        seconds = time.monotonic() - began
-        return replace(output, problem=problem, seconds=seconds)
+        limit, name = self.work.limit + START_SECONDS, f"job/{label}"
+        wait = ("wait", "--for=condition=complete", f"--timeout={limit:.0f}s", name)
+        ended = kubectl(*wait, seconds=limit + ASK_SECONDS)
+        # Log and state are read before the Job is deleted, because deleting it also deletes both.
+        output = kubectl("logs", name, "--tail=-1")
+        problem = None
+        if not ended.ok:
+            pods = ("get", "pods", f"--selector=job-name={label}", "-o", f"jsonpath={POD_STATE}")
+            unscheduled, _, container_reason = kubectl(*pods).stdout.partition("|")
+            problem = container_reason.strip() or "its pod did not finish in time"
+            # The pod never ran.
+            if unscheduled:
+                problem = f"{BUSY}{unscheduled}"
+        kubectl("delete", name, "--wait=false", "--ignore-not-found")
+        return replace(output, problem=problem, seconds=time.monotonic() - began)
 
     def why_busy(self, output: Output) -> str:
+        # The pod was created but never got a place.
         problem = output.problem or ""
-        # The node is busy if the pod was created but never got a place.
-        is_busy = problem.startswith(BUSY)
-        return problem if is_busy else ""
+        return problem if problem.startswith(BUSY) else ""
 
     def end(self) -> None:
         # All Jobs of this run have this label.
-        label = f"{RUN_LABEL}={self.run_name}"
-        selector = f"--selector={label}"
-        self._kubectl("delete", "jobs", selector, "--wait=false", "--ignore-not-found")
+        selector = f"--selector={RUN_LABEL}={self.run_name}"
+        kubectl("delete", "jobs", selector, "--wait=false", "--ignore-not-found")
 
-    def _pod_problem(self, node: str) -> str:
-        """The reason that Kubernetes gives for a pod that did not finish."""
-        name = job_name(self.run_name, node)
-        selector = f"--selector=job-name={name}"
-        state = self._kubectl("get", "pods", selector, "-o", f"jsonpath={POD_STATE}")
-        scheduling_problem, _, container_reason = state.stdout.partition("|")
-        # If there is a scheduling problem, the pod never ran.
-        if scheduling_problem:
-            return f"{BUSY}{scheduling_problem}"
-        return container_reason.strip() or "its pod did not finish in time"
 
-    def _kubectl(
-        self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
-    ) -> Output:
-        """Run one kubectl command and return its output."""
-        # kubectl uses the user's own configuration and rights.
-        command = ("kubectl", *words)
-        return run(command, timeout=seconds, stdin=stdin)
+def kubectl(*words: str, seconds: float = ASK_SECONDS, stdin: str | None = None) -> Output:
+    """Run one kubectl command, with the user's own configuration and rights."""
+    return run(("kubectl", *words), timeout=seconds, stdin=stdin)
 
 
 def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
@@ -167,43 +157,21 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
 def _gpus_in_use() -> dict[str, int]:
     """Maps each node to the number of GPUs that its running pods use; empty if we may not list the
     pods."""
-    live = f"--field-selector={LIVE_PODS}"
-    pods = _columns("pods", POD_COLUMNS, "--all-namespaces", live)
-    if not pods.ok:
-        return {}
+    pods = _columns("pods", POD_COLUMNS, "--all-namespaces", f"--field-selector={LIVE_PODS}")
     used: dict[str, int] = {}
-    for line in pods.stdout.splitlines():
+    for line in pods.stdout.splitlines() if pods.ok else ():
+        # The second column contains one limit for each container of the pod, or `<none>`.
         node, _, limits = line.strip().partition(" ")
-        # Add up the numbers, because the column contains one limit for each container of the pod.
-        numbers = re.findall(r"\d+", limits)
-        pod_gpus = sum(map(int, numbers))
-        used[node] = used.get(node, 0) + pod_gpus
+        used[node] = used.get(node, 0) + sum(map(int, re.findall(r"\d+", limits)))
     return used
 
 
 def _columns(kind: str, columns: str, *more: str) -> Output:
     """The output of `kubectl get` with these custom columns, without a heading."""
-    output_form = f"custom-columns={columns}"
-    # kubectl prints `<none>` in a cell without a value.
-    words = ("kubectl", "get", kind, *more, "--no-headers", "-o", output_form)
-    return run(words, timeout=ASK_SECONDS)
+    return kubectl("get", kind, *more, "--no-headers", "-o", f"custom-columns={columns}")
 
 
 JOB_TEMPLATE = Path(__file__).parent / "job.yaml"
-
-
-def manifest(setting: ClusterSetting, **values: object) -> str:
-    """The YAML of a Job: the template `job.yaml` with the values filled in as JSON, which is valid
-    YAML."""
-    text = JOB_TEMPLATE.read_text(encoding="utf-8")
-    values |= {"image": setting.image, "runtime_class": setting.runtime_class}
-    as_json = {}
-    for name, value in values.items():
-        # Insert the values as JSON, so that no value can end its line or begin another key.
-        as_json[name] = json.dumps(value)
-    return Template(text).substitute(as_json)
-
-
 LONGEST_PART = 30
 """How many characters of the node's name the Job's name contains; a DNS label has at most 63
 characters."""
@@ -215,9 +183,6 @@ def job_name(run_name: str, node: str) -> str:
     >>> job_name("gpusetup-1a", "gpu-1.example.com")
     'gpusetup-1a-gpu-1-example-com-ed45a0'
     """
-    label = re.sub(r"[^a-z0-9]", "-", node.lower())
-    short_label = label[:LONGEST_PART].strip("-")
-    # Add a hash, because two long names may begin alike.
-    node_bytes = node.encode()
-    name_hash = hashlib.sha256(node_bytes).hexdigest()
-    return f"{run_name}-{short_label}-{name_hash[:6]}"
+    label = re.sub(r"[^a-z0-9]", "-", node.lower())[:LONGEST_PART].strip("-")
+    # A hash, because two long names may begin alike.
+    return f"{run_name}-{label}-{hashlib.sha256(node.encode()).hexdigest()[:6]}"

@@ -12,13 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpusetup.errors import Blocked
 from gpusetup.fleet.engines.engine import Engine, FleetRequest
-from gpusetup.fleet.nodes import SAFE
+from gpusetup.fleet.names import SAFE
 from gpusetup.fleet.work import NodeWork, script
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.system.processes import Output, no_answer_in, run
 
 START_SECONDS = 60.0
@@ -31,11 +31,11 @@ ACTOR_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
 """Variables that Ray itself sets in a worker; their values say nothing about the node."""
 
 
-class RayNode(Frozen):
+class RayNode(NamedTuple):
     """A live node of a Ray cluster."""
 
     id: str
-    gpus: float = 0.0
+    gpus: float
 
 
 SHORT_ID = 12
@@ -46,26 +46,21 @@ def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
     """Maps names to the live nodes from `ray.nodes()`. A name is the node name or host name; Ray's
     id replaces a name that is not unique or not safe."""
     alive = [row for row in rows if row.get("Alive")]
-    names = [_ray_name(row) for row in alive]
-    name_counts = Counter(names)
-    nodes: dict[str, RayNode] = {}
+    # A node without a name of its own has its address there.
+    names = [
+        str(row["NodeName"])
+        if row["NodeName"] != row["NodeManagerAddress"]
+        else str(row["NodeManagerHostname"])
+        for row in alive
+    ]
+    counts = Counter(names)
+    nodes = {}
     for name, row in zip(names, alive, strict=True):
-        node_id = row["NodeID"]
         # The name becomes part of a file name, so it must be safe.
-        is_usable = name_counts[name] == 1 and SAFE.fullmatch(name)
-        key = name if is_usable else node_id[:SHORT_ID]
-        gpus = row["Resources"].get("GPU", 0.0)
-        nodes[key] = RayNode(id=node_id, gpus=float(gpus))
+        is_usable = counts[name] == 1 and SAFE.fullmatch(name)
+        gpus = float(row["Resources"].get("GPU", 0.0))
+        nodes[name if is_usable else row["NodeID"][:SHORT_ID]] = RayNode(row["NodeID"], gpus)
     return nodes
-
-
-def _ray_name(row: Mapping[str, Any]) -> str:
-    """The name that was given to a Ray node, or its host name if it was given none."""
-    name = row["NodeName"]
-    address = row["NodeManagerAddress"]
-    if name == address:
-        name = row["NodeManagerHostname"]
-    return str(name)
 
 
 class OnNode:
@@ -77,14 +72,10 @@ class OnNode:
     def run_work(self, work: NodeWork) -> tuple[int | None, str, str, str | None, float]:
         """Run the node's work in this worker. Returns the fields of an `Output` as plain values, so
         that the worker may have another version of gpusetup."""
-        environment = dict(os.environ)
-        for variable in ACTOR_VARIABLES:
-            environment.pop(variable, None)
-        # Use the worker's Python, unless the user named one.
-        python = work.python or sys.executable
-        work_here = replace(work, python=python)
-        command = ("sh", "-c", script(work_here))
-        output = run(command, timeout=work.limit, environment=environment)
+        environment = {k: v for k, v in os.environ.items() if k not in ACTOR_VARIABLES}
+        # The worker's Python, unless the user named one.
+        here = replace(work, python=work.python or sys.executable)
+        output = run(("sh", "-c", script(here)), timeout=work.limit, environment=environment)
         return output.exit, output.stdout, output.stderr, output.problem, output.seconds
 
 
@@ -101,12 +92,11 @@ class Ray(Engine):
         self.cluster_nodes = ray_nodes(self.ray.nodes())
         # Skip nodes without GPUs (such as a head node), unless no node has one: then test the CPUs.
         has_gpus = any(node.gpus for node in self.cluster_nodes.values())
-        leaves_out_cpu_nodes = has_gpus and not request.nodes
-        states = {}
-        for name, node in self.cluster_nodes.items():
-            is_left_out = leaves_out_cpu_nodes and not node.gpus
-            states[name] = NO_GPU if is_left_out else ""
-        self.running: dict[str, Any] = {}
+        wants_gpus = has_gpus and not request.nodes
+        states = {
+            name: NO_GPU if wants_gpus and not node.gpus else ""
+            for name, node in self.cluster_nodes.items()
+        }
         try:
             super().__init__(request, states, "this Ray")
         except BaseException:
@@ -118,18 +108,26 @@ class Ray(Engine):
     def ask(self, node: str) -> Output:
         """Run the work in an actor on the node; any exception that Ray raises becomes the output's
         problem."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
         began = time.monotonic()
         output = Output(argv=("ray", node), exit=None)
+        actor = None
+        place = self.cluster_nodes[node]
         try:
-            actor = self._actor(self.cluster_nodes[node])
-            self.running[node] = actor
+            affinity = NodeAffinitySchedulingStrategy(node_id=place.id, soft=False)
+            # All GPUs, so that no other job computes on them meanwhile. No CPUs, so that the actor
+            # can also start if all CPUs are busy.
+            options = {"num_gpus": place.gpus, "num_cpus": 0, "scheduling_strategy": affinity}
+            actor = self.ray.remote(OnNode).options(**options).remote()
             # If a worker does not start in time, another job is using the node's GPUs.
             started, _ = self.ray.wait([actor.python.remote()], timeout=self.start_seconds)
             if not started:
                 return replace(output, problem=BUSY)
-            answer = actor.run_work.remote(self.work)
             limit = self.work.limit + BEHIND_SECONDS
-            code, out, err, problem, seconds = self.ray.get(answer, timeout=limit)
+            code, out, err, problem, seconds = self.ray.get(
+                actor.run_work.remote(self.work), timeout=limit
+            )
             return replace(
                 output, exit=code, stdout=out, stderr=err, problem=problem, seconds=seconds
             )
@@ -138,26 +136,13 @@ class Ray(Engine):
         except Exception as wrong:
             problem = _last_line(wrong)
         finally:
-            if node in self.running:
-                self.ray.kill(self.running.pop(node))
-        seconds = time.monotonic() - began
-        return replace(output, problem=problem, seconds=seconds)
-
-    def _actor(self, node: RayNode) -> Any:
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        affinity = NodeAffinitySchedulingStrategy(node_id=node.id, soft=False)
-        actor_class = self.ray.remote(OnNode)
-        # Reserve all GPUs, so that no other job computes on them meanwhile. Request no CPUs, so
-        # that the actor can also start if all CPUs are busy.
-        placed = actor_class.options(num_gpus=node.gpus, num_cpus=0, scheduling_strategy=affinity)
-        return placed.remote()
+            if actor is not None:
+                self.ray.kill(actor)
+        return replace(output, problem=problem, seconds=time.monotonic() - began)
 
     def why_busy(self, output: Output) -> str:
-        problem = output.problem
         # Only this problem is not a fault of the node.
-        is_busy = problem == BUSY
-        return BUSY if is_busy else ""
+        return BUSY if output.problem == BUSY else ""
 
     def end(self) -> None:
         with redirect_stdout(sys.stderr):
@@ -192,10 +177,5 @@ LONGEST_REASON = 300
 def _last_line(problem: BaseException) -> str:
     """The last line of an exception's message, without the tracebacks of other processes; the class
     name if there is no message."""
-    stripped_lines = [line.strip() for line in str(problem).splitlines()]
-    lines = [line for line in stripped_lines if line]
-    if not lines:
-        # An empty message leaves only the class name.
-        return type(problem).__name__
-    last_line = lines[-1]
-    return last_line[:LONGEST_REASON]
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    return lines[-1][:LONGEST_REASON] if lines else type(problem).__name__

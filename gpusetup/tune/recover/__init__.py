@@ -59,9 +59,7 @@ class Recovered(Frozen):
     @property
     def split(self) -> bool:
         """Whether the batch was trained in several parts."""
-        # One part with all samples does not count as split.
-        micro_batch = self.micro_batch_size
-        return micro_batch < self.batch_size
+        return self.micro_batch_size < self.batch_size
 
 
 class CannotRecover(GpuSetupError):
@@ -244,8 +242,7 @@ class _Attempts:
             raise CannotRecover(message, hint="leave the batch out")
         # Correct for the difference between the estimated and the actual weight.
         factor = 1.0 if sums else expected / total
-        is_off = abs(factor - 1) > ROUNDING
-        if is_off:
+        if abs(factor - 1) > ROUNDING:
             self.undo.rescale(factor)
         return torch.stack(losses).sum() * factor
 
@@ -254,10 +251,7 @@ class _Attempts:
         none."""
         uneven = self.case.uneven_losses(self.part_losses)
         differs = [*what_differs(self.model), *uneven]
-        hooked = []
-        for name, parameter in self.model.named_parameters():
-            if parameter._backward_hooks:
-                hooked.append(name)
+        hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
         if hooked:
             differs.append(f"a hook changes the gradient of each part ({listed(hooked)})")
         if self.draws_random:
@@ -283,12 +277,10 @@ class _Attempts:
         calls = earlier_calls + 1
         # Use at least two samples, so that there are two halves.
         micro = max(2, min(self.part_losses[0].samples, LARGEST_CHECK))
-        is_power_of_two = calls.bit_count() == 1
-        is_to_try = is_power_of_two and difference is None
+        is_to_try = calls.bit_count() == 1 and difference is None
         if is_to_try and micro <= self.count:
-            # Use different samples for each comparison.
-            possible_starts = self.count - micro + 1
-            start = calls.bit_length() * micro % possible_starts
+            # Different samples for each comparison.
+            start = calls.bit_length() * micro % (self.count - micro + 1)
             with self.undo.preserved_state():
                 difference = gradient_difference(self.case, start, micro, self.model)
         self.history.checks[code] = calls, difference
@@ -326,9 +318,8 @@ def _refuse(reasons: list[str], problem: BaseException | None) -> None:
     """Raise CannotRecover if there is any reason against splitting the batch."""
     if not reasons:
         return
-    reasons_text = "; ".join(reasons)
     raise CannotRecover(
-        f"Splitting the batch would change the training: {reasons_text}",
+        f"Splitting the batch would change the training: {'; '.join(reasons)}",
         hint="use a smaller batch size, or name in `allow=` what may differ",
     ) from problem
 
@@ -338,11 +329,11 @@ def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[st
     `allow` contains `batchnorm`."""
     if "batchnorm" in allow:
         return []
-    names = []
-    for name, module in model.named_modules():
-        # In evaluation mode, BatchNorm uses its running statistics.
-        if isinstance(module, BATCH_NORM) and module.training:
-            names.append(name)
-    if not names:
-        return []
-    return [f"BatchNorm computes its statistics over one part only ({listed(names)})"]
+    # In evaluation mode, BatchNorm uses its running statistics.
+    names = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, BATCH_NORM) and module.training
+    ]
+    said = f"BatchNorm computes its statistics over one part only ({listed(names)})"
+    return [said] if names else []

@@ -57,14 +57,8 @@ def part_of(batch: Any, start: int, stop: int, size: int) -> Any:
     >>> part_of({"x": [1, 2, 3], "name": "train"}, 1, 3, 3)
     {'x': [2, 3], 'name': 'train'}
     """
-
-    def part_of_column(column: Any) -> Any:
-        # A column of another length belongs to the whole batch.
-        if len(column) != size:
-            return column
-        return column[start:stop]
-
-    return _over(batch, part_of_column)
+    # A column of another length belongs to the whole batch.
+    return _over(batch, lambda column: column[start:stop] if len(column) == size else column)
 
 
 def cuts(size: int, micro: int) -> list[tuple[int, int]]:
@@ -74,12 +68,7 @@ def cuts(size: int, micro: int) -> list[tuple[int, int]]:
     >>> cuts(10, 4)
     [(0, 4), (4, 8), (8, 10)]
     """
-    parts = []
-    for start in range(0, size, micro):
-        # The last part may be shorter.
-        stop = min(size, start + micro)
-        parts.append((start, stop))
-    return parts
+    return [(start, min(size, start + micro)) for start in range(0, size, micro)]
 
 
 def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
@@ -102,17 +91,11 @@ def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
         return kind(*parts) if is_named_tuple else kind(parts)
     # `is_dataclass` is also true for the class itself, which is not a batch.
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        values = {}
-        for field in dataclasses.fields(batch):
-            # Leave out fields without `init`, because the constructor computes them from the
-            # others.
-            if field.init:
-                values[field.name] = _over(getattr(batch, field.name), column)
+        # The constructor computes fields without `init` from the others.
+        names = [field.name for field in dataclasses.fields(batch) if field.init]
+        values = {name: _over(getattr(batch, name), column) for name in names}
         return dataclasses.replace(batch, **values)
     return batch
-
-
-PICTURE_DIMENSIONS = 3
 
 
 def _sizes(batch: Any) -> set[int]:
@@ -139,23 +122,13 @@ def _holds_samples(batch: list[Any]) -> bool:
         return False
     # A list of dicts holds one sample per item, such as the targets of a detection batch.
     are_targets = all(isinstance(sample, Mapping) for sample in batch)
-    are_pictures = len(batch) > 1 and all(map(_is_picture, batch))
-    if are_targets or are_pictures:
+    # An image has three dimensions, of which the first is its channels.
+    shapes = [tuple(getattr(sample, "shape", ())) for sample in batch]
+    are_pictures = all(len(shape) == 3 and shape[0] in CHANNELS for shape in shapes)
+    if are_targets or (are_pictures and len(batch) > 1):
         return True
-    sizes = set[int]()
-    for sample in batch:
-        sizes |= _sizes(sample)
     # Columns of a batch all have the same length, so items of different lengths are samples.
-    return len(sizes) != 1
-
-
-def _is_picture(value: Any) -> bool:
-    """Whether a value looks like one image: three dimensions, of which the first is 1, 3 or 4
-    channels."""
-    shape = tuple(getattr(value, "shape", ()))
-    if len(shape) != PICTURE_DIMENSIONS:
-        return False
-    return shape[0] in CHANNELS
+    return len(set().union(*map(_sizes, batch))) != 1
 
 
 # --- the number that a mean loss is divided by ----------------------------------------------------
@@ -182,20 +155,7 @@ class PartLosses(Frozen):
     def weight(self) -> float | None:
         """The number that the mean of the part's loss is divided by; None if its losses are divided
         by different numbers, or if no loss is known."""
-        distinct = set(self.divisors)
-        # Losses that are divided by different numbers have no common weight.
-        if len(distinct) != 1:
-            return None
-        return self.divisors[0]
-
-    def divisors_of_a_sample(self) -> tuple[float, ...]:
-        """For each loss of the part, the number that its mean is divided by, per sample."""
-        ratios = []
-        for divisor in self.divisors:
-            # Round, so that floating-point errors do not make parts of different lengths look
-            # different.
-            ratios.append(round(divisor / self.samples, 9))
-        return tuple(ratios)
+        return self.divisors[0] if len(set(self.divisors)) == 1 else None
 
 
 class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
@@ -240,15 +200,12 @@ def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
     if target.is_floating_point():
         # The target contains class probabilities along this dimension, so divide by the number of
         # samples.
-        class_dimension = 1 if scores.dim() > 1 else 0
-        class_count = scores.shape[class_dimension]
-        return float(target.numel() / class_count)
+        return float(target.numel() / scores.shape[1 if scores.dim() > 1 else 0])
     counted = target != arguments["ignore_index"]
     class_weights = arguments["weight"]
     if class_weights is None:
         return counted.sum()
-    counted_labels = target[counted]
-    return class_weights.detach()[counted_labels].sum()
+    return class_weights.detach()[target[counted]].sum()
 
 
 # --- a batch that is computed in parts ------------------------------------------------------------
@@ -298,14 +255,15 @@ class BatchStep(Frozen):
         batch; [] if they can."""
         if self.sums or self.weight is not None:
             return []
+        # If the divisors per sample are the same in all parts, the numbers of samples are the right
+        # weights. Rounded, so that floating-point errors do not make parts of different lengths
+        # look different.
+        ratios = {
+            tuple(round(divisor / part.samples, 9) for divisor in part.divisors) for part in parts
+        }
         any_is_known = any(part.divisors for part in parts)
         any_disagrees = any(part.weight is None for part in parts)
-        if not (any_is_known and any_disagrees):
-            return []
-        ratios = {part.divisors_of_a_sample() for part in parts}
-        # If the divisors per sample are the same in all parts, the numbers of samples are the right
-        # weights.
-        if len(ratios) == 1:
+        if not (any_is_known and any_disagrees) or len(ratios) == 1:
             return []
         return [
             "several losses count different things, so the parts are only averaged (give `weight=`)"
@@ -334,8 +292,7 @@ def gradient_difference(
     words; None if rounding explains the difference."""
     parts = list[PartLosses]()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    middle = start + micro // 2
-    end = start + micro
+    middle, end = start + micro // 2, start + micro
     try:
         with _deterministic(model):
             random_state = torch.get_rng_state()
@@ -345,8 +302,13 @@ def gradient_difference(
             difference = torch.autograd.grad(whole, trained, materialize_grads=True)
             scale = _norm(difference)
             halves = [case.part(start, middle, parts), case.part(middle, end, parts)]
-            for loss in weighted_losses(halves, sums=case.sums):
-                part = torch.autograd.grad(loss, trained, materialize_grads=True)
+            total_weight = 1.0 if case.sums else sum(weight for _, weight in halves)
+            for loss, weight in halves:
+                # In a part in which no sample counts, the mean is NaN.
+                if not weight or not total_weight:
+                    continue
+                share = loss * (weight / total_weight)
+                part = torch.autograd.grad(share, trained, materialize_grads=True)
                 for gradient, gradient_of_part in zip(difference, part, strict=True):
                     gradient.sub_(gradient_of_part)
                 scale += _norm(part)
@@ -357,10 +319,8 @@ def gradient_difference(
         return f"gpusetup did not check whether the loss may be split ({why})"
     # `scale` is the sum of both norms, so halve it.
     error = 2 * _norm(difference) / scale if scale else 0.0
-    computed_in_16_bits = any(part.in_16_bits for part in parts)
-    is_16_bit = computed_in_16_bits or whole.dtype in HALF_TYPES
-    tolerance = TOLERANCE_16_BIT if is_16_bit else TOLERANCE_FLOAT32
-    if error <= tolerance:
+    is_16_bit = whole.dtype in HALF_TYPES or any(part.in_16_bits for part in parts)
+    if error <= (TOLERANCE_16_BIT if is_16_bit else TOLERANCE_FLOAT32):
         return None
     return (
         f"the gradient of {micro} samples is {100 * error:.2g} % off that of their halves (a mean"
@@ -369,40 +329,17 @@ def gradient_difference(
     )
 
 
-def weighted_losses(
-    parts: Sequence[tuple[torch.Tensor, float]], *, sums: bool
-) -> Iterator[torch.Tensor]:
-    """The loss of each part, multiplied by its share of the total weight."""
-    total_weight = 1.0
-    if not sums:
-        total_weight = sum(weight for _, weight in parts)
-    # If the total weight is 0, no sample counts for the loss.
-    if not total_weight:
-        return
-    for loss, weight in parts:
-        # Skip a part in which no sample counts, because its mean is NaN.
-        if weight:
-            yield loss * (weight / total_weight)
-
-
 def _norm(tensors: Sequence[torch.Tensor]) -> float:
-    """The Euclidean norm of all gradients together, as if they were one vector."""
-    lengths = []
-    for tensor in tensors:
-        # Compute in 64 bits, because a sum of many squares overflows in 16 bits.
-        exact = tensor.detach().double()
-        lengths.append(float(exact.norm()))
-    return math.hypot(*lengths)
+    """The Euclidean norm of all gradients together, as if they were one vector. In 64 bits, because
+    a sum of many squares overflows in 16 bits."""
+    return math.hypot(*(float(tensor.detach().double().norm()) for tensor in tensors))
 
 
 @contextmanager
 def _deterministic(model: torch.nn.Module) -> Iterator[None]:
     """A context without dropout and TF32, in which BatchNorm uses its running statistics."""
     kinds = (*RANDOM_MODULES, BATCH_NORM)
-    modules = []
-    for module in model.modules():
-        if isinstance(module, kinds) and module.training:
-            modules.append(module)
+    modules = [one for one in model.modules() if isinstance(one, kinds) and one.training]
     backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
     allowed_tf32 = [backend.allow_tf32 for backend in backends]
     for module in modules:

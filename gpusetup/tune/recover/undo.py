@@ -25,8 +25,7 @@ def trained_leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
         if node is None or node in visited:
             continue
         visited.add(node)
-        for next_node, _ in node.next_functions:
-            waiting.append(next_node)
+        waiting += [next_node for next_node, _ in node.next_functions]
         # Only nodes that accumulate the gradient of a leaf have a variable.
         variable = getattr(node, "variable", None)
         if isinstance(variable, torch.Tensor):
@@ -43,12 +42,9 @@ def listed(names: list[str]) -> str:
     ('a, b, c and 1 more', 'the model itself')
     """
     # `named_modules` gives the model itself an empty name.
-    first_names = [name or "the model itself" for name in names[:MOST_NAMES]]
-    text = ", ".join(first_names)
-    hidden_count = len(names) - MOST_NAMES
-    if hidden_count > 0:
-        text += f" and {hidden_count} more"
-    return text
+    text = ", ".join(name or "the model itself" for name in names[:MOST_NAMES])
+    more = len(names) - MOST_NAMES
+    return f"{text} and {more} more" if more > 0 else text
 
 
 def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
@@ -72,11 +68,7 @@ def equal_states(first: Any, second: Any) -> bool:
     if isinstance(first, tuple | list):
         return all(map(equal_states, first, second))
     # Tensors and arrays are compared element by element.
-    if hasattr(first, "shape"):
-        equal_elements = first == second
-        return bool(equal_elements.all())
-    is_equal: bool = first == second
-    return is_equal
+    return bool((first == second).all() if hasattr(first, "shape") else first == second)
 
 
 class SavedBuffer(NamedTuple):
@@ -90,17 +82,8 @@ class SavedBuffer(NamedTuple):
 
     def is_changed(self) -> bool:
         """Whether the buffer was replaced or its content has changed since the copy."""
-        current = self.module._buffers.get(self.name)
-        if current is not self.buffer:
-            return True
-        return not torch.equal(self.buffer, self.copied)
-
-    def belongs_to_batch_norm(self) -> bool:
-        """Whether the buffer is a running statistic of a BatchNorm in training mode."""
-        is_batch_norm = isinstance(self.module, BATCH_NORM)
-        # Only training mode counts, because BatchNorm does not update its statistics in evaluation
-        # mode.
-        return is_batch_norm and self.module.training
+        is_replaced = self.module._buffers.get(self.name) is not self.buffer
+        return is_replaced or not torch.equal(self.buffer, self.copied)
 
 
 class TrainingState:
@@ -111,13 +94,11 @@ class TrainingState:
         self.buffers: list[SavedBuffer] = []
         for module_path, module in model.named_modules():
             for name, buffer in module._buffers.items():
-                # Skip a registered buffer that is None.
-                if buffer is None:
-                    continue
-                path = f"{module_path}.{name}".lstrip(".")
-                copied = buffer.detach().clone()
-                saved = SavedBuffer(path, module, name, buffer, copied)
-                self.buffers.append(saved)
+                # A registered buffer may be None.
+                if buffer is not None:
+                    path = f"{module_path}.{name}".lstrip(".")
+                    copied = buffer.detach().clone()
+                    self.buffers.append(SavedBuffer(path, module, name, buffer, copied))
 
     def restore(self) -> None:
         """Restore the buffers and random number generators to the saved state."""
@@ -130,22 +111,20 @@ class TrainingState:
 
     def random_was_drawn(self) -> bool:
         """Whether random numbers were drawn since the state was saved."""
-        states_now = [get() for get, _ in random_generators()]
-        states_before = [state for _, state in self.random]
         # numpy may have been imported since, so the lists may differ in length.
-        pairs = zip(states_before, states_now, strict=False)
-        return not all(equal_states(before, now) for before, now in pairs)
+        pairs = zip(self.random, random_generators(), strict=False)
+        return not all(equal_states(before, get()) for (_, before), (get, _) in pairs)
 
     def changed_buffers(self) -> list[str]:
         """The paths of buffers that have changed since the copy, without BatchNorm's, which are
         reported separately."""
-        paths = []
-        for saved in self.buffers:
-            if saved.belongs_to_batch_norm():
-                continue
-            if saved.is_changed():
-                paths.append(saved.path)
-        return paths
+        return [
+            saved.path
+            for saved in self.buffers
+            # BatchNorm does not update its statistics in evaluation mode.
+            if not (isinstance(saved.module, BATCH_NORM) and saved.module.training)
+            and saved.is_changed()
+        ]
 
 
 class Undo:
@@ -224,15 +203,13 @@ class Undo:
     def restore(self) -> None:
         """Undo everything, so that gradients, random states and buffers are as before the call."""
         self.reset()
-        pairs = zip(self.parameters, self._saved_gradients, strict=True)
-        for parameter, gradient in pairs:
+        for parameter, gradient in zip(self.parameters, self._saved_gradients, strict=True):
             parameter.grad = gradient
 
     def commit(self) -> None:
         """Keep the new gradients and add them to those from before the call, as autograd would have
         done."""
-        pairs = zip(self.parameters, self._saved_gradients, strict=True)
-        for parameter, previous in pairs:
+        for parameter, previous in zip(self.parameters, self._saved_gradients, strict=True):
             if previous is None:
                 continue
             # A parameter that this batch did not use has no new gradient.

@@ -1,5 +1,5 @@
-"""Known answers of arithmetic: products, sums, functions of single numbers, and what cuFFT and
-cuSOLVER compute."""
+"""Known answers of arithmetic: products, sums, functions of single numbers, and what cuSOLVER
+computes."""
 
 from __future__ import annotations
 
@@ -188,30 +188,6 @@ def divisions(device: str) -> Iterator[Part]:
 
 
 pointwise = answered("Python's math", functions_of_numbers, odd_numbers, divisions)
-
-
-def complex_products(device: str) -> Iterator[Part]:
-    a, b = (whole_numbers(2 * 65, 9, f"complex {side}") for side in "ab")
-    left, right = (torch.view_as_complex(tensor(x, device, 65, 2)) for x in (a, b))
-    known: List[float] = []
-    for re1, im1, re2, im2 in zip(a[::2], a[1::2], b[::2], b[1::2]):
-        known += [re1 * re2 - im1 * im2, re1 * im2 + im1 * re2]
-    yield exactly("complex products", left * right, known)
-
-
-def spectra(device: str) -> Iterator[Part]:
-    for length in (12, 128, 1000, 1021):
-        places = torch.arange(length, dtype=torch.float64)
-        wave = (2 * math.pi * 3 * places / length).cos().float().to(device)
-        known = torch.zeros(length // 2 + 1, 2, dtype=torch.float64)
-        known[3, 0] = length / 2
-        # The butterflies round about log2(length) times; a prime length takes three transforms.
-        yield closely(f"spectrum of {length}", torch.fft.rfft(wave), known, 200, "float32")
-        there_and_back = torch.fft.irfft(torch.fft.rfft(wave), length)
-        yield closely(f"{length} there and back", there_and_back, wave, 200, "float32")
-
-
-complex_numbers = answered("waves of one frequency", complex_products, spectra)
 
 
 def solved_systems(device: str) -> Iterator[Part]:

@@ -26,11 +26,8 @@ LONG_ENOUGH_SECONDS = 0.02
 """The length of a round on a GPU. A single product is too short: it takes less time than launching
 it and waiting for it, and less than the clock needs to rise from idle."""
 MOST_TIMES = 1000
-CPU_SIZES = (4096, 2048, 1024)
-"""Matrix sizes for a CPU, the GPU's first; smaller ones if it takes too long (two old cores need 3
-s for a product of size 4096)."""
-CPU_PRODUCT_SECONDS = 1.0
-"""How long one product on the CPU may take; five are computed."""
+CPU_SIZE = 2048
+"""The size on a CPU beside a GPU: two old cores take 0.4 s for such a product."""
 
 
 def speed(device: str, name: str = "float32", check: str = "speed") -> Outcome:
@@ -43,9 +40,9 @@ def speed(device: str, name: str = "float32", check: str = "speed") -> Outcome:
 speed_half = functools.partial(speed, name="float16", check="speed-half")
 
 
-def product_rate(device: str, name: str) -> float:
+def product_rate(device: str, name: str, size: int = 0) -> float:
     """The speed of square matrix products in a number format, in TFLOP/s."""
-    size = PRODUCT_SIZES[kind(device)]
+    size = size or PRODUCT_SIZES[kind(device)]
     dtype = getattr(torch, name)
     a, b = (numbers(torch, size, size, salt=salt).to(dtype).to(device) for salt in (111, 112))
     product = torch.empty_like(a)
@@ -54,46 +51,16 @@ def product_rate(device: str, name: str) -> float:
 
 def speed_over_cpu(device: str) -> Outcome:
     """How many times faster the GPU multiplies than this machine's CPU, which computes in float32,
-    as it trains. It does not fail: a slow GPU next to many CPU cores is not a fault.
-    """
-    cpu, cpu_size = cpu_rate()
+    as it trains. It does not fail: a slow GPU next to many CPU cores is not a fault."""
+    cpu = product_rate("cpu", "float32", CPU_SIZE)
     single, half = (product_rate(device, name) for name in ("float32", "float16"))
     size = PRODUCT_SIZES[kind(device)]
-    # The CPU may have been measured with a smaller product.
-    at_size = "" if cpu_size == size else f" at {cpu_size}"
     detail = (
         f"products of {size} x {size}: {figure(single)} TFLOP/s in float32 and {figure(half)} in "
         f"float16 ({figure(half / cpu)} times), against {figure(cpu)} in float32 on "
-        f"the CPU{at_size} with {torch.get_num_threads()} threads"
+        f"the CPU at {CPU_SIZE} with {torch.get_num_threads()} threads"
     )
     return Outcome(PASSED, detail, single / cpu, unit="times the CPU in float32")
-
-
-@functools.lru_cache(maxsize=None)
-def cpu_rate() -> Tuple[float, int]:
-    """The CPU's TFLOP/s in float32, and the size of the matrices; measured once."""
-    # Measure a slow CPU with a smaller product.
-    smallest = CPU_SIZES[-1]
-    seconds = seconds_of_cpu_product(smallest, times=2)
-    for size in CPU_SIZES:
-        # A product of two n x n matrices takes n cubed multiplications.
-        if size == smallest or seconds * (size / smallest) ** 3 <= CPU_PRODUCT_SECONDS:
-            seconds = seconds_of_cpu_product(size, times=3)
-            break
-    return 2 * size**3 / seconds / 1e12, size
-
-
-def seconds_of_cpu_product(size: int, times: int) -> float:
-    """The seconds of the fastest of `times` float32 products of this size on the CPU."""
-    a, b = (numbers(torch, size, size, salt=salt) for salt in (113, 114))
-    product = torch.empty_like(a)
-    # Avoid a division by zero if the clock does not advance.
-    fastest = float("inf")
-    for _ in range(times):
-        began = time.perf_counter()
-        torch.mm(a, b, out=product)
-        fastest = min(fastest, max(time.perf_counter() - began, 1e-9))
-    return fastest
 
 
 def least_rate(device: str, check: str) -> float:

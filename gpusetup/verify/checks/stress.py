@@ -48,19 +48,11 @@ class Load(NamedTuple):
     """What `nvidia-smi` reported (`summed`); empty without nvidia-smi."""
 
 
-class Least(NamedTuple):
-    """The speed and steadiness that a device must reach."""
-
-    kept: Optional[float] = None
-    """The share of its first speed that the device must keep; None for a CPU."""
-    tflops: float = 0.0
-
-
 def load(device: str) -> Outcome:
     """Load the device for as long as the user requested, and judge the results."""
     # `nvidia-smi` reports nothing about a CPU.
     if kind(device) != "cuda":
-        return judged(loaded(device, asked().seconds, time.monotonic), Least())
+        return judged(loaded(device, asked().seconds, time.monotonic))
     done = Load()
     error: Optional[RuntimeError] = None
     with watched(gpu_uuid(torch, device)) as readings:
@@ -72,11 +64,11 @@ def load(device: str) -> Outcome:
             time.sleep(SETTLE_SECONDS)
     done = done._replace(watched=readings)
     if error is None:
-        return judged(done, least_of(torch.cuda.get_device_name(device), readings))
+        return judged(done, *least_of(torch.cuda.get_device_name(device), readings))
     # The GPU was not lost, so this is the program's own error.
     if not readings.get("lost"):
         raise error
-    problems = [*(fault for fault, _ in faults(done, Least())), first_line(error)]
+    problems = [*(fault for fault, _ in faults(done, 0.0, 0.0)), first_line(error)]
     return Outcome(FAILED, "; ".join(problems), spent=True)
 
 
@@ -132,17 +124,17 @@ def memory_pattern(device: str) -> Callable[[int], int]:
     return wrong_bytes_of_copy
 
 
-def least_of(name: str, readings: Dict[str, Any]) -> Least:
-    """What a GPU model must reach. If the driver's reasons for lower clocks are unknown, the power
-    limit may be one of them."""
+def least_of(name: str, readings: Dict[str, Any]) -> Tuple[float, float]:
+    """The share of its first speed, and the TFLOPS, that a GPU model must reach. If the driver's
+    reasons for lower clocks are unknown, the power limit may be one of them."""
     may_slow_down = readings.get("reasons", (POWER_CAP,)) == (POWER_CAP,)
     is_laptop = LAPTOP_NAMES.search(name) is not None
     kept = KEPT_SHARE_UNDER_CAP if may_slow_down or is_laptop else KEPT_SHARE
     # Many models have no published figure.
-    return Least(kept, least("speed-half", name) or 0.0)
+    return kept, least("speed-half", name) or 0.0
 
 
-def judged(done: Load, limit: Least) -> Outcome:
+def judged(done: Load, least_kept: Optional[float] = None, least_tflops: float = 0.0) -> Outcome:
     """The outcome of a run under load, with the worst fault first."""
     kept, tflops = window_rates(done.rates)
     facts = [f"{done.products} products and {done.copies} copies compared", f"{tflops:.3g} TFLOPS"]
@@ -152,12 +144,12 @@ def judged(done: Load, limit: Least) -> Outcome:
     if done.watched.get("reasons"):
         facts.append(f"clocks held by {', '.join(done.watched['reasons'])}")
     detail = ", ".join(facts)
-    for fault, problem in faults(done, limit):
-        return Outcome(FAILED, f"{fault}; {detail}", kept, limit.kept, KEPT, problem=problem)
-    return Outcome(PASSED, detail, kept, limit.kept, KEPT)
+    for fault, problem in faults(done, least_kept or 0.0, least_tflops):
+        return Outcome(FAILED, f"{fault}; {detail}", kept, least_kept, KEPT, problem=problem)
+    return Outcome(PASSED, detail, kept, least_kept, KEPT)
 
 
-def faults(done: Load, limit: Least) -> Iterator[Tuple[str, str]]:
+def faults(done: Load, least_kept: float, least_tflops: float) -> Iterator[Tuple[str, str]]:
     """The faults that make a run fail and what each shows, the worst first."""
     kept, tflops = window_rates(done.rates)
     if done.watched.get("lost"):
@@ -168,10 +160,10 @@ def faults(done: Load, limit: Least) -> Iterator[Tuple[str, str]]:
         yield f"{done.wrong_bytes} bytes of memory changed", WRONG
     if done.watched.get("ecc_new", 0) > 0:
         yield f"{done.watched['ecc_new']} new uncorrectable ECC errors", WRONG
-    if kept < (limit.kept or 0.0):
+    if kept < least_kept:
         yield f"the rate fell to {kept:.0%} of the rate at the start", SLOW
-    if tflops < limit.tflops:
-        yield f"{tflops:.1f} TFLOPS, {limit.tflops:.1f} is the minimum for this model", SLOW
+    if tflops < least_tflops:
+        yield f"{tflops:.1f} TFLOPS, {least_tflops:.1f} is the minimum for this model", SLOW
 
 
 def window_rates(rates: Tuple[Tuple[float, float], ...]) -> Tuple[float, float]:

@@ -1,14 +1,14 @@
-"""Checks of data transfers: copies, pinned memory, streams, CUDA graphs, and pairs of GPUs."""
+"""Checks of data transfers: copies, pinned memory, and pairs of GPUs."""
 
 from __future__ import annotations
 
 from functools import partial
 from itertools import permutations
-from typing import Any, List, Tuple
+from typing import Any, List
 
 import torch
 
-from ..judging.tolerance import Part, agree, holds, judged, numbers, same, source
+from ..judging.tolerance import Part, holds, judged, same, source
 from ..values import PASSED, Outcome
 from .speed import SLOWEST_COPY, least_rate, measured, rated
 
@@ -70,71 +70,6 @@ def pinned(device: str) -> Outcome:
         return judged(parts, "what was sent")
     rate = measured(device, lambda: on_device.copy_(locked, non_blocking=True), COPY_BYTES / GB)
     return rated("page-locked copies arrive whole", rate, (SLOWEST_COPY, "GB/s"))
-
-
-LINKS = 64
-CHAINED, SEEN = 2**25, 2**20
-"""How many numbers one addition takes, and how many of the results are read. One addition must take
-a GPU longer (some 60 us on the fastest) than its launch takes the host. Otherwise the chain has
-ended before the second stream reads, and reading too early goes unnoticed."""
-
-
-def streams(device: str) -> Outcome:
-    """No stream reads a result before another one has computed it, if an event says so."""
-    with torch.cuda.device(device):
-        both_streams = torch.cuda.Stream(device), torch.cuda.Stream(device)
-        torch.cuda.synchronize(device)
-        parts = [chained(device, both_streams, turn) for turn in range(8)]
-    return judged(parts, "the order that was asked for")
-
-
-def chained(device: str, both_streams: Tuple[Any, Any], turn: int) -> Part:
-    """A long chain of additions on one stream, whose end another stream waits for and reads."""
-    first, second = both_streams
-    block = torch.full((CHAINED,), float(turn), device=device)
-    out = torch.zeros(SEEN, device=device)
-    # The tensors are created on the current stream, so both streams must wait for it.
-    for stream in both_streams:
-        stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(first):
-        for _ in range(LINKS):
-            block.add_(1.0)
-        # The second stream must start only when the chain has ended.
-        ready = first.record_event()
-    with torch.cuda.stream(second):
-        second.wait_event(ready)
-        out.copy_(block[-SEEN:])
-    second.synchronize()
-    return same(f"turn {turn}", out, torch.full((SEEN,), float(turn + LINKS)))
-
-
-def graph(device: str) -> Outcome:
-    """A captured CUDA graph uses the current contents of its inputs at every replay."""
-    fixed = numbers(torch, 128, 128, salt=114).to(device)
-    other = numbers(torch, 128, 128, salt=115).to(device)
-    parts = []
-    with torch.cuda.device(device):
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        # Run the computation before the capture, because loading libraries cannot be captured.
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                (fixed @ other).relu()
-        torch.cuda.current_stream(device).wait_stream(side)
-        captured = torch.cuda.CUDAGraph()
-        # Use a stream of this device: torch creates its default capture stream only once, on the
-        # first device.
-        with torch.cuda.graph(captured, stream=side):
-            out = (fixed @ other).relu()
-        for turn in range(4):
-            # Copy the new inputs into the memory that the graph has captured.
-            fixed.copy_(numbers(torch, 128, 128, salt=116 + turn))
-            captured.replay()
-            eager = (fixed @ other).relu()
-            # The old inputs are random too, so a result computed from them would be far off.
-            allowed = 1e-3 * float(eager.abs().max())
-            parts.append(agree(f"replay {turn}", out, eager, allowed))
-    return judged(parts, "the same without a graph")
 
 
 ELEMENTS = 1 << 23

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from ..values import asked
 from .group import Calls, GroupState, ProcessGroup, check
-from .numbers import EXACT_TO, ROUNDED, reduced, rows, signature, wrong
+from .numbers import EXACT_TO, ROUNDED, Kind, reduced, rows, signature, wrong
 
 SECONDS = 30.0
 """How long the calls of one check may take; an idle machine needs a tenth of that time."""
@@ -58,31 +58,21 @@ class Message(NamedTuple):
         return tensors if dist.get_rank() == self.root else None
 
 
-def neighbours() -> Tuple[int, int]:
-    """The next rank and the previous one."""
+def send_and_receive(m: Message, in_one_batch: bool) -> Any:
+    """Send to the next rank and receive from the previous one, in one batch of handles or by
+    blocking calls."""
     me, world = dist.get_rank(), dist.get_world_size()
-    return (me + 1) % world, (me - 1) % world
-
-
-def send_and_receive(m: Message) -> List[Any]:
-    """Send to the next rank and receive from the previous one, in one batch of handles."""
-    to, origin = neighbours()
-    sending, receiving = (
-        dist.P2POp(dist.isend, m.sent[0], to),
-        dist.P2POp(dist.irecv, m.whole, origin),
-    )
-    return list(dist.batch_isend_irecv([sending, receiving]))
-
-
-def send_then_receive(m: Message) -> None:
-    """Blocking calls. Ranks that send to a higher one send first, or all would wait."""
-    to, origin = neighbours()
-    if dist.get_rank() < to:
+    to, origin = (me + 1) % world, (me - 1) % world
+    if in_one_batch:
+        sending = dist.P2POp(dist.isend, m.sent[0], to)
+        return dist.batch_isend_irecv([sending, dist.P2POp(dist.irecv, m.whole, origin)])
+    # Ranks that send to a higher one send first, or all would wait.
+    if me < to:
         dist.send(m.sent[0], to)
-        dist.recv(m.whole, origin)
-    else:
-        dist.recv(m.whole, origin)
+    dist.recv(m.whole, origin)
+    if me > to:
         dist.send(m.sent[0], to)
+    return None
 
 
 def reduce_scatter_tensor(m: Message) -> Any:
@@ -152,65 +142,59 @@ COLLECTIVES: Dict[str, Collective] = {
         has_parts=True,
     ),
     "send_recv": Collective(
-        {"blocking": send_then_receive, "handles": send_and_receive},
+        {
+            "blocking": partial(send_and_receive, in_one_batch=False),
+            "handles": partial(send_and_receive, in_one_batch=True),
+        },
         lambda me, root, world: [((me - 1) % world, 0)],
     ),
 }
 REDUCING = ("all_reduce", "reduce", "reduce_scatter")
 
 
-class Turn(NamedTuple):
-    """One call of a check; the same on every rank."""
-
-    number: int
-    way: str
-    kind: Tuple[str, str]
-    """The format, and the reduction (`bits` if numbers are only moved)."""
-    size: int
-    is_async: bool
-
-    @property
-    def name(self) -> str:
-        """The name of the call for `--only` and in reports."""
-        mode = "async" if self.is_async else "sync"
-        return "-".join((self.way, *self.kind, str(self.size), mode, str(self.number)))
-
-
-def turns_of(op: str, world: int) -> List[Turn]:
-    """Every format and reduction with every size; ways and modes vary with the seed."""
-    collective, chance = COLLECTIVES[op], random.Random(f"{asked().seed} {op}")
-    kinds = [(name, "bits") for name in EXACT_TO]
+def calls_of(op: str, group: ProcessGroup) -> Calls:
+    """The calls of a check: every format and reduction with every size. Ways and modes vary with
+    the seed, and are the same on every rank."""
+    ways, chance = sorted(COLLECTIVES[op].ways), random.Random(f"{asked().seed} {op}")
+    kinds: List[Kind] = [(name, "bits") for name in EXACT_TO]
     if op in REDUCING:
         kinds = [(name, how) for how, names in REDUCTIONS.items() for name in names]
         # Each rank needs at least three different numbers whose sum is exact.
-        kinds = [kind for kind in kinds if kind[1] != "sum" or EXACT_TO[kind[0]] >= 3 * world]
+        kinds = [each for each in kinds if each[1] != "sum" or EXACT_TO[each[0]] >= 3 * group.world]
     pairs = [(kind, size) for kind in kinds for size in SIZES]
     chance.shuffle(pairs)
-    first = kinds[0]
     # Large messages stand early too, so that even a check that runs out of time sends one.
-    large = [(first, LARGE), (first, 4 * LARGE // world)] * len(collective.ways)
-    pairs = [pairs[0], *large[:2], *pairs[1:], *large[2:]]
-    turns = []
-    for number, (kind, size) in enumerate(pairs):
-        way = chance.choice(sorted(collective.ways))
+    large = [(kinds[0], LARGE), (kinds[0], 4 * LARGE // group.world)] * len(ways)
+    calls: Calls = {}
+    for number, (kind, size) in enumerate([pairs[0], *large[:2], *pairs[1:], *large[2:]]):
+        way = chance.choice(ways)
         # A call of a large message is not done at once, so it returns a handle.
         is_async = size >= LARGE or chance.random() < 0.5
-        turns.append(Turn(number, way, kind, size, is_async))
-    return turns
+        mode = "async" if is_async else "sync"
+        name = "-".join((way, *kind, str(size), mode, str(number)))
+        calls[name] = partial(performed, group, op, name, number, way, kind, size, is_async)
+    return calls
 
 
-def performed(group: ProcessGroup, op: str, turn: Turn) -> str:
+def performed(
+    group: ProcessGroup,
+    op: str,
+    name: str,
+    number: int,
+    way: str,
+    kind: Kind,
+    size: int,
+    is_async: bool,
+) -> str:
     """Make a call, and return what is wrong with its answer; empty if it is correct."""
-    collective, me, world = COLLECTIVES[op], group.rank, group.world
-    dtype_name, reduction = turn.kind
-    chance = random.Random(f"{asked().seed} {op} {turn.name}")
+    collective, me, world, reduction = COLLECTIVES[op], group.rank, group.world, kind[1]
+    chance = random.Random(f"{asked().seed} {op} {name}")
     root = chance.randrange(world)
-    count = world if collective.has_parts else 1
-    lengths = [[turn.size] * count for _ in range(world)]
-    if op == "all_to_all" and turn.way == "tensor" and turn.number % 2:
+    lengths = [[size] * (world if collective.has_parts else 1)] * world
+    if op == "all_to_all" and way == "tensor" and number % 2:
         # Parts of different lengths, some of them empty; every rank draws the same.
-        lengths = [[chance.randrange(turn.size + 1) for _ in range(world)] for _ in range(world)]
-    table = rows(turn.kind, world, max(map(sum, lengths)), chance.getrandbits(60))
+        lengths = [[chance.randrange(size + 1) for _ in range(world)] for _ in range(world)]
+    table = rows(kind, world, max(map(sum, lengths)), chance.getrandbits(60))
     sent = [row[: sum(own)].split(own) for row, own in zip(table, lengths)]
     total, limit = sent[me], None
     if op in REDUCING:
@@ -221,35 +205,33 @@ def performed(group: ProcessGroup, op: str, turn: Turn) -> str:
     known = [(total if member is None else sent[member])[part] for member, part in pieces]
     # A member without an answer lends its own numbers to calls that write over their input.
     arriving = [len(part) for part in known or sent[me]]
-    dtype = getattr(torch, dtype_name)
-    memory = torch.full((sum(arriving) + 2 * MARGIN,), JUNK, dtype=dtype, device=group.device)
+    memory = torch.full((sum(arriving) + 2 * MARGIN,), JUNK, dtype=table.dtype, device=group.device)
     whole = memory[MARGIN : MARGIN + sum(arriving)]
     if op in ("all_reduce", "reduce", "broadcast"):
         whole.copy_(torch.cat(sent[me]))
     mine = [part.to(group.device) for part in sent[me]]
-    names = {"fraction": "SUM", "bits": ""}
+    operation = "SUM" if reduction == "fraction" else reduction.upper()
     message = Message(
         sent=mine,
         received=list(whole.split(arriving)),
         whole=whole,
         root=root,
-        reduction=getattr(dist.ReduceOp, names.get(reduction, reduction.upper()), None),
-        more={"async_op": turn.is_async},
+        reduction=getattr(dist.ReduceOp, operation, None),
+        more={"async_op": is_async},
     )
-    if turn.number % 8 == 3 and me == turn.number % world:
+    if number % 8 == 3 and me == number % world:
         time.sleep(LATE_SECONDS)
-    wait_for(collective.ways[turn.way](message))
+    wait_for(collective.ways[way](message))
     if op == "all_reduce" and reduction in ROUNDED:
         # Each rank may have rounded in another order, but all must end up with the same bits.
-        GroupState.held[turn.name] = signature(whole)
-    if known:
-        problem = wrong(whole, torch.cat(known), limit)
-        if problem:
-            return problem
-    if wrong(torch.cat(mine), torch.cat(sent[me])):
-        return "its input changed"
+        GroupState.held[name] = signature(whole)
+    problem = wrong(whole, torch.cat(known), limit) if known else ""
+    if not problem and wrong(torch.cat(mine), torch.cat(sent[me])):
+        problem = "its input changed"
     margins = torch.cat([memory[:MARGIN], memory[-MARGIN:]])
-    return "" if torch.equal(margins, torch.full_like(margins, JUNK)) else "it wrote outside"
+    if not problem and not torch.equal(margins, torch.full_like(margins, JUNK)):
+        problem = "it wrote outside"
+    return problem
 
 
 def wait_for(handles: Any) -> None:
@@ -259,25 +241,8 @@ def wait_for(handles: Any) -> None:
             handle.wait()
 
 
-def planned(op: str, group: ProcessGroup) -> Calls:
-    """The calls of a check, or only those that `--only` names."""
-    wanted = {name.partition("/")[2] for name in asked().only if name.startswith(f"{op}/")}
-    return {
-        turn.name: partial(performed, group, op, turn)
-        for turn in turns_of(op, group.world)
-        if not wanted or turn.name in wanted
-    }
-
-
-all_reduce = check("all_reduce", partial(planned, "all_reduce"), SECONDS)
-reduce = check("reduce", partial(planned, "reduce"), SECONDS)
-broadcast = check("broadcast", partial(planned, "broadcast"), SECONDS)
-all_gather = check("all_gather", partial(planned, "all_gather"), SECONDS)
-gather = check("gather", partial(planned, "gather"), SECONDS)
-scatter = check("scatter", partial(planned, "scatter"), SECONDS)
-reduce_scatter = check("reduce_scatter", partial(planned, "reduce_scatter"), SECONDS)
-all_to_all = check("all_to_all", partial(planned, "all_to_all"), SECONDS)
-send_recv = check("send_recv", partial(planned, "send_recv"), SECONDS)
+# Each collective has a check of its own name.
+globals().update({op: check(op, partial(calls_of, op), SECONDS) for op in COLLECTIVES})
 
 
 def barriers(group: ProcessGroup) -> Calls:

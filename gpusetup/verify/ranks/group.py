@@ -1,4 +1,4 @@
-"""This process's process group, and how its ranks agree on the outcome of a check.
+"""This process's process group: how its ranks meet, and how they agree on the outcome of a check.
 
 They agree through the store, never through the collective that is being tested. The outcome names a
 rank that does not arrive or does not return.
@@ -6,14 +6,24 @@ rank that does not arrive or does not return.
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import time
 import warnings
+from datetime import timedelta
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from ..device.importing import first_line
-from ..values import FAILED, PASSED, SKIPPED, WRONG, Outcome, working_on
+import torch
+import torch.distributed as dist
 
+from ..device.gpus import gpu_uuid
+from ..device.importing import first_line
+from ..values import FAILED, PASSED, SKIPPED, WRONG, Outcome, asked, working_on
+
+MEET_SECONDS = 240.0
+"""How long the ranks wait for one another at first. A cold network file system takes minutes to
+load torch, and hundreds of ranks start one after the other."""
 COLLECTIVE_SECONDS = 30.0
 """How long one collective may take, and how long the ranks wait for one another before a check. It
 is long enough even for a rank that gets a tenth of a core."""
@@ -62,6 +72,74 @@ class GroupState:
     """The call that this rank is making."""
     held: Dict[str, Any] = {}
     """Call -> a value that must be the same on all ranks."""
+
+
+def meet(device: str) -> Outcome:
+    """All ranks can form a group in which no two use the same GPU."""
+    if not dist.is_available():
+        return Outcome(SKIPPED, "this torch was built without torch.distributed")
+    backend = "gloo"
+    if device.startswith("cuda"):
+        backend = "nccl"
+        if not dist.is_nccl_available():
+            detail = "this torch is built without NCCL, as on Windows, Jetson and in CPU builds"
+            return Outcome(SKIPPED, detail, hint="`--device cpu` tests the ranks with gloo")
+        torch.cuda.set_device(device)
+    # The type of the error differs between backends and releases.
+    try:
+        return form_group(device, backend)
+    except Exception as problem:
+        error = first_line(problem)
+        detail = f"the ranks cannot connect to each other: {error}"
+        return Outcome(FAILED, detail, hint=hint_of(error))
+
+
+def form_group(device: str, backend: str) -> Outcome:
+    """Wait for all ranks, start the process group, and exchange the first messages."""
+    wait = timedelta(seconds=MEET_SECONDS)
+    store, rank, world = next(iter(dist.rendezvous("env://", timeout=wait)))
+    store.set_timeout(wait)
+    # Later checks use it; load it before the timeouts get short.
+    importlib.import_module("torch.nn.parallel")
+    group = ProcessGroup(store, rank, world, device, backend)
+    late = missing(group, "here", MEET_SECONDS)
+    if late:
+        detail = f"{named(late)} did not connect within {MEET_SECONDS:g} s"
+        return Outcome(FAILED, f"the ranks do not meet: {detail}", hint=NETWORK)
+    # From now on, a rank waits only as long as one collective may take.
+    store.set_timeout(timedelta(seconds=COLLECTIVE_SECONDS + 10))
+    dist.init_process_group(
+        backend,
+        store=dist.PrefixStore("group", store),
+        rank=rank,
+        world_size=world,
+        timeout=timedelta(seconds=COLLECTIVE_SECONDS),
+    )
+    GroupState.group, GroupState.ended = group, ""
+    return together("meet", exchange_first_words)
+
+
+def exchange_first_words(group: ProcessGroup) -> Outcome:
+    """All ranks have the same options, each its own GPU, and a first message arrives."""
+    options = repr((asked().seed, asked().level, asked().only))
+    if len(set(shared(group, "asked", options))) > 1:
+        detail = "the ranks were started with different options"
+        return Outcome(FAILED, detail, hint="give every rank the same options")
+    detail = f"{group.world} ranks by {group.backend}"
+    if group.backend == "nccl":
+        # If the UUID is unknown, the host and the device tell GPUs apart.
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        place = f"{os.uname().nodename} {visible} {group.device}"
+        gpus = shared(group, "gpu", gpu_uuid(torch, group.device) or place)
+        sharing = [rank for rank, gpu in enumerate(gpus) if gpu == gpus[group.rank]]
+        if len(sharing) > 1:
+            problem = f"{named(sharing)} use the same GPU {gpus[group.rank]}"
+            hint = "give each rank its own GPU: one rank per GPU, LOCAL_RANK chooses it"
+            return Outcome(FAILED, problem, hint=hint)
+        detail += ", each on its own GPU"
+    # The first call sets up connections and loads libraries, so it takes longer.
+    dist.all_reduce(torch.ones(1, device=group.device))
+    return Outcome(PASSED, detail)
 
 
 def hint_of(problem: str) -> str:

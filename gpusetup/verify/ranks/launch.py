@@ -40,20 +40,14 @@ class Rank(NamedTuple):
     @property
     def environment(self) -> Tuple[Tuple[str, str], ...]:
         """The environment variables that `torch.distributed` reads, which srun does not set."""
-        return (
-            ("RANK", str(self.rank)),
-            ("WORLD_SIZE", str(self.world)),
-            ("LOCAL_RANK", str(self.local)),
-            ("MASTER_ADDR", self.address),
-            ("MASTER_PORT", str(self.port)),
-        )
+        values = (self.rank, self.world, self.local, self.address, self.port)
+        return tuple(zip(TORCHRUN, map(str, values)))
 
 
 def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
-    """The rank that the environment variables describe; None for a single process.
+    """The rank that the environment variables describe; None for a single process. Raises
+    WrongQuestion if they contradict each other.
 
-    >>> rank_in({}) is None
-    True
     >>> slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0"}
     >>> slurm.update({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[3-4]", "SLURMD_NODENAME": "n4"})
     >>> rank_in(slurm) is None  # a batch script
@@ -62,37 +56,41 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
     >>> found.rank, found.world, found.address, found.port, found.host
     (1, 2, 'n3', 20014, 'n4')
     """
-    host = environ.get("SLURMD_NODENAME") or socket.gethostname()
     # An empty variable counts as not set.
     found = {name: value for name, value in environ.items() if value}
+    host = found.get("SLURMD_NODENAME") or socket.gethostname()
+
+    def number(name: str) -> int:
+        try:
+            return int(found.get(name, "0"))
+        except ValueError:
+            problem = f"{name}={found[name]!r} is not a number"
+            raise WrongQuestion(problem, "start it with torchrun or srun") from None
+
     # Check torchrun's variables first, because srun may have started torchrun.
     if all(name in found for name in TORCHRUN):
-        rank_name, world_name, local_name = TORCHRUN[:3]
-        address, port = found["MASTER_ADDR"], number_in(found, "MASTER_PORT")
-        run, part = (
-            found.get("TORCHELASTIC_RUN_ID", ""),
-            found.get("TORCHELASTIC_RESTART_COUNT", ""),
-        )
+        rank, world, local = map(number, TORCHRUN[:3])
+        address, port = found["MASTER_ADDR"], number("MASTER_PORT")
+        run = found.get("TORCHELASTIC_RUN_ID", ""), found.get("TORCHELASTIC_RESTART_COUNT", "")
     elif all(name in found for name in SRUN):
-        rank_name, world_name, local_name = (*SRUN, "SLURM_LOCALID")
-        nodes = found.get("SLURM_STEP_NODELIST") or found.get("SLURM_JOB_NODELIST") or host
-        run, part = found.get("SLURM_JOB_ID", "0"), found.get("SLURM_STEP_ID", "0")
-        step = int(part) if part.isdigit() else 0
+        rank, world, local = map(number, (*SRUN, "SLURM_LOCALID"))
+        address = first_host(
+            found.get("SLURM_STEP_NODELIST") or found.get("SLURM_JOB_NODELIST") or host
+        )
+        run = found.get("SLURM_JOB_ID", "0"), found.get("SLURM_STEP_ID", "0")
+        step = int(run[1]) if run[1].isdigit() else 0
         # Each rank of a step computes the same port without asking the others. The prime keeps a
         # job's steps and the next jobs from sharing one; the port above is used too.
-        pair = (number_in(found, "SLURM_JOB_ID", 0) + 101 * step) % (PORTS // 2)
-        address, port = first_host(nodes), FIRST_PORT + 2 * pair
+        port = FIRST_PORT + 2 * ((number("SLURM_JOB_ID") + 101 * step) % (PORTS // 2))
     else:
         return None
-    rank, world = number_in(found, rank_name), number_in(found, world_name)
     if not 0 <= rank < max(2, world):
         raise WrongQuestion(f"rank {rank} of {world} ranks", "RANK and WORLD_SIZE contradict")
-    local = number_in(found, local_name, 0)
     # With only one rank, this is an ordinary run.
     if world <= 1:
         return None
     # Without --rdzv-id all runs of torchrun have the same name, so add the address and the port.
-    return Rank(rank, world, local, address, port, host, f"{run}.{part}@{address}:{port}")
+    return Rank(rank, world, local, address, port, host, f"{'.'.join(run)}@{address}:{port}")
 
 
 def first_host(nodes: str) -> str:
@@ -101,40 +99,4 @@ def first_host(nodes: str) -> str:
     >>> first_host("gpu[007-009,12],login"), first_host("n1"), first_host("a-b[1-2]c")
     ('gpu007', 'n1', 'a-b1c')
     """
-    match = re.match(r"([^\[,]*)(?:\[(\w+)[^\]]*\])?([^,\[]*)", nodes.strip())
-    if match is None:
-        return nodes
-    before_brackets, first_number, after_brackets = match.groups("")
-    return f"{before_brackets}{first_number}{after_brackets}"
-
-
-def device_of(rank: Rank, wanted_device: str, seen: Tuple[str, ...]) -> Tuple[str, ...]:
-    """The device that a rank tests: the GPU with its local index or, if Slurm shows each task a
-    single GPU, that one.
-
-    >>> rank = Rank(5, 8, 1, "n1", 20000, "n2", "")
-    >>> device_of(rank, "auto", ("cuda:0", "cuda:1")), device_of(rank, "auto", ("cuda:0",))
-    (('cuda:1',), ('cuda:0',))
-    >>> device_of(rank, "cpu", ())
-    ('cpu',)
-    """
-    if wanted_device == "none":
-        return ()
-    if wanted_device not in ("auto", "cuda"):
-        return (wanted_device,)
-    if not seen:
-        return ()
-    return (seen[rank.local % len(seen)],)
-
-
-def number_in(environ: Mapping[str, str], name: str, default: Optional[int] = None) -> int:
-    """The number in a variable. Raises WrongQuestion if there is none and no default."""
-    value = environ.get(name)
-    if not value and default is not None:
-        return default
-    try:
-        return int(environ[name])
-    except (KeyError, ValueError):
-        raise WrongQuestion(
-            f"{name}={value!r} is not a number", "start it with torchrun or srun"
-        ) from None
+    return re.sub(r"\A([^\[,]*)(?:\[(\w+)[^\]]*\])?([^,\[]*).*", r"\1\2\3", nodes.strip())

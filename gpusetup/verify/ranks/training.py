@@ -1,11 +1,11 @@
-"""Trains on several ranks with DDP and with FSDP2, and compares with the same steps in one process,
-which computes what all ranks compute."""
+"""Trains on several ranks with DDP, and compares with the same steps in one process, which computes
+what all ranks compute."""
 
 from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Dict, Tuple
 
 import torch
 from torch import nn
@@ -33,36 +33,19 @@ def net(seed: int) -> Any:
     return nn.Sequential(*layers)
 
 
-def ddp(model: Any, group: ProcessGroup) -> Any:
-    """DDP: each rank holds all of it, and averages gradients in buckets of several messages."""
+def trained(group: ProcessGroup) -> str:
+    """Where training on the ranks and in one process differ; empty if they agree."""
     from torch.nn.parallel import DistributedDataParallel
 
-    # On a CPU, DDP accepts no device list.
+    # Each rank starts with different parameters, which DDP must replace with the first rank's.
+    model = net(group.rank).to(group.device)
+    alone = net(0).double()
+    # On a CPU, DDP accepts no device list. It averages gradients in buckets of several messages.
     devices = [group.device] if group.device.startswith("cuda") else None
-    return DistributedDataParallel(
+    shared_model = DistributedDataParallel(
         model, devices, bucket_cap_mb=0.001, gradient_as_bucket_view=True
     )
-
-
-def fsdp(model: Any, group: ProcessGroup) -> Any:
-    """The model sharded with FSDP2: each rank holds a part of every parameter."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    mesh = init_device_mesh(group.device.partition(":")[0], (group.world,))
-    for layer in model:
-        fully_shard(layer, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
-
-
-def trained(group: ProcessGroup, share: Callable[[Any, ProcessGroup], Any]) -> str:
-    """Where training on the ranks and in one process differ; empty if they agree."""
-    is_ddp = share is ddp
-    # With DDP each rank starts with different parameters, which DDP must replace with the first
-    # rank's parameters.
-    model = net(group.rank if is_ddp else 0).to(group.device)
-    alone = net(0).double()
-    shared_model = share(model, group)
+    loss = nn.functional.mse_loss
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (model, alone)]
     bits = [signature_of_all(model.state_dict())]
     # The user may have permitted coarser products.
@@ -71,15 +54,12 @@ def trained(group: ProcessGroup, share: Callable[[Any, ProcessGroup], Any]) -> s
     for number in range(STEPS * PASSES):
         exchanges = (number + 1) % PASSES == 0
         examples = [examples_of(1000 * number + rank) for rank in range(group.world)]
-        if not is_ddp:
-            shared_model.set_requires_gradient_sync(exchanges)
-        waits = is_ddp and not exchanges
-        with shared_model.no_sync() if waits else contextlib.nullcontext():
-            mine = [numbers.float().to(group.device) for numbers in examples[group.rank]]
-            loss_of(shared_model, *mine).backward()
+        with contextlib.nullcontext() if exchanges else shared_model.no_sync():
+            inputs, targets = (x.float().to(group.device) for x in examples[group.rank])
+            loss(shared_model(inputs), targets).backward()
         # The single process computes the mean over all ranks.
-        for examples_of_rank in examples:
-            (loss_of(alone, *examples_of_rank) / group.world).backward()
+        for inputs, targets in examples:
+            (loss(alone(inputs), targets) / group.world).backward()
         if not exchanges:
             continue
         problem = differs(gradients(model), gradients(alone))
@@ -90,15 +70,12 @@ def trained(group: ProcessGroup, share: Callable[[Any, ProcessGroup], Any]) -> s
             nn.utils.clip_grad_norm_(trained_model.parameters(), 0.5)
             optimizer.step()
             optimizer.zero_grad()
-    # With DDP, all ranks must have the same bits, whatever the order in which their gradients are
-    # summed.
-    if is_ddp:
-        GroupState.held["steps"] = bits
+    # All ranks must have the same bits, in whatever order their gradients were summed.
+    GroupState.held["steps"] = bits
     return differs(model.state_dict(), alone.state_dict())
 
 
-ddp_step = check("ddp_step", lambda group: {"steps": partial(trained, group, ddp)})
-fsdp_step = check("fsdp_step", lambda group: {"steps": partial(trained, group, fsdp)})
+ddp_step = check("ddp_step", lambda group: {"steps": partial(trained, group)})
 
 
 def examples_of(salt: int) -> Tuple[Any, Any]:
@@ -109,30 +86,20 @@ def examples_of(salt: int) -> Tuple[Any, Any]:
     return inputs, targets
 
 
-def loss_of(model: Any, inputs: Any, targets: Any) -> Any:
-    return nn.functional.mse_loss(model(inputs), targets)
-
-
 def gradients(model: Any) -> Dict[str, Any]:
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-def whole(value: Any) -> Any:
-    """A whole parameter or gradient, assembled from the parts of all ranks."""
-    value = value.detach()
-    return value.full_tensor() if hasattr(value, "full_tensor") else value
-
-
 def signature_of_all(values: Dict[str, Any]) -> int:
     """A checksum of the bits of several tensors."""
-    return sum(signature(whole(value)) for value in values.values())
+    return sum(signature(value) for value in values.values())
 
 
 def apart(values: Dict[str, Any], exact_values: Dict[str, Any], limit: float) -> str:
     """A description of the first tensor that differs by more than the limit; empty if none does."""
     for name, exact in exact_values.items():
         # Numbers below 1 are compared absolutely, others relative to the largest of their tensor.
-        difference = whole(values[name]).cpu().double() - exact
+        difference = values[name].detach().cpu().double() - exact
         error = float(difference.abs().max() / max(1.0, exact.abs().max()))
         # Written this way, the comparison counts NaN as wrong too.
         if not error <= limit:

@@ -1,0 +1,132 @@
+"""Names of nodes: lists of them in Slurm's notation, and their natural order."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+from gpusetup.errors import UsageError
+
+SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+"""Matches host names that need no quoting in a command."""
+MOST_NAMES = 100_000
+"""The maximum length of a list of names. No cluster has this many nodes, so a longer list is a
+typing error that would fill the memory."""
+NAME_PIECE = re.compile(r"(\D*)(\d{0,18})")
+"""Matches text followed by a number of at most 18 digits, which fits into 64 bits. A longer number
+is split, and still sorts well enough."""
+
+
+def natural(name: str) -> tuple[tuple[str, int], ...]:
+    """A sort key that orders numbers in names by value, so that node9 comes before node10.
+
+    >>> sorted(["node10", "node9"], key=natural)
+    ['node9', 'node10']
+    """
+    return tuple((text, int(digits or 0)) for text, digits in NAME_PIECE.findall(name))
+
+
+def on_one_line(name: str) -> str:
+    """A name in which `?` replaces line breaks, control characters and other unprintable
+    characters.
+
+    >>> on_one_line("gpu1\\ngpu2: passed")
+    'gpu1?gpu2: passed'
+    """
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
+
+
+def rows_of(numbers: Iterable[int]) -> list[list[int]]:
+    """Numbers in ascending order, split where a number is left out."""
+    ordered = sorted(set(numbers))
+    rows = [ordered[:1]] if ordered else []
+    for previous, number in pairwise(ordered):
+        if number == previous + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    return rows
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as text, where three or more consecutive numbers become a range.
+
+    >>> ranges([0, 1, 2, 3, 5, 7]), ranges([2, 3]), ranges([4])
+    ('0-3, 5, 7', '2, 3', '4')
+    """
+    parts: list[str] = []
+    for row in rows_of(numbers):
+        parts += [f"{row[0]}-{row[-1]}"] if len(row) > 2 else map(str, row)
+    return ", ".join(parts)
+
+
+def slurm_list(names: Iterable[str]) -> str:
+    """Node names in Slurm's notation (as for `--exclude=`), with ranges in brackets.
+
+    >>> slurm_list(["gpu09", "gpu10", "gpu11", "gpu13", "login"])
+    'gpu[09-11,13],login'
+    """
+    families: dict[tuple[str, int, str], list[int]] = defaultdict(list)
+    for name in sorted(names, key=natural):
+        # The last number of the name. One with a line break or too many digits stands by itself.
+        split = re.fullmatch(r"(.*?)(\d{1,15})(\D*)", name)
+        # Only numbers with the same number of digits form a range, because `gpu9` and `gpu09` are
+        # different nodes.
+        if split:
+            families[split[1], len(split[2]), split[3]].append(int(split[2]))
+        else:
+            families[name, 0, ""] = []
+    parts = []
+    for (prefix, width, suffix), numbers in families.items():
+        # A range has its first and last number, and a single number stands alone.
+        inside = ",".join(
+            "-".join(f"{number:0{width}d}" for number in sorted({row[0], row[-1]}))
+            for row in rows_of(numbers)
+        )
+        parts.append(f"{prefix}{f'[{inside}]' if len(numbers) > 1 else inside}{suffix}")
+    return ",".join(parts)
+
+
+def expanded(text: str) -> tuple[str, ...]:
+    """The names in a list of nodes in Slurm's notation, without duplicates. Raises UsageError if
+    the text is not such a list, or if it names more than MOST_NAMES nodes.
+
+    >>> expanded("gpu[09-11,13],login")
+    ('gpu09', 'gpu10', 'gpu11', 'gpu13', 'login')
+    """
+    names: dict[str, None] = {}
+    refusal = UsageError(f"{text[:80]!r} is not a list of nodes", hint="write gpu[001-016],login1")
+    # A comma inside brackets separates numbers, any other comma separates names.
+    for part in re.split(r",(?![^\[]*\])", text):
+        prefix, bracket, after_bracket = part.strip().partition("[")
+        inside, _, suffix = after_bracket.partition("]")
+        try:
+            for number in _numbers(inside) if bracket else ("",):
+                names[f"{prefix}{number}{suffix}"] = None
+                if len(names) > MOST_NAMES:
+                    raise UsageError(f"{text[:80]!r} names more than {MOST_NAMES:,} nodes")
+        except ValueError as problem:
+            raise refusal from problem
+    # Between two consecutive commas there is an empty name.
+    names.pop("", None)
+    if not names or any("[" in name or "]" in name for name in names):
+        raise refusal
+    return tuple(names)
+
+
+def _numbers(inside: str) -> Iterator[str]:
+    """Yields the numbers in the brackets one at a time, so that the caller can stop (`08-10,7`
+    contains 08, 09, 10 and 7).
+
+    Raises ValueError for a piece that is neither a number nor an ascending range.
+    """
+    for piece in inside.split(","):
+        first, _, last = piece.strip().partition("-")
+        first_number, last_number = int(first), int(last or first)
+        if last_number < first_number:
+            raise ValueError(piece)
+        # All numbers in a range have as many digits as the first one.
+        for number in range(first_number, last_number + 1):
+            yield f"{number:0{len(first)}d}"

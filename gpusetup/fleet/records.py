@@ -1,0 +1,347 @@
+"""Reads a folder of records: snapshots, doctor's JSON, and reports of verify and `fleet check`.
+
+Files about the same node are merged: `node7.json` and `node7.verify.json`, or `node7/snapshot.json`
+and `node7/verify.json`. Files that are not records of gpusetup are skipped and counted; an
+incomplete record becomes a node with a problem.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from gpusetup.errors import BadInput
+from gpusetup.fleet.facts import GPU_NAME, facts_of, joined
+from gpusetup.fleet.names import natural, on_one_line
+from gpusetup.fleet.node_check import NodeFinding, Source, check_rules, findings_of, uuids_of
+from gpusetup.model.codec import from_json
+from gpusetup.model.documents import VerifyAnswer
+from gpusetup.model.finding import Severity
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.named_file import text_of
+from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
+from gpusetup.redaction import redact
+
+RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run)$")
+"""Suffixes that may follow the node's name in a file name. In a node's own folder, such a suffix is
+the whole file name."""
+MOST_FILES = 200_000
+"""The maximum number of files in a folder; no real cluster has this many records."""
+RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
+"""How a record begins: it is a JSON object, in UTF-8 or in PowerShell's UTF-16. Incomplete records
+and empty files match too."""
+LONGEST_NAME = 256
+"""A node's name must be shorter than this; the longest possible host name has 255 characters."""
+SPEED_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
+
+
+class Rate(Frozen):
+    """A speed that a check of verify measured on one device of a node."""
+
+    check: str
+    device: str
+    """The device's torch name, such as `cuda:3`."""
+    model: str
+    """The GPU's model name. Only rates of the same model are compared."""
+    value: float
+    unit: str
+
+
+class Node(Frozen):
+    """A node with the contents of its records, or the reason why there are none."""
+
+    name: str = ""
+    taken_at: str | None = None
+    kind: tuple[str, ...] = ()
+    """The model of most of the node's GPUs; empty if the node has no visible GPU."""
+    facts: Mapping[str, str] = {}
+    findings: tuple[NodeFinding, ...] = ()
+    rates: tuple[Rate, ...] = ()
+    problem: str | None = None
+    """Why the record is missing or incomplete; None if it is complete."""
+    snapshot_file: str | None = None
+    """The file with the node's snapshot, which doctor can read again."""
+    snapshot_findings: tuple[str, ...] = ()
+    """The ids of doctor's findings for that file."""
+    broken_file: str | None = None
+    """The file of a record that could not be read."""
+    sources: tuple[Source, ...] = ()
+    """What the record looked at, so that a fault there which it does not report is gone."""
+    gpu_uuids: tuple[str, ...] = ()
+
+
+class Records(Frozen):
+    """The records that were read from a folder."""
+
+    folder: str | None = None
+    nodes: tuple[Node, ...]
+    """Sorted by name."""
+    left_out: tuple[str, ...] = ()
+    """Files that are not records, each with the reason."""
+
+
+class _NoRecord(Exception):
+    """Raised for a file that is not a record of gpusetup."""
+
+
+def read_folder(folder: Path, reached: Callable[[int, int], None]) -> Records:
+    """The records in a folder and its direct subfolders, grouped by node. `reached` is called with
+    the number of files read so far and the total. Raises BadInput if it is not a folder or has too
+    many files."""
+    if not folder.is_dir():
+        raise BadInput(f"{folder} is not a folder of records")
+    # Files whose names begin with a dot are still being written.
+    paths = [*folder.glob("[!.]*.json"), *folder.glob("[!.]*/[!.]*.json")]
+    if len(paths) > MOST_FILES:
+        raise BadInput(f"{folder} holds more than {MOST_FILES} files")
+    records_of: dict[str, list[Node]] = defaultdict(list)
+    left_out: list[str] = []
+    for number, path in enumerate(sorted(path for path in paths if path.is_file())):
+        reached(number, len(paths))
+        name = RECORD_SUFFIX.sub("", path.stem)
+        if not name:
+            # A file such as `snapshot.json` may be in a folder with the node's name.
+            name = path.parent.name if path.parent != folder else path.stem
+        try:
+            node = read_record(path, on_one_line(name))
+            records_of[node.name].append(node)
+        except _NoRecord as problem:
+            left_out.append(f"{on_one_line(str(path.relative_to(folder)))}: {problem}")
+    nodes = [merged(records_of[name]) for name in sorted(records_of, key=natural)]
+    return Records(folder=str(folder), nodes=tuple(nodes), left_out=tuple(left_out))
+
+
+def named_record(path: Path) -> Node:
+    """The record in a file that the user named. Raises BadInput if the file is not a record of a
+    node."""
+    try:
+        return read_record(path, on_one_line(path.stem))
+    except _NoRecord as problem:
+        raise BadInput(
+            f"{path}: {problem}", hint="`gpusetup snapshot --output FILE` writes one"
+        ) from problem
+
+
+# --- one file -------------------------------------------------------------------------------------
+
+
+class _Header(Frozen):
+    schema: str | None = None
+    node: str | None = None
+
+
+def read_record(path: Path, name: str) -> Node:
+    """The node in one file. A file that cannot be read gives a node with a problem instead of
+    facts."""
+    try:
+        raw = read_bytes(path)
+        if not RECORD_START.match(raw):
+            raise _NoRecord("this is not a record of gpusetup (no JSON object)")
+        # PowerShell writes UTF-16.
+        raw = text_of(raw, path.name).encode()
+        header = from_json(raw, _Header, what=path.name)
+        family = (header.schema or "").partition("/")[0]
+        if family not in READERS:
+            raise _NoRecord(f"not a record of gpusetup ({header.schema or 'it has no schema'})")
+        node = READERS[family](raw, path.name)
+    except BadInput as problem:
+        return Node(name=name, problem=problem.message, broken_file=str(path))
+    if READERS[family] is _from_snapshot:
+        ids = tuple(finding.id for finding in node.findings)
+        node = replace(node, snapshot_file=str(path), snapshot_findings=ids)
+    # A record of `fleet check` contains the node's name; a file's name was chosen by a user. An
+    # unusable name is dropped, because a record from an unknown source may contain any name.
+    own_name = header.node or ""
+    is_usable = own_name.isprintable() and 0 < len(own_name) < LONGEST_NAME
+    return replace(node, name=own_name if is_usable else name)
+
+
+def _from_snapshot(raw: bytes, what: str) -> Node:
+    """The node in a snapshot, or in doctor's document, which contains a snapshot."""
+    snapshot = parse_snapshot(raw, what)
+    facts = facts_of(snapshot)
+    # The file is some other JSON with one of our schemas.
+    if snapshot.taken_at is None and not snapshot.readings and not facts:
+        raise BadInput(f"{what} says nothing about its machine")
+    findings = findings_of(snapshot)
+    if findings:
+        ids_of_check = {finding.id for finding in findings_of(snapshot, check_rules())}
+        findings = tuple(
+            finding if finding.id in ids_of_check else replace(finding, source="snapshot")
+            for finding in findings
+        )
+    # Variables as in a shared record, so that redacted records can be compared with others.
+    variables = redact(Snapshot(environment=dict(snapshot.environment)))
+    return Node(
+        taken_at=snapshot.taken_at,
+        kind=kind_of(facts.get(GPU_NAME)),
+        facts={**facts, **facts_of(variables)},
+        findings=findings,
+        sources=("check", "snapshot"),
+        gpu_uuids=uuids_of(snapshot),
+    )
+
+
+def _from_verify(raw: bytes, what: str) -> Node:
+    """The node in a report of verify, with its failed checks as findings and the measured
+    speeds."""
+    answer = from_json(raw, VerifyAnswer, what=what)
+    models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
+    facts = {"torch.version": answer.torch, "python.version": answer.python}
+    problems = []
+    rates = []
+    for check in answer.checks:
+        if check.status in ("failed", "crashed"):
+            words = f"verify's {check.name} {check.status} on {check.device}: {check.detail}"
+            # The detail of a check may be empty.
+            problems.append(words.rstrip(": "))
+        if check.value is not None and check.unit in SPEED_UNITS and check.status != "skipped":
+            rate = Rate(
+                check=check.name,
+                device=check.device,
+                model=models.get(check.device, ""),
+                value=check.value,
+                unit=check.unit,
+            )
+            rates.append(rate)
+    if answer.verdict == "failed" and not problems:
+        problems = ["verify's verdict is failed"]
+    return Node(
+        kind=kind_of(joined([model for device, model in models.items() if device != "cpu"])),
+        facts={field: value for field, value in facts.items() if value},
+        findings=tuple(
+            NodeFinding(
+                id="gpu-check-failed", severity=Severity.ERROR, title=problem, source="verify"
+            )
+            for problem in problems
+        ),
+        rates=tuple(rates),
+        sources=("verify",),
+    )
+
+
+class _NodeCheck(Frozen):
+    """The fields that we read from a record of `fleet check`."""
+
+    ok: bool
+    reason: str
+    taken_at: str | None = None
+    facts: Mapping[str, str] = {}
+    findings: tuple[NodeFinding, ...] = ()
+    gpu_uuids: tuple[str, ...] = ()
+
+
+def _from_node_check(raw: bytes, what: str) -> Node:
+    """The node in a record of `fleet check`."""
+    answer = from_json(raw, _NodeCheck, what=what)
+    findings = answer.findings
+    # Not every reason to fail is a finding; a node without any GPU has none.
+    if not answer.ok and all(finding.severity is not Severity.ERROR for finding in findings):
+        failure = NodeFinding(id="node-check-failed", severity=Severity.ERROR, title=answer.reason)
+        findings = (*findings, failure)
+    return Node(
+        taken_at=answer.taken_at,
+        kind=kind_of(answer.facts.get(GPU_NAME)),
+        facts=answer.facts,
+        findings=tuple(replace(finding, taken_at=answer.taken_at) for finding in findings),
+        sources=("check", "profile"),
+        gpu_uuids=answer.gpu_uuids,
+    )
+
+
+class _Run(Frozen):
+    """The field that we read from the file which `fleet run` writes if a node's records are
+    incomplete."""
+
+    problem: str
+
+
+READERS: dict[str, Callable[[bytes, str], Node]] = {
+    "gpusetup.verify": _from_verify,
+    "gpusetup.node-check": _from_node_check,
+    "gpusetup.run": lambda raw, what: Node(problem=from_json(raw, _Run, what=what).problem),
+    **dict.fromkeys(("gpusetup.snapshot", "gpusetup.doctor"), _from_snapshot),
+}
+"""Maps each schema to the function that reads it."""
+OF_SEVERAL_VALUES = re.compile(r"\d{1,4} x (.+?)(?:, \d{1,4} x .*)?", re.DOTALL)
+
+
+def kind_of(gpu_names: str | None) -> tuple[str, ...]:
+    """The model that most GPUs of a node have, read from the text of the fact, as a tuple; () if no
+    GPU is known.
+
+    >>> kind_of("7 x NVIDIA L40S, 1 x NVIDIA L4 (GPU 3)"), kind_of("NVIDIA L4"), kind_of(None)
+    (('NVIDIA L40S',), ('NVIDIA L4',), ())
+    """
+    if not gpu_names:
+        return ()
+    # The text begins with the most common value.
+    several = OF_SEVERAL_VALUES.fullmatch(gpu_names)
+    return (several[1] if several else gpu_names,)
+
+
+# --- several records of one node ------------------------------------------------------------------
+
+UNDATED = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def merged(records: Sequence[Node]) -> Node:
+    """Several records of one node, merged into one. Newer records take precedence, and undated ones
+    count as the oldest."""
+
+    def time_of(record: Node) -> datetime:
+        return moment(record.taken_at) or UNDATED
+
+    # Of two records of the same time a snapshot counts as the newer one, for it sees more.
+    newest_first = sorted(
+        records, key=lambda record: (time_of(record), "snapshot" in record.sources), reverse=True
+    )
+    node = newest_first[0]
+    for number, older in enumerate(newest_first[1:], 1):
+        # A fault is gone if a newer record looked for it and does not report it. A report of verify
+        # has no date, so it neither contradicts other records nor is contradicted by them.
+        read_later: set[Source] = set()
+        for newer in newest_first[:number]:
+            if time_of(newer) > time_of(older) > UNDATED:
+                read_later.update(newer.sources)
+        known_ids = {finding.id for finding in node.findings}
+        added = tuple(
+            finding
+            for finding in older.findings
+            if finding.source not in read_later and finding.id not in known_ids
+        )
+        has_snapshot = node.snapshot_file is not None
+        node = replace(
+            node,
+            taken_at=node.taken_at or older.taken_at,
+            kind=node.kind or older.kind,
+            facts={**older.facts, **node.facts},
+            findings=(*node.findings, *added),
+            rates=(*node.rates, *older.rates),
+            problem=node.problem or older.problem,
+            broken_file=node.broken_file or older.broken_file,
+            gpu_uuids=node.gpu_uuids or older.gpu_uuids,
+            snapshot_file=node.snapshot_file if has_snapshot else older.snapshot_file,
+            snapshot_findings=node.snapshot_findings if has_snapshot else older.snapshot_findings,
+        )
+    return node
+
+
+def moment(text: str | None) -> datetime | None:
+    """The time in a text, in UTC; None if the text is not an ISO 8601 time.
+
+    >>> str(moment("2026-11-19T03:00:00Z")), moment("yesterday"), moment(None)
+    ('2026-11-19 03:00:00+00:00', None, None)
+    """
+    try:
+        # Python 3.10 cannot read the `Z` at the end of our times.
+        time = datetime.fromisoformat(re.sub(r"Z\Z", "+00:00", text or ""))
+        if time.tzinfo is None:
+            return time.replace(tzinfo=timezone.utc)
+        return time.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None

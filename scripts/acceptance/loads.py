@@ -1,0 +1,56 @@
+"""The workloads that monitor is asked about: NAME SECONDS DEVICE, run as a training is."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import torch
+
+BLOCK = 1 << 30
+PRODUCTS = {
+    "input-starved": (4096, 0.05, 0.15),
+    "good": (2048, 0.2, 0.0),
+    "memory-tight": (2048, 0.2, 0.0),
+    "idle": (16, 0.0, 0.2),
+}
+"""Name -> the side of the matrices that are multiplied, for how many seconds, and the pause."""
+
+
+def step(name: str, tensor: torch.Tensor) -> None:
+    """Some work for the card, which is waited for."""
+    _, busy, pause = PRODUCTS.get(name, (0, 0.0, 0.0))
+    ends = time.perf_counter() + busy
+    if name == "launch-bound":
+        for _ in range(2000):
+            tensor.add_(1).mul_(0.5)
+    elif name == "memory-bound":
+        for _ in range(50):
+            tensor.clone()
+    while time.perf_counter() < ends:
+        for _ in range(max(1, 400_000 // len(tensor)) if tensor.is_cuda else 1):
+            tensor @ tensor
+        torch.cuda.synchronize() if tensor.is_cuda else None
+    time.sleep(pause)
+
+
+def main(name: str, seconds: float, device: str) -> None:
+    held, on_card = [], device != "cpu"
+    if name == "memory-tight" and on_card:  # all but one part in a hundred
+        free, total = torch.cuda.mem_get_info()
+        for _ in range((free - total // 100) // BLOCK):
+            held.append(torch.empty(BLOCK, dtype=torch.uint8, device=device))
+    if name in PRODUCTS:
+        side = PRODUCTS[name][0] if on_card else min(PRODUCTS[name][0], 256)
+        tensor = torch.randn(side, side, device=device, dtype=torch.bfloat16)
+    else:
+        size = 16 if name == "launch-bound" else BLOCK if on_card else 1 << 20
+        tensor = torch.ones(size, device=device, dtype=torch.uint8 if size > 16 else None)
+    ends = time.monotonic() + seconds
+    step(name, tensor)
+    while time.monotonic() < ends:
+        step(name, tensor)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]), sys.argv[3])

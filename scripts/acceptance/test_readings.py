@@ -1,0 +1,112 @@
+"""doctor, snapshot, resolve and fleet check on this machine, next to nvidia-smi and torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from acceptance.conftest import Work
+
+TORCH = """
+import json, torch
+torch.cuda.init()
+p = torch.cuda.get_device_properties(0)
+print(json.dumps({"count": torch.cuda.device_count(), "name": p.name,
+    "compute_capability": f"{p.major}.{p.minor}", "uuid": f"GPU-{p.uuid}"}))
+"""
+MIB = 1 << 20
+FIELDS = {
+    "name": ("name", 0),
+    "uuid": ("uuid", 0),
+    "memory_total_bytes": ("memory.total", MIB),
+    "memory_used_bytes": ("memory.used", 64 * MIB),
+    "compute_capability": ("compute_cap", 0),
+    "power_limit_watts": ("power.limit", 0.6),
+    "power_watts": ("power.draw", 60),
+    "temperature_celsius": ("temperature.gpu", 8),
+    "pcie_generation_max": ("pcie.link.gen.max", 0),
+    "pcie_width_max": ("pcie.link.width.max", 0),
+    "ecc_enabled": ("ecc.mode.current", 0),
+    "mig_enabled": ("mig.mode.current", 0),
+}
+"""Our field -> nvidia-smi's, and how far a figure may move in between."""
+WORDS = {"Enabled": True, "Disabled": False}
+
+
+@pytest.fixture(scope="module")
+def snapshot(work: Work) -> dict[str, Any]:
+    found = work.gpusetup("snapshot", "--keep-private", "--json").document
+    if not found["gpus"]:
+        pytest.skip("no GPU was read")
+    return found
+
+
+@pytest.fixture(scope="module")
+def other(work: Work, snapshot: dict[str, Any]) -> list[str]:
+    """The fields in which nvidia-smi says something else."""
+    names = ",".join(smi for smi, _ in FIELDS.values())
+    argv = ("nvidia-smi", f"--query-gpu={names}", "--format=csv,noheader,nounits", "--id=0")
+    said = work.program(argv)
+    if said.exit != 0:
+        pytest.skip(said.problem)
+    found = []
+    for (field, (_, slack)), text in zip(FIELDS.items(), said.stdout.split(","), strict=True):
+        ours, theirs = snapshot["gpus"][0].get(field), text.strip()
+        unit = MIB if field.startswith("memory") else 1
+        same = ours is WORDS[theirs] if theirs in WORDS else str(ours) == theirs
+        if slack and ours is not None and not theirs.startswith("["):
+            same = abs(ours - float(theirs) * unit) <= slack
+        work.row("readings", field=field, ours=ours, theirs=theirs, same=same)
+        found += [] if same or theirs.startswith("[") else [field]
+    return found
+
+
+@pytest.mark.claim("readings-match")
+def test_the_fields_are_those_of_nvidia_smi(work: Work, other: list[str]) -> None:
+    work.found(f"{len(FIELDS)} fields, other: {', '.join(other) or 'none'}")
+    assert not other
+
+
+@pytest.mark.claim("doubt-16")
+def test_memory_in_use_is_that_of_nvidia_smi(work: Work, other: list[str]) -> None:
+    assert "memory_used_bytes" not in other
+
+
+@pytest.fixture(scope="module")
+def torch_says(work: Work, snapshot: dict[str, Any]) -> dict[str, Any]:
+    return work.python(TORCH).document
+
+
+@pytest.mark.claim("doubt-42")
+def test_torch_sees_the_same_card(
+    work: Work, snapshot: dict[str, Any], torch_says: dict[str, Any]
+) -> None:
+    names = ("name", "compute_capability", "uuid")
+    ours, theirs = ([told.get(n) for n in names] for told in (snapshot["gpus"][0], torch_says))
+    work.found(f"torch {theirs}")
+    assert ours == theirs
+
+
+@pytest.mark.claim("doubt-12")
+def test_torch_counts_what_cuda_counts(
+    work: Work, snapshot: dict[str, Any], torch_says: dict[str, Any]
+) -> None:
+    count = (snapshot["cuda_api"] or {}).get("device_count")
+    work.found(f"torch {torch_says.get('count')}, CUDA {count}")
+    assert torch_says.get("count") == count
+
+
+@pytest.mark.claim("doctor-clean")
+def test_doctor_finds_no_error(work: Work) -> None:
+    answer = work.gpusetup("doctor", "--json").document
+    errors = [row["id"] for row in answer["findings"] if row["severity"] == "error"]
+    work.found(f"cause {answer.get('cause')}, errors: {', '.join(errors) or 'none'}")
+    assert not errors
+
+
+@pytest.mark.claim("node-check")
+def test_the_node_may_take_jobs(work: Work) -> None:
+    said = work.gpusetup("fleet", "check", "--json")
+    work.found(f"exit {said.exit} in {said.seconds:.2f} s")
+    assert said.exit == 0

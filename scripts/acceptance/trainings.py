@@ -1,0 +1,45 @@
+"""The trainings that plan and tune are held against, as `--code` takes them: batch size -> a step.
+
+GPUSETUP_ACCEPTANCE_SIZE=small makes them small enough for a CPU.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch import nn
+
+SMALL = os.environ.get("GPUSETUP_ACCEPTANCE_SIZE") == "small"
+FEATURES, CLASSES = 32, 10
+Step = tuple[Any, tuple[Any, Any]]
+
+
+def blocks(hidden: int, layers: int) -> nn.Module:
+    one = nn.TransformerEncoderLayer(hidden, 4, 4 * hidden, 0.0, "gelu", batch_first=True)
+    return nn.TransformerEncoder(one, layers, enable_nested_tensor=False)
+
+
+def conv(batch: int) -> Step:
+    width = 16 if SMALL else 128
+    inner = (nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.ReLU()) for _ in range(16))
+    ends = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 3, 3, padding=1)
+    pictures = torch.rand(batch, 3, 112, 112)
+    return nn.Sequential(ends[0], *inner, ends[1]), (pictures, pictures.flip(2))
+
+
+def transformer(batch: int) -> Step:
+    hidden, layers, length = (64, 2, 32) if SMALL else (1024, 12, 256)
+    ends = nn.Linear(FEATURES, hidden), nn.Linear(hidden, CLASSES)
+    target = torch.randint(0, CLASSES, (batch, length))
+    model = nn.Sequential(ends[0], blocks(hidden, layers), ends[1])
+    return model, (torch.randn(batch, length, FEATURES), target)
+
+
+def gpt2(batch: int) -> Step:
+    words, hidden, layers, length = (512, 64, 2, 32) if SMALL else (50257, 768, 12, 512)
+    table, head = nn.Embedding(words, hidden), nn.Linear(hidden, words, bias=False)
+    head.weight = table.weight
+    tokens = torch.randint(0, words, (batch, length))
+    return nn.Sequential(table, blocks(hidden, layers), head), (tokens, tokens)

@@ -1,0 +1,289 @@
+"""The acceptance on a card, without a card: its limits, its words, its evidence, a rehearsal."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts"))
+
+from acceptance import evidence  # noqa: E402
+from acceptance.claims import ALL, PARTS  # noqa: E402
+
+from gpusetup.cli import main  # noqa: E402
+
+ACCEPTANCE = ROOT / "scripts" / "acceptance"
+SCRIPT = ROOT / "scripts" / "gpu_acceptance.py"
+FACTS: dict[str, Any] = {
+    "date": "2026-11-20",
+    "device": "cuda",
+    "stand_in": False,
+    "card": "NVIDIA H200",
+    "driver": "580.159.04",
+    "torch": "2.11.0+cu130",
+    "cuda": "13.0",
+    "python": "3.12",
+    "gpusetup": "0.1.0",
+    "commit": "abc",
+}
+
+
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    argv = (sys.executable, str(SCRIPT), *words)
+    env = {**os.environ, **environment}
+    return subprocess.run(argv, capture_output=True, text=True, timeout=1500, env=env)
+
+
+def test_each_doubt_is_a_test_or_names_what_it_needs() -> None:
+    files = {part.name: (ACCEPTANCE / f"test_{part.name}.py").read_text() for part in PARTS}
+    for known in ALL:
+        is_tested = f'claim("{known.id}"' in files[known.part]
+        assert known.needs or known.checks or is_tested, known.id
+    assert [k.id for k in ALL if "doubt" in k.id] == [f"doubt-{n}" for n in range(1, 45)]
+
+
+def test_a_torch_that_is_not_usable_ends_the_run_at_once(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise RuntimeError('CUDA error: no kernel\\nwith DSA')")
+    done = run("--out", str(tmp_path / "out"), PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2, done.stderr
+    assert re.match("nothing was measured: torch is not usable: .*no kernel", done.stderr)
+    assert "Traceback" not in done.stderr and not (tmp_path / "out").exists()
+
+
+def test_evidence_of_another_machine_or_code_is_neither_mixed_nor_lost(tmp_path: Path) -> None:
+    evidence.begun(tmp_path, evidence.Evidence(**FACTS))
+    before = (tmp_path / evidence.FILE).read_bytes()
+    for other in ({"card": "NVIDIA A100"}, {"driver": "570.1"}, {"torch": "2.12.0"}):
+        with pytest.raises(evidence.Refused, match="another machine or code"):
+            evidence.begun(tmp_path, evidence.Evidence(**FACTS | other))
+    assert (tmp_path / evidence.FILE).read_bytes() == before
+    (tmp_path / evidence.FILE).write_text("[1]")
+    with pytest.raises(evidence.Refused, match="damaged or not ours"):
+        evidence.begun(tmp_path, evidence.Evidence(**FACTS))
+
+
+def verdict_of(claim: str, device: str, *verdicts: str, tests: int = 2) -> str:
+    """What becomes of a claim whose tests found these verdicts."""
+    part = next(known.part for known in ALL if known.id == claim)
+    answers = [
+        {"claim": claim, "verdict": verdict, "figure": verdict, "tests": tests}
+        for verdict in verdicts
+    ]
+    claims = evidence.claims_of(part, answers, device)
+    return next(each.verdict for each in claims if each.id == claim)
+
+
+def test_a_claim_is_open_until_all_its_tests_ran() -> None:
+    assert verdict_of("tune-batch", "cuda", "holds") == "open"
+    assert verdict_of("tune-batch", "cuda", "holds", "open") == "open"
+    assert verdict_of("tune-batch", "cuda", "holds", "holds") == "holds"
+    assert verdict_of("tune-batch", "cuda", "holds", "fails") == "fails"
+
+
+def test_a_rehearsal_decides_nothing_that_only_a_card_can_decide() -> None:
+    assert verdict_of("monitor-verdicts", "cpu", "holds", "holds") == "stand-in"
+    assert verdict_of("monitor-verdicts", "cpu", "holds", "fails") == "stand-in"
+    assert verdict_of("clean-runs", "cpu", "holds", "holds") == "stand-in"
+
+
+def test_a_rehearsal_is_red_where_a_cpu_can_refute_the_claim_or_a_command_gave_no_answer() -> None:
+    assert verdict_of("clean-runs", "cpu", "fails", tests=1) == "fails"
+    assert verdict_of("doubt-8", "cpu", "fails", tests=1) == "fails"
+    assert verdict_of("monitor-verdicts", "cpu", "holds", "no answer") == "fails"
+    assert verdict_of("plan-error", "cuda", "holds", "no answer") == "fails"
+
+
+def test_a_command_that_refuses_or_breaks_is_no_answer(tmp_path: Path) -> None:
+    """With a test of its own, run as the acceptance runs its parts."""
+    (tmp_path / "test_mine.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.claim('plan-error')\n"
+        "def test_refused(work):\n"
+        "    work.gpusetup('plan', '--no-such-option', '--json')\n"
+        "@pytest.mark.claim('plan-error')\n"
+        "def test_false(work):\n"
+        "    assert work.on_card\n"
+    )
+    answers = tmp_path / "answers.jsonl"
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "scripts")))
+    argv = [sys.executable, "-m", "pytest", "-p", "acceptance.conftest", "test_mine.py"]
+    argv += ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), "-m", ""]
+    argv += ["--device", "cpu", "--answers", str(answers), "-p", "no:cacheprovider"]
+    env = {**os.environ, "PYTHONPATH": paths}
+    subprocess.run(argv, env=env, capture_output=True, timeout=120, cwd=tmp_path)
+    lines = [json.loads(line) for line in answers.read_text().splitlines()]
+    assert [line["verdict"] for line in lines] == ["no answer", "fails"]
+    assert "--no-such-option" in lines[0]["figure"]
+
+
+def test_a_figure_is_compared_with_that_of_the_same_moment() -> None:
+    """nvidia-smi that ran during start-up alone says nothing of the seconds after it."""
+    from acceptance.test_monitor import in_the_same_moments, of_monitor
+
+    sample = (
+        '{"kind": "sample", "at": "2026-11-26T18:13:%sZ", "gpus": [{"utilization_percent": %s}]}'
+    )
+    ours = of_monitor("\n".join(sample % (f"{10 + n}.500", 20 * n) for n in range(6)) + "\n$ end")
+    theirs = [(ours[4][0] + 0.2, 78.0), (ours[5][0] - 0.1, 98.0), (ours[5][0] + 9, 0.0)]
+    assert in_the_same_moments(ours, theirs) == (90.0, 88.0)
+    assert in_the_same_moments(ours, []) is None
+
+
+def test_who_and_where_and_secrets_reach_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = {"USER": "zebulon", "HOME": "/srv/people/zebulon", "HOSTNAME": "crunchbox17"}
+    for name, value in planted.items():
+        monkeypatch.setenv(name, value)
+    talk = "zebulon@crunchbox17:/srv/people/zebulon/x hf_PlantedTokenPlantedToken1234 "
+    talk += "GPU-12345678-1234-1234-1234-123456789012 https://me:pw@mirror.corp/whl"
+    whole = evidence.Evidence(**FACTS)
+    whole.add(evidence.Result("plan", True, talk, 1.0, [], {"t": [{"d": talk}]}))
+    evidence.write(tmp_path, whole)
+    text = (tmp_path / evidence.FILE).read_text()
+    for word in ("zebulon", "crunchbox17", "hf_Planted", "12345678-1234", "pw@"):
+        assert word not in text, word
+
+
+def rehearsed(out: Path, *words: str) -> dict[str, Any]:
+    run("--device", "cpu", "--short", "--out", str(out), *words)
+    parts = json.loads((out / "evidence.json").read_text())["parts"]
+    return {part["name"]: part for part in parts}
+
+
+def test_a_part_is_killed_at_its_limit_and_the_next_one_runs(tmp_path: Path) -> None:
+    parts = rehearsed(tmp_path, "--parts", "suspicions", "verify", "--minutes", "0.05")
+    assert set(parts) == {"verify", "suspicions"}
+    for part in parts.values():
+        assert not part["ok"] and part["status"] in ("killed at its limit", "not begun")
+        assert {claim["verdict"] for claim in part["claims"]} <= {"open", "stand-in", "elsewhere"}
+
+
+RECORDED = sorted((ROOT / "tests" / "recorded_runs").iterdir())
+PRIVATE = re.compile(
+    r"/root\b|GPU-(?!0{8})[0-9a-f]{8}-|(?i:serial\w*[\s\":]+\d{6,})|-----BEGIN|_CERT\b|(?<![\d.])"
+    r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![\d.])"
+)
+"""The home of whoever ran it, real UUIDs, serial numbers, certificates, addresses."""
+
+
+@pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
+def test_a_recorded_run_says_nothing_of_whoever_ran_it(folder: Path) -> None:
+    for file in folder.iterdir():
+        found = PRIVATE.search(file.read_text())
+        assert not found, f"{file}: {found}"
+
+
+def recordings(text: str) -> dict[str, str]:
+    """Name of a workload -> what monitor wrote of it on a card, one JSON document a line."""
+    found: dict[str, str] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if not line.startswith("{"):
+            continue
+        lines.append(line)
+        document = json.loads(line)
+        if document["kind"] == "summary":
+            command: list[str] = document["command"] or []
+            if len(command) > 2:
+                found[command[2]] = "\n".join(lines)
+            lines = []
+    return found
+
+
+@pytest.mark.parametrize("run", ["h100-580.159-2.11.0", "h100-580.159-2.11.0-second"])
+def test_monitor_names_the_workloads_that_were_recorded_on_a_card(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the first run on an H100 it called two of them bursty: the start of Python and torch, 4 of
+    11 seconds, counted as a pause. In the second one of them idle: the GPU's counter told 0 %."""
+    text = (ROOT / "tests" / "recorded_runs" / run / "monitor.txt").read_text()
+    workloads = recordings(text)
+    assert len(workloads) == 6
+    for name, recording in workloads.items():
+        (tmp_path / name).write_text(recording)
+        main(["monitor", "--replay", str(tmp_path / name), "--json", "--", "python", "loads.py"])
+        summary = json.loads(capsys.readouterr().out.strip().rpartition("\n")[2])
+        assert summary["verdict"] == name, summary
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=Me", "-c", "user.email=me@example.org")
+    subprocess.run(("git", *identity, "-C", str(folder), *words), check=True, capture_output=True)
+
+
+def test_the_evidence_names_a_commit_only_if_its_files_ran(tmp_path: Path) -> None:
+    """On the H100 the files lay over the history of another day, and its commit was named."""
+    commit_of = importlib.import_module("gpu_acceptance").commit_of
+    assert commit_of(tmp_path) is None, "no repository"
+    program = tmp_path / "gpusetup" / "cli.py"
+    program.parent.mkdir()
+    program.write_text("1\n")
+    git(tmp_path, "init")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    assert re.fullmatch(r"[0-9a-f]{7,}", commit_of(tmp_path))
+    (tmp_path / "evidence.json").write_text("{}")
+    assert commit_of(tmp_path), "what a run writes changes nothing of what ran"
+    assert commit_of(program.parent) is None, "a copy inside of another repository"
+    program.write_text("2\n")
+    assert commit_of(tmp_path) is None
+
+
+def test_a_value_that_is_not_told_has_no_distance_from_its_limit() -> None:
+    """A wrong shape is a failure with a limit and no value; the question about distances ended in a
+    TypeError."""
+    nearest = importlib.import_module("acceptance.test_clean").nearest_to_their_limits
+    rows = [
+        {"name": "chance", "value": 1.0, "limit": 2.0},
+        {"name": "chance", "value": 0.2, "limit": 2.0},
+        {"name": "operators", "value": None, "limit": 1.0},
+        {"name": "matmul", "value": 3.0, "limit": None},
+    ]
+    assert nearest(rows) == [("chance", 0.5)]
+
+
+@pytest.mark.slow
+def test_a_rehearsal_on_the_cpu_gets_through_every_part(tmp_path: Path) -> None:
+    parts = rehearsed(tmp_path, "--minutes", "60")
+    assert {part["status"] for part in parts.values()} == {"done"} and len(parts) == len(PARTS)
+    assert parts["clean"]["tables"]["runs"]
+
+
+@pytest.mark.slow
+def test_every_line_that_asks_for_a_card_can_run(tmp_path: Path) -> None:
+    """Under a torch that says that it has CUDA and computes on the CPU."""
+    paths = (str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests" / "fake_card"))
+    env = {**os.environ, "FAKE_CARD": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    answers = tmp_path / "answers.jsonl"
+    words = ["--device", "cuda", "--short", "--answers", str(answers), "-W", "ignore", "-s"]
+    argv = [sys.executable, "-m", "pytest", str(ACCEPTANCE / "test_tune.py"), *words]
+    argv += ["-k", "gradient or memory"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=900, cwd=ROOT)
+    lines = [json.loads(line) for line in answers.read_text().splitlines()]
+    verdicts = {line["claim"]: line["verdict"] for line in lines}
+    assert verdicts["recover-exact"] == verdicts["oom-survived"] == "holds", done.stdout
+
+
+@pytest.mark.slow
+def test_with_the_stand_in_driver_readings_agree_and_monitor_costs_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standin = importlib.import_module("standin")
+    standin.install(monkeypatch, tmp_path, standin.state())
+    monkeypatch.setenv("PATH", str(ROOT / "tests" / "standin" / "programs"), prepend=":")
+    parts = rehearsed(tmp_path / "out", "--parts", "readings", "monitor")
+    claims = {claim["id"]: claim for part in parts.values() for claim in part["claims"]}
+    assert claims["readings-match"]["figure"].endswith("other: none"), claims["readings-match"]
+    workload = parts["monitor"]["tables"]["workloads"][0]
+    assert workload["utilization_percent"] == workload["smi_utilization_percent"] == 7
+    assert parts["monitor"]["tables"]["cost"]
