@@ -52,6 +52,40 @@ function rightPages() {
   return byMessage;
 }
 
+// What people type who have no message, and the page that answers it.
+const TOPICS = [
+  ["no network", "how-to/install-without-a-network"],
+  ["offline install", "how-to/install-without-a-network"],
+  ["mac", "how-to/amd-intel-mac"],
+  ["amd", "how-to/amd-intel-mac"],
+  ["jetson", "how-to/jetson"],
+  ["wsl", "how-to/windows-and-wsl"],
+  ["jupyter", "how-to/notebooks"],
+  ["colab", "how-to/notebooks"],
+  ["docker", "how-to/docker"],
+  ["kubernetes", "how-to/kubernetes"],
+  ["slurm", "how-to/slurm"],
+  ["ray", "how-to/ray"],
+  ["conda", "how-to/use-conda"],
+  ["mirror", "how-to/use-a-corporate-mirror"],
+  ["undo", "how-to/undo-and-recover"],
+  ["guard", "how-to/guard-torch"],
+  ["requirements", "how-to/install-requirements-without-moving-torch"],
+  ["pin torch", "how-to/pin-torch-in-a-project"],
+  ["poetry", "how-to/pin-torch-in-a-project"],
+  ["vllm", "how-to/choose-torch-with-packages"],
+  ["nightly", "how-to/find-a-build"],
+  ["batch size", "how-to/tune"],
+  ["plan training", "how-to/plan"],
+  ["monitor", "how-to/monitor"],
+  ["sick gpu", "how-to/which-gpu-is-sick"],
+  ["stays on the cpu", "how-to/stays-on-the-cpu"],
+  ["out of memory after steps", "how-to/out-of-memory-late"],
+  ["ci image", "how-to/check-a-ci-image-without-gpu"],
+  ["github actions", "how-to/github-actions"],
+  ["receipt", "how-to/read-a-receipt"],
+];
+
 async function main() {
   const workers = path.join(SITE, "assets", "javascripts", "workers");
   load(path.join(workers, fs.readdirSync(workers).find((name) => name.endsWith(".js"))));
@@ -67,6 +101,13 @@ async function main() {
     else console.log(`${finding} is number ${place + 1}, ${pages[0]} is first: ${message}`);
   }
   console.log(`the right page is first for ${first} of ${messages.size} messages`);
+  first = 0;
+  for (const [topic, page] of TOPICS) {
+    const pages = pagesOf(await ask({ type: 2, data: asQuery(topic) }));
+    if (pages[0] === `${page}.html`) first += 1;
+    else console.log(`${page} is number ${pages.indexOf(`${page}.html`) + 1}, ${pages[0]} is first: ${topic}`);
+  }
+  console.log(`the right page is first for ${first} of ${TOPICS.length} topics`);
 }
 
 main();

@@ -48,8 +48,16 @@ SEEN = {
     "distributed": "Several GPUs",
 }
 """The stage at which a program fails -> what its user sees."""
-WITHOUT_COMMANDS = ("container-hook-failed", "cuda-lib-missing", "torchaudio-mismatch")
+WITHOUT_COMMANDS = (
+    "container-hook-failed", "cuda-lib-missing", "libcuda-missing", "torchaudio-mismatch"
+)  # fmt: skip
 """Their commands depend on which message was printed, so a page shows the words alone."""
+OF_ONE_MACHINE = (
+    (r"linux-headers-\S+", "linux-headers-$(uname -r)"),
+    (r"--gpu-reset -i \S+", "--gpu-reset -i 0  # your GPU's number"),
+    (r"/\S+/bin/python\b", "python"),
+)
+"""What names the example machine in a command, and what to type on any other one."""
 GROUPS = (
     *SEEN.values(),
     "nvidia-smi or the driver fails, or the GPU is faulty",
@@ -138,8 +146,20 @@ def blocks(record: Cause) -> list[Block]:
     fix = found.fix if found else None
     # Where a text does not show what a change needs, doctor's words ask for that first.
     is_complete = fix is not None and not any(need.state != "read" for need in fix.needs)
-    text = (fix.text if fix and is_complete else record.text).rstrip(" :.")
-    commands = "\n".join(command_lines(fix))
+    text = fix.text if fix and is_complete else record.text
+    lines = [*command_lines(fix)]
+    if any(line.startswith("gpusetup install") for line in lines):
+        # Which build fits is known on the machine only: no version of the example's.
+        lines = [line for line in lines if "torch==" not in line]
+        lines = [
+            re.sub("gpusetup install (?!--venv).*", "gpusetup install", line) for line in lines
+        ]
+        lines.append("gpusetup resolve    # prints the same for pip, uv and conda")
+        text = record.text or record.name
+    commands = "\n".join(dict.fromkeys(lines))
+    for example, anywhere in OF_ONE_MACHINE:
+        commands = re.sub(example, anywhere, commands)
+    text = text.rstrip(" :.")
     check = [
         Block("h2", CHECK_IT),
         *([Block("sh", record.check.command), Block("p", "prints")] if record.check else ()),

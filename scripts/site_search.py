@@ -29,10 +29,16 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The page, with what the search leaves out marked for Material's search."""
     source = page.file.src_uri
+    if source.startswith("how-to/"):
+        # Two or three words are a topic. A message has more words, which no how-to contains.
+        page.meta["search"] = {"boost": 2}
     if source == "changelog.md":
         page.meta["search"] = {"exclude": True}
     if source.startswith("findings/") and source != "findings/index.md":
-        page.meta["tags"] = words_of_messages(markdown)
+        from finding_pages import headings_of
+
+        # All messages, those too that the page leaves out because they made it too long.
+        page.meta["tags"] = words_of_messages(headings_of(Path(source).stem))
         return without_shared_headings(markdown)
     if source == "findings/index.md":
         from finding_pages import markdown_index
@@ -41,18 +47,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return markdown
 
 
-MESSAGE_HEADING = re.compile(r"(?m)^#+ `+ ?(.+?) ?`+$")
-"""A heading that is a message of a program."""
+def words_of_messages(messages: tuple[str, ...]) -> list[str]:
+    """The words of a page's messages, which the search weighs most.
 
-
-def words_of_messages(markdown: str) -> list[str]:
-    """The words of a page's headings that are messages, which the search weighs most.
-
-    >>> words_of_messages("# `CUDA error: out of memory`\\n\\n## How to fix it")
+    >>> words_of_messages(("CUDA error: out of memory",))
     ['cuda', 'error', 'memory', 'of', 'out']
     """
-    words = re.findall(r"[\w.]+", " ".join(MESSAGE_HEADING.findall(markdown)).lower())
-    return sorted(set(words))
+    return sorted(set(re.findall(r"[\w.]+", " ".join(messages).lower())))
 
 
 def without_shared_headings(markdown: str) -> str:
