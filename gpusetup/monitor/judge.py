@@ -8,124 +8,121 @@ a whole: whether it ever worked, and how it ended.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.cpu import judged_without_gpu
-from gpusetup.monitor.evidence import well_used
-from gpusetup.monitor.findings import findings_on, unreported, words_for_sharers
+from gpusetup.monitor import signs as s
+from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.hangs import hang_in_collective, standstill
-from gpusetup.monitor.health import faulty_memory
-from gpusetup.monitor.idle import idle
-from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.losses import reason_of
-from gpusetup.monitor.peers import equally_judged, subjects_of
-from gpusetup.monitor.run import WatchedRun, considered, worked
-from gpusetup.monitor.subject import Subject
+from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
+from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
-from gpusetup.monitor.work import at_least, or_zero
+from gpusetup.monitor.words import filled, sharers, whole
+from gpusetup.monitor.work import Work, at_least, or_zero
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
-def judge(run: WatchedRun, error: str | None = None) -> tuple[Judgement, Subject | None]:
-    """The verdict on a run, and the GPU that it is about (None for the whole run). It takes into
-    account whether the command failed, and with which error."""
-    judgement, subject = judgement_of(run)
+class Judgement(NamedTuple):
+    verdict: Verdict | None
+    cause: str
+    evidence: str
+    steps: tuple[str, ...] = ()
+    """Ids of next steps (`steps.STEPS`), with the best first."""
+    subject: Subject | None = None
+    """The GPU that the verdict is about; None for the whole run."""
+
+
+def judge(run: WatchedRun, error: str | None = None) -> Judgement:
+    """The verdict on a run. It takes into account whether the command failed, and with which
+    error."""
+    judgement = judgement_of(run)
     if not run.exit:
-        return judgement, subject
+        return judgement
     # If the command ended with an error, say so first; such a run is never "good".
-    before = judgement.evidence
     reason = f": {error}" if error else ""
-    evidence = f"the command ended with exit {run.exit}{reason}; before, {before}"
+    ended = f"the command ended with exit {run.exit}{reason}; before, {judgement.evidence}"
     if judgement.verdict != "good":
-        return judgement._replace(evidence=evidence), subject
-    failure = Judgement(None, "failed", evidence, ("read-how-it-ended",))
-    return failure, subject
+        return judgement._replace(evidence=ended)
+    failed = Judgement(None, "failed", ended, ("read-how-it-ended",))
+    return failed._replace(subject=judgement.subject)
 
 
-def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
-    """The verdict on a run, and the GPU that it is about (None for the whole run), regardless of
-    the command's exit code."""
+def judgement_of(run: WatchedRun) -> Judgement:
+    """The verdict on a run, regardless of the command's exit code."""
     for question in RUN_VERDICTS:
         judgement = question(run)
         if judgement:
-            return judgement, None
-    subject, case = worst_case(run)
-    # Check these first, because one throttled card makes the others wait, and because a hang looks
-    # uneven too.
-    explains_unevenness = case.verdict == "throttled" or case.cause == "hang"
-    unevenness = None if explains_unevenness else uneven_work(run)
+            return judgement
+    # The working GPU with the worst verdict. If several are equally bad, the first is named.
+    judged = [(subject, case_of(subject)) for subject in run.subjects]
+    subject, case = min(judged, key=lambda pair: severity(pair[1]))
+    # One throttled card makes the others wait, and a hang looks uneven too.
+    explains_it = case.verdict == "throttled" or case.cause == "hang"
+    unevenness = None if explains_it else uneven_work(run)
     if unevenness:
-        return unevenness, None
+        return unevenness
     if case.verdict == "good":
-        gap = left_out(run)
-        if gap:
-            return gap, None
-        return good_or_to_act_on(run, subject, case)
-    evidence = case.sentence(subject)
-    has_several_gpus = len(run.gpus) > 1
-    names_its_gpu = evidence.startswith("GPU ")
-    if has_several_gpus and not names_its_gpu:
+        return left_out(run) or good_or_to_act_on(run, subject, case)
+    evidence = filled(case.sentence, subject)
+    if len(run.gpus) > 1 and not evidence.startswith("GPU "):
         evidence = with_its_gpus(subject, case)
-    judgement = Judgement(case.verdict, case.cause, evidence, case.steps)
-    return judgement, subject
+    return Judgement(case.verdict, case.cause, evidence, case.steps, subject)
+
+
+def severity(case: VerdictCase) -> int:
+    """A number for sorting verdicts, where lower is worse. Memory that ended the run comes
+    first."""
+    return -1 if case.cause in ("before-the-end", "leak") else ORDER.index(case.verdict)
 
 
 def with_its_gpus(subject: Subject, case: VerdictCase) -> str:
     """The verdict's sentence for this GPU, preceded by GPU labels: for throttled clocks, all GPUs
     that need the same fix; otherwise only this GPU."""
-    sentence = case.sentence(subject)
+    sentence = filled(case.sentence, subject)
     if case.verdict != "throttled":
         return f"GPU {subject.gpu.label}: {sentence}"
-    equals = equally_judged(subject)
-    labels = ", ".join(equal.gpu.label for equal in equals)
-    sentences = {case.sentence(equal) for equal in equals}
-    # The GPUs' sentences differ in their figures, so say whose figures are shown.
-    whose = "" if len(sentences) == 1 else f" (figures of GPU {subject.gpu.label})"
+    equals = [one for one in subject.run.subjects if case_of(one) is case]
+    labels = ", ".join(one.gpu.label for one in equals)
+    # The GPUs' sentences may differ in their figures, so say whose figures are shown.
+    differ = len({filled(case.sentence, one) for one in equals}) > 1
+    whose = f" (figures of GPU {subject.gpu.label})" if differ else ""
     return f"GPU {labels}: {sentence}{whose}"
 
 
-def good_or_to_act_on(
-    run: WatchedRun, subject: Subject, case: VerdictCase
-) -> tuple[Judgement, Subject]:
+def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judgement:
     """The verdict on a run whose GPUs are used well. If one of them has a finding, the first one is
     mentioned and provides the next step."""
-    for each_subject in subjects_of(run):
-        for finding in findings_on(each_subject):
-            words = finding.words(each_subject)
-            names_its_gpu = len(run.gpus) == 1 or "GPU " in words
-            place = "" if names_its_gpu else f"GPU {each_subject.gpu.label}: "
-            figures = well_used(each_subject)
-            evidence = f"{place}{figures} while it worked, but {words}"
-            return Judgement("good", case.cause, evidence, (finding.step,)), each_subject
-    evidence = case.sentence(subject)
-    missing = unreported(subject)
-    if missing:
-        evidence += f", as far as is reported (not reported: {', '.join(missing)})"
-    return Judgement("good", case.cause, evidence, case.steps), subject
+    for one in run.subjects:
+        for is_seen, words, step in FINDINGS:
+            if is_seen(one):
+                said = filled(words, one)
+                names_it = len(run.gpus) == 1 or "GPU " in said
+                place = "" if names_it else f"GPU {one.gpu.label}: "
+                evidence = f"{place}{filled('{well_used}', one)} while it worked, but {said}"
+                return Judgement("good", case.cause, evidence, (step,), one)
+    return Judgement("good", case.cause, filled(case.sentence, subject), case.steps, subject)
 
 
-def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
-    """The working GPU with the worst verdict, and the row of the verdict table that applies to
-    it."""
-    judged = [(subject, case_of(subject)) for subject in subjects_of(run)]
-
-    def badness(pair: tuple[Subject, VerdictCase]) -> int:
-        _, case = pair
-        # If several are equally bad, the first is named.
-        return severity(case)
-
-    return min(judged, key=badness)
-
-
-def severity(case: VerdictCase) -> int:
-    """A number for sorting verdicts, where lower is worse. Memory that ended the run comes first,
-    with -1."""
-    ended_the_run = case.cause in ("before-the-end", "leak", "out-of-memory")
-    if ended_the_run and case.verdict == "memory-tight":
-        return -1
-    return ORDER.index(case.verdict)
-
+END_OF_WORK = (
+    "its work ended at second {ended_at} of {seconds}, and its memory was freed: the process ended"
+    "{freed}"
+)
+FINDINGS: tuple[tuple[Sign, str, str], ...] = (
+    (s.memory_grew & ~s.server, "{memory_growth}; a leak?", "find-the-leak"),
+    (s.work_ended, END_OF_WORK, "see-how-it-ended"),
+    (s.rests_at_the_end & ~(s.server | s.notebook),
+     "nothing ran in the last {rest} s, while its memory was still in use", "see-how-it-ended"),
+    (s.shared_by_programs, "{sharers}; each may get only a part of its time", "see-whose-they-are"),
+    (s.has_only_begun,
+     "the first {start} s were the start (loading, compilation), and the work after it is too "
+     "short to judge", "record-longer"),
+    (s.pauses_cost & ~(s.watched | s.no_training),
+     "it {paused} (mean utilisation with the pauses: {mean_with_pauses} %)", "shorter-pauses"),
+    (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
+)  # fmt: skip
+"""What the user should act on even if the working GPUs are used well, with the most urgent first:
+the sign, a sentence, and the next step."""
 
 # --- verdicts on the whole run --------------------------------------------------------------------
 
@@ -134,66 +131,68 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which a GPU was lost; None if no GPU was lost, or if the others kept
     working and never needed it."""
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
-    # The others never needed the lost GPU if it never worked while they did.
-    was_needed = not run.at_work or any(map(worked, lost))
-    if not lost or not was_needed:
+    if not lost or (run.at_work and not any(map(worked, lost))):
         return None
     since = min(gpu.lost_since for gpu in lost)
-    first_lost = [gpu for gpu in lost if gpu.lost_since == since]
-    labels = ", ".join(gpu.label for gpu in first_lost)
+    first = [gpu for gpu in lost if gpu.lost_since == since]
+    labels = ", ".join(gpu.label for gpu in first)
     time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
-    reason = reason_of(first_lost[0].rows[-1].gpu)
-    if reason and len(first_lost) > 1:
+    reason = reason_of(first[0].rows[-1].gpu)
+    if reason and len(first) > 1:
         # The log shows all GPUs as lost, because one lost GPU prevents nvidia-smi from reading the
         # others.
         evidence = f"a GPU was lost {time}: {reason}, and so none of GPU {labels}"
     else:
-        verb = "was" if len(first_lost) == 1 else "were"
-        evidence = f"GPU {labels} {verb} lost {time}"
+        evidence = f"GPU {labels} {'was' if len(first) == 1 else 'were'} lost {time}"
         evidence += f": {reason}" if reason else ""
     return Judgement("faulty", "lost", evidence, ("see-why-it-was-lost",))
 
 
+def faulty_memory(run: WatchedRun) -> Judgement | None:
+    """The verdict on the first GPU with uncorrectable memory errors, or pending or failed repairs.
+
+    It takes precedence over other verdicts, because results computed on faulty memory may be wrong.
+    """
+    for gpu in run.gpus:
+        faults = faults_of(gpu)
+        if faults:
+            # A reset cannot help once no spare memory is left.
+            step = "replace-the-gpu" if gpu.latest.remap_failed else "reset-the-gpu"
+            evidence = f"GPU {gpu.label}: {', '.join(faults)}"
+            return Judgement("faulty", "memory", evidence, (step,))
+    return None
+
+
+def faults_of(gpu: GpuRun) -> list[str]:
+    """The memory faults that the GPU reports, as phrases; empty if there are none."""
+    faults = []
+    if gpu.new_memory_errors:
+        noun = "error" if gpu.new_memory_errors == 1 else "errors"
+        faults.append(f"{gpu.new_memory_errors} uncorrectable memory {noun} during the run")
+    if gpu.latest.remap_failed:
+        faults.append("a faulty place of its memory could not be replaced")
+    if gpu.latest.retired_pending:
+        faults.append("a faulty place of its memory waits for a reset to be replaced")
+    return faults
+
+
 def no_gpu(run: WatchedRun) -> Judgement | None:
-    """The verdict on the command and the machine if no GPU was watched; None if one was watched."""
-    # The machine may have only a CPU, a GPU from another maker, or no driver.
+    """The verdict on the command if no GPU was watched: the machine may have only a CPU, a GPU from
+    another maker, or no driver."""
     if run.gpus:
         return None
-    return judged_without_gpu(run)
-
-
-def one_reading(run: WatchedRun) -> Judgement | None:
-    """The verdict on a single output of nvidia-smi, which shows how much the GPUs are used but not
-    why; None for a longer run."""
-    if not run.is_reading or throttled_now(run):
-        return None
-    pictures = [(gpu, picture_of(gpu)) for gpu in run.gpus]
-    gpu, picture = min(pictures, key=lambda pair: USES.index(pair[1].use))
-    words = picture.words
-    if len(run.gpus) > 1:
-        words = f"GPU {gpu.label}: {words}"
-    if picture.use == "unknown":
-        return Judgement(None, "", words, ("ask-the-driver",))
-    if picture.use == "idle":
-        evidence = f"{words}: nothing ran at that moment"
-        return Judgement("idle", "one-reading", evidence, ("watch-the-command",))
-    # Report nearly full memory at any utilisation, because the next allocation may fail.
-    if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
-        return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
-    shared = [shared_gpu for shared_gpu in run.gpus if len(shared_gpu.sharers) > 1]
-    if picture.use == "good" and shared and run.command is None:
-        evidence = f"{words}, but {words_for_sharers(shared[0])}"
-        return Judgement("good", "", evidence, ("see-whose-they-are",))
-    if picture.use == "good":
-        return Judgement("good", "", f"{words}: nothing slows it down")
-    evidence = f"{words}: one reading shows how much it works, not why"
-    return Judgement("bursty", "one-reading", evidence, ("watch-the-training",))
-
-
-def throttled_now(run: WatchedRun) -> bool:
-    """Whether a single reading shows a working GPU whose clocks are throttled. It gets the verdict
-    of a longer run, because the figures show the reason."""
-    return any(case_of(subject).verdict == "throttled" for subject in subjects_of(run))
+    rows = [row for row in run.rows if row.tree is not None]
+    # If a command ended at once, a single sample says nothing about it.
+    if len(rows) < marks.LEAST_TREES:
+        reason = "the command ended too soon to be judged" if rows else "no command"
+        busy = Work(run.rows).host_share
+        words = "" if busy is None else f"; the machine's CPU was {whole(busy)} % busy"
+        evidence = f"no GPU was watched, and {reason}{words}"
+        return Judgement(None, "", evidence, ("see-why-no-gpu",))
+    subject = Subject(run, run.machine, Work(rows))
+    case = case_of(subject)
+    evidence = f"{filled(case.sentence, subject)} (no GPU was watched)"
+    return Judgement(case.verdict, case.cause, evidence, case.steps, subject)
 
 
 USES: tuple[Use, ...] = ("low", "fair", "good", "idle", "unknown")
@@ -203,23 +202,41 @@ somebody else."""
 
 def picture_of(gpu: GpuRun) -> GpuUse:
     """How well a GPU is used, according to its last sample."""
-    latest = gpu.latest
-    return gpu_use(
-        latest.utilization_percent,
-        latest.memory_used_bytes,
-        latest.memory_total_bytes,
-        gpu.has_process,
-    )
+    last = gpu.latest
+    memory = (last.memory_used_bytes, last.memory_total_bytes)
+    return gpu_use(last.utilization_percent, *memory, gpu.has_process)
+
+
+def one_reading(run: WatchedRun) -> Judgement | None:
+    """The verdict on a single output of nvidia-smi, which shows how much the GPUs are used but not
+    why; None for a longer run, and for throttled clocks, whose reason the figures show."""
+    if not run.is_reading or any(case_of(one).verdict == "throttled" for one in run.subjects):
+        return None
+    pictures = [(gpu, picture_of(gpu)) for gpu in run.gpus]
+    gpu, picture = min(pictures, key=lambda pair: USES.index(pair[1].use))
+    words = picture.words if len(run.gpus) == 1 else f"GPU {gpu.label}: {picture.words}"
+    if picture.use == "unknown":
+        return Judgement(None, "", words, ("ask-the-driver",))
+    if picture.use == "idle":
+        evidence = f"{words}: nothing ran at that moment"
+        return Judgement("idle", "one-reading", evidence, ("watch-the-command",))
+    # Report nearly full memory at any utilisation, because the next allocation may fail.
+    if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
+        return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
+    if picture.use != "good":
+        evidence = f"{words}: one reading shows how much it works, not why"
+        return Judgement("bursty", "one-reading", evidence, ("watch-the-training",))
+    for one in run.subjects:
+        if s.shared_by_programs(one):
+            return Judgement("good", "", f"{words}, but {sharers(one)}", ("see-whose-they-are",))
+    return Judgement("good", "", f"{words}: nothing slows it down")
 
 
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
     """A result without a verdict if too few samples report utilisation; None if there are
     enough."""
-    readings = 0
-    for gpu in run.gpus:
-        measured = gpu.parts.whole
-        if measured:
-            readings = max(readings, measured.samples)
+    wholes = [gpu.parts.whole for gpu in run.gpus]
+    readings = max((part.samples for part in wholes if part), default=0)
     if readings >= marks.LEAST_SAMPLES or run.is_reading:
         return None
     if not run.has_utilization:
@@ -228,9 +245,103 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
     evidence = f"{readings} of {run.samples} samples tell a utilisation: too few to judge"
     # With MIG and on old cards, the driver reports no utilisation, so watching longer does not
     # help.
-    tells_none = readings < run.samples
-    steps = ("ask-the-driver",) if tells_none else ()
-    return Judgement(None, "", evidence, steps)
+    return Judgement(None, "", evidence, ("ask-the-driver",) if readings < run.samples else ())
+
+
+def idle(run: WatchedRun) -> Judgement | None:
+    """The verdict on a run in which no GPU worked; None if at least one did."""
+    if run.at_work:
+        return None
+    gpu = next(filter(run.held, run.gpus), run.gpus[0])
+    # The time before the first use of a GPU is the program's start.
+    subject = Subject(run, gpu, run.since_held or Work(run.rows))
+    case = case_of(subject)
+    return Judgement(case.verdict, case.cause, filled(case.sentence, subject), case.steps, subject)
+
+
+def hang(run: WatchedRun) -> Judgement | None:
+    """The verdict on a job that stopped making progress, and did not end well: GPUs look busy to
+    the end without moving data (ranks wait in a collective), or GPUs and processes are all idle."""
+    working = [gpu for gpu in run.at_work if gpu.lost_at is None]
+    # Leave out servers and notebooks, which rest until a user sends a request.
+    if run.exit == 0 or not working or run.kind in ("server", "notebook"):
+        return None
+    resting = [gpu for gpu in working if rests_to_the_end(gpu, run)]
+    if len(resting) == len(run.at_work):
+        since = max(or_zero(gpu.tally.quiet_since) for gpu in resting)
+        words = "its GPUs did nothing, its processes rested, and nothing was read"
+        evidence = f"{no_progress(since, run)} {words}"
+        return Judgement("bursty", "hang", evidence, ("see-where-it-waits",))
+    spinning = [gpu for gpu in working if spins_to_the_end(gpu, marks.HANG_SECONDS)]
+    # If it is unknown how the run ended, require a longer time, because one rank may be working
+    # while the others wait for it.
+    if run.exit is None and len(spinning) < len(working):
+        spinning = [gpu for gpu in spinning if spins_to_the_end(gpu, marks.HANG_SECONDS_UNENDED)]
+    # One spinning GPU of a job that failed may have waited for ranks on other machines.
+    has_ranks = run.launched or run.nodes > 1
+    held = [gpu for gpu in run.gpus if worked(gpu) or run.held(gpu)]
+    waits_for_others = len(held) > 1 or (has_ranks and bool(run.exit))
+    if not spinning or len(spinning) * 2 < len(working) or not waits_for_others:
+        return None
+    # The hang begins when the first GPU spins, because the others may still have had work in their
+    # queues.
+    since = min(gpu.tail.since for gpu in spinning if gpu.tail)
+    noun = "GPUs" if len(spinning) > 1 else "GPU"
+    quiet = ", ".join(gpu.label for gpu in held if gpu not in spinning)
+    others = f", GPU {quiet} did nothing" if quiet else ""
+    evidence = (
+        f"{no_progress(since, run)} {len(spinning)} {noun} looked busy{others}, and nothing moved: "
+        "a rank waits in a collective for another rank"
+    )
+    return Judgement("communication-bound", "hang", evidence, ("see-where-it-waits",))
+
+
+def no_progress(second: float, run: WatchedRun) -> str:
+    return f"the job has not moved since second {second:.0f} of {run.seconds:.0f}:"
+
+
+def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
+    """Whether the GPU looked busy for at least this many seconds at the end, but moved no data and
+    drew much less power than before."""
+    tail = gpu.tail
+    if tail is None or tail.seconds < seconds or tail.work.power_watts is None:
+        return False
+    if not nothing_moves(tail.work):
+        return False
+    # Kernels that poll need far less power than kernels that compute.
+    watts_before = tail.before.power_watts if tail.before else None
+    return or_zero(watts_before) >= tail.work.power_watts * marks.POWER_DROP
+
+
+def rests_to_the_end(gpu: GpuRun, run: WatchedRun) -> bool:
+    """Whether the GPU, the processes and all transfers rested at the end for long enough to call it
+    a hang, for longer if the job is still running, because it may only be in a long pause."""
+    after = gpu.parts.rest
+    if after is None or after.cpu is None or after.cpu >= marks.RESTING_CPU:
+        return False
+    least = marks.HANG_SECONDS_UNENDED if run.exit is None else marks.HANG_SECONDS
+    return gpu.seconds_after_work >= least and nothing_moves(after)
+
+
+def nothing_moves(work: Work) -> bool:
+    """Whether NVLink, PCIe, network and disk transfer less than real work needs; an unknown rate
+    counts as 0. It is not a hang if one rank saves or loads while the others wait."""
+    rates = (
+        (work.link_rate, marks.NVLINK_RATE),
+        (work.pcie_rate, marks.PCIE_RATE),
+        (work.network_rate, marks.NETWORK_RATE),
+        (work.read_rate, marks.READ_RATE),
+        (work.write_rate, marks.WRITE_RATE),
+    )
+    return all(or_zero(rate) < rate_of_work for rate, rate_of_work in rates)
+
+
+RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
+    *(lost_gpu, faulty_memory, no_gpu, one_reading, nothing_to_judge, idle, hang),
+)
+"""Functions that are called in this order; the first verdict that is not None counts."""
+
+# --- several GPUs ---------------------------------------------------------------------------------
 
 
 def uneven_work(run: WatchedRun) -> Judgement | None:
@@ -239,86 +350,47 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
 
     If all of them are always busy, their power shows which of them wait in a collective.
     """
-    present_gpus = [gpu for gpu in run.gpus if gpu.lost_at is None]
-    uses: dict[str, float] = {}
-    power: dict[str, float] = {}
-    for gpu in filter(run.belongs, present_gpus):
-        # A rank that never computed counts as 0 %.
-        work = considered(gpu) if worked(gpu) else None
-        uses[gpu.label] = work.utilization if work else 0.0
-        if work and work.power_share:
-            power[gpu.label] = work.power_share
-    if not uses:
+    present = [gpu for gpu in run.gpus if gpu.lost_at is None and (worked(gpu) or run.held(gpu))]
+    works = {gpu.label: considered(gpu) if worked(gpu) else None for gpu in present}
+    # A rank that never computed counts as 0 %.
+    shares = {label: work.utilization if work else 0.0 for label, work in works.items()}
+    power = {label: work.power_share for label, work in works.items() if work and work.power_share}
+    if not shares:
         return None
-    shares = uses
-    mark = marks.USE_DIFFERENCE
-    phrase = "worked {:.0f} % of the time"
-    all_are_busy = min(uses.values()) >= marks.BUSY
-    all_tell_power = len(power) == len(uses)
-    if all_are_busy and all_tell_power:
-        shares = power
-        mark = marks.POWER_DIFFERENCE
-        phrase = "drew {:.0f} % of its power limit"
-    least = min(shares, key=shares.__getitem__)
-    most = max(shares, key=shares.__getitem__)
-    difference = shares[most] - shares[least]
-    if difference < mark:
+    mark, phrase = marks.USE_DIFFERENCE, "worked {:.0f} % of the time"
+    lowest_use = min(shares.values())
+    if lowest_use >= marks.BUSY and len(power) == len(shares):
+        shares, mark, phrase = power, marks.POWER_DIFFERENCE, "drew {:.0f} % of its power limit"
+    least, most = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
+    if shares[most] - shares[least] < mark:
         return None
-    least_words = f"GPU {least} {phrase.format(shares[least])}"
-    most_words = f"GPU {most} {phrase.format(shares[most])}"
-    evidence = f"{least_words}, {most_words}"
-    cause = "less" if shares[least] else "none"
+    words = [f"GPU {label} {phrase.format(shares[label])}" for label in (least, most)]
     # If a GPU does nothing and no launcher started ranks, one process drives all GPUs.
-    all_work = min(uses.values()) >= marks.IDLE
-    has_ranks = run.launched or (all_work and not is_led_by_first(run))
+    has_ranks = run.launched or (lowest_use >= marks.IDLE and not is_led_by_first(run))
     step = "balance-the-work" if has_ranks else "one-process-each"
-    return Judgement("uneven", cause, evidence, (step,))
-
-
-GATHERED = 1.25
-"""The first GPU must use this many times the memory of the others, because the outputs that
-DataParallel gathers there take at least a quarter of a replica's memory."""
+    return Judgement("uneven", "less" if shares[least] else "none", ", ".join(words), (step,))
 
 
 def is_led_by_first(run: WatchedRun) -> bool:
-    """Whether the first GPU works the most and uses more memory than any other.
+    """Whether the first GPU works the most and uses a quarter more memory than any other.
 
-    This is typical of DataParallel, where one process gathers all outputs on the first GPU.
+    This is typical of DataParallel, where one process gathers all outputs on the first GPU; they
+    take at least a quarter of a replica's memory.
     """
     first, *others = [gpu for gpu in run.at_work if gpu.lost_at is None]
-    memory_of_others = max((or_zero(gpu.memory.p95) for gpu in others), default=0.0)
-    use_of_others = max((or_zero(gpu.utilization) for gpu in others), default=0.0)
-    holds_more = or_zero(first.memory.p95) >= memory_of_others * GATHERED
-    return holds_more and or_zero(first.utilization) >= use_of_others
+    memory = max((or_zero(gpu.memory.p95) for gpu in others), default=0.0)
+    use = max((or_zero(gpu.utilization) for gpu in others), default=0.0)
+    return or_zero(first.memory.p95) >= memory * 1.25 and or_zero(first.utilization) >= use
 
 
 def left_out(run: WatchedRun) -> Judgement | None:
     """The verdict on a machine where a few GPUs are unused, while most GPUs of the same model work
     alike, as if on one job; None otherwise."""
-    unused = run.unused_gpus
-    working = run.at_work
+    unused, working = run.unused_gpus, run.at_work
     names = {gpu.name for gpu in (*unused, *working)}
-    is_minority = 0 < len(unused) < len(working)
     # If most GPUs do nothing, the job was never meant to use all of them.
-    if not is_minority or len(names) > 1 or not run.alike(working):
+    if not 0 < len(unused) < len(working) or len(names) > 1 or not run.alike(working):
         return None
-    unused_labels = ", ".join(gpu.label for gpu in unused)
-    working_labels = ", ".join(gpu.label for gpu in working)
-    evidence = (
-        f"GPU {unused_labels} did nothing, while GPU {working_labels} worked alike, as on one job"
-    )
+    labels = [", ".join(gpu.label for gpu in gpus) for gpus in (unused, working)]
+    evidence = f"GPU {labels[0]} did nothing, while GPU {labels[1]} worked alike, as on one job"
     return Judgement("uneven", "unused", evidence, ("use-the-other-gpus",))
-
-
-RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
-    lost_gpu,
-    faulty_memory,
-    no_gpu,
-    one_reading,
-    nothing_to_judge,
-    idle,
-    hang_in_collective,
-    standstill,
-)
-"""Functions that are called in this order; the first verdict that is not None counts. The last two
-recognise runs that stopped making progress, for which means over the whole run say little."""

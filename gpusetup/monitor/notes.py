@@ -1,244 +1,141 @@
-"""Notes on a run, added to its verdict: everything else that is worth knowing. Pure functions."""
+"""Notes on a run, added to its verdict, and the acceleration guide's advice. Pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 
-from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.course_signs import fills_soon, leak_words, restarted
-from gpusetup.monitor.evidence import lanes, megabytes, times, whole
-from gpusetup.monitor.findings import end_of_work, several_processes, work_ended
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.health import earlier_errors
-from gpusetup.monitor.holders import named_with_size
+from gpusetup.monitor.judge import END_OF_WORK, Judgement, picture_of
 from gpusetup.monitor.losses import reason_of
-from gpusetup.monitor.run import WatchedRun, considered, worked
-from gpusetup.monitor.subject import Sign, Subject
-from gpusetup.monitor.throttling import clocks_are_low
-from gpusetup.monitor.work import below
+from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
+from gpusetup.monitor.signs import Sign
+from gpusetup.monitor.steps import WORKERS_HELP
+from gpusetup.monitor.words import filled
+from gpusetup.monitor.work import or_zero
+from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
+
+NOTES: tuple[tuple[Sign, str], ...] = (
+    (s.memory_grew & ~(s.peak_high | s.fills_soon), "{memory_growth}; a leak?"),
+    (s.several_holders & ~s.held_by_others, "processes that hold its memory{holders}"),
+    (s.work_ended, END_OF_WORK),
+    (s.memory_high & ~(s.memory_grew | s.server), "memory {memory} % full, more than 90 %"),
+    (s.held_by_others, "memory that is not the job's: {foreign}"),
+    (s.memory_has_room & s.training, "memory {memory} % full: 70 to 90 % is usual"),
+    (s.hot, "{heat} °C, more than 85 °C"),
+    (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),
+     "the first {start} s, before the GPU was used, are not counted"),
+    (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}"),
+    (Sign(lambda subject: subject.gpu.only_draws),
+     "only programs that draw on the screen use this GPU"),
+    (s.slow_link | (s.lacks_lanes & ~s.busy),
+     "{lanes}: check the slot and the riser (two cards may share the lanes)"),
+    (s.busy & s.clocks_low & s.unexplained,
+     "SM clock at {clock} % of its maximum, and the driver gives no reason; "
+     "`nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),
+)  # fmt: skip
+"""Notes on a GPU that worked, each with the condition under which it is shown. The acceleration
+guide's ranges are 70 to 90 % of the memory, and up to 85 °C."""
 
 
-@Sign
-def has_room(subject: Subject) -> bool:
-    """Whether the GPU's memory is less than 70 % full, so that a larger batch may fit."""
-    # The acceleration guide's range for memory begins at 70 %.
-    memory_share = subject.gpu.memory.p95
-    return below(memory_share, marks.MEMORY_LOW)
-
-
-@Sign
-def hot(subject: Subject) -> bool:
-    """Whether the GPU is hotter than the guide recommends (85 °C); false if its temperature is
-    unknown."""
-    # Some cards report no temperature.
-    heat = subject.gpu.heat or 0.0
-    return heat > marks.HOT
-
-
-@Sign
-def warmed_up(subject: Subject) -> bool:
-    """Whether the GPU worked less at the beginning of its work, for example during compilation."""
-    # The reason may be compilation or cold caches. The figures exclude this time.
-    warm_seconds = subject.gpu.parts.warm
-    return warm_seconds > 0
-
-
-@Sign
-def started_late(subject: Subject) -> bool:
-    """Whether the GPU did nothing in the first seconds, while the program started or loaded its
-    model and data."""
-    # Ignore a short start-up, because Python's imports alone take about two seconds.
-    start_seconds = subject.gpu.parts.start_up
-    return start_seconds >= marks.START_UP_NOTE
-
-
-@Sign
-def paused(subject: Subject) -> bool:
-    """Whether the GPU paused between its first and its last work, for at least five seconds."""
-    # A stretch without work counts as a pause if it lasts at least five seconds.
-    pauses = subject.gpu.parts.pauses
-    return len(pauses) > 0
-
-
-@Sign
-def only_draws(subject: Subject) -> bool:
-    return subject.gpu.only_draws
-
-
-@Sign
-def has_low_clocks(subject: Subject) -> bool:
-    return clocks_are_low(subject.work)
-
-
-def times_and_lengths(subject: Subject) -> str:
-    """A phrase on how often the GPU paused, for what share of the time, and for how long at
-    most."""
-    parts = subject.gpu.parts
-    return (
-        f"paused {times(parts.times)}, {whole(parts.pause_share)} % of its time, "
-        f"{whole(parts.longest_pause)} s at most"
-    )
-
-
-def memory_p95(subject: Subject) -> str:
-    """A phrase on how full the GPU's memory was (95th percentile)."""
-    memory_share = subject.gpu.memory.p95
-    full = whole(memory_share)
-    return f"memory {full} % full"
-
-
-def high_memory(subject: Subject) -> str:
-    """A phrase on how full the GPU's memory was, with the threshold that it exceeds."""
-    sentence = memory_p95(subject)
-    mark = f"{marks.MEMORY_HIGH:.0f}"
-    return f"{sentence}, more than {mark} %"
-
-
-def foreign_memory(subject: Subject) -> str:
-    """A phrase that names the programs outside the job which use much of the GPU's memory."""
-    holders = subject.run.foreign_holders(subject.gpu)
-    return f"memory that is not the job's: {', '.join(map(named_with_size, holders))}"
-
-
-def heat(subject: Subject) -> str:
-    """A phrase with the GPU's temperature and the threshold that it exceeds."""
-    degrees = whole(subject.gpu.heat)
-    mark = f"{marks.HOT:.0f}"
-    return f"{degrees} °C, more than {mark} °C"
-
-
-def start_up(subject: Subject) -> str:
-    """A phrase on how many seconds passed before the program first used the GPU."""
-    parts = subject.gpu.parts
-    seconds = whole(parts.start_up)
-    return f"the first {seconds} s, before the GPU was used, are not counted"
-
-
-def warm_up(subject: Subject) -> str:
-    """A phrase on the length of the GPU's warm-up in seconds."""
-    parts = subject.gpu.parts
-    seconds = whole(parts.warm)
-    return f"the figures leave out a warm-up of {seconds} s (perhaps compilation, or cold caches)"
-
-
-def link(subject: Subject) -> str:
-    """A phrase on how much the GPU's slow PCIe link can carry in one direction."""
-    limit = subject.gpu.link_limit
-    rate = megabytes(limit)
-    return f"its PCIe link carries {rate} in one direction: check the slot and the riser"
-
-
-def few_lanes(subject: Subject) -> str:
-    """A phrase on how many lanes the GPU's PCIe link uses, and what to check."""
-    return f"{lanes(subject)}: check the slot and the riser (two cards may share the lanes)"
-
-
-def locked_clocks(subject: Subject) -> str:
-    return (
-        f"SM clock at {whole(subject.work.clock_share)} % of its maximum, and the driver gives no "
-        "reason; `nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"
-    )
-
-
-slow_but_busy = s.busy & s.slow_link
-"""The GPU's link is slow, but this costs nothing yet."""
-waits_on_half_its_lanes = ~s.busy & ~s.narrow_link
-"""The GPU waits, and half of its lanes are missing, which is seldom the cause of the waiting. If
-three quarters are missing, there is a verdict about it."""
-
-NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
-    (s.memory_grew & ~(s.peak_high | fills_soon), leak_words),
-    (s.several_holders & ~s.held_by_others, several_processes),
-    (work_ended & ~restarted, end_of_work),
-    (s.memory_high & ~(s.memory_grew | c.server), high_memory),
-    (s.held_by_others, foreign_memory),
-    (has_room & c.training, lambda subject: f"{memory_p95(subject)}: 70 to 90 % is usual"),
-    (hot, heat),
-    (started_late, start_up),
-    (warmed_up, warm_up),
-    (paused, times_and_lengths),
-    (only_draws, lambda subject: "only programs that draw on the screen use this GPU"),
-    (s.slow_link & ~s.lacks_lanes, link),
-    (s.lacks_lanes & (slow_but_busy | waits_on_half_its_lanes), few_lanes),
-    (s.busy & has_low_clocks & s.unexplained, locked_clocks),
-)
-"""Notes on a GPU that worked, each with the condition under which it is shown."""
-
-
-def notes(run: WatchedRun) -> Iterator[str]:
-    """Yields the notes on a run: about a short recording, each GPU, the GPUs that did nothing, and
-    the machine's memory."""
+def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
+    """Yields the notes on a run whose words are not already in the evidence: about a short
+    recording, each GPU, the GPUs that did nothing, and the machine's memory."""
     if run.samples < marks.LEAST_SAMPLES:
         counted = "one sample shows" if run.samples == 1 else f"{run.samples} samples show"
         yield f"{counted} a moment, not the run: `gpusetup monitor 60` watches a minute"
     elif run.samples < marks.FEW_SAMPLES:
         words = f"this recording is short ({run.samples} samples in {run.seconds:.0f} s)"
         yield f"{words}: watch for at least a minute"
-    yield from grouped_notes(run)
+    # GPUs with the same note share one line.
+    labels: dict[str, list[str]] = {}
+    for gpu in run.gpus:
+        for sentence in notes_of(run, gpu):
+            if sentence not in judgement.evidence:
+                labels.setdefault(sentence, []).append(gpu.label)
+    for sentence, gpus in labels.items():
+        separator = "" if sentence.startswith("is lost") else ":"
+        yield f"GPU {', '.join(gpus)}{separator} {sentence}"
     # If no GPU worked, the verdict itself describes them.
     if run.at_work:
-        yield from what_rested(run)
-    memory_share = run.host_memory
-    if memory_share is not None and memory_share >= marks.MEMORY_TIGHT:
-        yield f"the machine's memory is {memory_share:.0f} % full"
-
-
-def grouped_notes(run: WatchedRun) -> Iterator[str]:
-    """Yields the notes on the GPUs, where GPUs with the same note share one line."""
-    labels_of: dict[str, list[str]] = {}
-    for gpu in run.gpus:
-        if gpu.lost_at is not None:
-            # If a working GPU was lost, the verdict already quotes the line at the end of the log.
-            if worked(gpu) and reason_of(gpu.rows[-1].gpu):
-                continue
-            since = f" since {gpu.lost_at}" if gpu.lost_at else ""
-            yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` shows the details"
-            continue
-        for sentence in notes_of(run, gpu):
-            labels_of.setdefault(sentence, []).append(gpu.label)
-    for sentence, labels in labels_of.items():
-        yield f"GPU {', '.join(labels)}: {sentence}"
+        yield from (
+            note for note in what_rested(run) if note.partition(": ")[2] not in judgement.evidence
+        )
+    if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
+        yield f"the machine's memory is {run.host_memory:.0f} % full"
 
 
 def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
-    """Yields the notes on one GPU that is not lost. A GPU that did not work only gets a note on
-    memory errors."""
-    errors = earlier_errors(gpu, is_reading=run.is_reading)
-    if errors:
-        yield errors
-    work = considered(gpu) if worked(gpu) else None
-    # A GPU that did nothing has no figures to comment on.
-    if work is None:
+    """Yields the notes on one GPU. A GPU that did not work only gets notes on its faults."""
+    if gpu.lost_at is not None:
+        # If a working GPU was lost, the verdict already quotes the line at the end of the log.
+        if not (worked(gpu) and reason_of(gpu.rows[-1].gpu)):
+            since = f" since {gpu.lost_at}" if gpu.lost_at else ""
+            yield f"is lost{since}; `gpusetup doctor` shows the details"
         return
-    subject = Subject(run, gpu, work)
-    for is_seen, sentence in NOTES:
-        if is_seen(subject):
-            yield sentence(subject)
+    errors = gpu.first.ecc_uncorrected
+    if errors and not gpu.new_memory_errors:
+        noun = "error" if errors == 1 else "errors"
+        # The driver counts from the time it was loaded.
+        when = "since the driver was loaded" if run.is_reading else "before the run, none during it"
+        yield f"{errors} uncorrectable memory {noun} {when}"
+    work = considered(gpu) if worked(gpu) else None
+    if work is not None:
+        subject = Subject(run, gpu, work)
+        yield from (filled(sentence, subject) for is_seen, sentence in NOTES if is_seen(subject))
 
 
 def what_rested(run: WatchedRun) -> Iterator[str]:
-    """Yields notes on the GPUs that did nothing while others worked: their memory is in use, only a
-    display uses them, or they are unused."""
-    held = []
-    drawing = []
-    unused = []
+    """Yields notes on the GPUs that did nothing while others worked."""
+    groups: dict[str, list[str]] = {}
     for gpu in run.gpus:
-        if worked(gpu):
-            continue
-        is_held = run.held(gpu)
-        if is_held and not gpu.only_draws:
-            held.append(gpu.label)
-        elif gpu.only_draws and not is_held:
-            drawing.append(gpu.label)
-        elif not is_held:
-            unused.append(gpu.label)
-    groups = (
-        ("its memory is held and it did nothing", held),
-        ("only a display draws on", drawing),
-        ("not used", unused),
+        if not worked(gpu):
+            words = "only a display draws on" if gpu.only_draws else "not used"
+            words = "its memory is held and it did nothing" if run.held(gpu) else words
+            groups.setdefault(words, []).append(gpu.label)
+    for words, labels in groups.items():
+        yield f"{words}: GPU {', '.join(labels)}"
+
+
+# --- the acceleration guide's advice --------------------------------------------------------------
+
+MIXED = re.compile(
+    r"(bf16|fp16|float16|bfloat16|--?(use[_-])?amp\b|mixed[_-]precision)"
+    r"(?![= ](0|false|no|none)\b)",
+    re.I,
+)
+"""Words in a command line that switch mixed precision on."""
+STARVED = ("workers", "by-itself", "slow-items", "each-step")
+"""Causes of an input-starved run against which more loader workers help."""
+has_room = Sign(
+    # Unknown memory counts as empty.
+    lambda subject: all(or_zero(gpu.memory.p95) < marks.MEMORY_HIGH for gpu in subject.run.gpus)
+)
+has_no_mixed_precision = Sign(
+    lambda subject: MIXED.search(" ".join(subject.run.command or ())) is None
+)
+
+
+def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
+    """The acceleration guide's three pieces of advice for a training whose GPU works less than half
+    of the time, without what does not help here or is done already; for a single reading, the steps
+    for each GPU."""
+    if run.is_reading:
+        return tuple(dict.fromkeys(step for gpu in run.gpus for step in picture_of(gpu).steps))
+    subject, verdict, cause = judgement.subject, judgement.verdict, judgement.cause
+    lowest = min((one.work.utilization for one in run.subjects), default=100.0)
+    if subject is None or run.kind not in ("training", "") or lowest >= marks.LOW:
+        return ()
+    # With short pieces of unknown cause, any of the three may help.
+    is_unknown = cause == "short-pieces"
+    launches = verdict == "launch-bound" or is_unknown
+    loads = (verdict == "input-starved" and cause in STARVED) or is_unknown
+    rows = (
+        (LARGER_BATCH, launches and has_room(subject)),
+        (MORE_WORKERS, loads and WORKERS_HELP(subject)),
+        (MIXED_PRECISION, launches and has_no_mixed_precision(subject)),
     )
-    for words, labels in groups:
-        if labels:
-            yield f"{words}: GPU {', '.join(labels)}"
+    workers = run.useful_workers
+    return tuple(text.format(workers=workers) for text, fits in rows if fits)

@@ -1,5 +1,5 @@
 """Recognises the kind of a program, such as a server or a notebook, from its command line or
-process name. Pure functions.
+process name, and which processes hold a GPU's memory. Pure functions.
 
 The kind matters because advice for a training (workers, accumulation, torchrun) does not suit a
 server, a notebook or a simulation.
@@ -11,7 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpusetup.monitor.documents import ProcessUse
+from gpusetup.model.units import GIB
+from gpusetup.monitor.documents import GpuSample, ProcessUse
+from gpusetup.monitor.marks import QUIET
 
 
 class GpuProgram(NamedTuple):
@@ -170,3 +172,78 @@ def is_display(process: ProcessUse) -> bool:
         computes = is_interpreter or bool(kind_of(None, (name,)))
         return not computes
     return process.kind == "graphics"
+
+
+# --- processes that hold a GPU's memory -----------------------------------------------------------
+
+BIG_HOLDER = 10.0
+"""The share of the GPU's memory, in percent, from which a process is named. A desktop and a bare
+CUDA context use less."""
+WAITING_KINDS = ("server", "notebook")
+"""Kinds of programs that keep their memory while they wait for users."""
+
+
+def big_holders(gpu: GpuSample) -> list[ProcessUse]:
+    """The processes that use at least 10 % of the GPU's memory at this moment, largest first."""
+    total_bytes = gpu.memory_total_bytes
+    if not total_bytes:
+        return []
+    # A process's memory may be unknown, because Windows does not report it.
+    sizes = [(use, use.memory_bytes or 0) for use in gpu.processes or ()]
+    big = [(use, size) for use, size in sizes if size >= total_bytes * BIG_HOLDER / 100]
+    return [use for use, _ in sorted(big, key=lambda pair: -pair[1])]
+
+
+def without_resting(
+    holders: Sequence[ProcessUse], samples: Sequence[GpuSample]
+) -> list[ProcessUse]:
+    """Only the given processes that may compute: a process that computed nothing in any sample is
+    left out. nvidia-smi's table does not show how much a process computes; such a process stays."""
+    most: dict[int, float] = {}
+    for gpu in samples:
+        for use in gpu.processes or ():
+            if use.sm_percent is not None:
+                most[use.pid] = max(most.get(use.pid, 0.0), use.sm_percent)
+    return [use for use in holders if most.get(use.pid, 100.0) > QUIET]
+
+
+def foreign_holders(
+    holders: Sequence[ProcessUse], command_kind: str | None = None
+) -> list[ProcessUse]:
+    """The processes among these holders that do not belong to the watched job.
+
+    `command_kind`: the kind of the watched command, if it is known. A server or a notebook next to
+    a training does not belong to it. If the programs have different names, the largest one counts
+    as the job; processes with the same name may be its ranks.
+
+    >>> def held(name, gib): return ProcessUse(pid=1, name=name, memory_bytes=gib << 30)
+    >>> [use.name for use in foreign_holders([held("ollama", 14), held("python", 9)])]
+    ['ollama']
+    >>> foreign_holders([held("python", 14), held("python", 9)])
+    []
+    """
+    waiting = [use for use in holders if kind_of(None, (use.name or "",)) in WAITING_KINDS]
+    if command_kind is not None:
+        return [] if command_kind in WAITING_KINDS else waiting
+    if waiting:
+        # If all of them are servers and notebooks, these are themselves the watched job.
+        return waiting if len(waiting) < len(holders) else []
+    # With several Python processes, it is unknown which of them is the job.
+    if any(INTERPRETERS.search(holder.name or "") for holder in holders[1:]):
+        return []
+    return [holder for holder in holders if holder.name != holders[0].name]
+
+
+INTERPRETERS = re.compile(r"(^|[/\\\\])(python[\d.]*(\.exe)?|pt_main_thread)( |$)")
+"""Processes whose name does not show which program they run."""
+
+
+def named_with_size(process: ProcessUse) -> str:
+    """
+    >>> named_with_size(ProcessUse(pid=71, name="/usr/bin/ollama", memory_bytes=3 << 30))
+    'ollama (PID 71, 3.0 GiB)'
+    """
+    path, dash, options = (process.name or "a process").replace("\\", "/").partition(" -")
+    # The module that Python runs (`-m ipykernel_launcher`) tells more than the name `python`.
+    name = path.rpartition("/")[2] + (dash + options)[:24]
+    return f"{name} (PID {process.pid}, {(process.memory_bytes or 0) / GIB:.1f} GiB)"

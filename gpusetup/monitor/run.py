@@ -1,5 +1,5 @@
-"""A whole run's figures for the verdicts: which GPUs worked, and which of them belong to the same
-job. Pure functions."""
+"""A whole run's figures for the verdicts: which GPUs worked, which of them belong to the same job,
+and each of them as the subject of a verdict. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from functools import cached_property
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.holders import foreign_holders, kind_of_process
-from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
+from gpusetup.monitor.programs import foreign_holders, is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import RunTally
-from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, percentile, work_of
+from gpusetup.monitor.throttling import Throttle, active_throttle
+from gpusetup.monitor.work import Work, highest, or_zero, percent, percentile, work_of
 
 
 class WatchedRun:
@@ -34,48 +34,55 @@ class WatchedRun:
         self.has_utilization = has_utilization
         """Whether the source has a field for the utilisation, even if a GPU does not report it."""
         self.gpus = tuple(map(GpuRun, tally.gpus.values()))
-        compare_clocks(self.gpus)
-        self._rows = rows = tally.moments.all()
-        self.machine = work_of(rows)
-        """What the command and the machine did, apart from the GPUs."""
-        trees = [row.tree for row in rows if row.tree is not None]
-        hosts = [row.host for row in rows if row.host is not None]
+        # `nvidia-smi dmon` does not print the maximum clock, so a card that is always slow would
+        # look normal if it were not compared with the others of its model.
+        for gpu in self.gpus:
+            clocks = [one.highest_clock for one in self.gpus if one.model == gpu.model]
+            gpu.highest_clock = highest(clocks)
+        self.machine = GpuRun(tally.machine)
+        """What the command and the machine did, as the run of a GPU that reports nothing."""
+        self.rows = self.machine.rows
+        trees = [row.tree for row in self.rows if row.tree is not None]
+        hosts = [row.host for row in self.rows if row.host is not None]
         # A quota may change while a command runs, so use the last one.
         self.cores = trees[-1].cores if trees else None
-        known_cores = [host.cores for host in hosts if host.cores]
-        self.host_cores = known_cores[-1] if known_cores else None
-        self.cpu = mean(tree.cpu_percent for tree in trees)
-        """Mean CPU use of the command and its child processes, where 100 means one core."""
-        self.busiest_cpu = mean(tree.busiest_cpu_percent for tree in trees)
+        self.host_cores = next((host.cores for host in reversed(hosts) if host.cores), None)
+        self.is_watched = len(trees) > 0
+        """Whether the command's processes were watched."""
         self.ranks: int | None = highest(tree.gpu_processes for tree in trees)
         """The number of the command's processes that use a watched GPU."""
-        memory_shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
-        self.host_memory: float | None = highest(memory_shares)
+        shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
+        self.host_memory: float | None = highest(shares)
         """The highest share of the machine's memory that was in use, in percent."""
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
         """The kind of the command's program, judged by the command line only, and the number of
         machines that the command runs on."""
         # A script may also start its ranks without a launcher (torch.multiprocessing).
-        has_several_ranks = or_zero(self.ranks) > 1
-        self.launched = is_launched(command) or has_several_ranks
+        self.launched = is_launched(command) or or_zero(self.ranks) > 1
         """Whether a launcher or the script itself started several ranks."""
 
     @property
     def usable_cores(self) -> float | None:
-        """The number of cores that the command may use or, if no command was watched, that the
-        machine has; None if unknown."""
-        by_affinity_and_quota = self.cores
-        return by_affinity_and_quota or self.host_cores
+        """The number of cores that the command may use by its affinity and quota or, if no command
+        was watched, that the machine has; None if unknown."""
+        return self.cores or self.host_cores
 
     @property
     def training_processes(self) -> int:
         """The number of processes that train: those that use a GPU or, if they were not counted,
         one for each GPU that works."""
-        if self.ranks:
-            return self.ranks
-        gpus_at_work = [gpu for gpu in self.gpus if or_zero(gpu.utilization) >= marks.IDLE]
-        return max(1, len(gpus_at_work))
+        at_work = [gpu for gpu in self.gpus if or_zero(gpu.utilization) >= marks.IDLE]
+        return self.ranks or max(1, len(at_work))
+
+    @property
+    def useful_workers(self) -> int:
+        """The useful number of loader workers (`num_workers`) per process: at most 16, because more
+        are seldom worth their memory, and no more than the process's share of the cores. 4 if the
+        cores are unknown, as the acceleration guide starts with."""
+        if not self.cores:
+            return 4
+        return max(1, min(16, round(self.cores) // self.training_processes))
 
     @cached_property
     def since_held(self) -> Work | None:
@@ -85,209 +92,158 @@ class WatchedRun:
         The time before that is the program's start, when Python's imports keep a core busy for
         seconds.
         """
-        held_from = self.held_from
-        rows = [row for row in self._rows if row.seconds >= held_from]
+        rows = [row for row in self.rows if row.seconds >= self.held_from]
         # Leave out the first rows if they are from before the first sample of the command.
         while rows and rows[0].tree is None:
             rows = rows[1:]
-        enough = len(rows) >= marks.LEAST_SAMPLES
-        return work_of(rows) if enough else None
-
-    @property
-    def since_start(self) -> Work | None:
-        """What the command and the machine did in the samples that include the command; None if
-        there are fewer than two of them."""
-        rows = [row for row in self._rows if row.tree is not None]
-        # If a command ended at once, a single sample says nothing about it.
-        if len(rows) < marks.LEAST_TREES:
-            return None
-        return work_of(rows)
+        return work_of(rows) if len(rows) >= marks.LEAST_SAMPLES else None
 
     @cached_property
     def held_from(self) -> float:
         """The second at which a process first used a GPU, as its process list or its memory shows;
         infinity if none ever did."""
         for gpu in self.gpus:
-            memory_at_first = gpu.first.memory_used_bytes or 0
+            at_first = or_zero(gpu.first.memory_used_bytes)
             for row in gpu.rows:
-                memory_now = or_zero(row.gpu.memory_used_bytes)
-                memory_rose = memory_now - memory_at_first
-                # If no processes are listed, rising memory shows that one uses the GPU.
-                if row.gpu.processes or memory_rose >= marks.CUDA_CONTEXT:
+                rose = or_zero(row.gpu.memory_used_bytes) - at_first
+                if row.gpu.processes or rose >= marks.CUDA_CONTEXT:
                     return row.seconds
         return math.inf
 
     @cached_property
     def at_work(self) -> tuple[GpuRun, ...]:
         """The GPUs that worked in the run, including those that were lost while working."""
-        gpus = [gpu for gpu in self.gpus if worked(gpu)]
-        return tuple(gpus)
+        return tuple(gpu for gpu in self.gpus if worked(gpu))
 
     @cached_property
-    def works(self) -> tuple[Work, ...]:
-        """The figures of each GPU that worked."""
-        works = []
-        for gpu in self.at_work:
-            work = considered(gpu)
-            if work is not None:
-                works.append(work)
-        return tuple(works)
-
-    def kind_on(self, gpu: GpuRun) -> str:
-        """The kind of program on a GPU, judged by the command line or, if there is none, by the
-        names of its processes; "" if it is unclear."""
-        # Without a command, judge by the names of the processes on the GPU.
-        if self.command or not gpu.big_holders:
-            return kind_of(self.command, gpu.programs)
-        # Ignore processes with little memory; if two kinds are left, the kind is unclear.
-        kinds = {kind_of_process(process) for process in gpu.big_holders}
-        return kinds.pop() if len(kinds) == 1 else ""
-
-    def foreign_holders(self, gpu: GpuRun) -> list[ProcessUse]:
-        """The processes that use much of this GPU's memory and do not belong to the job."""
-        command_kind = self.kind if self.command else None
-        return foreign_holders(gpu.big_holders, command_kind)
+    def subjects(self) -> tuple[Subject, ...]:
+        """The GPUs to judge: those that worked and are not lost, or all that worked if all of them
+        were lost."""
+        gpus = [gpu for gpu in self.at_work if gpu.lost_at is None] or self.at_work
+        works = [(gpu, considered(gpu)) for gpu in gpus]
+        return tuple(Subject(self, gpu, work) for gpu, work in works if work is not None)
 
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
         """The working GPUs of the same job as this one: all of them if a command is watched,
         otherwise those with the same model and program names."""
-        # If a command is watched, assume that all working GPUs belong to it.
         if self.command or self.ranks:
             return self.at_work
         return tuple(
-            other_gpu
-            for other_gpu in self.at_work
-            if other_gpu.name == gpu.name and other_gpu.programs == gpu.programs
+            one for one in self.at_work if one.name == gpu.name and one.programs == gpu.programs
         )
 
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
-        """The GPUs that did nothing, have no process and are not lost."""
-        unused = []
-        for gpu in self.gpus:
-            # A card that drives the display counts as used.
-            is_in_use = worked(gpu) or self.held(gpu) or gpu.only_draws
-            is_lost = gpu.lost_at is not None
-            if not is_in_use and not is_lost:
-                unused.append(gpu)
-        return tuple(unused)
-
-    def siblings_clock(self, gpu: GpuRun) -> float | None:
-        """The median SM clock, in MHz, of the other busy cards of the same model.
-
-        None if there are no such cards, or if their clocks are not reported.
-        """
-        clocks = []
-        for other_gpu in self.at_work:
-            is_sibling = other_gpu is not gpu and other_gpu.model == gpu.model
-            work = considered(other_gpu)
-            if not is_sibling or work is None or work.clock_mhz is None:
-                continue
-            if work.utilization >= marks.BUSY:
-                clocks.append(work.clock_mhz)
-        return percentile(clocks, 50) if clocks else None
+        """The GPUs that did nothing, have no process (not even a display's) and are not lost."""
+        rest = [gpu for gpu in self.gpus if not worked(gpu) and not self.held(gpu)]
+        return tuple(gpu for gpu in rest if not gpu.only_draws and gpu.lost_at is None)
 
     def alike(self, gpus: Sequence[GpuRun]) -> bool:
         """Whether these GPUs look like ranks of one job: same model, and nearly the same
-        utilisation, power and memory.
-
-        Used if no command shows which GPUs are ranks of one job.
-        """
-        works = [considered(gpu) for gpu in gpus]
-        known_works = [work for work in works if work is not None]
-        names = {gpu.name for gpu in gpus}
-        if len(gpus) < 2 or len(known_works) < len(gpus) or len(names) > 1:
+        utilisation, power and memory. Used if no command shows which GPUs are ranks of one job."""
+        works = [work for work in map(considered, gpus) if work is not None]
+        if len(gpus) < 2 or len(works) < len(gpus) or len({gpu.name for gpu in gpus}) > 1:
             return False
-        uses = [work.utilization for work in known_works]
-        power = [or_zero(work.power_share) for work in known_works]
-        memory_shares = [or_zero(gpu.memory.p95) for gpu in gpus]
-        for figures in (uses, power, memory_shares):
-            if max(figures) - min(figures) > marks.ALIKE:
-                return False
-        return True
-
-    def belongs(self, gpu: GpuRun) -> bool:
-        """Whether a GPU takes part in the run, because it worked or a process uses it."""
-        has_worked = worked(gpu)
-        # A waiting rank takes part too: its process still has memory on its GPU.
-        return has_worked or self.held(gpu)
+        uses = [work.utilization for work in works]
+        power = [or_zero(work.power_share) for work in works]
+        memory = [or_zero(gpu.memory.p95) for gpu in gpus]
+        return all(max(some) - min(some) <= marks.ALIKE for some in (uses, power, memory))
 
     def held(self, gpu: GpuRun) -> bool:
         """Whether the GPU has a computing process, according to the process list or, if there is no
         list, to the memory in use."""
-        has_process = gpu.has_process
-        if has_process is not None:
-            return has_process
-        memory_share = or_zero(gpu.memory.p95)
-        # If no command was watched, the memory may belong to a desktop, which uses more than a CUDA
-        # context.
-        mark = marks.DESKTOP_MEMORY if self.busiest_cpu is None else marks.HELD_MEMORY
-        return memory_share >= mark
-
-
-def compare_clocks(gpus: Sequence[GpuRun]) -> None:
-    """Set each GPU's highest clock to the highest that any card of its model reached in the run.
-
-    `nvidia-smi dmon` does not print the maximum clock, so a card that is always slow would
-    otherwise look normal.
-    """
-    highest_by_model: dict[str, float] = {}
-    for gpu in gpus:
-        highest_so_far = highest_by_model.get(gpu.model, 0.0)
-        highest_by_model[gpu.model] = max(highest_so_far, or_zero(gpu.highest_clock))
-    for gpu in gpus:
-        gpu.highest_clock = highest_by_model[gpu.model] or None
+        if gpu.has_process is not None:
+            return gpu.has_process
+        # If no command was watched, the memory may belong to a desktop.
+        mark = marks.HELD_MEMORY if self.is_watched else marks.DESKTOP_MEMORY
+        return or_zero(gpu.memory.p95) >= mark
 
 
 def worked(gpu: GpuRun) -> bool:
     """Whether a GPU worked in the run; a few stray kernels or a display do not count."""
-    if considered(gpu) is None or drawn(gpu):
-        return False
-    mean_is_low = or_zero(gpu.utilization) < marks.IDLE
-    # If the GPU worked during only part of the run, the 95th percentile shows it.
-    never_works_much = gpu.utilization_p95 < marks.QUIET_SHARE
-    has_only_stray_kernels = mean_is_low and never_works_much
-    return not has_only_stray_kernels
-
-
-def drawn(gpu: GpuRun) -> bool:
-    """Whether only programs that draw on the screen use the GPU, and for less than half of the
-    time."""
     utilization = or_zero(gpu.utilization)
-    # Exclude cards that work hard, because a game or a renderer may be listed as drawing too.
-    works_hard = utilization >= marks.LOW
-    return gpu.only_draws and not works_hard
+    # A game or a renderer may be listed as drawing too, so a card that works hard counts.
+    only_draws = gpu.only_draws and utilization < marks.LOW
+    if considered(gpu) is None or only_draws:
+        return False
+    # If the GPU worked during only part of the run, the 95th percentile shows it.
+    return utilization >= marks.IDLE or gpu.utilization_p95 >= marks.QUIET_SHARE
 
 
 def considered(gpu: GpuRun) -> Work | None:
-    """The GPU's work without the pauses, or including them if they take more than 20 % of the time;
-    None if it never worked."""
+    """The GPU's work without the pauses, which every training makes for evaluation and checkpoints,
+    or with them if they take more than 20 % of the time; None if it never worked."""
     parts = gpu.parts
-    if parts.pause_share > marks.PAUSE_SHARE:
-        return parts.body
-    # Leave out short pauses, because every training pauses for evaluation and checkpoints.
-    return parts.work
+    return parts.body if parts.pause_share > marks.PAUSE_SHARE else parts.work
 
 
-WORKERS_IF_UNKNOWN = 4
-"""Loader workers per process on a machine with an unknown number of cores. A workstation has at
-least this many cores, and the acceleration guide starts with this number."""
+class Subject:
+    """What a verdict is about: one GPU in a run, or the command on a machine without a GPU."""
 
+    def __init__(self, run: WatchedRun, gpu: GpuRun, work: Work) -> None:
+        self.run, self.gpu, self.work = run, gpu, work
 
-MOST_WORKERS = 16
-"""More loader workers per process than this are seldom worth the memory that they need."""
+    @cached_property
+    def together(self) -> int:
+        """How many GPUs work on the same job."""
+        return len(self.run.team(self.gpu))
 
+    @cached_property
+    def kind(self) -> str:
+        """The kind of program on the GPU, such as `training`, judged by the command line or, if
+        there is none, by the names of its processes; "" if it is unclear."""
+        if self.run.command or not self.gpu.big_holders:
+            return kind_of(self.run.command, self.gpu.programs)
+        # Ignore processes with little memory; if two kinds are left, the kind is unclear.
+        kinds = {kind_of(None, (process.name or "",)) for process in self.gpu.big_holders}
+        return kinds.pop() if len(kinds) == 1 else ""
 
-def useful_workers(run: WatchedRun) -> int:
-    """The useful number of loader workers (`num_workers`) per process: at most 16, and no more than
-    the process's share of the cores.
+    @cached_property
+    def foreign_holders(self) -> list[ProcessUse]:
+        """The processes that use much of this GPU's memory and do not belong to the job."""
+        command_kind = self.run.kind if self.run.command else None
+        return foreign_holders(self.gpu.big_holders, command_kind)
 
-    It is 4 if the number of cores is unknown.
-    """
-    if not run.cores:
-        return WORKERS_IF_UNKNOWN
-    # Each process has its own loader, and all of them share the cores.
-    cores_of_each = round(run.cores) // run.training_processes
-    # A worker keeps one core busy, so having more workers than cores does not help.
-    workers = min(MOST_WORKERS, cores_of_each)
-    return max(1, workers)
+    @cached_property
+    def siblings_clock(self) -> float | None:
+        """The median SM clock, in MHz, of the other busy cards of the same model; None if there are
+        none, or if their clocks are not reported."""
+        clocks = []
+        for gpu in self.run.at_work:
+            work = considered(gpu)
+            if gpu is self.gpu or gpu.model != self.gpu.model or work is None:
+                continue
+            if work.clock_mhz is not None and work.utilization >= marks.BUSY:
+                clocks.append(work.clock_mhz)
+        return percentile(clocks, 50) if clocks else None
+
+    @cached_property
+    def throttle(self) -> Throttle | None:
+        """The throttle reason that slows the GPU's clocks down; None if there is none."""
+        return active_throttle(self.work, self.gpu, self.siblings_clock)
+
+    @property
+    def throttle_share(self) -> float:
+        """The percentage of samples with work in which the throttle reason was active; 100 if only
+        the temperature shows it, 0 if there is none."""
+        return self.work.reasons.get(self.throttle.reason, 100.0) if self.throttle else 0.0
+
+    @property
+    def others_cpu(self) -> float:
+        """The CPU that programs other than the command use, in percent of one core."""
+        return or_zero(self.work.host_cpu) - or_zero(self.work.cpu)
+
+    @property
+    def cpu_share(self) -> float | None:
+        """The CPU that the command uses, in percent of the cores that it may use."""
+        cores = self.run.usable_cores
+        return None if self.work.cpu is None or not cores else self.work.cpu / cores
+
+    @property
+    def could_draw(self) -> float | None:
+        """How many watts the power limit could be raised to: the rated power if it is above the
+        current limit, otherwise the card's maximum limit."""
+        limit, rated = self.gpu.latest.power_limit_watts, self.gpu.power_default
+        if rated and (not limit or rated > limit):
+            return rated
+        return self.gpu.latest.power_limit_max_watts or rated

@@ -1,7 +1,8 @@
 """The table of next steps, and the choice of the step that fits a run. Pure functions.
 
-A step fits a run if its condition `when` is true; most conditions make sure that the run does not
-do this already. A verdict lists several steps, and the first one that fits the run is shown.
+A verdict lists several steps, and the first one whose `when` is true is shown; most conditions make
+sure that the run does not do this already. Texts and commands name figures in braces (`words.py`);
+a command is left out if the run lacks one of them, such as the script's name.
 """
 
 from __future__ import annotations
@@ -9,185 +10,208 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpusetup.monitor import clock_fixes as f
-from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import signs as s
-from gpusetup.monitor import situation as w
 from gpusetup.monitor.documents import NextStep
-from gpusetup.monitor.run import WatchedRun
-from gpusetup.monitor.situation import Command, Situation, Words, always
-from gpusetup.monitor.subject import Sign, Subject
+from gpusetup.monitor.run import Subject
+from gpusetup.monitor.signs import Sign
+from gpusetup.monitor.words import filled, filled_command
 
 
 class StepRule(NamedTuple):
-    text: Words
-    command: Command | None = None
+    text: str
+    command: str | None = None
     when: Sign | None = None
-    """The step is shown only if this sign is true."""
 
 
-WORKERS_HELP = ~(c.cores_used_up | c.others_full | c.enough_workers)
+WORKERS_HELP = ~(s.cores_used_up | s.others_full | s.enough_workers)
+TUNE, BENCHMARK = "gpusetup tune {config}", "gpusetup tune {config} --benchmark"
+TORCHRUN = "torchrun --nproc_per_node={present_gpus} {script}"
+PY_SPY = "py-spy dump --pid {pid}"
+BY_CPU = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
+BY_MEMORY = "ps -eo pid,user,rss,comm --sort=-rss | head"
+POWER_DETAILS = "nvidia-smi{dash_i} -q -d POWER,PERFORMANCE"
+UNLOCK = "sudo nvidia-smi -i {peers} -rgc"
+ON_THE_GPU = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
 
 # Sources: the acceleration guide and the multi-GPU guide; PyTorch's performance tuning guide
 # (workers, pinning, compile, DDP) and its page on DDP communication hooks; vLLM's optimisation
 # page; `nvidia-smi --help`.
 STEPS: dict[str, StepRule] = {
     "load-with-workers": StepRule(
-        w.first_workers, w.tune, when=~(c.workers | c.no_training | c.cores_used_up)),
-    "more-workers": StepRule(w.more_workers, w.tune, when=WORKERS_HELP),
-    "cheaper-items": StepRule(always(
-        "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU")),
-    "more-cores": StepRule(w.more_cores),
-    "free-the-cpu": StepRule(w.other_programs, w.processes_by("pcpu")),
-    "faster-storage": StepRule(always(
-        "Move the data to a local disk or memory, in fewer and larger files")),
-    "free-host-memory": StepRule(always(
-        "The machine swaps. Use less of the machine's memory: fewer workers, a smaller "
-        "prefetch_factor, arrays instead of lists of objects (each worker copies a list)"),
-        w.processes_by("rss")),
-    "run-ahead": StepRule(w.run_ahead, w.tune),
-    "fetch-in-advance": StepRule(w.fetch_in_advance, when=c.workers_rest),
-    "off-the-loop": StepRule(always(
-        "Move CPU work out of the training loop: do it once, in other processes, or on the GPU")),
-    "speed-up-the-producers": StepRule(always(
-        "Generate training data faster: use cheaper environments, or environments on the GPU")),
-    "help-the-host": StepRule(w.help_the_host, w.watch_the_command),
-    "see-where-it-waits": StepRule(w.where_it_waits, w.show_where_it_waits),
-    "reset-the-gpu": StepRule(always(
+        "Load with workers{in_each_process}: num_workers={useful_workers}, pin_memory=True", TUNE,
+        s.works_between_steps & ~(s.workers | s.no_training | s.cores_used_up)),
+    "more-workers": StepRule(
+        "Use up to {useful_workers} loader workers{in_each_process} (now {worker_count}). Then "
+        "decode less per item, or cache decoded items", TUNE, WORKERS_HELP),
+    "cheaper-items": StepRule(
+        "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU"),
+    "more-cores": StepRule(
+        "Give the command more CPU cores: it uses all {cores}", None, s.fewer_cores),
+    "free-the-cpu": StepRule(
+        "End other programs: they use {others_cpu} % CPU of this machine's {machine_cores} cores "
+        "(100 % is one core)", BY_CPU),
+    "faster-storage": StepRule(
+        "Move the data to a local disk or memory, in fewer and larger files"),
+    "run-ahead": StepRule(
+        "Let the loader work in advance: persistent_workers=True, a larger prefetch_factor, up to "
+        "{useful_workers} workers", TUNE),
+    "fetch-in-advance": StepRule(
+        "The loader workers hardly compute. Keep the data on a local disk or in memory, or fetch "
+        "more at once: a larger prefetch_factor and more workers (now {worker_count}; waiting "
+        "takes no core, so there may be more of them than cores). `py-spy dump --pid PID` shows "
+        "what a worker waits for", None, s.workers_rest),
+    "off-the-loop": StepRule(
+        "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
+    "speed-up-the-producers": StepRule(
+        "Generate training data faster: use cheaper environments, or environments on the GPU"),
+    "help-the-host": StepRule(
+        "Load data with more workers (num_workers={useful_workers} or more{in_each_process}), or "
+        "give the GPU more work in each launch (a larger batch, torch.compile). {watching}",
+        "{watch_command}"),
+    "see-where-it-waits": StepRule("{where_it_waits}", PY_SPY),
+    "reset-the-gpu": StepRule(
         "Save a checkpoint, stop the run and reset the GPU (or hand it back, if it is rented): "
         "results on faulty memory may be wrong. If errors come back after the reset, have the card "
-        "replaced"), w.reset_the_gpu),
-    "replace-the-gpu": StepRule(always(
+        "replaced", "sudo nvidia-smi --gpu-reset -i {faulty}"),
+    "replace-the-gpu": StepRule(
         "Save a checkpoint, stop the run and have this GPU replaced (or hand it back, if it is "
-        "rented): it has no spare memory left for its faulty places"),
-        always("nvidia-smi -q -d ECC,ROW_REMAPPER")),
-    "see-why-it-was-lost": StepRule(always(
+        "rented): it has no spare memory left for its faulty places",
+        "nvidia-smi -q -d ECC,ROW_REMAPPER"),
+    "see-why-it-was-lost": StepRule(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that "
-        "the GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`"),
-        always("sudo dmesg -T | grep -iE 'nvrm|xid|aer'")),
-    "larger-work": StepRule(always(
-        "Give the GPU more work at once: use a larger batch"), w.benchmark, when=~s.memory_high),
-    "compile-or-graphs": StepRule(always(
-        "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers"), w.benchmark),
-    "more-in-parallel": StepRule(always(
+        "the GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`",
+        "sudo dmesg -T | grep -iE 'nvrm|xid|aer'"),
+    "larger-work": StepRule(
+        "Give the GPU more work at once: use a larger batch", BENCHMARK, ~s.memory_high),
+    "compile-or-graphs": StepRule(
+        "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
+    "more-in-parallel": StepRule(
         "Give the GPU more work at once: a larger problem, more requests together, or several "
-        "runs at the same time (MPS)"), when=c.server | c.physics),
-    "fewer-bytes": StepRule(always(
-        "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps"),
-        w.benchmark),
-    "fewer-bytes-between-gpus": StepRule(always(
+        "runs at the same time (MPS)", None, s.server | s.physics),
+    "fewer-bytes": StepRule(
+        "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
+        BENCHMARK),
+    "fewer-bytes-between-gpus": StepRule(
         "Exchange less data between GPUs: accumulate gradients, use DDP's bf16 hook or larger "
         "buckets, or shard within one node. With several machines, check the network: with "
-        "NCCL_DEBUG=INFO the log shows NET/IB or the slower NET/Socket; nccl-tests measures it"),
-        always("nvidia-smi topo -m")),
-    "stay-on-the-gpu": StepRule(always(
+        "NCCL_DEBUG=INFO the log shows NET/IB or the slower NET/Socket; nccl-tests measures it",
+        "nvidia-smi topo -m"),
+    "stay-on-the-gpu": StepRule(
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
-        "computes"), w.plan),
-    "free-the-card": StepRule(w.other_users,
-        always("nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"),
-        when=s.shared_with_others | s.used_by_others | s.held_by_others | s.several_holders),
-    "leave-a-margin": StepRule(always(
-        "Find the largest batch that leaves a margin, and accumulate gradients"),
-        always("gpusetup tune --batch-size --code MODULE:FUNCTION")),
-    "find-the-leak": StepRule(always(
+        "computes", "gpusetup plan {config}"),
+    "free-the-card": StepRule("{other_users}", ON_THE_GPU,
+        s.shared_with_others | s.used_by_others | s.held_by_others | s.several_holders),
+    "leave-a-margin": StepRule(
+        "Find the largest batch that leaves a margin, and accumulate gradients",
+        "gpusetup tune --batch-size --code MODULE:FUNCTION"),
+    "find-the-leak": StepRule(
         "Find out what keeps tensors in memory: losses with their graph, lists of outputs, "
-        "caches. torch.cuda.memory._record_memory_history shows it")),
-    "read-the-log": StepRule(always(
-        "Read the program's log where it ended: `gpusetup doctor --report LOG` explains it. "
-        "If it ran out of memory, use a smaller batch, or find out what keeps tensors in memory "
-        "(losses with their graph, lists of outputs)")),
-    "see-how-it-ended": StepRule(always(
+        "caches. torch.cuda.memory._record_memory_history shows it"),
+    "see-how-it-ended": StepRule(
         "See whether the program finished or failed: read the end of its log (`gpusetup doctor "
-        "--report LOG` explains an error) and, if it was killed, the kernel log"),
-        always("sudo dmesg -T | grep -iE 'killed process|xid'")),
-    "see-whose-they-are": StepRule(w.whose_they_are, always(
-        "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv")),
-    "find-the-holder": StepRule(always(
+        "--report LOG` explains an error) and, if it was killed, the kernel log",
+        "sudo dmesg -T | grep -iE 'killed process|xid'"),
+    "see-whose-they-are": StepRule(
+        "{whose}. Are all of them yours? If not, or if one is left over from an earlier run, end "
+        "it or use another GPU", ON_THE_GPU),
+    "find-the-holder": StepRule(
         "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
         "container, or one that has died without giving its memory back. End it; if nothing is "
-        "found, reset the GPU"),
-        always("sudo fuser -v /dev/nvidia*")),
-    "record-longer": StepRule(always(
-        "Record longer: a minute or more after the start shows how the work itself runs")),
-    "cool": StepRule(f.cool, f.details("TEMPERATURE,PERFORMANCE")),
-    "check-the-supply": StepRule(f.check_the_supply, f.details("POWER,PERFORMANCE")),
-    "raise-the-power-limit": StepRule(f.higher_limit, f.raise_the_limit),
-    "draw-less": StepRule(always(
-        "The power limit cannot be raised. On a laptop, connect the charger and choose the "
-        "performance mode. Otherwise use a lower precision or less data per step")),
-    "plug-it-in": StepRule(f.plug_it_in, f.details("POWER,PERFORMANCE"), when=s.laptop),
-    "look-outside": StepRule(f.look_outside, f.details("POWER,PERFORMANCE")),
-    "unlock-the-clocks": StepRule(f.find_the_lock, f.unlock),
-    "reset-the-clocks": StepRule(f.reset, f.reset_clocks),
-    "see-who-uses-the-cpu": StepRule(w.who_uses_the_cpu, w.processes_by("pcpu")),
-    "read-its-error": StepRule(w.early_error),
-    "read-how-it-ended": StepRule(w.its_error),
-    "watch-longer": StepRule(w.watch_longer, w.show_where_it_waits),
-    "ask-the-driver": StepRule(always(
+        "found, reset the GPU", "sudo fuser -v /dev/nvidia*"),
+    "record-longer": StepRule(
+        "Record longer: a minute or more after the start shows how the work itself runs"),
+    "cool": StepRule(
+        "Improve the cooling{of_peers}: check fans, dust, airflow and neighbouring cards",
+        "nvidia-smi{dash_i} -q -d TEMPERATURE,PERFORMANCE"),
+    "check-the-supply": StepRule("{supply}", POWER_DETAILS),
+    "raise-the-power-limit": StepRule(
+        "Raise the power limit{on_peers} {limits}, if the cooling allows it", "{set_limits}"),
+    "plug-it-in": StepRule(
+        "Connect the charger and choose the performance mode: {withheld}", POWER_DETAILS, s.laptop),
+    "look-outside": StepRule(
+        "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
+        "limits in the firmware: {withheld}", POWER_DETAILS),
+    "unlock-the-clocks": StepRule(
+        "Find out what slows the clocks{of_peers} down. If `nvidia-smi -lgc` locked them, reset "
+        "them; else `nvidia-smi -q -d CLOCK,PERFORMANCE` tells more", UNLOCK),
+    # The driver does not report whether application clocks or locked clocks were set.
+    "reset-the-clocks": StepRule(
+        "Reset the clocks{of_peers}", "sudo nvidia-smi -i {peers} -rac; " + UNLOCK),
+    "see-who-uses-the-cpu": StepRule(
+        "Find out who uses the CPU ({machine_cpu} % is busy). If it is the data loaders, do less "
+        "per item or use more cores", BY_CPU),
+    "read-its-error": StepRule(
+        "Read the command's error: it ended with exit code {exit}, and nothing had run on the GPU"),
+    "read-how-it-ended": StepRule(
+        "Read the command's error: it ended with exit code {exit}"),
+    "watch-longer": StepRule(
+        "Watch longer: nothing ran on the GPU in the first {seconds} s. The command may still be "
+        "loading or downloading. If nothing changes, see where the process waits", PY_SPY),
+    "ask-the-driver": StepRule(
         "See what the driver reports about this card. With MIG, only NVIDIA's DCGM shows how busy "
-        "an instance is: `dcgmi dmon -e 1001,1002,1004,1005`"),
-        always("nvidia-smi -q -d UTILIZATION")),
-    "look-at-the-link": StepRule(w.the_link, always(
+        "an instance is: `dcgmi dmon -e 1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
+    "look-at-the-link": StepRule(
+        "Check the PCIe link{link_advice}. Seat the card again, try another slot and leave out the "
+        "riser, and check the lanes in the firmware's settings",
         "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
-        "pcie.link.width.current,pcie.link.width.max --format=csv"),
-        when=s.slow_link | s.narrow_link),
-    "see-whether-torch-can": StepRule(always(
-        "Nothing ran on the GPU: check whether this torch can use the GPU"),
-        always("gpusetup doctor")),
-    "move-to-the-gpu": StepRule(always(
+        "pcie.link.width.current,pcie.link.width.max --format=csv", s.slow_link),
+    "see-whether-torch-can": StepRule(
+        "Nothing ran on the GPU: check whether this torch can use the GPU", "gpusetup doctor"),
+    "move-to-the-gpu": StepRule(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
-        'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it')),
-    "log-the-utilisation": StepRule(always(
-        "Log the utilisation too: the recording has no column for it"), always(
+        'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it'),
+    "log-the-utilisation": StepRule(
+        "Log the utilisation too: the recording has no column for it",
         "nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,memory.used,memory.total,"
-        "power.draw,power.limit,temperature.gpu,clocks.sm,clocks.max.sm --format=csv -l 1")),
-    "watch-the-command": StepRule(w.watching_words,
-        w.watch_the_command, when=~c.watched),
-    "watch-the-training": StepRule(always(
+        "power.draw,power.limit,temperature.gpu,clocks.sm,clocks.max.sm --format=csv -l 1"),
+    "watch-the-command": StepRule("{watching}", "{watch_command}", ~s.watched),
+    "watch-the-training": StepRule(
         "Watch the training itself to see why: `gpusetup monitor -- python train.py`, with your "
-        "own command after the `--`")),
-    "prepare-once": StepRule(always(
-        "Only the CPU worked so far: prepare the data once and store the result")),
-    "send-more-requests": StepRule(always(
+        "own command after the `--`"),
+    "prepare-once": StepRule(
+        "Only the CPU worked so far: prepare the data once and store the result"),
+    "send-more-requests": StepRule(
         "If requests are rare, this is normal. Otherwise send more requests at once, or run a "
-        "second service too")),
-    "release-between-cells": StepRule(always(
+        "second service too"),
+    "release-between-cells": StepRule(
         "A pause between cells is normal. Write a slow cell to a script and watch the script "
-        "(`gpusetup monitor -- python SCRIPT`). If you do not need the card, stop the kernel")),
-    "overlap-the-pauses": StepRule(always(
+        "(`gpusetup monitor -- python SCRIPT`). If you do not need the card, stop the kernel"),
+    "overlap-the-pauses": StepRule(
         "Shorten the pauses: keep scenes and data loaded, prepare the next piece while the GPU "
-        "works, or run a second instance at the same time"), when=c.no_training),
-    "shorter-pauses": StepRule(always(
+        "works, or run a second instance at the same time", None, s.no_training),
+    "shorter-pauses": StepRule(
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
-        "(torch.distributed.checkpoint.async_save)")),
-    "one-process-each": StepRule(w.one_process_each, w.torchrun),
-    "use-the-other-gpus": StepRule(w.other_gpus, w.torchrun, when=c.leaves_gpus_unused),
-    "balance-the-work": StepRule(w.balance),
-    "more-threads": StepRule(w.more_threads, always("gpusetup doctor")),
-    "use-a-gpu": StepRule(always(
+        "(torch.distributed.checkpoint.async_save)"),
+    "one-process-each": StepRule("Start one process for each GPU{one_process_each}", TORCHRUN),
+    "use-the-other-gpus": StepRule(
+        "{unused_count} of {gpu_count} GPUs did nothing (GPU {unused}). If they are yours, train "
+        "on all of them: start one process for each GPU with torchrun (--nproc_per_node), and look "
+        "at CUDA_VISIBLE_DEVICES", TORCHRUN),
+    "balance-the-work": StepRule(
+        "Give every rank the same amount of work: batches of similar length, a DistributedSampler, "
+        "evenly split layers. Find out what the busiest rank does that the others do not"
+        "{unlaunched}"),
+    "more-threads": StepRule(
+        "Compute on more of the cores: set OMP_NUM_THREADS or torch.set_num_threads, or load data "
+        "in worker processes. If this machine has a GPU for torch, `gpusetup doctor` says why it "
+        "is not used", "gpusetup doctor"),
+    "use-a-gpu": StepRule(
         "The CPU does what it can. If this machine has a GPU for torch, find out why it is not "
-        "used"), always("gpusetup doctor")),
-    "use-less-host-memory": StepRule(always(
+        "used", "gpusetup doctor"),
+    "use-less-host-memory": StepRule(
         "Use less of the machine's memory: fewer workers, a smaller prefetch_factor, arrays "
-        "instead of lists of objects (each worker copies a list)"), w.processes_by("rss")),
-    "see-why-no-gpu": StepRule(always("Find out why monitor cannot watch a GPU"),
-        always("gpusetup doctor")),
+        "instead of lists of objects (each worker copies a list)", BY_MEMORY),
+    "see-why-no-gpu": StepRule("Find out why monitor cannot watch a GPU", "gpusetup doctor"),
 }  # fmt: skip
 
 
-def next_step(ids: Sequence[str], subject: Subject | None, run: WatchedRun) -> NextStep | None:
+def next_step(ids: Sequence[str], subject: Subject) -> NextStep | None:
     """The first of these next steps that fits the run, with its text and command; None if none
     fits."""
-    situation = Situation(run, subject)
     for name in ids:
         step = STEPS[name]
-        # Signs test a subject, which a verdict on the whole run does not have, so show its step
-        # without a test.
-        fits = subject is None or step.when is None or step.when(subject)
-        if fits:
-            # The command is left out if the run lacks a part of it, such as the script's name.
-            command = step.command(situation) if step.command else None
-            text = step.text(situation)
-            return NextStep(id=name, text=text, command=command)
+        if step.when is None or step.when(subject):
+            command = filled_command(step.command, subject) if step.command else None
+            return NextStep(id=name, text=filled(step.text, subject), command=command)
     return None

@@ -6,17 +6,14 @@ from collections.abc import Iterable
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.monitor import marks
-from gpusetup.monitor.advice import ordered_advice
 from gpusetup.monitor.documents import EpochTimes, HostSummary, Sample, Summary, TreeSummary
 from gpusetup.monitor.gpu import spread
-from gpusetup.monitor.judge import judge, picture_of
-from gpusetup.monitor.judgement import Judgement
-from gpusetup.monitor.marks import LOW
-from gpusetup.monitor.notes import notes
-from gpusetup.monitor.run import WatchedRun, worked
+from gpusetup.monitor.judge import judge
+from gpusetup.monitor.notes import advice, notes
+from gpusetup.monitor.run import Subject, WatchedRun, worked
 from gpusetup.monitor.steps import next_step
-from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.tally import RunTally
+from gpusetup.monitor.work import Work
 
 
 class Story(Frozen):
@@ -41,22 +38,25 @@ READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi d
 def summarise(tally: RunTally, story: Story | None = None) -> Summary:
     """Summarise a run: the verdict with its evidence and next step, notes, and figures."""
     story = story or Story()
-    is_reading = story.source in READINGS and tally.samples < marks.LEAST_SAMPLES
+    if not tally.samples:
+        return Summary(verdict=None, evidence="nothing was watched")
     run = WatchedRun(
         tally,
         story.command,
         story.exit_code,
-        is_reading=is_reading,
+        is_reading=story.source in READINGS and tally.samples < marks.LEAST_SAMPLES,
         has_utilization=story.has_utilization,
     )
-    judgement, subject = judge(run, story.error)
+    judgement = judge(run, story.error)
+    # A verdict on the whole run has figures of the command and the machine only.
+    subject = judgement.subject or Subject(run, run.machine, Work(run.rows))
     return Summary(
         verdict=judgement.verdict,
         cause=judgement.cause,
         evidence=judgement.evidence,
-        next=next_step(judgement.steps, subject, run),
-        advice=advice_for(run, judgement, subject),
-        notes=further_notes(run, judgement),
+        next=next_step(judgement.steps, subject),
+        advice=advice(run, judgement),
+        notes=tuple(notes(run, judgement)),
         source=story.source,
         not_watched=story.not_watched,
         seconds=tally.seconds,
@@ -71,31 +71,9 @@ def summarise(tally: RunTally, story: Story | None = None) -> Summary:
     )
 
 
-def further_notes(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
-    """The notes on the run, except those whose words are already in the evidence."""
-    further = []
-    for note in notes(run):
-        words = note.partition(": ")[2]
-        if not words or words not in judgement.evidence:
-            further.append(note)
-    return tuple(further)
-
-
-def advice_for(run: WatchedRun, judgement: Judgement, subject: Subject | None) -> tuple[str, ...]:
-    """The acceleration guide's advice if a GPU worked less than half of the time; for a single
-    reading, the steps for each GPU."""
-    if run.is_reading:
-        steps = (step for gpu in run.gpus for step in picture_of(gpu).steps)
-        return tuple(dict.fromkeys(steps))
-    lowest_use = min((work.utilization for work in run.works), default=0.0)
-    if lowest_use >= LOW:
-        return ()
-    return ordered_advice(subject, judgement.verdict, judgement.cause)
-
-
 def tree_summary(tally: RunTally) -> TreeSummary | None:
     """The figures of the command over the run; None if no command was watched."""
-    trees = [row.tree for row in tally.moments.all() if row.tree is not None]
+    trees = [row.tree for row in tally.machine.moments.all() if row.tree is not None]
     if not trees:
         return None
     return TreeSummary(
@@ -115,7 +93,7 @@ def tree_summary(tally: RunTally) -> TreeSummary | None:
 
 def host_summary(tally: RunTally) -> HostSummary | None:
     """The figures of the machine over the run; None if no sample contains any."""
-    hosts = [row.host for row in tally.moments.all() if row.host is not None]
+    hosts = [row.host for row in tally.machine.moments.all() if row.host is not None]
     if not hosts:
         return None
     return HostSummary(

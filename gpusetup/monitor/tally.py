@@ -216,8 +216,8 @@ class RunTally:
         self.samples = 0
         self.seconds = 0.0
         self.gpus: dict[int, GpuTally] = {}
-        self.moments = ThinnedMoments()
-        """Moments of the command and the machine, without a GPU."""
+        self.machine = GpuTally(NO_GPU)
+        """What the command and the machine did, without a GPU."""
         for sample in samples:
             self.add(sample)
 
@@ -227,7 +227,7 @@ class RunTally:
         self.seconds = sample.seconds
         if has_impossible_cpu(sample):
             sample = replace(sample, tree=None)
-        self.moments.add(Moment(NO_GPU, sample))
+        self.machine.add(NO_GPU, sample)
         for gpu in sample.gpus:
             # A GPU may appear later, because nvidia-smi leaves out GPUs that do not respond.
             if gpu.index not in self.gpus:

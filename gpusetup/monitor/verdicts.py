@@ -1,239 +1,218 @@
-"""The table of verdicts on a GPU that worked. Pure functions.
+"""The tables of verdicts on a GPU that worked, on a command without a GPU, and on a run in which no
+GPU worked. Pure functions.
 
-The first case whose `proof` is true gives the verdict. `steps` are its next steps in order of
-preference; the first that fits this run is shown (`steps.py`). If GPUs have different verdicts,
-`ORDER` decides which one is worst.
+The first case whose `proof` is true gives the verdict. `sentence` says what was observed
+(`words.py` has the figures), `steps` are its next steps in order of preference; the first that fits
+this run is shown (`steps.py`). If GPUs have different verdicts, `ORDER` decides which one is worst.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-from gpusetup.monitor import command_signs as c
-from gpusetup.monitor import course_signs as k
-from gpusetup.monitor import evidence as e
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import Verdict
-from gpusetup.monitor.evidence import said
-from gpusetup.monitor.subject import Sign, Subject
+from gpusetup.monitor.idle import is_starting, kernels_are_short, was_stopped
+from gpusetup.monitor.run import Subject
+from gpusetup.monitor.signs import Sign
 
 
 class VerdictCase(NamedTuple):
     verdict: Verdict
     cause: str
     proof: Sign
-    sentence: Callable[[Subject], str]
-    """What was observed, in figures (`evidence.py`)."""
+    sentence: str
     steps: tuple[str, ...] = ()
 
 
-# --- the table ------------------------------------------------------------------------------------
-
 partly = ~s.busy
-main_waits = c.watched & ~c.core_full
-costs_most = ~(s.mostly_waits & s.only_now_and_then)
-"""False if the GPU mostly waits and is throttled only now and then, because then waiting costs more
-than throttling."""
-starved = c.watched & partly & ~c.no_loader
-waits = starved & ~c.core_full
-alone_with_its_cpu = starved & ~c.workers
-links_hold_it_back = s.links_carry & partly & ~(c.workers_full | s.gaps)
+starved = s.watched & partly & ~s.no_loader
+waits = starved & ~s.core_full
+links_hold_it_back = s.links_carry & partly & ~(s.workers_full | s.gaps)
 kernels_wait_for_links = s.busy & s.links_rule & ~s.memory_bus_full
 small = ("more-in-parallel", "larger-work", "compile-or-graphs")
-faster_input = ("load-with-workers", "off-the-loop")
-fewer_bytes = ("fewer-bytes-between-gpus",)
-the_link = ("look-at-the-link", "stay-on-the-gpu")
 shorter = ("overlap-the-pauses", "shorter-pauses")
-unseen = ("watch-the-command", "see-where-it-waits")
 waits_where = ("see-where-it-waits",)
-storages = ("faster-storage",)
-IN_BURSTS = said(
+IN_BURSTS = (
     "{worked}, in bursts (p5 {use_p5} %, p95 {use_p95} %, nothing in {quiet} % of the samples)"
 )
-PAUSED_AND_COMPUTED = said("{paused}, while the process used {cpu_in_pauses} % of a core")
+MEMORY_IN_USE = "memory in use: {memory} % (p95), {peak} % at its peak{holders}"
 margin = ("free-the-card", "leave-a-margin")
 
 
-def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) -> VerdictCase:
+def throttled_by(cause: str, figures: str, *steps: str) -> VerdictCase:
     """The table's row for clocks that are throttled for this cause. It does not apply if the GPU
-    mostly waits and is throttled only now and then."""
-    is_held_down = s.held_down_by(cause)
-    # The sentence contains the figures for this cause.
-    proof = is_held_down & costs_most
-    return VerdictCase("throttled", cause, proof, sentence, steps)
+    mostly waits and is throttled only now and then, because then waiting costs more."""
+    proof = s.held_down_by(cause) & ~(s.mostly_waits & s.only_now_and_then)
+    return VerdictCase("throttled", cause, proof, f"{{slowed}}{figures}; {{sm_clock}}", steps)
 
 
 CASES: tuple[VerdictCase, ...] = (
-    # The run ended because memory was full. These cases come first, whatever else was slow.
-    VerdictCase("memory-tight", "out-of-memory",
-         k.restarted & k.ended_when_full & ~c.server,
-         k.ended_with_full_memory, ("read-the-log",)),
-    VerdictCase("memory-tight", "before-the-end",
-         c.failed & s.full_at_the_end & s.memory_grew,
-         said("memory grew all the time, to {peak} %"),
-         ("find-the-leak",)),
-    VerdictCase("memory-tight", "before-the-end",
-         (c.failed | s.memory_fell) & s.full_at_the_end & ~c.server,
-         e.memory_in_use, margin),
-    # Memory grows, so that it will soon be full and end the run.
+    # Memory that ended the run, or will soon. These cases come first, whatever else was slow.
     VerdictCase("memory-tight", "leak",
-         s.memory_grew & (s.peak_high | k.fills_soon) & ~c.server,
-         e.memory_will_be_full, ("find-the-leak",)),
+         s.memory_grew & (s.peak_high | s.fills_soon) & ~s.server,
+         "{memory_growth}", ("find-the-leak",)),
+    VerdictCase("memory-tight", "before-the-end",
+         (s.failed | s.memory_fell) & s.full_at_the_end & ~s.server,
+         MEMORY_IN_USE, margin),
+    VerdictCase("memory-tight", "host-memory",
+         s.host_memory_full & (s.no_gpu | (waits & (s.blocked | s.reads))),
+         "the machine's memory was {machine_memory} % full", ("use-less-host-memory",)),
     # The clocks are throttled.
-    throttled_by("heat", e.throttled_by_heat, "cool"),
-    throttled_by("supply", e.throttled, "check-the-supply"),
-    throttled_by("lowered limit", e.throttled_by_a_lowered_limit, "raise-the-power-limit"),
-    throttled_by("rated limit", e.throttled, "draw-less"),
-    throttled_by("withheld power", e.throttled_with_power_left, "plug-it-in", "look-outside"),
-    throttled_by("set clocks", e.throttled, "reset-the-clocks"),
+    throttled_by("heat", ", at {heat} °C", "cool"),
+    throttled_by("supply", "", "check-the-supply"),
+    throttled_by("lowered limit", ", at {limit} W of the rated {rated} W", "raise-the-power-limit"),
+    throttled_by("withheld power", "{watts_and_limit}", "plug-it-in", "look-outside"),
+    throttled_by("set clocks", "", "reset-the-clocks"),
     VerdictCase("throttled", "low clocks",
          s.busy & s.clocks_far_down,
-         said("{sm_clock} while {kernels_ran}{at_power}; no reason was told"),
+         "{sm_clock} while {kernels_ran}{at_power}; no reason was told",
          ("unlock-the-clocks",)),
     VerdictCase("throttled", "others",
          s.used_by_others & s.busy,
-         said("{worked}, but other processes compute on it too"),
+         "{worked}, but other processes compute on it too",
          ("free-the-card",)),
-    # The GPU waits for other GPUs or for its host. In a hang there is no traffic; in the other
-    # cases there is.
+    # The GPU waits for other GPUs or for its host.
     VerdictCase("communication-bound", "hang",
-         (s.several | s.beside_a_resting_one)
-         & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
-         said("{gpus} GPUs of one job show {use} % utilisation, but use no memory bandwidth and "
-              "move no data: they wait in a collective"),
-         waits_where),
+         s.has_ranks_or_held_gpus & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
+         "{kernels_ran}{at_power}, but no memory was used and no data moved: a rank waits in a "
+         "collective for another rank", waits_where),
     VerdictCase("communication-bound", "offload",
-         s.pcie_carries & partly & c.many_threads & c.reads_nothing,
-         said("{worked}, its process computed on the CPU ({main_cpu} % of a core) and read "
-              "nothing, and {pcie} went over PCIe: a part of each step runs on the host"),
+         s.pcie_carries & partly & s.many_threads & s.reads_nothing,
+         "{worked}, its process computed on the CPU ({main_cpu} % of a core) and read nothing, and "
+         "{pcie} went over PCIe: a part of each step runs on the host",
          ("stay-on-the-gpu",)),
-    VerdictCase("communication-bound", "links",
-         s.several & (links_hold_it_back | kernels_wait_for_links),
-         e.over_the_links, fewer_bytes),
     VerdictCase("communication-bound", "collectives",
-         s.several & s.spins & s.light & (s.launched | s.alike),
-         e.in_collectives, fewer_bytes),
+         s.several & (links_hold_it_back | kernels_wait_for_links
+                      | (s.spins & s.light & (s.launched | s.alike))),
+         "{kernels_ran}{at_power}{rates}: {team}", ("fewer-bytes-between-gpus",)),
     VerdictCase("communication-bound", "host",
-         ((s.links_carry & s.light) | (s.link_full & partly)) & ~s.several,
-         e.over_the_host_link, the_link),
-    VerdictCase("communication-bound", "narrow link",
-         s.narrow_link & partly & ~(c.workers_full | c.core_full | c.blocked | c.no_loader),
-         said("{worked}, and {lanes}: data reach the GPU slowly"),
-         the_link),
+         ~s.several & ((s.links_carry & s.light) | (s.link_full & partly))
+         | s.narrow_link & partly & ~(s.workers_full | s.core_full | s.blocked | s.no_loader),
+         "{kernels_ran}{at_power}; {host_link}",
+         ("look-at-the-link", "stay-on-the-gpu")),
     # Pauses. If the process writes or computes in them, the cause is known; if it only sleeps, the
     # user has to look for it.
     VerdictCase("bursty", "requests",
-         c.server & partly & ~c.core_full,
+         s.server & partly & ~s.core_full,
          IN_BURSTS, ("send-more-requests",)),
     VerdictCase("bursty", "cells",
-         c.notebook & (partly | s.pauses_rule),
+         s.notebook & (partly | s.pauses_rule),
          IN_BURSTS, ("release-between-cells",)),
-    VerdictCase("bursty", "restarts",
-         s.pauses_rule & k.restarted,
-         k.ended_and_started, ("read-the-log",)),
-    VerdictCase("bursty", "saves",
-         s.pauses_rule & c.writes_in_pauses,
-         said("{paused}, while {written_in_pauses} were written"),
+    VerdictCase("bursty", "pauses",
+         s.pauses_rule & (
+             s.writes_in_pauses | (s.computes_in_pauses & ~(s.workers_full | s.helpers))
+             | (s.busy_between_long_pauses & ~(s.watched | s.no_loader))),
+         "GPU {label} {paused}{in_pauses}",
          shorter),
-    VerdictCase("bursty", "cpu",
-         s.pauses_rule & c.computes_in_pauses & ~(c.workers_full | c.helpers),
-         PAUSED_AND_COMPUTED, shorter),
     VerdictCase("bursty", "sleeps",
-         s.pauses_rule & main_waits
-         & ~(c.workers_full | c.helpers | c.blocked | c.reads | c.over_the_network),
-         PAUSED_AND_COMPUTED, waits_where),
+         s.pauses_rule & s.watched & ~(s.core_full | s.workers_full | s.helpers | s.blocked
+                                       | s.reads | s.over_the_network),
+         "GPU {label} {paused}{in_pauses}", waits_where),
     # The GPU waits for its input, and the processes show why. Causes outside the command come
     # first.
     VerdictCase("input-starved", "neighbours",
-         starved & c.others_full,
-         e.neighbours, ("free-the-cpu",)),
+         starved & s.others_full,
+         "{worked} while others used {others_cpu} % CPU of {machine_cores} cores, and the command "
+         "{command_cpu} %{core_wait}", ("free-the-cpu",)),
     VerdictCase("input-starved", "quota",
-         starved & c.cores_used_up & c.fewer_cores,
-         said("{worked} while the command used {command_cpu} % CPU, all of the {cores} cores that "
-              "it may use"),
-         ("more-cores",)),
+         starved & s.cores_used_up & s.fewer_cores & ~s.no_gpu,
+         "{worked} while the command used {command_cpu} % CPU, all of the {cores} cores that it "
+         "may use", ("more-cores",)),
     VerdictCase("input-starved", "workers",
-         starved & c.workers_full,
-         said("{worked} while {loaders} computed at {worker_cpu} % of a core each"),
-         ("more-workers", "cheaper-items")),
-    VerdictCase("input-starved", "host-memory",
-         waits & c.swaps,
-         said("{worked} while the machine's memory was {machine_memory} % full and "
-              "{machine_read} were read and {machine_written} written: it swaps"),
-         ("free-host-memory",)),
+         starved & s.workers_full & ~(s.no_gpu & s.core_full),
+         "{worked} while the process waited for {loaders}", ("more-workers", "cheaper-items")),
     VerdictCase("input-starved", "network",
-         waits & c.over_the_network,
-         said("{worked} while the process waited and {received} came over the network"),
-         storages),
+         waits & s.over_the_network,
+         "{worked} while the process waited and {received} came over the network",
+         ("faster-storage",)),
     VerdictCase("input-starved", "storage",
-         waits & (c.blocked | c.reads),
-         said("{worked} while {blocked} processes waited for a disk and {read} were read"),
-         storages),
+         waits & (s.blocked | s.reads),
+         "{worked} while {blocked} processes waited for a disk and {read} were read",
+         ("faster-storage",)),
     VerdictCase("input-starved", "producers",
-         starved & c.helpers & ~s.several,
-         said("{worked} while other processes of the command computed at {helpers_cpu} % of a "
-              "core together"),
-         ("speed-up-the-producers",)),
+         starved & s.helpers & ~(s.several | s.no_gpu),
+         "{worked} while other processes of the command computed at {helpers_cpu} % of a core "
+         "together", ("speed-up-the-producers",)),
     VerdictCase("memory-tight", "margin",
-         s.memory_used_up & partly & ~c.no_loader,
-         e.memory_in_use, margin),
-    VerdictCase("input-starved", "by-itself",
-         alone_with_its_cpu & c.core_full & ~(s.light | c.nothing_comes_in),
-         said("{worked} while the process computed on the CPU by itself ({main_cpu} % of a core, "
-              "no loader workers)"),
-         faster_input),
+         s.memory_used_up & partly & ~s.no_loader,
+         MEMORY_IN_USE, margin),
     VerdictCase("input-starved", "slow-items",
-         waits & c.workers,
-         said("{worked} while the process waited ({main_cpu} % of a core) for {loaders_and_cpu}"),
+         waits & s.workers & ~(s.no_gpu & ~s.workers_rest),
+         "{worked} while the process waited ({main_cpu} % of a core) for {loaders}",
          ("fetch-in-advance", "run-ahead", "see-where-it-waits")),
+    # A command without a GPU.
+    VerdictCase("idle", "waits", s.no_gpu & s.rests, "{worked}: it waited", waits_where),
+    VerdictCase("cpu-bound", "all-cores",
+         s.no_gpu & s.cores_used_up,
+         "{worked}: all of them compute", ("more-cores", "use-a-gpu")),
+    VerdictCase("cpu-bound", "one-process",
+         s.no_gpu & s.core_full,
+         "{worked}: its busiest process computed at {main_cpu} % of a core, and no loader, disk or "
+         "network held it back", ("more-threads",)),
+    VerdictCase("bursty", "waits",
+         s.no_gpu, "{worked}: it computed and waited in turn", waits_where),
+    # A core is fully used, or kernels are launched too slowly.
+    VerdictCase("input-starved", "by-itself",
+         starved & ~s.workers & s.core_full & ~(s.light | s.nothing_comes_in),
+         "{worked} while the process computed on the CPU by itself ({main_cpu} % of a core, no "
+         "loader workers)", ("load-with-workers", "off-the-loop")),
     VerdictCase("input-starved", "machine",
-         partly & c.machine_full & ~(c.watched | c.no_loader),
-         said("{worked} while the machine's CPU was {machine_cpu} % busy"),
+         partly & s.machine_full & ~(s.watched | s.no_loader),
+         "{worked} while the machine's CPU was {machine_cpu} % busy",
          ("see-who-uses-the-cpu",)),
-    # Kernels are launched too slowly: a core is fully used without reading input, or the kernels
-    # draw little power.
     VerdictCase("launch-bound", "core",
-         c.core_full & partly,
-         said("{worked} while one process used {main_cpu} % of a core and no loader was behind"),
+         s.core_full & partly,
+         "{worked} while one process used {main_cpu} % of a core and no loader was behind",
          small),
     VerdictCase("launch-bound", "kernels",
-         s.light & (s.busy | ~(s.gaps | main_waits)),
-         e.small_kernels, small),
+         s.light & (s.busy | ~(s.gaps | (s.watched & ~s.core_full))),
+         "{kernels_ran} but drew only {power} % of the power limit{small_kernels}", small),
     # Patterns without a known cause.
-    VerdictCase("bursty", "phases",
-         s.pauses_rule & s.busy_between_long_pauses & ~(c.watched | c.no_loader),
-         said("{paused} ({pauses}), and worked fully in between: most likely an evaluation, a "
-              "checkpoint, compilation or the start of an epoch"),
-         shorter),
     VerdictCase("bursty", "unknown",
-         partly & s.gaps,
-         IN_BURSTS, unseen),
+         partly & (s.gaps | (s.no_training & ~s.watched) | (s.no_loader | s.several) & s.watched),
+         IN_BURSTS, ("watch-the-command", "see-where-it-waits")),
     VerdictCase("input-starved", "each-step",
-         waits & c.works_between_steps & ~s.several,
-         e.waited_in_each_step, ("load-with-workers", "see-where-it-waits")),
-    VerdictCase("input-starved", "each-step",
-         waits & ~s.several,
-         e.waited_in_each_step, waits_where),
+         waits,
+         "{worked}, in short pieces, while the process waited ({main_cpu} % of a core), neither "
+         "for a disk nor for the network", ("load-with-workers", "see-where-it-waits")),
     VerdictCase("input-starved", "short-pieces",
-         partly & ~(c.watched | c.no_training),
-         said("{worked}, evenly (p5 {use_p5} %, p95 {use_p95} %): the host does not keep up, with "
-              "data or with launching kernels"),
-         ("help-the-host",)),
-    VerdictCase("bursty", "short-pieces",
          partly,
-         said("{worked}, in pieces shorter than a sample (p5 {use_p5} %, p95 {use_p95} %)"),
-         unseen),
+         "{worked}, evenly (p5 {use_p5} %, p95 {use_p95} %): the host does not keep up, with data "
+         "or with launching kernels", ("help-the-host",)),
     # The GPU is busy, but its memory is at a limit.
     VerdictCase("memory-tight", "margin",
-         s.memory_full & ~c.server,
-         e.memory_in_use, margin),
+         s.memory_full & ~s.server,
+         MEMORY_IN_USE, margin),
     VerdictCase("memory-bound", "bus",
          s.memory_bus_full,
-         e.memory_busy, ("more-in-parallel", "fewer-bytes")),
+         "the GPU's memory was busy {memory_busy} % of the time while {kernels_ran}",
+         ("more-in-parallel", "fewer-bytes")),
     VerdictCase("good", "",
-         Sign(lambda subject: True),
-         e.nothing_slows_it_down),
+         Sign(lambda subject: True), "{well_used}{nothing_slows_it_down}"),
+)  # fmt: skip
+
+held = Sign(lambda subject: any(map(subject.run.held, subject.run.gpus)))
+IDLE = "utilisation {highest_use} % over {samples} samples{held_memory}{idle_cpu}"
+IDLE_CASES: tuple[VerdictCase, ...] = (
+    VerdictCase("input-starved", "by-itself",
+         kernels_are_short,
+         "GPU {label} was ready (its clocks were up), but its utilisation was {highest_use} %: its "
+         "kernels are too short to count, and between them it waits for the command, which used "
+         "{main_cpu} % of a core", ("load-with-workers", "run-ahead")),
+    VerdictCase("idle", "failed",
+         s.failed & ~(s.unknown_job | was_stopped), IDLE, ("read-its-error",)),
+    VerdictCase("idle", "starting", is_starting, IDLE, ("watch-longer",)),
+    VerdictCase("idle", "requests", held & s.server, IDLE, ("send-more-requests",)),
+    VerdictCase("idle", "cells", held & s.notebook, IDLE, ("release-between-cells",)),
+    VerdictCase("idle", "left-over", held & s.left_over, IDLE, ("find-the-holder",)),
+    VerdictCase("idle", "computes", held & s.many_threads, IDLE, ("move-to-the-gpu",)),
+    VerdictCase("idle", "prepares",
+         (held & s.core_full) | (~held & (s.helpers | s.workers_full) & ~s.many_threads),
+         IDLE, ("prepare-once",)),
+    VerdictCase("idle", "held", held, IDLE, waits_where),
+    VerdictCase("idle", "unused",
+         Sign(lambda subject: True), IDLE, ("watch-the-command", "see-whether-torch-can")),
 )  # fmt: skip
 
 ORDER = (
@@ -245,8 +224,5 @@ ORDER = (
 
 def case_of(subject: Subject) -> VerdictCase:
     """The first row of the table that applies to this GPU; the last row always does."""
-    for case in CASES:
-        # The rows are tested in the table's order.
-        if case.proof(subject):
-            return case
-    raise AssertionError("the last case always holds")
+    table = CASES if subject.gpu is subject.run.machine or subject.run.at_work else IDLE_CASES
+    return next(case for case in table if case.proof(subject))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from statistics import fmean
 from typing import Any
 
-from gpusetup.monitor.documents import GpuSample, HostSample, Sample, TreeSample
-from gpusetup.monitor.marks import QUIET
+from gpusetup.monitor.documents import GpuSample, Sample
+from gpusetup.monitor.marks import IDLE_POWER, QUIET
 
 
 class Moment:
@@ -19,72 +19,30 @@ class Moment:
     __slots__ = ("gpu", "host", "phase", "seconds", "tree")
 
     def __init__(self, gpu: GpuSample, sample: Sample) -> None:
-        self.gpu = gpu
-        self.tree = sample.tree
-        self.host = sample.host
+        self.gpu, self.tree, self.host = gpu, sample.tree, sample.host
         self.seconds = sample.seconds
         self.phase = ""
 
 
-Figure = Callable[[Moment], float | None]
-"""Reads a figure from one moment; returns None if no source reported it."""
-
-
 class Mean:
-    """An attribute that computes the mean of a figure over the samples that contain it; None if
-    none of them does.
+    """The mean of a figure over the samples that contain it; None if none of them does.
 
+    `part`: whose figure it is (`gpu`, `tree` for the command's processes, `host` for the machine).
     `running`: whether to use only the samples in which the GPU worked.
     """
 
-    def __init__(self, figure: Figure, *, running: bool = False) -> None:
-        self.figure = figure
-        self.running = running
+    def __init__(self, part: str, field: str, *, running: bool = False) -> None:
+        self.part, self.field, self.running = part, field, running
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
     def __get__(self, work: Work, owner: type) -> float | None:
-        rows = work.running if self.running else work.rows
-        value = mean(map(self.figure, rows))
+        parts = (getattr(row, self.part) for row in (work.running if self.running else work.rows))
+        value = mean(getattr(part, self.field) for part in parts if part is not None)
         # The next access finds the value in the instance and does not call this method again.
         work.__dict__[self.name] = value
         return value
-
-
-def of_gpu(figure: Callable[[GpuSample], float | None], *, running: bool = False) -> Mean:
-    """The mean of a figure about the GPU, over all samples or only those in which it worked
-    (`running`)."""
-
-    def figure_of(row: Moment) -> float | None:
-        # Each moment is about one GPU.
-        return figure(row.gpu)
-
-    return Mean(figure_of, running=running)
-
-
-def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
-    """The mean of a figure about the command's processes, over the samples that contain it."""
-
-    def figure_of(row: Moment) -> float | None:
-        # The first sample has no figures of processes, because a rate needs two readings.
-        if row.tree is None:
-            return None
-        return figure(row.tree)
-
-    return Mean(figure_of)
-
-
-def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
-    """The mean of a figure about the machine, over the samples that contain it."""
-
-    def figure_of(row: Moment) -> float | None:
-        # Samples from a log of nvidia-smi contain no figures of the machine.
-        if row.host is None:
-            return None
-        return figure(row.host)
-
-    return Mean(figure_of)
 
 
 class Work:
@@ -94,54 +52,40 @@ class Work:
     CPU percentages are per core: 400 means four full cores.
     """
 
-    memory_busy = of_gpu(lambda gpu: gpu.memory_busy_percent)
-    power_watts = of_gpu(lambda gpu: gpu.power_watts)
-    clock_mhz = of_gpu(lambda gpu: gpu.clock_sm_mhz, running=True)
-    clock_most = of_gpu(lambda gpu: gpu.clock_sm_max_mhz, running=True)
-    power_limit = of_gpu(lambda gpu: gpu.power_limit_watts)
-    pcie_in = of_gpu(lambda gpu: gpu.pcie_rx_bytes_per_second)
-    pcie_out = of_gpu(lambda gpu: gpu.pcie_tx_bytes_per_second)
-    pcie_limit = of_gpu(lambda gpu: gpu.pcie_limit_bytes_per_second)
-    nvlink_in = of_gpu(lambda gpu: gpu.nvlink_rx_bytes_per_second)
-    nvlink_out = of_gpu(lambda gpu: gpu.nvlink_tx_bytes_per_second)
-    busiest_cpu = of_tree(lambda tree: tree.busiest_cpu_percent)
-    """The CPU use of the busiest process that is not a loader worker; None if no command was
-    watched."""
-    cpu = of_tree(lambda tree: tree.cpu_percent)
-    """The CPU use of all the command's processes together."""
-    cpu_wait = of_tree(lambda tree: tree.cpu_wait_percent)
-    """How long the command's threads waited for a core, in percent of one core: 100 is one thread
-    that always waits."""
-    loader_workers = of_tree(lambda tree: tree.loader_workers)
-    loader_cpu = of_tree(lambda tree: tree.loader_cpu_percent)
-    read_rate = of_tree(lambda tree: tree.read_bytes_per_second)
-    input_rate = of_tree(lambda tree: tree.input_bytes_per_second)
-    write_rate = of_tree(lambda tree: tree.write_bytes_per_second)
-    blocked = of_tree(lambda tree: tree.blocked_processes)
-    host_cpu = of_host(lambda host: host.cpu_percent)
-    host_cores = of_host(lambda host: host.cores)
-    network_rate = of_host(lambda host: host.network_receive_bytes_per_second)
-    disk_read_rate = of_host(lambda host: host.disk_read_bytes_per_second)
-    disk_write_rate = of_host(lambda host: host.disk_write_bytes_per_second)
+    memory_busy = Mean("gpu", "memory_busy_percent")
+    power_watts = Mean("gpu", "power_watts")
+    power_limit = Mean("gpu", "power_limit_watts")
+    clock_mhz = Mean("gpu", "clock_sm_mhz", running=True)
+    clock_most = Mean("gpu", "clock_sm_max_mhz", running=True)
+    pcie_in = Mean("gpu", "pcie_rx_bytes_per_second")
+    pcie_out = Mean("gpu", "pcie_tx_bytes_per_second")
+    pcie_limit = Mean("gpu", "pcie_limit_bytes_per_second")
+    nvlink_in = Mean("gpu", "nvlink_rx_bytes_per_second")
+    nvlink_out = Mean("gpu", "nvlink_tx_bytes_per_second")
+    busiest_cpu = Mean("tree", "busiest_cpu_percent")
+    cpu = Mean("tree", "cpu_percent")
+    cpu_wait = Mean("tree", "cpu_wait_percent")
+    loader_workers = Mean("tree", "loader_workers")
+    loader_cpu = Mean("tree", "loader_cpu_percent")
+    read_rate = Mean("tree", "read_bytes_per_second")
+    input_rate = Mean("tree", "input_bytes_per_second")
+    write_rate = Mean("tree", "write_bytes_per_second")
+    blocked = Mean("tree", "blocked_processes")
+    host_cpu = Mean("host", "cpu_percent")
+    host_cores = Mean("host", "cores")
+    network_rate = Mean("host", "network_receive_bytes_per_second")
+    disk_read_rate = Mean("host", "disk_read_bytes_per_second")
 
     def __init__(self, rows: Sequence[Moment], highest_clock: float | None = None) -> None:
         """The means over these samples; `highest_clock` is the highest SM clock in MHz that a card
         of this model reached in the run."""
-        self.rows = rows
-        self.highest_clock = highest_clock
+        self.rows, self.highest_clock = rows, highest_clock
         self.samples = len(rows)
-        # A sample with unknown utilisation does not count as quiet, because the GPU may have been
-        # working.
         self.running = [row for row in rows if not is_quiet(row.gpu)]
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)
-        # Leave out the lowest and the highest 5 %, because a run's first and last samples are
-        # unusual.
-        self.utilization_p5 = percentile(uses, 5)
-        self.utilization_p95 = percentile(uses, 95)
-        self.utilization_apart = self.utilization_p95 - self.utilization_p5
-        running_share = len(self.running) / len(rows) * 100
-        self.quiet_share = 100 - running_share
+        self.utilization_p5, self.utilization_p95 = percentile(uses, 5), percentile(uses, 95)
+        self.quiet_share = 100 - len(self.running) / len(rows) * 100
 
     @cached_property
     def reasons(self) -> dict[str, float]:
@@ -149,71 +93,44 @@ class Work:
         active."""
         counts: Counter[str] = Counter()
         for row in self.running:
-            # Count each reason separately, because a sample may have several.
-            reasons = row.gpu.throttle_reasons or ()
-            counts.update(reasons)
-        shares = {}
-        for name in sorted(counts):
-            part = counts[name] / len(self.running)
-            shares[name] = part * 100
-        return shares
+            counts.update(row.gpu.throttle_reasons or ())
+        return {name: counts[name] / len(self.running) * 100 for name in sorted(counts)}
 
     @property
     def power_share(self) -> float | None:
-        """The power draw in percent of the power limit or, if the limit is unknown, of the rated
-        power; None if unknown."""
-        name = self.rows[0].gpu.name
-        # Laptops and old drivers report no limit.
-        limit = self.power_limit or rated_watts(name)
-        return percent(self.power_watts, limit)
+        """The power draw in percent of the power limit or, if the limit is unknown (laptops, old
+        drivers), of the rated power; None if unknown."""
+        return percent(self.power_watts, self.power_limit or rated_watts(self.rows[0].gpu.name))
+
+    @property
+    def weight(self) -> float | None:
+        """How much more power than an idle card the GPU draws while kernels run, in percent of the
+        power limit; None if unknown."""
+        if self.power_share is None or not self.utilization:
+            return None
+        return (self.power_share - IDLE_POWER) / self.utilization * 100
 
     @property
     def clock_share(self) -> float | None:
-        """The SM clock in percent of its maximum, over the samples with work; None if unknown.
-
-        If no source reports the maximum, the highest clock of the run is used.
-        """
-        if self.clock_most:
-            return percent(self.clock_mhz, self.clock_most)
-        # `nvidia-smi dmon` reports the clock but not its maximum.
+        """The SM clock in percent of its maximum over the samples with work or, where no source
+        reports the maximum (`nvidia-smi dmon`), of the highest clock in the run."""
         clocks = [row.gpu.clock_sm_mhz for row in self.running]
-        highest_measured = highest([*clocks, self.highest_clock])
-        return percent(self.clock_mhz, highest_measured)
+        return percent(self.clock_mhz, self.clock_most or highest([*clocks, self.highest_clock]))
 
     @property
     def pcie_rate(self) -> float | None:
-        """The PCIe traffic of both directions together, in bytes per second; None if unknown."""
-        to_card = self.pcie_in
-        from_card = self.pcie_out
-        return sum_of_known(to_card, from_card)
+        """The PCIe traffic of both directions together, in bytes per second."""
+        return sum_of_known(self.pcie_in, self.pcie_out)
 
     @property
-    def pcie_fuller_rate(self) -> float:
+    def pcie_one_way(self) -> float:
         """The PCIe traffic of the busier direction, in bytes per second; 0 if unknown."""
-        to_card = or_zero(self.pcie_in)
-        from_card = or_zero(self.pcie_out)
-        return max(to_card, from_card)
-
-    @property
-    def pcie_one_way_share(self) -> float | None:
-        """The PCIe traffic of the busier direction, in percent of what the link can carry in one
-        direction; None if unknown."""
-        return percent(self.pcie_fuller_rate, self.pcie_limit)
-
-    @property
-    def pcie_share(self) -> float | None:
-        """The PCIe traffic of both directions together, in percent of what the link can carry in
-        one direction; None if unknown."""
-        rate = self.pcie_rate
-        limit = self.pcie_limit
-        return percent(rate, limit)
+        return max(or_zero(self.pcie_in), or_zero(self.pcie_out))
 
     @property
     def link_rate(self) -> float | None:
-        """The NVLink traffic of both directions together, in bytes per second; None if unknown."""
-        received = self.nvlink_in
-        sent = self.nvlink_out
-        return sum_of_known(received, sent)
+        """The NVLink traffic of both directions together, in bytes per second."""
+        return sum_of_known(self.nvlink_in, self.nvlink_out)
 
     @property
     def workers(self) -> float:
@@ -223,121 +140,79 @@ class Work:
     def worker_cpu(self) -> float | None:
         """The mean CPU use of a loader worker, in percent of a core; None if there are no workers
         or they used no CPU."""
-        worker_count = self.workers
-        loader_cpu = self.loader_cpu
-        if not worker_count or not loader_cpu:
+        if not self.workers or not self.loader_cpu:
             return None
-        return loader_cpu / worker_count
+        return self.loader_cpu / self.workers
 
     @property
     def cpu_wait_share(self) -> float | None:
-        """How long the command waited for a core, in percent of its waiting and computing time
-        together.
-
-        For example, 50 means that its threads waited as long as they computed. None if either is
-        unknown, or if both are 0.
-        """
-        waited = self.cpu_wait
-        computed = self.cpu
-        # Only Linux reports the waiting time, and older recordings lack it.
-        if waited is None or computed is None:
+        """How long the command's threads waited for a core, in percent of their waiting and
+        computing time; None if unknown (only Linux reports it), or if both are 0."""
+        if self.cpu_wait is None or self.cpu is None:
             return None
-        return percent(waited, waited + computed)
+        return percent(self.cpu_wait, self.cpu_wait + self.cpu)
 
     @property
     def helpers_cpu(self) -> float | None:
-        """The CPU use of the command's processes except the busiest one and the loader workers, in
-        percent of a core; None if no command was watched."""
+        """The CPU use of the command's processes except the busiest one and the loader workers."""
         if self.cpu is None:
             return None
-        busiest_cpu = or_zero(self.busiest_cpu)
-        loader_cpu = or_zero(self.loader_cpu)
-        return self.cpu - busiest_cpu - loader_cpu
+        return self.cpu - or_zero(self.busiest_cpu) - or_zero(self.loader_cpu)
 
     @property
     def host_share(self) -> float | None:
         """How busy the machine's CPU is, in percent of all its cores; None if unknown."""
-        busy = self.host_cpu
-        cores = self.host_cores
-        if not busy or not cores:
-            return None
-        return busy / cores
+        return self.host_cpu / self.host_cores if self.host_cpu and self.host_cores else None
 
 
 def work_of(rows: Sequence[Moment], highest_clock: float | None = None) -> Work | None:
     """The means over these samples; None if there are none."""
-    if not rows:
-        return None
-    return Work(rows, highest_clock)
+    return Work(rows, highest_clock) if rows else None
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of the known values; None if all are unknown.
-
+    """
     >>> mean([1, None, 3]), mean([None])
     (2.0, None)
     """
     figures = [value for value in values if value is not None]
-    if not figures:
-        return None
-    return sum(figures) / len(figures)
+    return sum(figures) / len(figures) if figures else None
 
 
 def highest(values: Iterable[Any]) -> Any:
-    """The largest of the known values; None if all are unknown.
-
+    """
     >>> highest([1, None, 3]), highest([None])
     (3, None)
     """
-    figures = []
-    for value in values:
-        if value is not None:
-            figures.append(value)
-    return max(figures, default=None)
+    return max((value for value in values if value is not None), default=None)
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The percentile of these values by the nearest-rank method: the smallest value that is at
-    least as large as `share` percent of them.
+    """The smallest value that is at least as large as `share` percent of them (nearest rank).
 
     >>> percentile([1, 2, 3, 10], 5), percentile([1, 2, 3, 10], 95)
     (1, 10)
     """
     order = sorted(values)
-    # Round up (nearest rank): the 95th percentile of 10 values is the tenth.
-    exact_rank = len(order) * share / 100
-    rank = math.ceil(exact_rank)
-    position = max(rank, 1) - 1
-    return order[position]
+    return order[max(math.ceil(len(order) * share / 100), 1) - 1]
 
 
 def or_zero(value: float | None) -> float:
-    """The value, or 0 if it is None."""
-    if value is None:
-        return 0.0
-    return value
+    return 0.0 if value is None else value
 
 
 def sum_of_known(first: float | None, second: float | None) -> float | None:
-    """The sum of two values, where None counts as 0; None if both are None.
-
+    """
     >>> sum_of_known(1.0, None), sum_of_known(None, None)
     (1.0, None)
     """
-    neither_is_known = first is None and second is None
-    if neither_is_known:
-        return None
-    known_first = or_zero(first)
-    known_second = or_zero(second)
-    return known_first + known_second
+    return None if first is None and second is None else or_zero(first) + or_zero(second)
 
 
 def is_quiet(gpu: GpuSample) -> bool:
-    """Whether at most a stray kernel ran (utilisation up to 3 %); false if the utilisation is
-    unknown."""
-    if gpu.utilization_percent is None:
-        return False
-    return gpu.utilization_percent <= QUIET
+    """Whether at most a stray kernel ran; false if the utilisation is unknown, because the GPU may
+    have been working."""
+    return gpu.utilization_percent is not None and gpu.utilization_percent <= QUIET
 
 
 def percent(part: float | None, whole: float | None) -> float | None:
@@ -345,49 +220,33 @@ def percent(part: float | None, whole: float | None) -> float | None:
     >>> percent(3, 4), percent(None, 4), percent(3, 0)
     (75.0, None, None)
     """
-    if part is None or not whole:
-        return None
-    return part / whole * 100
+    return None if part is None or not whole else part / whole * 100
 
 
 @lru_cache(maxsize=64)
 def rated_watts(name: str | None) -> float | None:
     """The rated power, in watts, of the GPU model with this name; None if the catalog lacks it or
-    lists several ratings for it.
+    lists several ratings for it (SXM and PCIe cards may share a name).
 
     >>> rated_watts("Tesla T4"), rated_watts("NVIDIA Graphics Device"), rated_watts(None)
     (70.0, None, None)
     """
-    if not name:
-        return None
     from gpusetup.catalog.file import load_catalog
     from gpusetup.catalog.gpus import rows_or_none, tokens
 
-    # A laptop's rating is unknown, because laptop makers choose different power ratings for the
-    # same chip.
-    if "laptop" in tokens(name):
+    # Laptop makers choose different power ratings for the same chip.
+    if not name or "laptop" in tokens(name):
         return None
-    # A name may fit several cards (SXM and PCIe); the result is clear only if all of them have the
-    # same rating.
-    rows = rows_or_none(name, load_catalog().gpus)
-    ratings = {row.tdp_w for row in rows}
-    if len(ratings) != 1:
-        return None
-    watts = ratings.pop()
+    ratings = {row.tdp_w for row in rows_or_none(name, load_catalog().gpus)}
+    watts = ratings.pop() if len(ratings) == 1 else None
     return None if watts is None else float(watts)
 
 
 def at_least(value: float | None, mark: float) -> bool:
     """Whether a figure is known and at least as high as the threshold."""
-    # An unknown value counts as false.
-    if value is None:
-        return False
-    return value >= mark
+    return value is not None and value >= mark
 
 
 def below(value: float | None, mark: float) -> bool:
     """Whether a figure is known and below the threshold."""
-    # An unknown value counts as false.
-    if value is None:
-        return False
-    return value < mark
+    return value is not None and value < mark

@@ -235,7 +235,7 @@ kind("a node's power budget caps a card far below its limit", "throttled", "look
     )
 )
 
-kind("a laptop whose limit was set low", "throttled", "draw-less")(
+kind("a laptop whose limit was set low", "throttled", "plug-it-in")(
     lambda d: compose(
         d,
         [

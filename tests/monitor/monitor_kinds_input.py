@@ -239,8 +239,8 @@ kind(
 
 kind(
     "the machine swaps: its memory is full, the disk reads and writes",
-    "input-starved",
-    "free-host-memory",
+    "memory-tight",
+    "use-less-host-memory",
 )(
     lambda d: compose(
         d,

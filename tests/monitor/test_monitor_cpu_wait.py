@@ -18,8 +18,6 @@ from monitor_composer import TRAIN, Gpu, Host, Run, Tree, compose, loop
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary, TreeSample
 from gpusetup.monitor.host import ProcessTree
-from gpusetup.monitor.run import WatchedRun
-from gpusetup.monitor.situation import Situation, reset_the_gpu
 from gpusetup.monitor.summary import Story, summarise
 from gpusetup.monitor.tally import RunTally
 from gpusetup.render.monitor import summary_text
@@ -55,9 +53,9 @@ DECODING = Tree(main=5, workers=1, each=45, cores=2)
 @each(
     "tree, waited, said",
     [
-        (COMPUTING, 55, "input-starved/neighbours see-who-uses-the-cpu"),
-        (COMPUTING, None, "input-starved/neighbours see-who-uses-the-cpu"),
-        (DECODING, 55, "input-starved/neighbours see-who-uses-the-cpu"),
+        (COMPUTING, 55, "input-starved/neighbours free-the-cpu"),
+        (COMPUTING, None, "input-starved/neighbours free-the-cpu"),
+        (DECODING, 55, "input-starved/neighbours free-the-cpu"),
         # The command got what it wanted, however full the machine is.
         (COMPUTING, 5, "bursty/waits see-where-it-waits"),
         (SLEEPING, 4, "input-starved/slow-items fetch-in-advance"),
@@ -65,7 +63,7 @@ DECODING = Tree(main=5, workers=1, each=45, cores=2)
         (SLEEPING, None, "input-starved/slow-items fetch-in-advance"),
         (READING, 20, "input-starved/storage faster-storage"),
         (READING, None, "input-starved/storage faster-storage"),
-        (READING, 90, "input-starved/neighbours see-who-uses-the-cpu"),
+        (READING, 90, "input-starved/neighbours free-the-cpu"),
     ],
 )
 def test_a_cpu_training_on_a_full_machine(tree: Tree, waited: float | None, said: str) -> None:
@@ -88,7 +86,7 @@ def test_resting_workers_beside_a_gpu_on_a_full_machine(waited: float | None, ca
     assert (summary.verdict, summary.cause) == ("input-starved", cause), summary.evidence
 
 
-@each("cores, said", [(64, "cpu-bound/quota more-cores"), (2, "cpu-bound/all-cores use-a-gpu")])
+@each("cores, said", [(64, "cpu-bound/all-cores more-cores"), (2, "cpu-bound/all-cores use-a-gpu")])
 def test_all_cores_of_a_quota_are_not_all_of_the_machine(cores: int, said: str) -> None:
     host = Host(cores=cores, others=0)
     run = compose(random.Random(3), [], IN_A_CONTAINER, host, command=TRAIN)
@@ -187,8 +185,3 @@ def test_an_unknown_number_of_cores_is_left_out() -> None:
         samples.append(replace(sample, host=host, tree=processes))
     summary = judged(replace(run, samples=tuple(samples)))
     assert "the command used" in summary.evidence and "of 0 cores" not in summary.evidence
-
-
-def test_no_gpu_is_reset_if_none_has_faults() -> None:
-    run = compose(random.Random(3), [Gpu(use=loop(0.2, 0.4))], Tree(), Host(), command=TRAIN)
-    assert reset_the_gpu(Situation(WatchedRun(RunTally(run.samples)))) is None

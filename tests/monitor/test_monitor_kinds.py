@@ -93,7 +93,7 @@ def test_advice_does_not_repeat_what_the_command_says(words: str, absent: str) -
         ("environments fill all cores, the policy waits", "more environments", False),
         ("workers wait for a network file system, the disk is quiet", "over the network", True),
         ("a container's CPU quota holds the command back", "all of the 2 cores", True),
-        ("the machine swaps: its memory is full, the disk reads and writes", "it swaps", True),
+        ("the machine swaps: its memory is full, the disk reads and writes", "99 % full", True),
         ("a collective hangs after healthy work, the run is killed", "has not moved since", True),
         ("one card of eight falls off the bus, the ranks spin, the run ends with an error",
          "GPU 5 was lost at second", True),

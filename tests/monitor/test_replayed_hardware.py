@@ -113,7 +113,7 @@ def test_reports_of_many_moments(
     assert verdict_and_step(summary) == said, summary["evidence"]
 
 
-FEW_LANES = "communication-bound/narrow link look-at-the-link"
+FEW_LANES = "communication-bound/host look-at-the-link"
 LINK = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], pcie.link.gen.current, "
     "pcie.link.gen.max, pcie.link.width.current, pcie.link.width.max"

@@ -35,14 +35,14 @@ def phases(low: int, *, work: int = 26, rest: int = 14, rounds: int = 4) -> str:
 @each("low", [4, 9, 14, 18])
 def test_long_phases_with_stray_kernels_are_whole_pauses(low: int, judged: Judge) -> None:
     summary = judged(phases(low))
-    assert verdict_and_step(summary) == "bursty/phases shorter-pauses", summary["evidence"]
+    assert verdict_and_step(summary) == "bursty/pauses shorter-pauses", summary["evidence"]
     assert "70 s at most" in summary["text"] and "paused 3 times" in summary["text"]
 
 
 def test_a_log_that_ends_in_a_pause_counts_it_too(judged: Judge) -> None:
     """44 minutes of work and 16 minutes of rest an hour are a quarter of the time."""
     summary = judged(phases(4, work=44, rest=16, rounds=3))
-    assert verdict_and_step(summary) == "bursty/phases shorter-pauses", summary["evidence"]
+    assert verdict_and_step(summary) == "bursty/pauses shorter-pauses", summary["evidence"]
 
 
 def test_a_share_of_the_work_says_that_it_leaves_the_pauses_out(judged: Judge) -> None:
