@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import os
 import re
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 from .device.importing import first_line
 from .values import FAILED, PASSED, SKIPPED, Check, Outcome, WrongQuestion
@@ -17,63 +17,45 @@ VARIABLE = "GPUSETUP_VERIFY_WITH"
 ALL = "all"
 
 
-class Companion(NamedTuple):
-    """A package that needs torch, or uses the same GPU."""
-
-    name: str
-    module: str = ""
-    """The module to import, if its name differs from the package's."""
-    also: Tuple[str, ...] = ()
-    """Other distributions that install the same module."""
-
-
-TABLE = (
-    Companion("torchvision"),
-    Companion("torchaudio"),
-    Companion("torchcodec"),
-    Companion("torchao"),
-    Companion("torch-geometric"),
-    Companion("torch-scatter"),
-    Companion("causal-conv1d"),
-    Companion("triton"),
-    Companion("jax"),
-    Companion("tensorflow"),
-    Companion("numba"),
-    Companion("numba-cuda", "numba.cuda"),
-    Companion("transformer-engine", "transformer_engine.pytorch"),
-    Companion("cupy", also=("cupy-cuda13x", "cupy-cuda12x")),
-    Companion("flash-attn"),
-    Companion("flash-attn-3", "flash_attn_interface"),
-    Companion("flash-attn-4", "flash_attn.cute"),
-    Companion("xformers", "xformers.ops"),
-    Companion("flashinfer-python", "flashinfer"),
-    Companion("sageattention"),
-    Companion("bitsandbytes"),
-    Companion("onnxruntime", also=("onnxruntime-gpu",)),
-    Companion("vllm", "vllm._C"),
-    Companion("sglang-kernel", "sgl_kernel", ("sgl-kernel",)),
-)
+TABLE: Dict[str, Tuple[str, Tuple[str, ...]]] = {
+    **dict.fromkeys(("torchvision", "torchaudio", "torchcodec", "torchao"), ("", ())),
+    **dict.fromkeys(("torch-geometric", "torch-scatter", "causal-conv1d", "triton"), ("", ())),
+    **dict.fromkeys(("jax", "tensorflow", "numba", "flash-attn"), ("", ())),
+    **dict.fromkeys(("sageattention", "bitsandbytes"), ("", ())),
+    "numba-cuda": ("numba.cuda", ()),
+    "transformer-engine": ("transformer_engine.pytorch", ()),
+    "cupy": ("", ("cupy-cuda13x", "cupy-cuda12x")),
+    "flash-attn-3": ("flash_attn_interface", ()),
+    "flash-attn-4": ("flash_attn.cute", ()),
+    "xformers": ("xformers.ops", ()),
+    "flashinfer-python": ("flashinfer", ()),
+    "onnxruntime": ("", ("onnxruntime-gpu",)),
+    "vllm": ("vllm._C", ()),
+    "sglang-kernel": ("sgl_kernel", ("sgl-kernel",)),
+}
+"""Package that needs torch, or uses the same GPU -> the module to import, if its name differs, and
+the other distributions that install the same module."""
 COMPANIONS = tuple(
     Check(
-        row.name,
+        name,
         "companions:tried",
         on=("host",),
         needs=("import",),
         limit_seconds=600.0,
-        environment=((VARIABLE, row.name),),
-        proves=f"programs can import {row.name}",
-        means=f"programs that use {row.name} would stop",
-        then=f"`gpusetup resolve {row.name}` names the version that goes with a torch",
+        environment=((VARIABLE, name),),
+        proves=f"programs can import {name}",
+        means=f"programs that use {name} would stop",
+        then=f"`gpusetup resolve {name}` names the version that goes with a torch",
     )
-    for row in TABLE
+    for name in TABLE
 )
 
 
-def installed(row: Companion) -> Optional[str]:
+def installed(package: str) -> Optional[str]:
     """The name and version of the first installed distribution of this package, or None."""
     from importlib.metadata import PackageNotFoundError, version
 
-    for name in (row.name, *row.also):
+    for name in (package, *TABLE[package][1]):
         with contextlib.suppress(PackageNotFoundError):
             return f"{name} {version(name) or 'of no version'}"
     return None
@@ -82,13 +64,13 @@ def installed(row: Companion) -> Optional[str]:
 def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
     """The checks of the packages with these names, or of all installed packages if the name is
     `all`. Raises WrongQuestion for an unknown name."""
-    row_names = {name: row.name for row in TABLE for name in (row.name, *row.also)}
+    row_names = {name: package for package in TABLE for name in (package, *TABLE[package][1])}
     chosen = set()
     for name in names:
         # `Flash_Attn` and `flash-attn` are the same package.
         normalised = re.sub(r"[-_.]+", "-", name.strip().lower())
         if normalised == ALL:
-            chosen |= {row.name for row in TABLE if installed(row)}
+            chosen |= set(filter(installed, TABLE))
         elif normalised in row_names:
             chosen.add(row_names[normalised])
         else:
@@ -101,18 +83,18 @@ def tried(_: str) -> Outcome:
     """Import the package that VARIABLE names. The check fails if the import does."""
     import torch  # noqa: F401  (torch's libraries first, as most programs load them)
 
-    row = next(row for row in TABLE if row.name == os.environ[VARIABLE])
-    distribution = installed(row)
+    name = os.environ[VARIABLE]
+    distribution = installed(name)
     if distribution is None:
-        hint = f"`gpusetup install {row.name}`"
-        return Outcome(SKIPPED, f"{row.name} is not installed", hint=hint)
+        hint = f"`gpusetup install {name}`"
+        return Outcome(SKIPPED, f"{name} is not installed", hint=hint)
     # Most modules have the same name as their package, with `_` for `-`.
-    module = row.module or row.name.replace("-", "_")
+    module = TABLE[name][0] or name.replace("-", "_")
     try:
         importlib.import_module(module)
     except (Exception, SystemExit) as problem:
         detail = f"{distribution}: import {module} failed: {first_line(problem)}"
-        return Outcome(FAILED, detail, hint=cause(row.name, module, problem))
+        return Outcome(FAILED, detail, hint=cause(name, module, problem))
     return Outcome(PASSED, f"{distribution} imports")
 
 

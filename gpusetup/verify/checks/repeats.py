@@ -12,6 +12,7 @@ import torch
 
 from ..judging.tolerance import numbers
 from ..values import FAILED, PASSED, SLOW, WRONG, Outcome, asked, kind
+from .speed import measured
 
 SECONDS = 4.0
 """How long the loop runs: on an H100 some 10,000 rounds, on two CPU cores some hundreds."""
@@ -80,25 +81,15 @@ def tasks(device: str) -> Dict[str, Callable[[], Any]]:
     return made
 
 
-def least_seconds(device: str, run: Callable[[], Any]) -> float:
-    """The seconds of the fastest of four calls, the first of which may load its kernel."""
-    fastest = float("inf")
-    for _ in range(4):
-        began = time.perf_counter()
-        run()
-        if kind(device) == "cuda":
-            torch.cuda.synchronize(device)
-        fastest = min(fastest, time.perf_counter() - began)
-    return fastest
-
-
 class Loop:
     """The rounds of all threads, with their first answers and what differed."""
 
     def __init__(self, device: str) -> None:
         self.device, self.tasks = device, tasks(device)
         # The first call of a kernel may choose an algorithm; the second is the one to repeat.
-        self.seconds = {name: least_seconds(device, run) for name, run in self.tasks.items()}
+        self.seconds = {
+            name: 1 / measured(device, run, 1.0, rounds=3) for name, run in self.tasks.items()
+        }
         self.first = {name: run() for name, run in self.tasks.items()}
         self.end = time.monotonic() + SECONDS
         self.rounds = 0

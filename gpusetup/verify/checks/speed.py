@@ -74,8 +74,8 @@ def least_rate(device: str, check: str) -> float:
     return max(lowest_of_all, least(check, name) or 0.0)
 
 
-def measured(device: str, run: Callable[[], Any], work: float) -> float:
-    """Units of work per second in the best of ROUNDS rounds. A call of `run` does `work` units."""
+def measured(device: str, run: Callable[[], Any], work: float, rounds: int = ROUNDS) -> float:
+    """Units of work per second in the best round. A call of `run` does `work` units."""
     on_gpu = kind(device) == "cuda"
 
     def seconds_of(times: int) -> float:
@@ -96,7 +96,7 @@ def measured(device: str, run: Callable[[], Any], work: float) -> float:
     times = 1
     if on_gpu:
         times = min(MOST_TIMES, 1 + int(LONG_ENOUGH_SECONDS / seconds_once))
-    best_seconds = min(seconds_of(times) for _ in range(ROUNDS))
+    best_seconds = min(seconds_of(times) for _ in range(rounds))
     return work * times / best_seconds
 
 

@@ -74,11 +74,9 @@ def level_for(only: Tuple[str, ...]) -> str:
     >>> level_for(("optimizer-steps", "matmul")), level_for(()), level_for(("load", "float8"))
     ('standard', 'quick', 'quick')
     """
-    found = [levels_with(check_name(text)) for text in only]
     # A check that is in no level (a check among ranks) runs at every level.
-    return next(
-        (level for level in LEVELS if all(level in each for each in found if each)), "quick"
-    )
+    found = list(filter(None, (levels_with(check_name(text)) for text in only)))
+    return next((level for level in LEVELS if all(level in each for each in found)), "quick")
 
 
 def refuse_unknown(only: Tuple[str, ...], skip: Tuple[str, ...], level: str) -> None:
