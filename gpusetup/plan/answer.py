@@ -93,25 +93,26 @@ def answer(request: PlanRequest) -> PlanAnswer:
     plain = cell(decision, hardware.gpu)
     uncounted = uncounted_parts(request)
     reasons = tuple(reasons_for_close(request, decision, uncounted))
-    return PlanAnswer(
-        **plain_fields(plain, "confidence", "close_because", "env"),
-        confidence="close" if reasons else plain.confidence,
-        close_because="; ".join(reasons) or None,
-        uncounted=uncounted,
-        env=environment(decision, request),
-        better=better_with_fewer(decision, question.solve),
-        # A user who asks for the fewest GPUs does not need the speed-up over one GPU.
-        speed=None
-        if question.solve == "gpus"
-        else speed_of_several(decision, hardware.gpu, request.gpu_rows),
-        trainer_settings=trainer_settings(trainer_in_words(request), decision),
-        assumed=tuple(assumed_settings(question, decision.job)),
-        helps=helps(decision),
-        ways=tuple(ways(request)),
-        advice=tuple(advice(request, decision)),
-        solved=question.solve,
-        config=request.config,
-    )
+    rows = request.gpu_rows
+    # A user who asks for the fewest GPUs does not need the speed-up over one GPU.
+    speed = None if question.solve == "gpus" else speed_of_several(decision, hardware.gpu, rows)
+    answered = {field.name: getattr(plain, field.name) for field in fields(plain)}
+    answered |= {
+        "confidence": "close" if reasons else plain.confidence,
+        "close_because": "; ".join(reasons) or None,
+        "uncounted": uncounted,
+        "env": environment(decision, request),
+        "better": better_with_fewer(decision, question.solve),
+        "speed": speed,
+        "trainer_settings": trainer_settings(trainer_in_words(request), decision),
+        "assumed": tuple(assumed_settings(question, decision.job)),
+        "helps": helps(decision),
+        "ways": tuple(ways(request)),
+        "advice": tuple(advice(request, decision)),
+        "solved": question.solve,
+        "config": request.config,
+    }
+    return PlanAnswer(**answered)
 
 
 def reasons_for_close(
@@ -154,20 +155,6 @@ def needs_assumed_trainer(request: PlanRequest, decision: RecipeDecision) -> boo
         solve=None,
     )
     return not decide(job_of(in_a_loop, job.shape, request.limits), request.limits).fits
-
-
-def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
-    """The fields of a cell that the full answer contains unchanged: all except those that the
-    answer sets itself and those in `without`."""
-    answered = (
-        "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
-        "uncounted", "assumed", *without,
-    )  # fmt: skip
-    values: dict[str, Any] = {}
-    for field in fields(plain):
-        if field.name not in answered:
-            values[field.name] = getattr(plain, field.name)
-    return values
 
 
 ALWAYS_RL = ("verl", "openrlhf")
@@ -298,30 +285,18 @@ def memory_gib(decision: RecipeDecision) -> PlanMemory:
     # `memory.reserved` is what torch would reserve on a larger GPU. If the job fits on this GPU,
     # torch frees cached blocks to stay below the capacity minus the CUDA context, so cap the value
     # there. If the job does not fit, show the value for the larger GPU.
-    reserved_bytes = memory.reserved
+    reserved = memory.reserved
     if memory.total <= capacity:
-        reserved_bytes = min(reserved_bytes, capacity - memory.runtime)
-    other_gpus_bytes = 0.0
+        reserved = min(reserved, capacity - memory.runtime)
+    other_gpus = 0.0
     if job.strategy == "dp" and job.gpus > 1:
-        other_gpus_bytes = other_gpu_bytes(job, decision.shown.recipe)
-    return PlanMemory(
-        states=in_gib(memory.states),
-        checkpoints=in_gib(memory.checkpoints),
-        logits=in_gib(memory.logits),
-        fragmentation=in_gib(memory.fragmentation),
-        other=in_gib(memory.other),
-        total=in_gib(memory.total),
-        capacity=in_gib(capacity),
-        host=in_gib(memory.host),
-        allocated=in_gib(memory.allocated),
-        reserved=in_gib(reserved_bytes),
-        other_gpus=in_gib(other_gpus_bytes),
-    )
-
-
-def in_gib(byte_count: float) -> float:
-    """Converts bytes to GiB, rounded to three decimals (about 1 MiB)."""
-    return round(byte_count / GIB, 3)
+        other_gpus = other_gpu_bytes(job, decision.shown.recipe)
+    names = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "host",
+             "allocated")  # fmt: skip
+    sizes = {name: getattr(memory, name) for name in names}
+    sizes |= {"capacity": capacity, "reserved": reserved, "other_gpus": other_gpus}
+    # Three decimals are about 1 MiB.
+    return PlanMemory(**{name: round(size / GIB, 3) for name, size in sizes.items()})
 
 
 # --- settings ----------------------------------------------------------------------------------
@@ -388,23 +363,15 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
     for name, changes in WAYS.items():
         # On a single GPU memory is usually short, so people switch checkpointing on.
-        job_fields = {**changes, "checkpointing": True}
-        question_of_way = replace(usual, job_fields=job_fields)
-        job = job_of(question_of_way, shape, limits)
-        yield way_of(name, job, limits)
-
-
-def way_of(name: str, job: TrainingJob, limits: MachineLimits) -> Way:
-    """Plans one usual way of training: whether it fits, its largest batch and its longest context
-    (None if not even one sequence fits)."""
-    one_sequence = decide(job, limits)
-    largest = max_batch(job, limits)
-    longest = max_context(job, limits)
-    most_tokens = job.shape.native_context or longest.job.context
-    return Way(
-        name=name,
-        fits=one_sequence.fits,
-        total_gib=round(one_sequence.shown.memory.total / GIB, 2),
-        batch=largest.job.sequences if largest.fits else None,
-        context=min(longest.job.context, most_tokens) if longest.fits else None,
-    )
+        fields_of_way = {**changes, "checkpointing": True}
+        job = job_of(replace(usual, job_fields=fields_of_way), shape, limits)
+        one = decide(job, limits)
+        largest, longest = max_batch(job, limits), max_context(job, limits)
+        most_tokens = shape.native_context or longest.job.context
+        yield Way(
+            name=name,
+            fits=one.fits,
+            total_gib=round(one.shown.memory.total / GIB, 2),
+            batch=largest.job.sequences if largest.fits else None,
+            context=min(longest.job.context, most_tokens) if longest.fits else None,
+        )

@@ -83,11 +83,8 @@ class ConfigRun(Frozen):
     """How to run a config: the batch on each GPU, and options that replace its settings."""
 
     per_gpu: int
-    """The number of sequences on each GPU."""
     any_length: bool
-    """Whether to plan with one token per sequence if the config sets no length."""
     accumulate: int | None
-    """The gradient accumulation steps that replace the config's; None keeps the config's."""
 
 
 def _is_counted(from_config: FromConfig, job: TrainingJob, recipe: Recipe) -> bool:

@@ -4,7 +4,6 @@ token budget."""
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from gpusetup.plan.config_reader import Fields, Reader
 from gpusetup.plan.config_rl import method_of
@@ -17,73 +16,40 @@ LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
 """Trainer -> its default sequence length in tokens, from its documentation."""
 
 
-def length(reader: Reader, fields: Fields) -> Fields:
-    """The sequence length in tokens; RL trainers may give it as a prompt length and a response
-    length."""
-    trainer = fields["trainer"]
-    parts = read_lengths(reader)
-    if trainer != "trinity":
-        tokens = prompt_and_answer(reader, parts) or parts.sequence or parts.total
-    elif reader.has_map("actor_rollout_ref"):
-        tokens = parts.total or prompt_and_answer(reader, parts)
-    else:
-        tokens = parts.total or trinity_length(reader, parts)
-    default = LENGTHS.get(trainer or "")
-    if tokens is None and default:
-        reader.assumed.append(f"no length is named: {trainer}'s own {default:,} tokens")
-    return {"context": tokens or default}
-
-
-class Lengths(NamedTuple):
-    """The lengths that a config sets, in tokens; None for those it does not set."""
-
-    sequence: int | None
-    total: int | None
-    """The length of prompt and response together."""
-    prompt: int | None
-    response: int | None
-
-
-def read_lengths(reader: Reader) -> Lengths:
-    most = LARGEST["context"]
-    return Lengths(
-        sequence=reader.number("length", most),
-        total=reader.number("total-length", most),
-        prompt=reader.number("prompt", most),
-        response=reader.number("response", most),
-    )
-
-
-def trinity_length(reader: Reader, lengths: Lengths) -> int | None:
-    """The longest sequence of Trinity-RFT in tokens, if its config only limits prompt and response;
-    None if it lacks one of the two."""
-    if not lengths.prompt or not lengths.response:
-        return None
-    # Prompt and response each have a limit, so a sequence may be as long as their sum.
-    tokens = lengths.prompt + lengths.response
-    reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
-    return tokens
-
-
 PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
 """The default lengths in tokens of a prompt and of its answer (TRL, GRPOConfig)."""
 
 
-def prompt_and_answer(reader: Reader, lengths: Lengths) -> int | None:
-    """The tokens of a prompt with its generated answer; None if the training method generates
-    nothing."""
-    if method_of(reader) not in GENERATING:
-        return None
-    response = lengths.response
-    if response is None:
-        new_tokens = reader.text_named("max_new_tokens", "tokens of an answer") or ""
-        is_number = re.fullmatch(r"[1-9]\d{0,6}", new_tokens)
-        response = int(new_tokens) if is_number else ANSWER_TOKENS
-    prompt = lengths.sequence or lengths.prompt or PROMPT_TOKENS
-    reader.assumed.append(
-        f"the longest sequence is a prompt of {prompt:,} tokens and an answer of {response:,}"
-    )
-    return prompt + response
+def length(reader: Reader, fields: Fields) -> Fields:
+    """The sequence length in tokens; RL trainers may give it as a prompt length and a response
+    length."""
+    trainer, most = fields["trainer"], LARGEST["context"]
+    roles = ("length", "total-length", "prompt", "response")
+    sequence, total, prompt, response = (reader.number(role, most) for role in roles)
+    tokens = sequence or total
+    is_trinity = trainer == "trinity" and not reader.has_map("actor_rollout_ref")
+    if trainer == "trinity":
+        tokens = total
+    if is_trinity and not total and prompt and response:
+        # Prompt and response each have a limit, so a sequence may be as long as their sum.
+        tokens = prompt + response
+        reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
+    # verl's total comes before its parts; other trainers generate answers to each prompt.
+    has_total = is_trinity or (trainer == "trinity" and total)
+    if not has_total and method_of(reader) in GENERATING:
+        if response is None:
+            new_tokens = reader.text_named("max_new_tokens", "tokens of an answer") or ""
+            is_number = re.fullmatch(r"[1-9]\d{0,6}", new_tokens)
+            response = int(new_tokens) if is_number else ANSWER_TOKENS
+        prompt = sequence or prompt or PROMPT_TOKENS
+        tokens = prompt + response
+        reader.assumed.append(
+            f"the longest sequence is a prompt of {prompt:,} tokens and an answer of {response:,}"
+        )
+    default = LENGTHS.get(trainer or "")
+    if tokens is None and default:
+        reader.assumed.append(f"no length is named: {trainer}'s own {default:,} tokens")
+    return {"context": tokens or default}
 
 
 def batch(reader: Reader, fields: Fields) -> Fields:
