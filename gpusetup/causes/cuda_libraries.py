@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
-from gpusetup.fixes.extension_packages import folders_first
+from gpusetup.fixes.extension_packages import folders_first, undeclared_commands
 from gpusetup.fixes.lenders import lender_of
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
+from gpusetup.model.shell import Lines
+from gpusetup.model.versions import parsed
 
 LACKING = "cuda-lib-missing"
 
@@ -83,6 +86,38 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
     )
 
 
+def _undeclared(context: RuleContext) -> str:
+    """The missing library, if a Jetson's torch needs it without declaring it; "" otherwise."""
+    libraries = _named(context).split()
+    library = libraries[0] if libraries else ""
+    # NVPL is NVIDIA's library for Arm, so a text that names it is about a Jetson.
+    if board_of(context.snapshot) is None and not library.startswith("libnvpl_"):
+        return ""
+    return library if undeclared(library) else ""
+
+
+def _of_a_jetson(context: RuleContext) -> Lines:
+    """The commands that install a library that a Jetson's torch needs without declaring it."""
+    cuda = cuda_needed(context.torch) or (jetpack_of(board_of(context.snapshot)) or UNIFIED).cuda
+    return undeclared_commands(context, _undeclared(context), cuda)
+
+
+def _torch_needs_cudnn_9(context: RuleContext) -> bool:
+    """Whether the installed torch includes cuDNN 9, so a missing cuDNN 8 must be needed by another
+    program.
+
+    An unknown version of torch counts as new enough.
+    """
+    torch = context.torch.version
+    if not torch:
+        return True
+    release, _, _ = torch.partition("+")
+    return parsed(release) >= parsed(context.catalog.milestone("torch with cudnn 9"))
+
+
+CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
+
+
 WHISPER = r"(?:whisper|ctranslate2)"
 
 LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
@@ -109,6 +144,13 @@ CAUSES = (
         way=with_torchs_libraries,
         cases=(
             Message(
+                where=(lambda context: bool(_undeclared(context)),),
+                text="torch's wheel for Jetson needs this library but does not declare it. "
+                "Install the library and add it to the loader's path. Add the second command to "
+                "your start script too",
+                commands=_of_a_jetson,
+            ),
+            Message(
                 having={"module": "^ctranslate2$"},
                 text="CTranslate2 (used by faster-whisper) does not include cuDNN. CTranslate2 "
                 "4.5 and newer needs cuDNN 9, like torch 2.4 and newer; older releases need "
@@ -117,6 +159,15 @@ CAUSES = (
                 commands=(
                     "pip install --upgrade ctranslate2 nvidia-cublas-cu12 'nvidia-cudnn-cu12==9.*'",
                 ),
+            ),
+            Message(
+                having={"library": CUDNN_8},
+                where=(_torch_needs_cudnn_9,),
+                text="A program that was built for cuDNN 8 needs this library (CTranslate2 "
+                "before 4.5, onnxruntime-gpu before 1.19, torch before 2.4). torch 2.4 and newer "
+                "includes cuDNN 9, so update that program. If torch itself is older than 2.4, "
+                "reinstall torch",
+                look=("pip list",),
             ),
             Message(
                 having={"module": ""},
