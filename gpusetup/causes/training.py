@@ -4,6 +4,7 @@ not make it faster."""
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.messages.row import says
 from gpusetup.messages.training import (
     DIVERGES,
@@ -15,6 +16,35 @@ from gpusetup.messages.training import (
     NOT_HAD,
 )
 from gpusetup.model.finding import Severity
+from gpusetup.model.machine import Gpu
+from gpusetup.model.versions import Capability
+
+FIRST_WITH_TENSOR_CORES = Capability(7, 0)
+"""The compute capability of Volta, the first generation with tensor cores (CUDA C++ Programming
+Guide, Compute Capabilities)."""
+
+
+def _has_no_tensor_cores(gpu: Gpu) -> bool:
+    """Whether a GPU has no tensor cores: those before Volta, and the GTX 16 series of Turing."""
+    capability = gpu.compute_capability
+    return (capability is not None and capability < FIRST_WITH_TENSOR_CORES) or "GTX 16" in gpu.name
+
+
+def _no_gpu_has_tensor_cores(context: RuleContext) -> bool:
+    """Whether the GPUs are known and none of them has tensor cores."""
+    listed_gpus = gpus(context)
+    return bool(listed_gpus) and all(_has_no_tensor_cores(gpu) for gpu in listed_gpus)
+
+
+FIRST_WITH_BFLOAT16 = Capability(8, 0)
+
+
+def _has_no_bfloat16(context: RuleContext) -> bool:
+    """Whether every GPU that the text names is too old to support bfloat16."""
+    capabilities = [gpu.compute_capability for gpu in gpus(context)]
+    known = [capability for capability in capabilities if capability]
+    return bool(known) and max(known) < FIRST_WITH_BFLOAT16
+
 
 STABLE = (
     "Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before "
@@ -60,6 +90,22 @@ CAUSES = (
         cases=(
             Message(
                 having={"half": ""},
+                where=(lambda context: any("GTX 16" in gpu.name for gpu in gpus(context)),),
+                means="Cards of the GTX 16 series often produce NaN in float16.",
+                text="Turn mixed precision off on this card (train in float32). If the loss "
+                f"still diverges: {STABLE}",
+            ),
+            Message(
+                having={"half": ""},
+                where=(_has_no_bfloat16,),
+                means="The largest float16 number is 65,504, and small gradients are rounded to "
+                "zero. So a loss that is fine in bfloat16 or float32 may diverge. This GPU has no "
+                "bfloat16.",
+                text="Train in float32, or use a torch.amp.GradScaler with float16, and call "
+                f"`scaler.unscale_(optimizer)` before you clip. {STABLE}",
+            ),
+            Message(
+                having={"half": ""},
                 means="The largest float16 number is 65,504, and small gradients are rounded to "
                 "zero. So a loss that is fine in float32 may diverge.",
                 text="Use bfloat16 instead of float16 (on GPUs with compute capability 8.0 or "
@@ -96,6 +142,17 @@ CAUSES = (
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         stage="running",
         commands=("gpusetup monitor -- python train.py",),
+        cases=(
+            Message(
+                where=(_no_gpu_has_tensor_cores,),
+                title="{gpus}: without tensor cores, mixed precision saves memory but rarely time",
+                plain="Without tensor cores, mixed precision saves memory but rarely time",
+                means="GPUs before Volta and the GTX 16 series have no tensor cores. On such a "
+                "card, mixed precision helps little, and not at all if the data arrive too "
+                "slowly or the model is too small to fill the GPU.",
+                commands=("gpusetup monitor -- python train.py",),
+            ),
+        ),
         says=(says(NOT_FASTER, *NOT_FASTER_LETTERS, unless=NOT_ABOUT_TRAINING),),
         examples=(
             "Mixed precision is enabled but training speed did not improve",
