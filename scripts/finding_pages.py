@@ -147,7 +147,7 @@ def blocks(record: Cause) -> list[Block]:
     # Where a text does not show what a change needs, doctor's words ask for that first.
     is_complete = fix is not None and not any(need.state != "read" for need in fix.needs)
     text = fix.text if fix and is_complete else record.text
-    lines = [*command_lines(fix)]
+    lines = [str(line) for line in command_lines(fix)]
     if any(line.startswith("gpusetup install") for line in lines):
         # Which build fits is known on the machine only: no version of the example's.
         lines = [line for line in lines if "torch==" not in line]
