@@ -9,7 +9,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events, packages
+from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.fixes import makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
@@ -143,6 +143,17 @@ CAUSES = (
         stage="import",
         by_check=True,
         way=_install,
+        cases=(
+            Message(
+                where=(lambda c: is_report(c) and bool(c.snapshot.torch.version),),
+                title="The Python that runs the program has no torch, but another one has torch "
+                "{torch}",
+                text="Start the program with the Python that has torch: write that Python's full "
+                "path before the script. (If you call a script only by its name, Windows starts "
+                "it with the system's Python.) `python -c 'import sys; print(sys.executable)'` "
+                "shows which one runs",
+            ),
+        ),
         says=(
             r"No module named ['\"]?torch['\"]?(?![\w.])",
             r"Package 'torch' is not installed",
@@ -240,6 +251,13 @@ CAUSES = (
         by_check=True,
         look=(RAISE,),
         cases=(
+            Message(
+                having={"bare": ""},
+                title="If `{bare}` is what {question} printed, torch sees no GPU here",
+                means="The text contains only this one word. Without a text, `gpusetup doctor` "
+                "reads your machine itself.",
+                look=(RAISE,),
+            ),
             Message(
                 where=(lambda context: bool(context.torch.cuda_available),),
                 title="A program finds no GPU, although torch sees one in another place",
