@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.record import Cause, CheckCommand
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -32,6 +32,15 @@ def _into_new_environment(context: RuleContext) -> Lines:
     """The command that installs torch into a new environment, because the system manages the
     current one."""
     return (paste.into_new_environment(context),)
+
+
+def _does_no_harm(context: RuleContext) -> bool:
+    """Whether the file that hides a module may be harmless: on this probed machine, torch can be
+    imported, and the hidden module is not torch itself."""
+    if is_report(context) or context.torch.import_error:
+        return False
+    shadowed = [event.values.get("module", "") for event in events(context, "module-shadowed")]
+    return not any(module.startswith("torch") for module in shadowed)
 
 
 NAMES = (
@@ -167,6 +176,15 @@ CAUSES = (
             "torch-missing", "torch-half-installed",
         ),
         events=("backport-in-the-way", "module-shadowed"),
+        cases=(
+            Message(
+                having={"package": ""},
+                title="The package {package} hides Python's own module {module}",
+                means="The package is a backport for old Python versions and breaks newer ones.",
+                text="Uninstall the package",
+                commands=("pip uninstall -y {package}",),
+            ),
+        ),
         alike={
             'python -c "import torch; print(torch.__file__, torch.__path__)"': (
                 "torch-half-installed",

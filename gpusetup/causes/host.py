@@ -7,7 +7,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.places import IN_A_CONTAINER, no
+from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -69,6 +69,11 @@ CAUSES = (
                 "shared memory is not the reason. In that case, look for a full disk, or for a "
                 "dataset that is damaged or on a network disk",
                 look=("df -h /dev/shm",),
+            ),
+            Message(
+                where=(IN_KUBERNETES,),
+                text="Mount an `emptyDir` with `medium: Memory` at /dev/shm of the pod (it counts "
+                "as the pod's memory), or use num_workers=0",
             ),
         ),
         alike={"df -h": ("pip-cache-disk-full",)},
@@ -140,13 +145,21 @@ CAUSES = (
     Cause(
         "cuda-launch-blocking",
         severity=Severity.WARNING,
-        title="{name} makes torch slow",
-        plain="A variable for debugging makes torch slow",
-        means="With CUDA_LAUNCH_BLOCKING=1, the CPU waits for every kernel. With "
-        "PYTORCH_NO_CUDA_MEMORY_CACHING=1, the driver allocates every tensor separately.",
-        text="Unset the variable",
-        commands=("unset {name}",),
-        # Source: CUDA C++ Programming Guide, environment variables; torch, CUDA semantics.
+        title="CUDA_LAUNCH_BLOCKING makes CUDA slow",
+        means="With CUDA_LAUNCH_BLOCKING=1, the CPU waits for every kernel.",
+        text="Unset CUDA_LAUNCH_BLOCKING",
+        commands=("unset CUDA_LAUNCH_BLOCKING",),
+        # Source: CUDA C++ Programming Guide, environment variables.
+    ),
+    Cause(
+        "memory-caching-off",
+        severity=Severity.WARNING,
+        title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
+        means="With PYTORCH_NO_CUDA_MEMORY_CACHING=1, the driver allocates every tensor "
+        "separately.",
+        text="Unset PYTORCH_NO_CUDA_MEMORY_CACHING",
+        commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
+        # Source: torch documentation, CUDA semantics.
     ),
     Cause(
         "tf32-precision",
@@ -169,6 +182,16 @@ CAUSES = (
         "largest process. Every worker has its own copy of the dataset's data.",
         text="Use fewer workers (num_workers=0 shows the real error) or a smaller "
         "prefetch_factor, or give the job more memory",
+        cases=(
+            Message(
+                having={"signal": "segmentation|abort|floating"},
+                title="A DataLoader worker crashed: {signal}",
+                means="A compiled library that loads the data (an image or video decoder, "
+                "OpenCV, a tokenizer) stopped its process.",
+                text="Run it with num_workers=0 and `python -X faulthandler`. The first "
+                "`File` line that it prints shows the library that crashed: update that library",
+            ),
+        ),
         # Source: torch/utils/data/_utils/signal_handling.py.
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         says=(

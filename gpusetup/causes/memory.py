@@ -4,8 +4,25 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, proofs
+from gpusetup.evidence.context import RuleContext, events, has_nvidia
 from gpusetup.fixes import training_memory
 from gpusetup.messages.row import says
+
+
+def _on_a_jetson(context: RuleContext) -> bool:
+    """Whether the machine is a Jetson, or the message comes from the allocator for Jetsons."""
+    if context.os.jetson:
+        return True
+    return "Jetson" in [event.values.get("engine") for event in events(context, "out-of-memory")]
+
+
+WITHOUT_CUDA = (
+    "For training, take these steps in order until the training fits: a smaller batch with "
+    "gradient accumulation, a lower precision (bfloat16, float16), gradient checkpointing, LoRA, "
+    "and last a smaller model. For inference, use smaller inputs or a quantized model. End other "
+    "programs on the GPU"
+)
+"""The steps for GPUs from other makers and for Macs, which leave out everything that needs CUDA."""
 
 OOM = r"(?:OOM(?:s|ed|ing|'d)?|out[- ]of[- ](?:the )?memory)(?![a-z:_])"
 
@@ -39,13 +56,15 @@ CAUSES = (
         by_check=True,
         way=training_memory.full_memory,
         cases=(
+            Message(where=(lambda context: has_nvidia(context) is False,), text=WITHOUT_CUDA),
             Message(
-                having={"others": ""},
-                title="Other programs use {others} of the GPU's {total}",
-                text="End the program that uses the memory (often an earlier run that is still "
-                "there, or another notebook), or use another GPU. A smaller batch does not help "
-                "here",
-                look=("nvidia-smi",),
+                where=(_on_a_jetson,),
+                text="On a Jetson, the GPU shares the machine's memory. Close the desktop and "
+                "other programs (`sudo init 3`), use a smaller or quantized model or a shorter "
+                "context, and add swap. If the same program worked before, reboot, because the "
+                "free memory may be fragmented. Jetson Linux 36.4.7 limits the memory that the GPU "
+                "can allocate, so update Jetson Linux",
+                look=("free -h", "sudo tegrastats"),
             ),
             Message(
                 having={"alone": ""},
@@ -53,6 +72,14 @@ CAUSES = (
                 "example, attention that is written out by hand grows with the square of the "
                 "input's length. Use `scaled_dot_product_attention` or a shorter input. Memory "
                 "that other programs use is not the reason",
+            ),
+            Message(
+                having={"others": ""},
+                title="Other programs use {others} of the GPU's {total}",
+                text="End the program that uses the memory (often an earlier run that is still "
+                "there, or another notebook), or use another GPU. A smaller batch does not help "
+                "here",
+                look=("nvidia-smi",),
             ),
             Message(
                 having={"unused": ""},
@@ -65,6 +92,30 @@ CAUSES = (
                 "memory in the Task Manager). Enlarge the page file, or let Windows manage it; "
                 "in WSL, raise `memory=` in %UserProfile%\\.wslconfig. A smaller batch does not "
                 "help",
+                look=("nvidia-smi",),
+            ),
+            Message(
+                having={"short": "cache"},
+                title="The share of the GPU's memory that {engine} uses leaves too little for "
+                "its KV cache",
+                text="Lower the context length or the number of requests (vLLM: `--max-model-len`, "
+                "`--max-num-seqs`; SGLang: `--context-length`, `--max-running-requests`). If no "
+                "other program uses the GPU, let the server use a larger share of its memory "
+                "instead (vLLM: `--gpu-memory-utilization`; SGLang: `--mem-fraction-static`). If "
+                "the memory is still too small, use a quantized model or more GPUs",
+                look=("nvidia-smi",),
+            ),
+            Message(
+                having={"engine": "vLLM"},
+                text="When vLLM starts, it reserves a fixed share of the GPU's total memory "
+                "(`--gpu-memory-utilization`), but that much memory is not free. End the other "
+                "programs on the GPU, or lower `--gpu-memory-utilization`",
+                look=("nvidia-smi",),
+            ),
+            Message(
+                having={"engine": "llama.cpp"},
+                text="Put fewer layers on the GPU (`--n-gpu-layers`; ollama: `num_gpu`) or use a "
+                "smaller context (`--ctx-size`; ollama: `num_ctx`). End other programs on the GPU",
                 look=("nvidia-smi",),
             ),
         ),

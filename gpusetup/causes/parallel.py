@@ -220,6 +220,22 @@ CAUSES = (
                 "gpu-fell-off-bus",
             )
         },
+        cases=(
+            Message(
+                having={"rank": "", "node": ""},
+                title="Rank {rank} (GPU {gpu_index} of node {node}) is behind in a collective: the "
+                "other ranks wait for it",
+                text="Check that rank first: its own log, what its process is doing (`py-spy "
+                "dump --pid PID` on that node, with the process number above), and the kernel "
+                "log for its GPU",
+            ),
+            Message(
+                having={"rank": ""},
+                title="Rank {rank} did not join a collective: the other ranks wait for it",
+                text="Check that rank first: its own log, what its process is doing (`py-spy "
+                "dump --pid PID` on its node), and the kernel log for its GPU",
+            ),
+        ),
         says=(
             r"\bRank (?P<rank>\d{1,5}) -- GPU (?P<gpu_index>\d{1,2}) managed by process (?P<pid>\d{1,8}) on node (?P<node>[\w.:-]{1,60})",
             r"\b[Mm]issing ranks?(?: are)?:? ?\{(?P<rank>\d{1,5}(?:, \d{1,5}){0,15})\}",

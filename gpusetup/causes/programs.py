@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand
+from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import (
     RuleContext,
@@ -12,7 +12,7 @@ from gpusetup.evidence.context import (
     in_container,
     says_nothing_else,
 )
-from gpusetup.evidence.places import is_beside_torch
+from gpusetup.evidence.places import ON_MACOS, is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
@@ -82,6 +82,11 @@ NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |versio
 """The name of a program at the beginning of a sentence."""
 
 
+def _only_names_other_makers(context: RuleContext) -> bool:
+    """Whether the text names a GPU of AMD or Intel, and none of NVIDIA."""
+    return bool(events(context, "foreign-gpu")) and not has_nvidia(context)
+
+
 CAUSES = (
     Cause(
         "program-sees-no-gpu",
@@ -134,8 +139,29 @@ CAUSES = (
         "torch finds no driver.",
         text="Run the command with the Python that runs the program (a bundle has its own, for "
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
-        "build: replace it with a build for this GPU. You do not need to change the driver or the "
-        "CUDA toolkit. If the program prints an error message, post the message as text",
+        "build: replace it with a CUDA build. You do not need to change the driver or the CUDA "
+        "toolkit. If the program prints an error message, post the message as text",
+        cases=(
+            Message(
+                where=(ON_MACOS,),
+                means="On a Mac, torch uses the GPU as the device mps, and most programs choose the "
+                "CPU unless they are told.",
+                text="First see whether this Python reaches the GPU: it must print arm64 and True. "
+                "Then choose mps in the program's options or settings (with Lightning: "
+                '`accelerator="mps"`). torch has no CUDA builds for macOS',
+                look=(alike.TORCHS_MPS, 'python -c "import platform; print(platform.machine())"'),
+            ),
+            Message(
+                where=(_only_names_other_makers,),
+                means="The program may have its own torch, for the CPU or for CUDA, and neither "
+                "uses a GPU from AMD or Intel. A torch that works elsewhere on the machine proves "
+                "that the driver works.",
+                text="In the program's settings or on its download page, look for a build or an "
+                "option for this GPU (ROCm, XPU, Vulkan or DirectML). If the program has its own "
+                "Python, run the command with it: `+rocm` or `+xpu` fits the GPU, and `+cpu` or "
+                "`+cu` does not. You do not need to change the driver for that",
+            ),
+        ),
         symptom=True,
         stage="start",
         failure=6,
@@ -237,5 +263,30 @@ CAUSES = (
         failure=8,
         by_check=True,
         where=(lambda context: says_nothing_else(context),),
+        cases=(
+            Message(
+                having={"own": "", "exception": "^(?:FileNotFound|NotADirectory)"},
+                text="Give the program a path that exists. A relative path starts at the folder "
+                "in which you started the program",
+            ),
+            Message(
+                having={"needs": ""},
+                title="Something that {program} needs is missing: {said}",
+                text="Install the item from the message into this environment. (A module's "
+                "package may have another name; headers are in the -dev or -devel package)",
+            ),
+            Message(
+                having={"releases": ""},
+                title="{program} failed on its own: {said}",
+                text="Two packages do not match: install releases of the program and of the "
+                "package in the message that work together",
+            ),
+            Message(
+                having={"own": ""},
+                title="{program} failed on its own: {said}",
+                text="Fix the error in the message. If the program still fails, report it to the "
+                "program's project with the whole output",
+            ),
+        ),
     ),
 )  # fmt: skip

@@ -251,7 +251,6 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
          "torch\nERROR: Could not find a version that satisfies the requirement torch (from "
          "versions: none)", "whl/cpu", "cu1"),
         ("DataLoader worker (pid 8) is killed by signal: Segmentation fault.", "faulthandler", "free"),
-        ("NCCL WARN Mismatched NCCL version detected : rank 0 version 22703 rank 8 version 22605",
          "the same torch on every node", "export"),
         ("TypeError: Trying to convert Float8_e4m3fn to the MPS backend but it does not have "
          "support for that dtype.", "float16", "FALLBACK"),
