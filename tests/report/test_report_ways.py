@@ -251,7 +251,6 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
          "torch\nERROR: Could not find a version that satisfies the requirement torch (from "
          "versions: none)", "whl/cpu", "cu1"),
         ("DataLoader worker (pid 8) is killed by signal: Segmentation fault.", "faulthandler", "free"),
-         "the same torch on every node", "export"),
         ("TypeError: Trying to convert Float8_e4m3fn to the MPS backend but it does not have "
          "support for that dtype.", "float16", "FALLBACK"),
         ("kubectl logs a\nDataLoader worker (pid 9) is killed by signal: Bus error.", "emptyDir", "--shm"),
@@ -355,7 +354,6 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"export LD_LIBRARY_PATH=/opt/x/lib\n{NVJITLINK}", "\nexport ", "own code"),
         (SAGE, "Rebuild the extension for this GPU", "git+https"),
         *((FATAL.format(word), "\n", "compute_") for word in ("No", "None", "native_x")),
-        (FATAL.format("89"), "compute_89", ""),
         # --- variables ---
         # A ROCm build of that release exists for Linux only, so its shell is bash.
         ("PyTorch version: 2.7.1+rocm6.3\nRuntimeError: HIP error: invalid device function\n"
