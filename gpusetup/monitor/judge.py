@@ -18,7 +18,7 @@ from gpusetup.monitor.losses import reason_of
 from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
-from gpusetup.monitor.words import filled, sharers, whole
+from gpusetup.monitor.words import faults_of, filled, sharers, whole
 from gpusetup.monitor.work import Work, at_least, or_zero
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
@@ -161,19 +161,6 @@ def faulty_memory(run: WatchedRun) -> Judgement | None:
             evidence = f"GPU {gpu.label}: {', '.join(faults)}"
             return Judgement("faulty", "memory", evidence, (step,))
     return None
-
-
-def faults_of(gpu: GpuRun) -> list[str]:
-    """The memory faults that the GPU reports, as phrases; empty if there are none."""
-    faults = []
-    if gpu.new_memory_errors:
-        noun = "error" if gpu.new_memory_errors == 1 else "errors"
-        faults.append(f"{gpu.new_memory_errors} uncorrectable memory {noun} during the run")
-    if gpu.latest.remap_failed:
-        faults.append("a faulty place of its memory could not be replaced")
-    if gpu.latest.retired_pending:
-        faults.append("a faulty place of its memory waits for a reset to be replaced")
-    return faults
 
 
 def no_gpu(run: WatchedRun) -> Judgement | None:

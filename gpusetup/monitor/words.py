@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
 from gpusetup.monitor import marks
+from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.work import Work, below, mean, or_zero
@@ -467,10 +468,21 @@ def set_limits(subject: Subject) -> str:
     return "; ".join(commands)
 
 
+def faults_of(gpu: GpuRun) -> list[str]:
+    """The memory faults that the GPU reports, as phrases; empty if there are none."""
+    faults = []
+    if gpu.new_memory_errors:
+        noun = "error" if gpu.new_memory_errors == 1 else "errors"
+        faults.append(f"{gpu.new_memory_errors} uncorrectable memory {noun} during the run")
+    if gpu.latest.remap_failed:
+        faults.append("a faulty place of its memory could not be replaced")
+    if gpu.latest.retired_pending:
+        faults.append("a faulty place of its memory waits for a reset to be replaced")
+    return faults
+
+
 def faults(subject: Subject) -> str | None:
     """The indexes of the GPUs with memory faults."""
-    from gpusetup.monitor.judge import faults_of
-
     return ",".join(gpu.label for gpu in subject.run.gpus if faults_of(gpu)) or None
 
 
