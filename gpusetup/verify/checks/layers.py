@@ -84,7 +84,26 @@ def convolutions(device: str) -> Iterator[Part]:
                 yield from compared(rows, CONVOLUTION_ROUNDINGS, convolve, convolve, x, weight)
 
 
-images = answered("float64 on the CPU", convolutions)
+def pools(device: str) -> Iterator[Part]:
+    pixels = torch.tensor(whole_numbers(2 * 3 * 9 * 7, 9, "pixels")).double().view(2, 3, 9, 7)
+    windows = pixels.unfold(2, 2, 2).unfold(3, 2, 2)
+    for name in formats(device):
+        for layout in (torch.contiguous_format, torch.channels_last):
+            x = pixels.to(device, format_of(name)).contiguous(memory_format=layout)
+            x.requires_grad_()
+            # Sums of four numbers up to 9, divided by four, are exact in every format.
+            means, largest = functional.avg_pool2d(x, 2), functional.max_pool2d(x, 2)
+            yield exactly(f"mean of windows of {name}", means, windows.mean((-1, -2)))
+            yield exactly(f"largest of windows of {name}", largest, windows.amax((-1, -2)))
+            largest.sum().backward()
+            yield exactly(f"gradients of windows of {name}", x.grad.sum(), [largest.numel()])
+        padded = functional.pad(x, (1, 1, 0, 0), mode="reflect")
+        yield exactly(f"reflected edge of {name}", padded[..., 0], x[..., 1])
+        doubled = functional.interpolate(x, scale_factor=2.0)
+        yield exactly(f"doubled pixels of {name}", doubled[:, :, 1::2, 1::2], x)
+
+
+images = answered("float64 on the CPU", convolutions, pools)
 
 
 def standardised(x: Any, eps: float, axes: Tuple[int, ...]) -> Any:

@@ -166,7 +166,7 @@ KNOWN: Tuple[Check, ...] = (
     known("pointwise", "arithmetic", "functions, quotients and comparisons are right"),
     known("linalg", "arithmetic", "solving and decomposing matrices (cuSOLVER) is right"),
     known(
-        *("images", "layers", "convolutions (cuDNN) are right, with their gradients"),
+        *("images", "layers", "convolutions (cuDNN) and pools are right, with their gradients"),
         "models of images would compute wrong numbers",
     ),
     known("norms", "layers", "layer, RMS, group and batch norms are right, and include eps"),
