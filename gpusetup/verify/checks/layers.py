@@ -21,6 +21,7 @@ from ..judging.answers import (
     format_of,
     formats,
     normal,
+    whole_numbers,
 )
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, agree, holds
