@@ -82,9 +82,3 @@ def amd_device(device_id: str | None, name: str | None = None) -> AmdDevice | No
         # The name in the system's own PCI list can tell apart cards that share an id.
         return AmdDevice(target=target, name=name)
     return by_id
-
-
-INTEGRATED = frozenset(
-    "gfx902 gfx90c gfx1033 gfx1035 gfx1036 gfx1103 gfx1150 gfx1151 gfx1152".split()  # noqa: SIM905
-)
-"""The targets of AMD's APUs, which use the machine's main memory."""

@@ -7,13 +7,9 @@ request 177390 for the oldest macOS of each torch version.
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.model.versions import parsed
 
 GENERATIONS = ("M1", "M2", "M3", "M4", "M5")
-CHIP = re.compile(r"\bApple (M\d)(?: (Pro|Max|Ultra))?\b")
-"""A chip's name as `sysctl -n machdep.cpu.brand_string` and `system_profiler` print it."""
 
 LARGE_MEMORY_BYTES = 36 << 30
 SHARE_OF_LARGE = 0.75
@@ -30,9 +26,6 @@ version first. torch's own message still named 12.3 and 13.0 after the requireme
 
 OLDEST_TORCH_WITH_MPS = "1.12"
 """For a text that does not name its torch: every later release needs this macOS or a newer one."""
-
-TYPES_THAT_MPS_LACKS = ("float64", "complex128", "float8_e4m3fn", "float8_e5m2")
-"""The types that MPS does not support. Metal has no 64-bit floating-point format."""
 
 
 def metal_bytes(memory_bytes: int) -> int:

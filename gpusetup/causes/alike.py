@@ -52,10 +52,7 @@ DOCKER_CONTEXT = "docker context ls"
 WHICH_TORCH = (
     'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"'
 )
-WHICH_LIBC = 'python -c "import platform, sys; print(sys.executable, platform.libc_ver())"'
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
-PROGRAMS_LOG = "ollama ps; journalctl -u ollama --no-pager | tail -n 200"
-"""Shows whether ollama's model runs on the CPU or the GPU, and why its server chose that."""
 WHILE_IT_RUNS = "nvidia-smi  # while the program runs: does its list name the program?"
 STACK = "py-spy dump --pid PID  # while it hangs (`pip install py-spy`): where each thread waits"
 LOADER = (

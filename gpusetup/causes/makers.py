@@ -26,12 +26,6 @@ def _lacks_the_kernels(context: RuleContext) -> bool:
     )
 
 
-def hip_kernel_is_missing(context: RuleContext) -> str:
-    """The fact that HIP found no kernel for the GPU, as a sentence; "" if the events do not show
-    it."""
-    return "HIP finds no kernel" if events(context, "hip-kernel-missing") else ""
-
-
 def _rocm_finds_no_gpu(context: RuleContext) -> bool:
     """Whether torch is a ROCm build that finds no GPU, so the wrong build is not the cause."""
     is_rocm = (context.torch.backend or "").startswith("rocm")

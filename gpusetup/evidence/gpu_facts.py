@@ -240,23 +240,6 @@ def target_is_overridden(context: RuleContext) -> str:
 
 # --- memory ---------------------------------------------------------------------------------------
 
-UNCORRECTED_XIDS = {"48", "64", "94", "95", "140", "156", "157", "160", "161", "171", "172"}
-"""Xids of memory errors that ECC did not correct, and of rows that could not be replaced (NVIDIA,
-"Xid Errors"). Xid 63 is missing, because it only says that a row will be replaced."""
-
-
-def memory_waits_for_a_reset(context: RuleContext) -> bool:
-    """Whether faulty memory will be replaced at the next reset, and nothing shows an uncorrected
-    error."""
-    is_pending = False
-    for gpu in gpus(context):
-        if gpu.ecc_uncorrected or gpu.remap_failed or gpu.sram_threshold_exceeded:
-            return False
-        is_pending = is_pending or bool(gpu.retired_pending)
-    xids = {event.values.get("number") for event in events(context, "xid")}
-    shows_errors = bool(events(context, "ecc-error")) or not xids.isdisjoint(UNCORRECTED_XIDS)
-    return is_pending and not shows_errors
-
 
 HARDLY_ANY = 64 << 20
 """A GPU that has room for a CUDA context also has room for this number of bytes."""

@@ -173,7 +173,3 @@ class Failing(Frozen):
     stage: Stage | None = None
     text: str | None = None
     source: str | None = None
-
-
-COMPLAINT = "failing.complaint"
-"""The subject of readings which show that the text's author complains about some failure."""

@@ -41,7 +41,6 @@ class Sign:
 # --- the GPU --------------------------------------------------------------------------------------
 
 no_gpu = Sign(lambda s: s.gpu is s.run.machine)
-no_gpu_worked = Sign(lambda s: len(s.run.at_work) == 0)
 busy = Sign(lambda s: at_least(s.work.utilization, marks.BUSY))
 mostly_waits = Sign(lambda s: below(s.work.utilization, marks.LOW))
 # NCCL's kernels poll for the other ranks, so utilisation stays high while they wait.
@@ -274,9 +273,6 @@ def waits_for_a_core(subject: Subject) -> bool | None:
 
 
 # It waited for a free core at least as long as it computed.
-lacks_cpu_most = Sign(
-    lambda s: waits_for_a_core(s) is True and at_least(s.work.cpu_wait_share, 50.0)
-)
 
 
 @Sign

@@ -227,7 +227,9 @@ class Scrubber:
         if token["path"]:
             return hide_folders(token["path"], self.alias_folder)
         if token["word"] and not is_harmless(token["word"].strip(".-_")):
-            return "<hidden>"
+            # A kernel of one's own keeps its version: `6.8.12-acme3`.
+            version = re.match(r"\d{1,2}(?:\.\d{1,3}){2}(?=[-+])", token["word"])
+            return f"{version[0]}-<hidden>" if version else "<hidden>"
         return token[0]
 
     def alias_folder(self, name: str) -> str:

@@ -36,7 +36,7 @@ FOLDERS = frozenset(
     "gcc gcccore openmpi mpich pytorch foss fosscuda goolf intel-oneapi cray pe torch triton numpy "
     "homebrew linuxbrew cellar resources contents lib-dynload whl simple pypi packages api index "
     "nightly stable channels conda-forge main defaults linux-64 linux-aarch64 win-64 noarch cpu xpu "
-    "encodings importlib multiprocessing asyncio".split()
+    "encodings importlib multiprocessing asyncio .dockerenv .containerenv nvcc nvidia-smi".split()
 )
 """Names of folders, in paths and URLs, that reveal nothing. A folder with another name is hidden
 even if it consists of common words, because people name folders after their projects."""

@@ -19,6 +19,7 @@ from gpusetup.model.machine import (
     Disk,
     Event,
     Gpu,
+    Os,
     Package,
     Python,
     Reading,
@@ -213,6 +214,11 @@ def test_a_secret_under_a_telling_key_goes_whatever_its_shape() -> None:
     event = Event(kind="x", values={"serial_number": "1", "token": "b"})
     values: Any = json.loads(shared(Snapshot(events=(event,))))["events"][0]["values"]
     assert values == {"serial_number": "<secret>", "token": "<secret>"}
+
+
+def test_a_kernel_of_ones_own_keeps_its_version() -> None:
+    made = redact(Snapshot(os=Os(kernel="6.8.12-zebra3")), NOBODY)
+    assert made.os.kernel == "6.8.12-<hidden>"
 
 
 @pytest.mark.parametrize("address", ["10.20.30.40", "192.168.7.8", "172.20.1.1", "8.9.10.11:29500"])
