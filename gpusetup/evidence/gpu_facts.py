@@ -235,9 +235,6 @@ def target_is_overridden(context: RuleContext) -> str:
     return f"HSA_OVERRIDE_GFX_VERSION={value} is set"
 
 
-# --- wheels ---------------------------------------------------------------------------------------
-
-
 # --- memory ---------------------------------------------------------------------------------------
 
 
@@ -289,9 +286,6 @@ def no_virtual_gpu_is_named(context: RuleContext) -> str:
     if any(VIRTUAL_GPU.search(text) for text in texts):
         return ""
     return "the text names no virtual GPU, and an old driver refuses alike"
-
-
-# --- wheels ---------------------------------------------------------------------------------------
 
 
 def intels_driver_answers(context: RuleContext) -> str:
