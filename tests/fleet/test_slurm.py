@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -123,6 +124,15 @@ def test_what_would_fail_on_every_node_is_refused_when_it_is_written(
     assert not (tmp_path / "files").exists()
 
 
+def test_a_relative_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["fleet", "slurm", "files"]) == 2
+    assert "DIR 'files' is a relative path" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ["with space", "a\nb", "a#b", "a$(id)"])
 def test_a_folder_that_slurms_conf_cannot_name_is_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -131,6 +141,18 @@ def test_a_folder_that_slurms_conf_cannot_name_is_refused(
     said = capsys.readouterr()
     assert "slurm.conf cannot name files in" in said.err and not said.out
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_installed_goes_through_no_link(tmp_path: Path) -> None:
+    victim, prefix = tmp_path / "victim", tmp_path / "files"
+    victim.write_text("precious")
+    prefix.mkdir()
+    for name in ("prolog.sh", "health.sh", "slurm.conf.gpusetup"):
+        (prefix / name).symlink_to(victim)
+    assert main(["fleet", "slurm", str(prefix)]) == 0
+    assert victim.read_text() == "precious"
+    assert all(path.is_file() and not path.is_symlink() for path in prefix.iterdir())
+    assert os.access(prefix / "prolog.sh", os.X_OK)
 
 
 @pytest.mark.parametrize(("code", "fails"), [(0, False), (1, True), (2, False), (127, False)])
@@ -287,6 +309,23 @@ def test_slurms_commands_get_the_configuration_of_the_machine_that_wrote_the_fil
     assert set(configurations) == {from_slurmd or "/opt/my slurm/slurm.conf"}
 
 
+def test_files_that_are_written_without_a_configuration_name_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    assert main(["fleet", "slurm", str(tmp_path / "files")]) == 0
+    assert "SLURM_CONF" not in (tmp_path / "files" / "health.sh").read_text()
+
+
+def test_the_check_of_the_health_program_knows_the_nodes_name(tmp_path: Path) -> None:
+    paper = Paper(tmp_path, nodes=5, check=0)
+    program(tmp_path / "bin" / "hostname", "#!/bin/sh\necho n2\n")
+    program(tmp_path / "python", f'#!/bin/sh\necho "$SLURMD_NODENAME" > {tmp_path}/name\nexit 0\n')
+    for name, expected in (("n4", "n4"), ("", "n2")):
+        paper.run("health.sh", name)
+        assert (tmp_path / "name").read_text().strip() == expected
+
+
 def test_prologs_of_jobs_on_all_nodes_stop_at_the_share_too(tmp_path: Path) -> None:
     paper = Paper(tmp_path, nodes=10, check=1)
     running = [
@@ -336,6 +375,26 @@ def test_a_reason_of_somebody_else_given_meanwhile_is_kept(tmp_path: Path) -> No
     assert "new cables" in (tmp_path / "nodes" / "n1").read_text()
 
 
+@pytest.mark.parametrize(
+    ("record", "fails"),
+    [
+        ("JobId=7 TresPerNode=gres:gpu:2 NodeList=n1", True),
+        ("JobId=7 TresPerNode=gres/shard:2 NodeList=n1", True),
+        ("JobId=7 NumCPUs=2 NodeList=n1", False),
+    ],
+)
+def test_a_job_with_gres_of_which_slurmd_names_no_gpus_is_checked_too(
+    record: str, fails: bool, tmp_path: Path
+) -> None:
+    paper = Paper(tmp_path, nodes=5, check=1)
+    scontrol = (tmp_path / "bin" / "scontrol").read_text()
+    job = f'#!/bin/sh\n[ "$3" = job ] && exec echo "{record}"\n'
+    program(tmp_path / "bin" / "scontrol", scontrol.replace("#!/bin/sh\n", job, 1))
+    prolog = (tmp_path / "prolog.sh").read_text()
+    (tmp_path / "prolog.sh").write_text(prolog.replace("/dev/nvidiactl", "/dev/null"))
+    assert paper.prolog("n1", SLURM_JOB_ID="7") == fails
+
+
 @pytest.mark.parametrize("limit", ["20 %", "-1", "101%", "many", "1;reboot", "٢"])
 def test_a_share_that_is_none_is_refused(
     limit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -343,6 +402,20 @@ def test_a_share_that_is_none_is_refused(
     assert main(["fleet", "slurm", str(tmp_path / "f"), f"--drain-at-most={limit}"]) == 2
     assert "20%" in capsys.readouterr().err
     assert not (tmp_path / "f").exists()
+
+
+def test_the_python_of_the_nodes_is_said_and_can_be_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "files"
+    assert main(["fleet", "slurm", str(folder)]) == 0
+    said = capsys.readouterr()
+    assert f"Each node needs gpusetup in {sys.executable}" in said.err
+    assert f"gpusetup fleet slurm {folder} --node-python PATH" in said.err
+    assert "HealthCheckNodeState=ANY,CYCLE" in said.out and "nohold_on_prolog_fail" in said.out
+    assert main(["fleet", "slurm", str(folder), "--node-python", "/opt/a b/python"]) == 0
+    assert "'/opt/a b/python' -I -m gpusetup" in (folder / "health.sh").read_text()
+    assert sys.executable not in (folder / "health.sh").read_text()
 
 
 def test_only_the_health_program_writes_metrics(tmp_path: Path) -> None:

@@ -170,6 +170,15 @@ def test_batchnorm_is_refused_unless_allowed_and_its_statistics_are_taken_back()
     assert what_differs(model) == []
 
 
+def test_dropout_is_said_and_can_be_refused() -> None:
+    model = net(torch.nn.Dropout(0.5))
+    said: list[str] = []
+    recover_from_oom(step_of(model, 4), batch_of(8), model=model, say=said.append)
+    assert "but the step draws random numbers for each part (perhaps dropout)" in said[0]
+    with pytest.raises(CannotRecover, match="draws random numbers"):
+        recover_from_oom(step_of(model, 4), batch_of(8), model=model, allow=())
+
+
 def test_a_buffer_that_a_failed_attempt_changed_is_put_back() -> None:
     model = net()
     model.register_buffer("calls", torch.zeros(()))

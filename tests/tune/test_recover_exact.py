@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from gpusetup.errors import UsageError
 from gpusetup.tune import recover_from_oom
-from gpusetup.tune.recover import Recovered
+from gpusetup.tune.recover import CannotRecover, Recovered
 from gpusetup.tune.recover.parts import batch_size, part_of
 
 
@@ -223,6 +223,13 @@ def test_a_backward_that_also_steps_is_refused(fits: int) -> None:
         recover_from_oom(step, batch, model=model, backward=backward, say=[].append)
 
 
+def test_what_is_told_at_the_first_split_is_told_at_every_later_one() -> None:
+    model, batch = Net(), tokens()
+    step = halved(lambda part: in_batch(model, part), FITS, lambda part: len(part["ids"]))
+    found = [recover_from_oom(step, batch, model=model, say=[].append).differs for _ in range(3)]
+    assert found[0] and found[0] == found[1] == found[2]
+
+
 # --- what stands outside of the model -------------------------------------------------------------
 
 
@@ -265,6 +272,20 @@ def test_random_numbers_go_back_and_are_said(draw: str) -> None:
     done = recover_from_oom(step, batch, model=model, say=[].append)
     assert drawn[0] == drawn[1] != drawn[2]
     assert "the step draws random numbers for each part (perhaps dropout)" in done.differs
+
+
+def test_a_part_that_the_step_cannot_take_is_no_crash() -> None:
+    model, batch = Net(), some_without()
+
+    def loss(part: Any) -> torch.Tensor:
+        if int((part["labels"] != -100).sum()) == 0:
+            raise ValueError("no boxes")
+        return ce(model, part)
+
+    step = halved(loss, FITS, lambda part: len(part["ids"]))
+    with pytest.raises(CannotRecover, match="fails on a part of the batch: ValueError: no boxes"):
+        recover_from_oom(step, batch, model=model)
+    assert all(p.grad is None for p in model.parameters())
 
 
 # --- batches that are no tensors ------------------------------------------------------------------
