@@ -17,7 +17,6 @@ from gpusetup.report import (
     files,
     gpus,
     hardware,
-    hip_errors,
     installers,
     launches,
     nvidia_smi,
@@ -75,7 +74,7 @@ def read_report(text: str) -> Snapshot:
 
 def facts(text: Text) -> Facts:
     """The facts of all readers, in the order of `READERS`."""
-    text = hip_errors.with_hips_own_words(text)
+    text = cuda_errors.with_hips_own_words(text)
     for reader in READERS:
         yield from reader(text)
 
