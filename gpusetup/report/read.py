@@ -9,7 +9,6 @@ from gpusetup.causes.table import ROWS
 from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report import (
-    bare_answer,
     cuda_errors,
     environment,
     failing_program,
@@ -18,7 +17,6 @@ from gpusetup.report import (
     gpus,
     hardware,
     installers,
-    launches,
     nvidia_smi,
     owners,
     paths,
@@ -50,9 +48,8 @@ READERS: tuple[Reader, ...] = (
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
-    bare_answer.bare_answer,
-    bare_answer.kernels_and_capability,
-    launches.old_launches,
+    typed.bare_answer,
+    typed.old_launches,
     statements.statements,
     files.files,
     owners.owners,
