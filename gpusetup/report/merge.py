@@ -75,7 +75,7 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
     values, field_readings = choose_values(claims)
     gpus, list_readings = choose_gpus(by_kind[Gpus])
     # Facts without duplicates, in the order of the text; None if there are none.
-    listed = {
+    listed: dict[str, Any] = {
         name: tuple(dict.fromkeys(by_kind[kind])) or None for name, kind in LISTED_KINDS.items()
     }
     snapshot = Snapshot(
@@ -114,7 +114,8 @@ def _events(events: list[Event]) -> Events:
     """
     different: dict[tuple[Any, ...], Event] = {}
     for event in reversed(events):
-        different[(event.kind, *sorted(event.values.items()))] = event
+        key = (event.kind, *sorted(event.values.items()))
+        different[key] = event
     kept = tuple(reversed(different.values()))[:MAX_EVENTS]
     assertions = [e for e in kept if e.kind == "cuda-error" and e.values.get("code") == "710"]
     if not assertions:
