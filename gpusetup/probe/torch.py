@@ -50,8 +50,8 @@ def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] |
             reading = Reading(subject="torch", source=source, value=torch.version)
             return Snapshot(torch=torch, readings=(reading,))
 
-    # No folder has `torch/version.py`: torch is not installed, or it is listed although its files are
-    # missing, because its installation was interrupted.
+    # No folder has `torch/version.py`: torch is not installed, or its installation was interrupted,
+    # and it is listed although its files are missing.
     for package in packages:
         if package.name in ("torch", "pytorch"):
             problem = (
