@@ -44,46 +44,42 @@ def capability(text: str) -> Capability | None:
     >>> str(capability("8.9")), capability("[N/A]")
     ('8.9', None)
     """
-    version = cell(text) or ""
-    if re.fullmatch(r"\d{1,2}\.\d", version) is None:
-        return None
-    return Capability.parse(version)
+    version = re.fullmatch(r"\d{1,2}\.\d", cell(text) or "")
+    return Capability.parse(version[0]) if version else None
 
 
+COLUMN_NAMES: tuple[tuple[str, str, Reader], ...] = (
+    ("index", "nvml_index", integer),
+    ("name gpu_name", "name", cell),
+    ("uuid gpu_uuid", "uuid", cell),
+    ("pci.bus_id gpu_bus_id", "pci_bus_id", cell),
+    ("compute_cap", "compute_capability", capability),
+    ("memory.total", "memory_total_bytes", memory),
+    ("memory.used", "memory_used_bytes", memory),
+    ("utilization.gpu", "utilization_percent", integer),
+    ("temperature.gpu", "temperature_celsius", integer),
+    ("power.draw power.draw.average power.draw.instant", "power_watts", number),
+    ("power.limit enforced.power.limit", "power_limit_watts", number),
+    ("power.default_limit", "power_limit_default_watts", number),
+    ("pcie.link.gen.current pcie.link.gen.gpucurrent", "pcie_generation", integer),
+    ("pcie.link.gen.max pcie.link.gen.gpumax", "pcie_generation_max", integer),
+    ("pcie.link.width.current", "pcie_width", integer),
+    ("pcie.link.width.max", "pcie_width_max", integer),
+    ("mig.mode.current", "mig_enabled", flag),
+    ("compute_mode", "compute_mode", compute_mode),
+    ("ecc.mode.current", "ecc_enabled", flag),
+    ("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected", integer),
+    ("driver_model.current", "driver_model", driver_model),
+    ("vbios_version", "vbios_version", cell),
+    ("gpu_recovery_action", "recovery_action", recovery_action),
+    (
+        "clocks_throttle_reasons.active clocks_event_reasons.active",
+        "throttle_reasons",
+        throttle_mask,
+    ),
+)
 COLUMNS: Mapping[str, tuple[str, Reader]] = {
-    "index": ("nvml_index", integer),
-    **dict.fromkeys(("name", "gpu_name"), ("name", cell)),
-    **dict.fromkeys(("uuid", "gpu_uuid"), ("uuid", cell)),
-    **dict.fromkeys(("pci.bus_id", "gpu_bus_id"), ("pci_bus_id", cell)),
-    "compute_cap": ("compute_capability", capability),
-    "memory.total": ("memory_total_bytes", memory),
-    "memory.used": ("memory_used_bytes", memory),
-    "utilization.gpu": ("utilization_percent", integer),
-    "temperature.gpu": ("temperature_celsius", integer),
-    **dict.fromkeys(
-        ("power.draw", "power.draw.average", "power.draw.instant"), ("power_watts", number)
-    ),
-    **dict.fromkeys(("power.limit", "enforced.power.limit"), ("power_limit_watts", number)),
-    "power.default_limit": ("power_limit_default_watts", number),
-    **dict.fromkeys(
-        ("pcie.link.gen.current", "pcie.link.gen.gpucurrent"), ("pcie_generation", integer)
-    ),
-    **dict.fromkeys(
-        ("pcie.link.gen.max", "pcie.link.gen.gpumax"), ("pcie_generation_max", integer)
-    ),
-    "pcie.link.width.current": ("pcie_width", integer),
-    "pcie.link.width.max": ("pcie_width_max", integer),
-    "mig.mode.current": ("mig_enabled", flag),
-    "compute_mode": ("compute_mode", compute_mode),
-    "ecc.mode.current": ("ecc_enabled", flag),
-    "ecc.errors.uncorrected.volatile.total": ("ecc_uncorrected", integer),
-    "driver_model.current": ("driver_model", driver_model),
-    "vbios_version": ("vbios_version", cell),
-    "gpu_recovery_action": ("recovery_action", recovery_action),
-    **dict.fromkeys(
-        ("clocks_throttle_reasons.active", "clocks_event_reasons.active"),
-        ("throttle_reasons", throttle_mask),
-    ),
+    column: (field, read) for columns, field, read in COLUMN_NAMES for column in columns.split()
 }
 """A column -> the GPU's field, and the function that reads the column's cells."""
 
@@ -113,8 +109,7 @@ def heading_of(line: str) -> list[str]:
         return []
     names = [cell.partition(" [")[0] for cell in cells]
     # A query of processes has some columns with the same names.
-    is_of_gpus = OF_THE_QUERY.intersection(names) and PROCESS not in names
-    return names if is_of_gpus else []
+    return names if OF_THE_QUERY.intersection(names) and PROCESS not in names else []
 
 
 def columns_by_shape(line: str) -> list[str]:
@@ -133,28 +128,17 @@ def columns_by_shape(line: str) -> list[str]:
     largest = max((memory(text) or 0 for text in cells if SIZE.fullmatch(text)), default=0)
     columns: list[str] = []
     for place, text in enumerate(cells):
-        column = _column_of(text, place)
+        column = next((column for column, form in SHAPES if form.fullmatch(text)), None)
+        if place == 0 and text.isdecimal() and len(text) < 3:
+            column = "index"
         if column is None:
             return []
         if column == "memory":
             is_total = memory(text) == largest and "memory.total" not in columns
             column = "memory.total" if is_total else ""
         columns.append(column)
-    beside_the_name = {DRIVER, "uuid", "pci.bus_id", "memory.total", "compute_cap"}
-    tells = beside_the_name.intersection(columns)
+    tells = {DRIVER, "uuid", "pci.bus_id", "memory.total", "compute_cap"}.intersection(columns)
     return columns if "name" in columns and tells else []
-
-
-def _column_of(text: str, place: int) -> str | None:
-    """The column that a cell without a heading must belong to; "" if several are possible, None if
-    the cell is not a value."""
-    is_first_number = place == 0 and text.isdecimal() and len(text) < 3
-    if is_first_number:
-        return "index"
-    for column, form in SHAPES:
-        if form.fullmatch(text):
-            return column
-    return None
 
 
 SHAPES = (
@@ -191,10 +175,7 @@ def has_numbers(row: Mapping[str, str]) -> bool:
     >>> has_numbers({"index": "0", "power.draw": "[N/A]"}), has_numbers({"index": "Any ideas"})
     (True, False)
     """
-    for name, text in row.items():
-        if OF_NUMBERS.match(name) and not NUMBER.match(text):
-            return False
-    return True
+    return not any(OF_NUMBERS.match(name) and not NUMBER.match(text) for name, text in row.items())
 
 
 MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle_reasons")
