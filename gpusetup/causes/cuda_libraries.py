@@ -122,9 +122,6 @@ WHISPER = r"(?:whisper|ctranslate2)"
 
 LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
 
-OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\.so\b"
-"""Messages about one of bitsandbytes' Linux libraries in a Windows folder."""
-
 CAUSES = (
     Cause(
         "cuda-lib-missing",
@@ -213,8 +210,8 @@ CAUSES = (
             says(r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes"),
             says(r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes"),
             says(r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes", unless=CPU_PART),
-            says(r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found", module="bitsandbytes", unless=OF_LINUX),
-            says("cuda setup failed despite gpu being available", module="bitsandbytes", unless=OF_LINUX),
+            says(r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found", module="bitsandbytes"),
+            says("cuda setup failed despite gpu being available", module="bitsandbytes"),
             r"Could not load library (?P<library>cu\w+\.dll)",
             says(rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}", module="ctranslate2"),
             says(rf"{LOADS_CUDNN_8}.{{0,900}}?{WHISPER}", module="ctranslate2"),
