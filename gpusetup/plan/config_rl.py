@@ -7,6 +7,7 @@ It knows the setting names of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, v
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from gpusetup.configs.settings import FALSE, TRUE
 from gpusetup.plan.config_reader import Fields, Reader
@@ -105,7 +106,7 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
             micro_batches = int(text)
         generated_at_once = int(fields.get("per_gpu") or 1) * micro_batches
     # LLaMA-Factory's critic is a head on the policy.
-    critic = "head" if trainer == "llama-factory" else "model"
+    critic: Literal["model", "head"] = "head" if trainer == "llama-factory" else "model"
     # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
     says_16_bits = fields.get("strategy") or fields.get("dtype") not in (None, "fp32")
     return RlSetup(
