@@ -193,7 +193,7 @@ def example_of(record: Cause) -> Finding | None:
     check = record.check
     checked = f"$ {check.command}\n{check.prints}" if check else ""
     shown = [f"{m.message}\n{m.beside}" for m in messages() if m.finding == record.id]
-    for text in (*shown, *record.examples, ""):
+    for text in (*shown, *(row.example for row in record.rows), ""):
         for context in ("", checked, MACHINE):
             words = f"{text}\n{SYSTEM}\n{context}"
             diagnosis = diagnose(read_bytes(words.encode()), load_catalog())
