@@ -44,42 +44,46 @@ def capability(text: str) -> Capability | None:
     >>> str(capability("8.9")), capability("[N/A]")
     ('8.9', None)
     """
-    version = re.fullmatch(r"\d{1,2}\.\d", cell(text) or "")
-    return Capability.parse(version[0]) if version else None
+    version = cell(text) or ""
+    if re.fullmatch(r"\d{1,2}\.\d", version) is None:
+        return None
+    return Capability.parse(version)
 
 
-COLUMN_NAMES: tuple[tuple[str, str, Reader], ...] = (
-    ("index", "nvml_index", integer),
-    ("name gpu_name", "name", cell),
-    ("uuid gpu_uuid", "uuid", cell),
-    ("pci.bus_id gpu_bus_id", "pci_bus_id", cell),
-    ("compute_cap", "compute_capability", capability),
-    ("memory.total", "memory_total_bytes", memory),
-    ("memory.used", "memory_used_bytes", memory),
-    ("utilization.gpu", "utilization_percent", integer),
-    ("temperature.gpu", "temperature_celsius", integer),
-    ("power.draw power.draw.average power.draw.instant", "power_watts", number),
-    ("power.limit enforced.power.limit", "power_limit_watts", number),
-    ("power.default_limit", "power_limit_default_watts", number),
-    ("pcie.link.gen.current pcie.link.gen.gpucurrent", "pcie_generation", integer),
-    ("pcie.link.gen.max pcie.link.gen.gpumax", "pcie_generation_max", integer),
-    ("pcie.link.width.current", "pcie_width", integer),
-    ("pcie.link.width.max", "pcie_width_max", integer),
-    ("mig.mode.current", "mig_enabled", flag),
-    ("compute_mode", "compute_mode", compute_mode),
-    ("ecc.mode.current", "ecc_enabled", flag),
-    ("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected", integer),
-    ("driver_model.current", "driver_model", driver_model),
-    ("vbios_version", "vbios_version", cell),
-    ("gpu_recovery_action", "recovery_action", recovery_action),
-    (
-        "clocks_throttle_reasons.active clocks_event_reasons.active",
-        "throttle_reasons",
-        throttle_mask,
-    ),
-)
 COLUMNS: Mapping[str, tuple[str, Reader]] = {
-    column: (field, read) for columns, field, read in COLUMN_NAMES for column in columns.split()
+    "index": ("nvml_index", integer),
+    **dict.fromkeys(("name", "gpu_name"), ("name", cell)),
+    **dict.fromkeys(("uuid", "gpu_uuid"), ("uuid", cell)),
+    **dict.fromkeys(("pci.bus_id", "gpu_bus_id"), ("pci_bus_id", cell)),
+    "compute_cap": ("compute_capability", capability),
+    "memory.total": ("memory_total_bytes", memory),
+    "memory.used": ("memory_used_bytes", memory),
+    "utilization.gpu": ("utilization_percent", integer),
+    "temperature.gpu": ("temperature_celsius", integer),
+    **dict.fromkeys(
+        ("power.draw", "power.draw.average", "power.draw.instant"), ("power_watts", number)
+    ),
+    **dict.fromkeys(("power.limit", "enforced.power.limit"), ("power_limit_watts", number)),
+    "power.default_limit": ("power_limit_default_watts", number),
+    **dict.fromkeys(
+        ("pcie.link.gen.current", "pcie.link.gen.gpucurrent"), ("pcie_generation", integer)
+    ),
+    **dict.fromkeys(
+        ("pcie.link.gen.max", "pcie.link.gen.gpumax"), ("pcie_generation_max", integer)
+    ),
+    "pcie.link.width.current": ("pcie_width", integer),
+    "pcie.link.width.max": ("pcie_width_max", integer),
+    "mig.mode.current": ("mig_enabled", flag),
+    "compute_mode": ("compute_mode", compute_mode),
+    "ecc.mode.current": ("ecc_enabled", flag),
+    "ecc.errors.uncorrected.volatile.total": ("ecc_uncorrected", integer),
+    "driver_model.current": ("driver_model", driver_model),
+    "vbios_version": ("vbios_version", cell),
+    "gpu_recovery_action": ("recovery_action", recovery_action),
+    **dict.fromkeys(
+        ("clocks_throttle_reasons.active", "clocks_event_reasons.active"),
+        ("throttle_reasons", throttle_mask),
+    ),
 }
 """A column -> the GPU's field, and the function that reads the column's cells."""
 
