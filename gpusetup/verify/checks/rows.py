@@ -240,9 +240,9 @@ DISTRIBUTED: Tuple[Check, ...] = (
 )
 """Checks in which one process uses several GPUs."""
 
-TOGETHER_SECONDS = 100.0
-"""The limit in seconds of a check among ranks. It covers waiting for the other ranks, making the
-calls, and giving up on one collective."""
+TOGETHER_SECONDS = 60.0
+"""The limit in seconds of a single call among ranks. It covers giving up on one collective, and the
+store's last messages."""
 MEETING_SECONDS = 300.0
 """Long enough for a cold file system, a slow start, and the first connections."""
 

@@ -6,6 +6,8 @@ from typing import Any, Dict, Tuple
 
 import torch
 
+from ..judging.tolerance import agree, same, what_is_wrong
+
 EXACT_TO: Dict[str, int] = {
     "float32": 2**24,
     "float16": 2**11,
@@ -73,32 +75,26 @@ def reduced(numbers: Any, reduction: str) -> Tuple[Any, Any]:
     return exact, torch.zeros(len(exact))
 
 
-def raw(values: Any) -> Any:
-    """The bytes of a tensor, one row per element."""
-    return values.detach().contiguous().reshape(-1, 1).view(torch.uint8)
+def bits(values: Any) -> Any:
+    """A flat tensor's elements as integers with the same bits."""
+    size = values.element_size()
+    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
+    return values.detach().contiguous().reshape(-1).view(integer)
 
 
 def signature(values: Any) -> int:
     """A checksum of the bits of a tensor that also depends on their order."""
-    all_bytes = raw(values).reshape(-1).to(torch.int64)
-    # Weight each byte with its position, so that swapping two numbers changes the sum.
-    weights = torch.arange(len(all_bytes), device=all_bytes.device) % 8191 + 1
-    return int((all_bytes * weights).sum())
+    integers = bits(values).to(torch.int64)
+    # Weight each number with its position, so that swapping two changes the sum.
+    weights = torch.arange(len(integers), device=integers.device) % 8191 + 1
+    return int((integers * weights).sum())
 
 
-def wrong(received: Any, exact: Any, limit: Any = None) -> str:
+def wrong(label: str, received: Any, exact: Any, limit: Any = None) -> str:
     """What is wrong in a flat tensor, in words; without a limit, every bit must be right."""
-    exact = exact.to(received.device)
     if limit is None:
-        is_wrong = (raw(received) != raw(exact)).any(1)
+        # Compare bits, because NaN is equal to nothing.
+        part = same(label, bits(received), bits(exact))
     else:
-        error = (received.to(exact.dtype) - exact).abs()
-        # Written this way, the comparison counts NaN as wrong too.
-        is_wrong = ~(error <= limit.to(received.device))
-    places = is_wrong.nonzero().reshape(-1).tolist()
-    if not places:
-        return ""
-    first = places[0]
-    numbers = f"{received[first].item()}, must be {exact[first].item()}"
-    count = f"{len(places)} of {len(received)} elements are wrong"
-    return f"{count}, the first at {first}: {numbers}"
+        part = agree(label, received, exact, limit)
+    return "" if part.is_right else what_is_wrong([part])
