@@ -265,7 +265,7 @@ RANKS: Tuple[Check, ...] = (
         needs=("import",),
         limit_seconds=MEETING_SECONDS,
     ),
-    ranks("all_reduce", "sums and other reductions over all ranks are exact"),
+    ranks("all_reduce", "sums and other reductions over all ranks are right"),
     ranks("reduce", "the result of a reduction arrives at the right rank"),
     ranks("broadcast", "one rank's values reach every rank"),
     ranks("all_gather", "every rank receives the parts of all ranks, in order"),

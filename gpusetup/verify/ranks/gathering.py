@@ -43,12 +43,28 @@ class Hub:
     """Rank 0's side of the connections to all other ranks."""
 
     def __init__(self, rank: Rank) -> None:
+        """Listen on the port above that of torch's store, for this host only if all ranks are here.
+        Raises ReportBlocked."""
         self.ranks: Dict[int, Message] = {number: {} for number in range(1, rank.world)}
         """What each rank has said: its `host`, the check that it is `doing`, its `report`; with its
         `link`, and whether it is `gone`. Empty for a rank that was never heard of."""
         self.job = rank.job
         self.news = threading.Condition()
-        self.server = listen(rank)
+        all_ranks_here = rank.address in ("localhost", "127.0.0.1")
+        both_families = not all_ranks_here and socket.has_dualstack_ipv6()
+        try:
+            self.server = socket.create_server(
+                # An empty name means all addresses of this host.
+                ("127.0.0.1" if all_ranks_here else "", rank.port + 1),
+                family=socket.AF_INET6 if both_families else socket.AF_INET,
+                backlog=rank.world,
+                dualstack_ipv6=both_families,
+            )
+        except OSError as problem:
+            raise ReportBlocked(
+                f"Port {rank.port + 1} cannot be listened on: {problem.strerror}",
+                "another job may hold it: start the ranks with another --master-port",
+            ) from problem
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -171,26 +187,6 @@ class Spoke:
         self.answers.close()
         self.link.close()
         return exit_code
-
-
-def listen(rank: Rank) -> socket.socket:
-    """A server on the port above that of torch's store, for this host only if all ranks are here.
-    Raises ReportBlocked."""
-    all_ranks_here = rank.address in ("localhost", "127.0.0.1")
-    both_families = not all_ranks_here and socket.has_dualstack_ipv6()
-    try:
-        return socket.create_server(
-            # An empty name means all addresses of this host.
-            ("127.0.0.1" if all_ranks_here else "", rank.port + 1),
-            family=socket.AF_INET6 if both_families else socket.AF_INET,
-            backlog=rank.world,
-            dualstack_ipv6=both_families,
-        )
-    except OSError as problem:
-        raise ReportBlocked(
-            f"Port {rank.port + 1} cannot be listened on: {problem.strerror}",
-            "another job may hold it: start the ranks with another --master-port",
-        ) from problem
 
 
 def is_late(rank: Message, place: str) -> bool:

@@ -40,11 +40,9 @@ def trained(group: ProcessGroup) -> str:
     # Each rank starts with different parameters, which DDP must replace with the first rank's.
     model = net(group.rank).to(group.device)
     alone = net(0).double()
-    # On a CPU, DDP accepts no device list. It averages gradients in buckets of several messages.
-    devices = [group.device] if group.device.startswith("cuda") else None
-    shared_model = DistributedDataParallel(
-        model, devices, bucket_cap_mb=0.001, gradient_as_bucket_view=True
-    )
+    # The buckets are so small that the gradients take several messages.
+    buckets = {"bucket_cap_mb": 0.001, "gradient_as_bucket_view": True}
+    shared_model = DistributedDataParallel(model, **buckets)
     loss = nn.functional.mse_loss
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (model, alone)]
     bits = [signature(parameter) for parameter in model.parameters()]
