@@ -142,24 +142,26 @@ def calls_of(op: str, group: ProcessGroup) -> Calls:
     kinds: List[Kind] = [(name, how) for how, names in table.items() for name in names]
     pairs = [(kind, size) for kind in kinds for size in SIZES]
     pairs += [(kinds[0], LARGE // group.world)] * 4
-    random.Random(f"{asked().seed} {op}").shuffle(pairs)
-    return {
-        "-".join((*kind, str(size), str(number))): partial(performed, group, op, number, kind, size)
-        for number, (kind, size) in enumerate(pairs)
-    }
+    calls = []
+    for number, (kind, size) in enumerate(pairs):
+        name = "-".join((*kind, str(size), str(number)))
+        calls.append((name, partial(performed, group, op, number, kind, size)))
+    random.Random(f"{asked().seed} {op}").shuffle(calls)
+    return dict(calls)
 
 
 def performed(group: ProcessGroup, op: str, number: int, kind: Kind, size: int) -> str:
-    """Make a call in a way that the seed draws, the same on every rank, and return what is wrong
-    with its answer; empty if it is correct."""
+    """Make a call, as the seed draws it on every rank, and return what is wrong with its answer;
+    empty if it is correct."""
     collective, me, world, reduction = COLLECTIVES[op], group.rank, group.world, kind[1]
     chance = random.Random(f"{asked().seed} {op} {number}")
-    way = chance.choice(sorted(collective.ways))
+    # There is an odd number of sizes, so each format is sent in every way.
+    way = sorted(collective.ways)[(number + asked().seed) % len(collective.ways)]
     # A call of a large message is not done at once, so it returns a handle.
     is_async = size > SIZES[-1] or chance.random() < 0.5
     root = chance.randrange(world)
     lengths = [[size] * (world if collective.has_parts else 1)] * world
-    if op == "all_to_all" and way == "tensor" and number % 2:
+    if op == "all_to_all" and way == "tensor" and chance.random() < 0.5:
         # Parts of different lengths, some of them empty; every rank draws the same.
         lengths = [[chance.randrange(size + 1) for _ in range(world)] for _ in range(world)]
     table = rows(kind, world, max(map(sum, lengths)), chance.getrandbits(60))
