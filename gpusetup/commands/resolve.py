@@ -13,11 +13,10 @@ from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
-from gpusetup.choose.commands import tool_command
+from gpusetup.choose.coming import offer_of
+from gpusetup.choose.commands import answer_of, new_environment, tool_command
 from gpusetup.choose.compatibility import notes_on_installed
-from gpusetup.choose.conda_environment import conda_name, new_environment
 from gpusetup.choose.described import Description, completed_by_gpus, described, without_torch
-from gpusetup.choose.document import answer_of, offer_of
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import followers, marker_environment
 from gpusetup.choose.newest import age_note
@@ -216,7 +215,6 @@ def _installer_of(question: ResolveQuestion) -> str | None:
     is given."""
     if question.name is None:
         return question.installer
-    conda_name(question.name)
     if question.installer not in (None, "conda"):
         raise UsageError(
             f"`--name` names a conda environment, but {question.installer} cannot create one",
@@ -285,11 +283,9 @@ def _document(
             "`--installer uv-tool` needs the tool's package",
             hint="for example `gpusetup resolve --installer uv-tool whisperx`",
         )
-    if document.torch is None or document.backend is None:
-        return document
     tools = [one.requirement for one in packages if one.asked and one.name not in FAMILY]
-    argv = tool_command(tools, document.torch, document.backend, document.index_url)
-    return replace(document, commands={**document.commands, "uv-tool": (argv,) if argv else ()})
+    commands = {**document.commands, "uv-tool": tool_command(tools, document)}
+    return replace(document, commands=commands)
 
 
 # --- builds that the index lists now --------------------------------------------------------------
