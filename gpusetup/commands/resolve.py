@@ -156,7 +156,14 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
             "`--torch nightly` chooses torch without packages",
             hint="leave them out: few packages support a nightly build",
         )
-    machine = described(_machine(question, description, out), description, catalog)
+    # If the options describe the whole machine, only the operating system of this one is read.
+    if question.machine or not description.is_whole:
+        machine = gather(MachineToRead(question.machine), out)
+    else:
+        from gpusetup.probe.host import read_os
+
+        machine = read_os(System())
+    machine = described(machine, description, catalog)
     screen = partial(
         resolution_text,
         snapshot=machine,
@@ -221,16 +228,6 @@ def _installer_of(question: ResolveQuestion) -> str | None:
             hint="leave out `--installer`, or use `gpusetup install --venv DIR` for a new folder",
         )
     return "conda"
-
-
-def _machine(question: ResolveQuestion, description: Description, out: Console) -> Snapshot:
-    """The machine for which to resolve. If the options describe all of it, only this machine's
-    operating system is read."""
-    if question.machine or not description.is_whole:
-        return gather(MachineToRead(question.machine), out)
-    from gpusetup.probe.host import read_os
-
-    return read_os(System())
 
 
 # --- the document ---------------------------------------------------------------------------------
@@ -320,16 +317,12 @@ def _live_notes(live: LiveIndex, choice: Choice, machine: Snapshot) -> tuple[str
             f"{live.host} was asked just now: it lists {news} that gpusetup's table of "
             f"{table.as_of} lacks",
         )
+    inferred = "; that it has kernels for your GPU is inferred from the most similar known build"
     note_on_build = (
         f"torch {build.torch} for {build.backend} was listed by {live.host} just now; gpusetup's "
-        f"table of {table.as_of} does not know it"
+        f"table of {table.as_of} does not know it{inferred if build.cuda else ''}"
     )
-    if build.cuda is not None:
-        note_on_build += (
-            "; that it has kernels for your GPU is inferred from the most similar known build"
-        )
-    releases = {"torchvision": build.torchvision, "torchaudio": build.torchaudio}
-    unknown = [name for name, release in releases.items() if release is None]
+    unknown = [name for name in FAMILY if name not in build.family()]
     if not unknown:
         return (note_on_build,)
     names = " and ".join(unknown)
