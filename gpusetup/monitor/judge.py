@@ -14,9 +14,9 @@ from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.losses import reason_of
 from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
 from gpusetup.monitor.signs import Sign
+from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
 from gpusetup.monitor.words import faults_of, filled, sharers, whole
 from gpusetup.monitor.work import Work, at_least, or_zero
@@ -105,20 +105,22 @@ def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> J
 
 
 END_OF_WORK = (
-    "its work ended at second {ended_at} of {seconds}, and its memory was freed: the process ended"
-    "{freed}"
+    "its work ended at second {gpu.ended_at} of {run.seconds}, and its memory was freed: the "
+    "process ended{freed}"
 )
 FINDINGS: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_grew & ~s.server, "{memory_growth}; a leak?", "find-the-leak"),
     (s.work_ended, END_OF_WORK, "see-how-it-ended"),
     (s.rests_at_the_end & ~(s.server | s.notebook),
-     "nothing ran in the last {rest} s, while its memory was still in use", "see-how-it-ended"),
+     "nothing ran in the last {gpu.seconds_after_work} s, while its memory was still in use",
+     "see-how-it-ended"),
     (s.shared_by_programs, "{sharers}; each may get only a part of its time", "see-whose-they-are"),
     (s.has_only_begun,
-     "the first {start} s were the start (loading, compilation), and the work after it is too "
-     "short to judge", "record-longer"),
+     "the first {gpu.parts.start} s were the start (loading, compilation), and the work after it "
+     "is too short to judge", "record-longer"),
     (s.pauses_cost & ~(s.watched | s.no_training),
-     "it {paused} (mean utilisation with the pauses: {mean_with_pauses} %)", "shorter-pauses"),
+     "it {paused} (mean utilisation with the pauses: {gpu.parts.body.utilization} %)",
+     "shorter-pauses"),
     (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
 )  # fmt: skip
 """What the user should act on even if the working GPUs are used well, with the most urgent first:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
-from gpusetup.monitor.links import looks_full
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.run import Subject, worked
 from gpusetup.monitor.throttling import clocks_are_low, is_laptop, is_slower
@@ -216,13 +215,19 @@ links_carry = nvlink_carries | pcie_carries
 links_rule = links_carry & Sign(lambda s: below(s.work.weight, 50.0))
 
 
+FULL_WITHOUT_A_LIMIT = ((11e9, 13.5e9), (22e9, 27e9))
+"""Ranges of bytes per second in one direction that a full link with 16 lanes reaches in practice,
+for PCIe 3 and PCIe 4 (in theory 15.8e9 and 31.5e9). A rate between the ranges cannot be judged if
+the link is unknown."""
+
+
 @Sign
 def link_full(subject: Subject) -> bool:
     """Whether the GPU's PCIe link carries nearly as much as it can in one direction; packet headers
     and gaps take 30 %. In a dmon log, the link itself is unknown."""
     work = subject.work
     if work.pcie_limit is None:
-        return looks_full(work.pcie_one_way)
+        return any(low <= work.pcie_one_way <= high for low, high in FULL_WITHOUT_A_LIMIT)
     return at_least(percent(work.pcie_one_way, work.pcie_limit), 70.0)
 
 

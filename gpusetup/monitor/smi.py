@@ -10,7 +10,7 @@ import sys
 import time
 
 from gpusetup.monitor.documents import Sample
-from gpusetup.monitor.smi_csv import Row, gpus_of, headings, rows_by_moment
+from gpusetup.monitor.smi_logs import gpus_of, headings, rows_by_moment
 from gpusetup.monitor.sources import SampleSource, SourceEnded, SourceName, utc_now
 from gpusetup.probe.nvidia_smi import PROGRAM
 from gpusetup.system.processes import StreamingChild
@@ -83,11 +83,9 @@ class NvidiaSmi(SampleSource):
 def sample_of(names: list[str], lines: list[str], seconds: float) -> Sample:
     """A sample from the rows that nvidia-smi printed at one moment, this many seconds after the
     start."""
-    moments = rows_by_moment(names, lines)
-    rows: dict[int, Row] = next(moments, {})
-    gpus = gpus_of(rows)
+    rows = next(rows_by_moment(names, lines), {})
     # Use our own clock, because nvidia-smi's counts only whole seconds.
-    return Sample(at=utc_now(), seconds=round(seconds, 3), gpus=gpus)
+    return Sample(at=utc_now(), seconds=round(seconds, 3), gpus=gpus_of(rows))
 
 
 LONGEST_REASON = 200

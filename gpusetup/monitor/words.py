@@ -1,14 +1,15 @@
-"""The figures and phrases that sentences and commands name in braces, such as `{worked}`. Pure
+"""The sentences of verdicts, notes and next steps, and the phrases that they name in braces. Pure
 functions.
 
-A figure that no source reported is None: a sentence shows a question mark, and a command that needs
-it is left out.
+`{worked}` is a phrase of this module, `{work.cpu}` an attribute of the subject. What no source
+reported is None: a sentence shows a question mark, and a command that needs it is left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from operator import attrgetter
 
 from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
@@ -18,24 +19,32 @@ from gpusetup.monitor.programs import named_with_size
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.work import Work, below, mean, or_zero
 
-NAMES = re.compile(r"\{(\w+)\}")
+Phrase = Callable[[Subject], str | None]
+NAMES = re.compile(r"\{([\w.]+)\}")
+PHRASES: dict[str, Phrase] = {}
+
+
+def phrase(function: Phrase) -> Phrase:
+    """Sentences can name this function in braces."""
+    PHRASES[function.__name__] = function
+    return function
+
+
+def figure(name: str, subject: Subject) -> str | None:
+    """A phrase, or an attribute of the subject without decimals; None if no source reported it."""
+    value = PHRASES[name](subject) if name in PHRASES else attrgetter(name)(subject)
+    return f"{value:.0f}" if isinstance(value, float) else None if value is None else str(value)
 
 
 def filled(template: str, subject: Subject) -> str:
     """A sentence with this subject's figures."""
-
-    def figure(name: re.Match[str]) -> str:
-        value = FIGURES[name[1]](subject)
-        return "?" if value is None else value
-
-    return NAMES.sub(figure, template)
+    return NAMES.sub(lambda name: "?" if (it := figure(name[1], subject)) is None else it, template)
 
 
 def filled_command(template: str, subject: Subject) -> str | None:
     """A command with this subject's figures; None if the run lacks one of them."""
-    if any(FIGURES[name](subject) is None for name in NAMES.findall(template)):
-        return None
-    return filled(template, subject)
+    told = {name: figure(name, subject) for name in NAMES.findall(template)}
+    return None if None in told.values() else filled(template, subject)
 
 
 def whole(value: float | None) -> str | None:
@@ -63,6 +72,7 @@ def comma(words: list[str]) -> str:
 # --- the GPU's work -------------------------------------------------------------------------------
 
 
+@phrase
 def worked(subject: Subject) -> str:
     """The beginning of most sentences: how much of the time the GPU worked or, without a GPU, how
     much CPU the command used."""
@@ -78,11 +88,13 @@ def worked(subject: Subject) -> str:
     return f"{sentence} between its pauses" if leaves_pauses_out else sentence
 
 
+@phrase
 def at_power(subject: Subject) -> str:
     share = subject.work.power_share
     return "" if share is None else f" at {share:.0f} % of the power limit"
 
 
+@phrase
 def paused(subject: Subject) -> str:
     parts = subject.gpu.parts
     return (
@@ -91,6 +103,7 @@ def paused(subject: Subject) -> str:
     )
 
 
+@phrase
 def in_pauses(subject: Subject) -> str:
     """What the command did while the GPU paused or, if it was not watched, a guess."""
     part = subject.gpu.parts.paused
@@ -104,6 +117,7 @@ def in_pauses(subject: Subject) -> str:
     return f"{words} and {megabytes(written)} were written" if written else words
 
 
+@phrase
 def rates(subject: Subject) -> str:
     """The known rates over NVLink, PCIe and the network, such as `, 11.0 GB/s over PCIe`."""
     work = subject.work
@@ -111,6 +125,7 @@ def rates(subject: Subject) -> str:
     return "".join(f", {rate / 1e9:.1f} GB/s over {link}" for link, rate in links.items() if rate)
 
 
+@phrase
 def team(subject: Subject) -> str:
     """Which GPUs wait for each other in collectives."""
     gpus = subject.together
@@ -119,6 +134,7 @@ def team(subject: Subject) -> str:
     return f"the job's GPUs wait for each other (here: {gpus}, machines: {subject.run.nodes})"
 
 
+@phrase
 def host_link(subject: Subject) -> str:
     """What went over the GPU's PCIe link, and how much it can carry."""
     work = subject.work
@@ -135,6 +151,7 @@ def host_link(subject: Subject) -> str:
     return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
 
 
+@phrase
 def lanes(subject: Subject) -> str:
     """How many of its lanes the PCIe link uses, and how much they can carry."""
     gpu = subject.gpu
@@ -149,6 +166,7 @@ def lanes(subject: Subject) -> str:
     )
 
 
+@phrase
 def well_used(subject: Subject) -> str:
     """The utilisation, memory and temperature of a good run, as far as they are known."""
     figures = [f"utilisation {subject.work.utilization:.0f} %"]
@@ -159,6 +177,7 @@ def well_used(subject: Subject) -> str:
     return comma(figures)
 
 
+@phrase
 def nothing_slows_it_down(subject: Subject) -> str:
     """The end of a good run's sentence: throttle reasons in the figures that cost nothing, and
     figures without which we cannot say that nothing slows the GPU down."""
@@ -184,11 +203,13 @@ def nothing_slows_it_down(subject: Subject) -> str:
     return f"{words}, as far as is reported (not reported: {comma(missing)})"
 
 
+@phrase
 def sm_clock(subject: Subject) -> str:
     of = "its maximum" if subject.work.clock_most else "the highest in this run"
     return f"SM clock at {whole(subject.work.clock_share) or '?'} % of {of}"
 
 
+@phrase
 def slowed(subject: Subject) -> str:
     """What slows the clocks down, and how often."""
     throttle = subject.throttle
@@ -196,12 +217,14 @@ def slowed(subject: Subject) -> str:
     return f"{reason} slowed the clocks down in {subject.throttle_share:.0f} % of the work"
 
 
+@phrase
 def watts_and_limit(subject: Subject) -> str:
     watts, limit = subject.work.power_watts, subject.gpu.latest.power_limit_watts
     words = "" if watts is None else f", at {watts:.0f} W"
     return words if limit is None else f"{words} (its limit: {limit:.0f} W)"
 
 
+@phrase
 def small_kernels(subject: Subject) -> str:
     # Busy kernels that use no GPU memory may be waiting for another rank, because such kernels poll
     # all the time.
@@ -214,6 +237,7 @@ def small_kernels(subject: Subject) -> str:
 # --- memory and processes -------------------------------------------------------------------------
 
 
+@phrase
 def memory_growth(subject: Subject) -> str:
     memory = subject.gpu.memory
     words = f"memory grew all the time, from {memory.first:.0f} % to {memory.peak:.0f} %"
@@ -224,12 +248,14 @@ def memory_growth(subject: Subject) -> str:
     return f"{words}: at this rate it is full in {length}"
 
 
+@phrase
 def holders(subject: Subject) -> str:
     """The processes that use much of the GPU's memory. A single one needs no name."""
     big = subject.gpu.big_holders
     return "" if len(big) < 2 else f": {comma(list(map(named_with_size, big)))}"
 
 
+@phrase
 def held_memory(subject: Subject) -> str:
     """How much GPU memory is in use in an idle run, such as `, with 40.0 GiB of GPU memory in use`,
     without memory that the GPU shares with the machine (DGX Spark, Jetson)."""
@@ -239,6 +265,7 @@ def held_memory(subject: Subject) -> str:
     return f", with {held_bytes / GIB:.1f} GiB of GPU memory in use" if held_bytes else ""
 
 
+@phrase
 def idle_cpu(subject: Subject) -> str:
     """How much CPU the command used in an idle run since it used the GPU, or since its start."""
     run = subject.run
@@ -254,18 +281,21 @@ def idle_cpu(subject: Subject) -> str:
     return f"{words} (the first {start:.0f} s, before it used the GPU, are not counted)"
 
 
+@phrase
 def sharers(subject: Subject) -> str:
     using = subject.gpu.sharers
     names = comma(list(map(named_with_size, using)))
     return f"{len(using)} processes share GPU {subject.gpu.label}: {names}"
 
 
+@phrase
 def freed(subject: Subject) -> str:
     """How full the memory was when a process ended, if that may be the reason for its end."""
     peak = subject.gpu.memory.peak
     return f" when its memory was {peak:.0f} % full" if peak >= marks.MEMORY_TIGHT else ""
 
 
+@phrase
 def other_users(subject: Subject) -> str:
     """Which processes to end on the GPU."""
     foreign, big = subject.foreign_holders, subject.gpu.big_holders
@@ -278,6 +308,7 @@ def other_users(subject: Subject) -> str:
     return "Other processes use this GPU: end them, or use another GPU"
 
 
+@phrase
 def whose(subject: Subject) -> str:
     """The processes that share a GPU, for the question whose they are."""
     # A single reading is judged as a whole; use the first shared GPU then.
@@ -290,6 +321,7 @@ def whose(subject: Subject) -> str:
 # --- the command ----------------------------------------------------------------------------------
 
 
+@phrase
 def loaders(subject: Subject) -> str:
     """
     The number of loader workers (a mean over the run) and how much CPU each of them uses.
@@ -299,6 +331,7 @@ def loaders(subject: Subject) -> str:
     return f"{count:.0f} {noun} at {or_zero(subject.work.worker_cpu):.0f} % of a core each"
 
 
+@phrase
 def core_wait(subject: Subject) -> str:
     share = subject.work.cpu_wait_share
     return "" if share is None else f"; its threads waited for a core {share:.0f} % of their time"
@@ -322,6 +355,7 @@ def config_of(command: tuple[str, ...]) -> str | None:
     return None
 
 
+@phrase
 def script(subject: Subject) -> str | None:
     scripts = [word for word in subject.run.command or () if word.endswith(".py")]
     return own_word(scripts[0]) if scripts else None
@@ -332,6 +366,7 @@ def pid(run: WatchedRun) -> int | None:
     return next((min(gpu.holders) for gpu in run.gpus if gpu.holders), None)
 
 
+@phrase
 def where_it_waits(subject: Subject) -> str:
     run = subject.run
     has_one_gpu = len(run.gpus) <= 1
@@ -352,6 +387,7 @@ def where_it_waits(subject: Subject) -> str:
     )
 
 
+@phrase
 def watching(subject: Subject) -> str:
     run = subject.run
     if run.command:
@@ -367,6 +403,7 @@ def watching(subject: Subject) -> str:
     )
 
 
+@phrase
 def watch_command(subject: Subject) -> str | None:
     """The command that also watches the processes of the command, or of the program on the GPU; if
     nothing ran on the GPU, the one that says why."""
@@ -379,6 +416,7 @@ def watch_command(subject: Subject) -> str | None:
     return None if run.at_work or run.is_reading else "gpusetup doctor"
 
 
+@phrase
 def one_process_each(subject: Subject) -> str:
     run = subject.run
     present = [gpu for gpu in run.gpus if gpu.lost_at is None]
@@ -391,6 +429,7 @@ def one_process_each(subject: Subject) -> str:
     )
 
 
+@phrase
 def link_advice(subject: Subject) -> str:
     limit = subject.gpu.link_limit
     if not limit:
@@ -414,6 +453,7 @@ def peers(subject: Subject) -> list[Subject]:
     return equals or [subject]
 
 
+@phrase
 def peer_labels(subject: Subject) -> str:
     """The indexes of these GPUs in the form that `nvidia-smi -i` accepts."""
     return ",".join(one.gpu.label for one in peers(subject))
@@ -429,6 +469,7 @@ def among_several(before: str, between: str) -> Callable[[Subject], str]:
     return words
 
 
+@phrase
 def supply(subject: Subject) -> str:
     """What to check if the power supply's brake signal slows GPUs down. A single bad cable would
     slow down only one card."""
@@ -438,16 +479,18 @@ def supply(subject: Subject) -> str:
             f"All {len(braking)} GPUs brake, so look at what they share: the server's power "
             "supplies (has one failed?) and its power limit or power capping in the BMC"
         )
-    place = FIGURES["of_peers"](subject)
+    place = PHRASES["of_peers"](subject)
     return f"Check the power cables and the slot{place}, and the power supply"
 
 
+@phrase
 def withheld(subject: Subject) -> str:
     if subject.gpu.latest.power_limit_watts is None:
         return "something outside the GPU holds its clocks far down"
     return "the GPU gets less power than its limit allows"
 
 
+@phrase
 def limits(subject: Subject) -> str:
     """From which power limit to which, if it is the same for all GPUs that need it."""
     pairs = {
@@ -459,6 +502,7 @@ def limits(subject: Subject) -> str:
     return f"from {limit or '?'} W to {watts or '?'} W"
 
 
+@phrase
 def set_limits(subject: Subject) -> str:
     """The commands that raise each GPU's power limit, one for each different number of watts."""
     by_watts: dict[str, list[str]] = {}
@@ -481,95 +525,32 @@ def faults_of(gpu: GpuRun) -> list[str]:
     return faults
 
 
-def faults(subject: Subject) -> str | None:
+@phrase
+def faulty(subject: Subject) -> str | None:
     """The indexes of the GPUs with memory faults."""
     return ",".join(gpu.label for gpu in subject.run.gpus if faults_of(gpu)) or None
 
 
-FIGURES: Mapping[str, Callable[[Subject], str | None]] = {
-    "worked": worked,
+PHRASES |= {
     "kernels_ran": lambda s: f"kernels ran {s.work.utilization:.0f} % of the time",
-    "at_power": at_power,
-    "power": lambda s: whole(s.work.power_share),
-    "paused": paused,
-    "in_pauses": in_pauses,
-    "mean_with_pauses": lambda s: whole(s.gpu.parts.body.utilization if s.gpu.parts.body else None),
-    "rates": rates,
-    "team": team,
-    "host_link": host_link,
-    "lanes": lanes,
-    "well_used": well_used,
-    "nothing_slows_it_down": nothing_slows_it_down,
-    "sm_clock": sm_clock,
-    "clock": lambda s: whole(s.work.clock_share),
-    "slowed": slowed,
-    "watts_and_limit": watts_and_limit,
-    "small_kernels": small_kernels,
-    "heat": lambda s: whole(s.gpu.heat),
-    "limit": lambda s: whole(s.gpu.latest.power_limit_watts),
-    "rated": lambda s: whole(s.gpu.power_default),
-    "label": lambda s: s.gpu.label,
-    "use_p5": lambda s: whole(s.work.utilization_p5),
-    "use_p95": lambda s: whole(s.work.utilization_p95),
-    "quiet": lambda s: whole(s.work.quiet_share),
-    "memory_busy": lambda s: whole(s.work.memory_busy),
-    "memory": lambda s: whole(s.gpu.memory.p95),
-    "peak": lambda s: whole(s.gpu.memory.peak),
-    "memory_growth": memory_growth,
-    "holders": holders,
-    "held_memory": held_memory,
-    "sharers": sharers,
-    "freed": freed,
-    "ended_at": lambda s: whole(s.gpu.ended_at),
-    "rest": lambda s: whole(s.gpu.seconds_after_work),
-    "start": lambda s: whole(s.gpu.parts.start),
-    "seconds": lambda s: whole(s.run.seconds),
-    "samples": lambda s: str(s.run.samples),
     "highest_use": lambda s: whole(max(or_zero(gpu.utilization) for gpu in s.run.gpus)),
-    "idle_cpu": idle_cpu,
-    "watts": lambda s: whole(s.work.power_watts),
-    "main_cpu": lambda s: whole(s.work.busiest_cpu),
-    "command_cpu": lambda s: whole(s.work.cpu),
-    "helpers_cpu": lambda s: whole(s.work.helpers_cpu),
-    "others_cpu": lambda s: whole(s.others_cpu),
-    "machine_cpu": lambda s: whole(s.work.host_share),
-    "machine_memory": lambda s: whole(s.run.host_memory),
-    "machine_cores": lambda s: str(s.run.host_cores) if s.run.host_cores else None,
     "cores": lambda s: f"{s.run.usable_cores:g}" if s.run.usable_cores else None,
-    "loaders": loaders,
-    "worker_count": lambda s: whole(s.work.workers),
     "blocked": lambda s: None if s.work.blocked is None else f"{s.work.blocked:.1f}",
     "read": lambda s: megabytes(s.work.read_rate),
     "received": lambda s: megabytes(s.work.network_rate),
     "pcie": lambda s: megabytes(or_zero(s.work.pcie_rate)),
-    "core_wait": core_wait,
     "config": lambda s: config_of(s.run.command or ()),
-    "script": script,
     "pid": lambda s: str(pid(s.run) or "PID"),
     "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if gpu.lost_at is None])),
-    "exit": lambda s: str(s.run.exit),
-    "useful_workers": lambda s: str(s.run.useful_workers),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
     "unused_count": lambda s: str(len(s.run.unused_gpus)),
     "gpu_count": lambda s: str(len(s.run.gpus)),
     "unused": lambda s: comma([gpu.label for gpu in s.run.unused_gpus]),
-    "where_it_waits": where_it_waits,
-    "watching": watching,
-    "watch_command": watch_command,
-    "one_process_each": one_process_each,
-    "unlaunched": lambda s: "" if s.run.launched else (
-        ". If one process drives all GPUs, start one process for each GPU"),
+    "unlaunched": lambda s: (
+        "" if s.run.launched else ". If one process drives all GPUs, start one process for each GPU"
+    ),
     "foreign": lambda s: comma(list(map(named_with_size, s.foreign_holders))),
-    "other_users": other_users,
-    "whose": whose,
-    "link_advice": link_advice,
-    "peers": peer_labels,
     "of_peers": among_several("of GPU ", ", "),
     "on_peers": among_several("on GPU ", ", "),
     "dash_i": among_several("-i ", ","),
-    "supply": supply,
-    "withheld": withheld,
-    "limits": limits,
-    "set_limits": set_limits,
-    "faulty": faults,
-}  # fmt: skip
+}
