@@ -150,6 +150,19 @@ class GpuRun:
         )
 
     @property
+    def faults(self) -> list[str]:
+        """The memory faults that the GPU reports, as phrases; empty if there are none."""
+        faults = []
+        if self.new_memory_errors:
+            noun = "error" if self.new_memory_errors == 1 else "errors"
+            faults.append(f"{self.new_memory_errors} uncorrectable memory {noun} during the run")
+        if self.latest.remap_failed:
+            faults.append("a faulty place of its memory could not be replaced")
+        if self.latest.retired_pending:
+            faults.append("a faulty place of its memory waits for a reset to be replaced")
+        return faults
+
+    @property
     def seconds_after_work(self) -> float:
         """Seconds from the GPU's last work to the recording's end; 0 if there is no such rest."""
         since = self.tally.quiet_since

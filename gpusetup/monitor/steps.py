@@ -29,7 +29,7 @@ TORCHRUN = "torchrun --nproc_per_node={present_gpus} {script}"
 PY_SPY = "py-spy dump --pid {pid}"
 BY_CPU = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
 BY_MEMORY = "ps -eo pid,user,rss,comm --sort=-rss | head"
-POWER_DETAILS = "nvidia-smi{dash_i} -q -d POWER,PERFORMANCE"
+POWER_DETAILS = "nvidia-smi -i {peer_labels} -q -d POWER,PERFORMANCE"
 UNLOCK = "sudo nvidia-smi -i {peer_labels} -rgc"
 ON_THE_GPU = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
 
@@ -123,10 +123,10 @@ STEPS: dict[str, StepRule] = {
         "Record longer: a minute or more after the start shows how the work itself runs"),
     "cool": StepRule(
         "Improve the cooling{of_peers}: check fans, dust, airflow and neighbouring cards",
-        "nvidia-smi{dash_i} -q -d TEMPERATURE,PERFORMANCE"),
+        "nvidia-smi -i {peer_labels} -q -d TEMPERATURE,PERFORMANCE"),
     "check-the-supply": StepRule("{supply}", POWER_DETAILS),
     "raise-the-power-limit": StepRule(
-        "Raise the power limit{on_peers} {limits}, if the cooling allows it", "{set_limits}"),
+        "Raise the power limit{of_peers} {limits}, if the cooling allows it", "{set_limits}"),
     "plug-it-in": StepRule(
         "Connect the charger and choose the performance mode: {withheld}", POWER_DETAILS, s.laptop),
     "look-outside": StepRule(
@@ -153,8 +153,9 @@ STEPS: dict[str, StepRule] = {
         "See what the driver reports about this card. With MIG, only NVIDIA's DCGM shows how busy "
         "an instance is: `dcgmi dmon -e 1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
     "look-at-the-link": StepRule(
-        "Check the PCIe link{link_advice}. Seat the card again, try another slot and leave out the "
-        "riser, and check the lanes in the firmware's settings",
+        "Check the PCIe link: with 16 lanes it would carry at least 15000 MB/s in one direction. "
+        "Seat the card again, try another slot and leave out the riser, and check the lanes in the "
+        "firmware's settings",
         "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
         "pcie.link.width.current,pcie.link.width.max --format=csv", s.slow_link),
     "see-whether-torch-can": StepRule(

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import Verdict
-from gpusetup.monitor.idle import is_starting, kernels_are_short, was_stopped
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.signs import Sign
 
@@ -199,13 +198,13 @@ held = Sign(lambda subject: any(map(subject.run.held, subject.run.gpus)))
 IDLE = "utilisation {highest_use} % over {run.samples} samples{held_memory}{idle_cpu}"
 IDLE_CASES: tuple[VerdictCase, ...] = (
     VerdictCase("input-starved", "by-itself",
-         kernels_are_short,
+         s.kernels_are_short,
          "GPU {gpu.label} was ready (its clocks were up), but its utilisation was {highest_use} %: "
          "its kernels are too short to count, and between them it waits for the command, which "
          "used {work.busiest_cpu} % of a core", ("load-with-workers", "run-ahead")),
     VerdictCase("idle", "failed",
-         s.failed & ~(s.unknown_job | was_stopped), IDLE, ("read-its-error",)),
-    VerdictCase("idle", "starting", is_starting, IDLE, ("watch-longer",)),
+         s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-its-error",)),
+    VerdictCase("idle", "starting", s.is_starting, IDLE, ("watch-longer",)),
     VerdictCase("idle", "requests", held & s.server, IDLE, ("send-more-requests",)),
     VerdictCase("idle", "cells", held & s.notebook, IDLE, ("release-between-cells",)),
     VerdictCase("idle", "left-over", held & s.left_over, IDLE, ("find-the-holder",)),

@@ -8,16 +8,17 @@ reported is None: a sentence shows a question mark, and a command that needs it 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 
 from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
 from gpusetup.monitor import marks
+from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
-from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.work import Work, below, mean, or_zero
+from gpusetup.monitor.run import Subject
+from gpusetup.monitor.work import Work, below, or_zero
 
 Phrase = Callable[[Subject], str | None]
 NAMES = re.compile(r"\{([\w.]+)\}")
@@ -47,8 +48,8 @@ def filled_command(template: str, subject: Subject) -> str | None:
     return None if None in told.values() else filled(template, subject)
 
 
-def whole(value: float | None) -> str | None:
-    return None if value is None else f"{value:.0f}"
+def whole(value: float | None) -> str:
+    return "?" if value is None else f"{value:.0f}"
 
 
 def megabytes(rate: float | None) -> str | None:
@@ -61,12 +62,8 @@ def megabytes(rate: float | None) -> str | None:
     return f"{rate / 1e6:.0f} MB/s" if rate < 1e9 else f"{rate / 1e9:.1f} GB/s"
 
 
-def times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def comma(words: list[str]) -> str:
-    return ", ".join(words)
+def labels(gpus: Iterable[GpuRun], between: str = ", ") -> str:
+    return between.join(gpu.label for gpu in gpus)
 
 
 # --- the GPU's work -------------------------------------------------------------------------------
@@ -78,10 +75,8 @@ def worked(subject: Subject) -> str:
     much CPU the command used."""
     work, parts = subject.work, subject.gpu.parts
     if subject.gpu is subject.run.machine:
-        cores = subject.run.usable_cores
-        return f"the command used {whole(work.cpu)} % CPU" + (
-            f" of {cores:g} cores" if cores else ""
-        )
+        of = f" of {subject.run.usable_cores:g} cores" if subject.run.usable_cores else ""
+        return f"the command used {whole(work.cpu)} % CPU{of}"
     sentence = f"GPU {subject.gpu.label} worked {work.utilization:.0f} % of the time"
     # The table of figures includes the pauses. If this figure leaves them out, it has to say so.
     leaves_pauses_out = work is parts.work and parts.pause_share >= 1
@@ -97,10 +92,9 @@ def at_power(subject: Subject) -> str:
 @phrase
 def paused(subject: Subject) -> str:
     parts = subject.gpu.parts
-    return (
-        f"paused {times(len(parts.pauses))}, {parts.pause_share:.0f} % of its time, "
-        f"{parts.longest_pause:.0f} s at most"
-    )
+    times = "once" if len(parts.pauses) == 1 else f"{len(parts.pauses)} times"
+    longest = max(parts.pauses, default=0.0)
+    return f"paused {times}, {parts.pause_share:.0f} % of its time, {longest:.0f} s at most"
 
 
 @phrase
@@ -113,8 +107,7 @@ def in_pauses(subject: Subject) -> str:
             "or the start of an epoch"
         )
     words = f", while the process used {part.busiest_cpu:.0f} % of a core"
-    written = part.write_rate
-    return f"{words} and {megabytes(written)} were written" if written else words
+    return f"{words} and {megabytes(part.write_rate)} were written" if part.write_rate else words
 
 
 @phrase
@@ -138,32 +131,24 @@ def team(subject: Subject) -> str:
 def host_link(subject: Subject) -> str:
     """What went over the GPU's PCIe link, and how much it can carry."""
     work = subject.work
-    words = lanes(subject)
     if work.pcie_rate is None:
-        return f"{words}: data reach the GPU slowly"
+        return f"{lanes(subject)}: data reach the GPU slowly"
     sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
-    limit = work.pcie_limit
-    carries = (
-        "about as much as a link can carry"
-        if limit is None
-        else f"the link carries {megabytes(limit)} each way"
-    )
+    carries = "about as much as a link can carry"
+    if work.pcie_limit is not None:
+        carries = f"the link carries {megabytes(work.pcie_limit)} each way"
     return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
 
 
 @phrase
 def lanes(subject: Subject) -> str:
     """How many of its lanes the PCIe link uses, and how much they can carry."""
-    gpu = subject.gpu
-    words = "its PCIe link"
+    gpu, facts = subject.gpu, []
     if gpu.lanes and gpu.latest.pcie_width_max:
-        words += f" uses {gpu.lanes} of {gpu.latest.pcie_width_max} lanes"
-        words += " and" if gpu.link_limit else ""
-    return (
-        f"{words} carries {gpu.link_limit / 1e6:.0f} MB/s in one direction"
-        if gpu.link_limit
-        else words
-    )
+        facts.append(f"uses {gpu.lanes} of {gpu.latest.pcie_width_max} lanes")
+    if gpu.link_limit:
+        facts.append(f"carries {gpu.link_limit / 1e6:.0f} MB/s in one direction")
+    return f"its PCIe link {' and '.join(facts)}".rstrip()
 
 
 @phrase
@@ -174,7 +159,7 @@ def well_used(subject: Subject) -> str:
         figures.append(f"memory {subject.gpu.memory.p95:.0f} %")
     if subject.gpu.heat is not None:
         figures.append(f"{subject.gpu.heat:.0f} °C")
-    return comma(figures)
+    return ", ".join(figures)
 
 
 @phrase
@@ -197,16 +182,14 @@ def nothing_slows_it_down(subject: Subject) -> str:
         # Throttle reasons, or clocks near their maximum, show that nothing throttles the GPU.
         "throttling": latest.throttle_reasons is not None or work.clock_most is not None,
     }
-    missing = [name for name, is_known in known.items() if not is_known]
-    if not missing:
-        return words
-    return f"{words}, as far as is reported (not reported: {comma(missing)})"
+    missing = ", ".join(name for name, is_known in known.items() if not is_known)
+    return f"{words}, as far as is reported (not reported: {missing})" if missing else words
 
 
 @phrase
 def sm_clock(subject: Subject) -> str:
     of = "its maximum" if subject.work.clock_most else "the highest in this run"
-    return f"SM clock at {whole(subject.work.clock_share) or '?'} % of {of}"
+    return f"SM clock at {whole(subject.work.clock_share)} % of {of}"
 
 
 @phrase
@@ -248,11 +231,15 @@ def memory_growth(subject: Subject) -> str:
     return f"{words}: at this rate it is full in {length}"
 
 
+def named(processes: Iterable[ProcessUse], between: str = ", ") -> str:
+    return between.join(map(named_with_size, processes))
+
+
 @phrase
 def holders(subject: Subject) -> str:
     """The processes that use much of the GPU's memory. A single one needs no name."""
     big = subject.gpu.big_holders
-    return "" if len(big) < 2 else f": {comma(list(map(named_with_size, big)))}"
+    return "" if len(big) < 2 else f": {named(big)}"
 
 
 @phrase
@@ -269,13 +256,14 @@ def held_memory(subject: Subject) -> str:
 def idle_cpu(subject: Subject) -> str:
     """How much CPU the command used in an idle run since it used the GPU, or since its start."""
     run = subject.run
-    held = run.since_held
-    work: Work | None = held if held is not None and held.cpu is not None else None
-    cpu = work.cpu if work else mean(row.tree.cpu_percent for row in run.rows if row.tree)
+    cpu, start = run.since_held.cpu if run.since_held else None, 0.0
+    if run.since_held and cpu is not None:
+        start = run.since_held.rows[0].seconds
+    else:
+        cpu = Work(run.rows).cpu
     if cpu is None:
         return ""
     words = f" while the command used {cpu:.0f} % of a core"
-    start = work.rows[0].seconds if work else 0.0
     if start < marks.START_UP_NOTE:
         return words
     return f"{words} (the first {start:.0f} s, before it used the GPU, are not counted)"
@@ -284,8 +272,7 @@ def idle_cpu(subject: Subject) -> str:
 @phrase
 def sharers(subject: Subject) -> str:
     using = subject.gpu.sharers
-    names = comma(list(map(named_with_size, using)))
-    return f"{len(using)} processes share GPU {subject.gpu.label}: {names}"
+    return f"{len(using)} processes share GPU {subject.gpu.label}: {named(using)}"
 
 
 @phrase
@@ -298,14 +285,14 @@ def freed(subject: Subject) -> str:
 @phrase
 def other_users(subject: Subject) -> str:
     """Which processes to end on the GPU."""
-    foreign, big = subject.foreign_holders, subject.gpu.big_holders
-    if foreign:
-        names = comma(list(map(named_with_size, foreign)))
+    if subject.foreign_holders:
+        names = named(subject.foreign_holders)
         return f"Stop or unload {names}, or run the job on another GPU"
+    big = subject.gpu.big_holders
+    who = "Other processes use"
     if subject.run.command is None and len(big) > 1:
-        names = " and ".join(map(named_with_size, big))
-        return f"{names} share this GPU: end what is not part of the job, or use another GPU"
-    return "Other processes use this GPU: end them, or use another GPU"
+        who = f"{named(big, ' and ')} share"
+    return f"{who} this GPU: end what is not part of the job, or use another GPU"
 
 
 @phrase
@@ -314,8 +301,7 @@ def whose(subject: Subject) -> str:
     # A single reading is judged as a whole; use the first shared GPU then.
     shared = [gpu for gpu in subject.run.gpus if len(gpu.big_holders) > 1]
     gpu = next(iter(shared), subject.gpu)
-    names = " and ".join(map(named_with_size, gpu.big_holders))
-    return f"{names or 'Several processes'} share GPU {gpu.label}"
+    return f"{named(gpu.big_holders, ' and ') or 'Several processes'} share GPU {gpu.label}"
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -323,9 +309,7 @@ def whose(subject: Subject) -> str:
 
 @phrase
 def loaders(subject: Subject) -> str:
-    """
-    The number of loader workers (a mean over the run) and how much CPU each of them uses.
-    """
+    """The number of loader workers (a mean over the run) and how much CPU each of them uses."""
     count = subject.work.workers
     noun = "loader worker" if round(count) == 1 else "loader workers"
     return f"{count:.0f} {noun} at {or_zero(subject.work.worker_cpu):.0f} % of a core each"
@@ -337,20 +321,15 @@ def core_wait(subject: Subject) -> str:
     return "" if share is None else f"; its threads waited for a core {share:.0f} % of their time"
 
 
-CONFIG_ENDINGS = (".yaml", ".yml", ".json")
-
-
-def config_of(command: tuple[str, ...]) -> str | None:
-    """The training config that the command line names, quoted for a shell; None if it names none.
-
-    >>> config_of(("python", "train.py", "--config=conf/a.yaml"))
-    'conf/a.yaml'
-    >>> config_of(("deepspeed", "train.py", "--deepspeed_config", "zero3.json"))
-    """
-    for previous, word in zip(("", *command), command, strict=False):
+@phrase
+def config(subject: Subject) -> str | None:
+    """The training config that the command line names, quoted for a shell; None if it names
+    none."""
+    words = subject.run.command or ()
+    for previous, word in zip(("", *words), words, strict=False):
         # DeepSpeed's settings are not a training config.
         is_for_deepspeed = "deepspeed" in f"{previous} {word}".partition(".")[0]
-        if word.endswith(CONFIG_ENDINGS) and not is_for_deepspeed:
+        if word.endswith((".yaml", ".yml", ".json")) and not is_for_deepspeed:
             return own_word(word.rpartition("=")[2])
     return None
 
@@ -361,25 +340,24 @@ def script(subject: Subject) -> str | None:
     return own_word(scripts[0]) if scripts else None
 
 
-def pid(run: WatchedRun) -> int | None:
+@phrase
+def pid(subject: Subject) -> str:
     """The pid of a process that computes on a GPU. In a container, none may be known."""
-    return next((min(gpu.holders) for gpu in run.gpus if gpu.holders), None)
+    pids = [min(gpu.holders) for gpu in subject.run.gpus if gpu.holders]
+    return str(pids[0]) if pids else "PID"
 
 
 @phrase
 def where_it_waits(subject: Subject) -> str:
     run = subject.run
     has_one_gpu = len(run.gpus) <= 1
+    words = "See where the process waits"
     if not run.at_work and not run.is_watched and has_one_gpu:
-        return (
-            "A loaded model that gets no requests is normal. If the program should compute, see "
-            "where it waits: the command prints what it is doing now"
-        )
+        words = "A loaded model that gets no requests is normal. Otherwise, see where it waits"
     # `launched` only shows whether there are ranks if the command's processes were watched.
     processes_are_known = run.command is not None and run.is_watched
-    has_ranks = run.launched or run.nodes > 1
-    if not has_ranks and (has_one_gpu or processes_are_known):
-        return "See where the process waits: the command prints what it is doing now"
+    if not (run.launched or run.nodes > 1) and (has_one_gpu or processes_are_known):
+        return f"{words}: the command prints what it is doing now"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
         "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
@@ -410,9 +388,8 @@ def watch_command(subject: Subject) -> str | None:
     run = subject.run
     if run.command:
         return f"gpusetup monitor -- {' '.join(map(own_word, run.command))}"
-    number = pid(run)
-    if number is not None:
-        return f"gpusetup monitor --pid {number}"
+    if pid(subject) != "PID":
+        return f"gpusetup monitor --pid {pid(subject)}"
     return None if run.at_work or run.is_reading else "gpusetup doctor"
 
 
@@ -426,17 +403,6 @@ def one_process_each(subject: Subject) -> str:
     return (
         " (DistributedDataParallel with torchrun). If there is one for each already, give them "
         "the same amount of work"
-    )
-
-
-@phrase
-def link_advice(subject: Subject) -> str:
-    limit = subject.gpu.link_limit
-    if not limit:
-        return ""
-    return (
-        f": it carries {limit / 1e6:.0f} MB/s in one direction; with 16 lanes it would carry at "
-        "least 15000 MB/s"
     )
 
 
@@ -456,17 +422,14 @@ def peers(subject: Subject) -> list[Subject]:
 @phrase
 def peer_labels(subject: Subject) -> str:
     """The indexes of these GPUs in the form that `nvidia-smi -i` accepts."""
-    return ",".join(one.gpu.label for one in peers(subject))
+    return labels((one.gpu for one in peers(subject)), ",")
 
 
-def among_several(before: str, between: str) -> Callable[[Subject], str]:
-    """A function that gives words such as ` of GPU 0, 1`; "" if the machine has only one GPU."""
-
-    def words(subject: Subject) -> str:
-        labels = between.join(one.gpu.label for one in peers(subject))
-        return f" {before}{labels}" if len(subject.run.gpus) > 1 else ""
-
-    return words
+@phrase
+def of_peers(subject: Subject) -> str:
+    """Words such as ` of GPU 0, 1`; "" if the machine has only one GPU."""
+    gpus = labels(one.gpu for one in peers(subject))
+    return f" of GPU {gpus}" if len(subject.run.gpus) > 1 else ""
 
 
 @phrase
@@ -479,8 +442,7 @@ def supply(subject: Subject) -> str:
             f"All {len(braking)} GPUs brake, so look at what they share: the server's power "
             "supplies (has one failed?) and its power limit or power capping in the BMC"
         )
-    place = PHRASES["of_peers"](subject)
-    return f"Check the power cables and the slot{place}, and the power supply"
+    return f"Check the power cables and the slot{of_peers(subject)}, and the power supply"
 
 
 @phrase
@@ -498,37 +460,18 @@ def limits(subject: Subject) -> str:
     }
     if len(pairs) > 1:
         return "to what each card is rated at"
-    limit, watts = pairs.pop()
-    return f"from {limit or '?'} W to {watts or '?'} W"
+    return "from {} W to {} W".format(*pairs.pop())
 
 
 @phrase
 def set_limits(subject: Subject) -> str:
     """The commands that raise each GPU's power limit, one for each different number of watts."""
-    by_watts: dict[str, list[str]] = {}
+    by_watts: dict[str, list[GpuRun]] = {}
     for one in peers(subject):
-        by_watts.setdefault(whole(one.could_draw) or "?", []).append(one.gpu.label)
-    commands = [f"sudo nvidia-smi -i {','.join(gpus)} -pl {w}" for w, gpus in by_watts.items()]
-    return "; ".join(commands)
-
-
-def faults_of(gpu: GpuRun) -> list[str]:
-    """The memory faults that the GPU reports, as phrases; empty if there are none."""
-    faults = []
-    if gpu.new_memory_errors:
-        noun = "error" if gpu.new_memory_errors == 1 else "errors"
-        faults.append(f"{gpu.new_memory_errors} uncorrectable memory {noun} during the run")
-    if gpu.latest.remap_failed:
-        faults.append("a faulty place of its memory could not be replaced")
-    if gpu.latest.retired_pending:
-        faults.append("a faulty place of its memory waits for a reset to be replaced")
-    return faults
-
-
-@phrase
-def faulty(subject: Subject) -> str | None:
-    """The indexes of the GPUs with memory faults."""
-    return ",".join(gpu.label for gpu in subject.run.gpus if faults_of(gpu)) or None
+        by_watts.setdefault(whole(one.could_draw), []).append(one.gpu)
+    return "; ".join(
+        f"sudo nvidia-smi -i {labels(gpus, ',')} -pl {watts}" for watts, gpus in by_watts.items()
+    )
 
 
 PHRASES |= {
@@ -539,18 +482,14 @@ PHRASES |= {
     "read": lambda s: megabytes(s.work.read_rate),
     "received": lambda s: megabytes(s.work.network_rate),
     "pcie": lambda s: megabytes(or_zero(s.work.pcie_rate)),
-    "config": lambda s: config_of(s.run.command or ()),
-    "pid": lambda s: str(pid(s.run) or "PID"),
     "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if gpu.lost_at is None])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
     "unused_count": lambda s: str(len(s.run.unused_gpus)),
     "gpu_count": lambda s: str(len(s.run.gpus)),
-    "unused": lambda s: comma([gpu.label for gpu in s.run.unused_gpus]),
+    "unused": lambda s: labels(s.run.unused_gpus),
+    "faulty": lambda s: labels((gpu for gpu in s.run.gpus if gpu.faults), ",") or None,
     "unlaunched": lambda s: (
         "" if s.run.launched else ". If one process drives all GPUs, start one process for each GPU"
     ),
-    "foreign": lambda s: comma(list(map(named_with_size, s.foreign_holders))),
-    "of_peers": among_several("of GPU ", ", "),
-    "on_peers": among_several("on GPU ", ", "),
-    "dash_i": among_several("-i ", ","),
+    "foreign": lambda s: named(s.foreign_holders),
 }
