@@ -356,7 +356,7 @@ def leaves_others_unused(subject: Subject) -> bool:
     return is_one_job and leaves_gpus_unused(subject)
 
 
-# --- runs in which no GPU worked -------------------------------------------------------------------
+# --- runs in which no GPU worked ------------------------------------------------------------------
 
 STOPPED_FROM_OUTSIDE = (129, 130, 137, 143, -1, -2, -9, -15)
 """Exit codes of a command that was ended by SIGHUP, SIGINT, SIGKILL or SIGTERM."""

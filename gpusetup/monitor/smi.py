@@ -34,16 +34,11 @@ FIRST_ANSWER_SECONDS = 10.0
 
 
 def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str, ...]:
-    """The command that prints these fields of every GPU as CSV. On Linux, the command also keeps
-    nvidia-smi from loading kernel modules."""
+    """The command that prints these fields of every GPU as CSV."""
     # On Linux, nvidia-smi would load kernel modules and create device nodes; a query must not do
     # that.
-    held_back: tuple[str, ...] = ()
-    if sys.platform == "linux":
-        held_back = (sys.executable, "-I", "-S", HOLD_BACK)
-    columns = ",".join(fields)
-    query = f"--query-gpu={columns}"
-    return (*held_back, program, query, "--format=csv", *options)
+    held_back = (sys.executable, "-I", "-S", HOLD_BACK) if sys.platform == "linux" else ()
+    return (*held_back, program, f"--query-gpu={','.join(fields)}", "--format=csv", *options)
 
 
 class NvidiaSmi(SampleSource):
@@ -54,8 +49,7 @@ class NvidiaSmi(SampleSource):
 
     def __init__(self, lines: StreamingChild, names: list[str], first: Sample) -> None:
         super().__init__()
-        self._lines = lines
-        self._names = names
+        self._lines, self._names = lines, names
         # Each sample consists of this many rows, one per GPU.
         self._gpu_count = len(first.gpus)
         self._began = time.monotonic()
@@ -65,16 +59,14 @@ class NvidiaSmi(SampleSource):
         deadline = time.monotonic() + timeout
         lines: list[str] = []
         while len(lines) < self._gpu_count:
-            remaining = deadline - time.monotonic()
             try:
-                line = self._lines.next(remaining)
+                line = self._lines.next(deadline - time.monotonic())
             except EOFError as problem:
                 raise SourceEnded(f"{PROGRAM}: {problem}") from problem
             # Skip the heading, which comes once, before the first row.
             if not headings(line):
                 lines.append(line)
-        seconds = time.monotonic() - self._began
-        return sample_of(self._names, lines, seconds)
+        return sample_of(self._names, lines, time.monotonic() - self._began)
 
     def close(self) -> None:
         self._lines.end()
