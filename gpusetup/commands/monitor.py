@@ -195,9 +195,8 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
-    from gpusetup.monitor.amdgpu import open_amdgpu
     from gpusetup.monitor.nvml import open_nvml
-    from gpusetup.monitor.smi import open_nvidia_smi
+    from gpusetup.monitor.polled import open_amdgpu, open_nvidia_smi
     from gpusetup.monitor.sources import Machine, SourceEnded
     from gpusetup.probe.deadline import Deadline
 

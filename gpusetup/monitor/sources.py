@@ -1,13 +1,13 @@
 """The base classes for the sources of samples, and the choice of the GPUs to watch.
 
-NVML reports the most (`nvml.py`), `nvidia-smi` less (`smi.py`); without either, only the machine
-can be watched.
+NVML reports the most (`nvml.py`), `nvidia-smi` and amdgpu's files less (`polled.py`); without any
+of them, only the machine can be watched.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import Literal
 
@@ -65,14 +65,18 @@ class SampleSource:
 
 
 class Machine(SampleSource):
-    """A source that returns an empty sample at each interval, so that the command and the machine
-    can be watched without a GPU."""
+    """A source that is asked for the GPUs at each interval. Without any, the samples are empty, so
+    that the command and the machine can be watched."""
 
-    name: SourceName = "machine"
-
-    def __init__(self, interval: float) -> None:
+    def __init__(
+        self,
+        interval: float,
+        name: SourceName = "machine",
+        read_gpus: Callable[[], tuple[GpuSample, ...]] = tuple,
+    ) -> None:
         super().__init__()
-        self._interval = interval
+        self.name = name
+        self._interval, self._read_gpus = interval, read_gpus
         self._began = time.monotonic()
         self._count = 0
 
@@ -87,7 +91,10 @@ class Machine(SampleSource):
         seconds = time.monotonic() - self._began
         # Samples that were missed meanwhile are skipped, not taken later.
         self._count = int(seconds / self._interval) + 1
-        return Sample(at=utc_now(), seconds=round(seconds, 3))
+        return self.sample_of(self._read_gpus())
+
+    def sample_of(self, gpus: tuple[GpuSample, ...]) -> Sample:
+        return Sample(at=utc_now(), seconds=round(time.monotonic() - self._began, 3), gpus=gpus)
 
 
 def utc_now() -> str:
