@@ -114,9 +114,6 @@ FINDINGS: tuple[tuple[Sign, str, str], ...] = (
     (s.has_only_begun,
      "the first {gpu.parts.start} s were the start (loading, compilation), and the work after it "
      "is too short to judge", "record-longer"),
-    (s.pauses_cost & ~(s.watched | s.no_training),
-     "it {paused} (mean utilisation with the pauses: {gpu.parts.body.utilization} %)",
-     "shorter-pauses"),
     (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
 )  # fmt: skip
 """What the user should act on even if the working GPUs are used well, with the most urgent first:

@@ -18,7 +18,7 @@ from gpusetup.monitor.work import or_zero
 from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
 
 NOTES: tuple[tuple[Sign, str], ...] = (
-    (s.memory_grew & ~(s.peak_high | s.fills_soon), "{memory_growth}; a leak?"),
+    (s.memory_grew & ~s.fills_soon, "{memory_growth}; a leak?"),
     (s.several_holders & ~s.held_by_others, "processes that hold its memory{holders}"),
     (s.work_ended, END_OF_WORK),
     (s.memory_high & ~(s.memory_grew | s.server), "memory {gpu.memory.p95} % full, more than 90 %"),
@@ -30,7 +30,7 @@ NOTES: tuple[tuple[Sign, str], ...] = (
     (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}"),
     (Sign(lambda subject: subject.gpu.only_draws),
      "only programs that draw on the screen use this GPU"),
-    (s.slow_link | (s.lacks_lanes & ~s.busy),
+    (s.slow_link,
      "{lanes}: check the slot and the riser (two cards may share the lanes)"),
     (s.busy & s.clocks_low & s.unexplained,
      "SM clock at {work.clock_share} % of its maximum, and the driver gives no reason; "

@@ -8,14 +8,14 @@ others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.run import Subject, worked
-from gpusetup.monitor.throttling import clocks_are_low, is_laptop, is_slower
-from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percent, percentile
+from gpusetup.monitor.throttling import clocks_are_low, is_laptop
+from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
 
 
 class Sign:
@@ -53,7 +53,6 @@ memory_bus_full = Sign(lambda s: at_least(s.work.memory_busy, 70.0))
 light = Sign(lambda s: below(s.work.weight, marks.LIGHT_POWER)) & ~memory_bus_full
 
 pauses_rule = Sign(lambda s: s.gpu.parts.pause_share >= marks.PAUSE_SHARE)
-pauses_cost = Sign(lambda s: s.gpu.parts.pause_share >= 10.0)  # %; pauses to save take less
 
 
 @Sign
@@ -66,10 +65,8 @@ def busy_between_long_pauses(subject: Subject) -> bool:
     return percentile(parts.pauses, 50) >= 20.0 and parts.work.utilization >= marks.BUSY
 
 
-often_quiet = Sign(lambda s: at_least(s.work.quiet_share, marks.QUIET_SHARE))
 # Points between the 5th and the 95th percentile: half of the scale.
-swings = Sign(lambda s: s.work.utilization_p95 - s.work.utilization_p5 >= 50.0)
-gaps = often_quiet | swings
+gaps = Sign(lambda s: s.work.utilization_p95 - s.work.utilization_p5 >= 50.0)
 
 
 @Sign
@@ -109,7 +106,6 @@ memory_full = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_TIGHT))
 memory_used_up = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_FULL))
 memory_fell = Sign(lambda s: s.gpu.memory.fell)
 memory_grew = Sign(lambda s: s.gpu.memory.grew)
-peak_high = Sign(lambda s: s.gpu.memory.peak >= marks.MEMORY_HIGH)
 # It will be full before the run's length has doubled.
 fills_soon = memory_grew & Sign(
     lambda s: s.gpu.memory.full_in is not None and s.gpu.memory.full_in <= s.run.seconds
@@ -129,38 +125,22 @@ several_holders = unknown_job & Sign(lambda s: len(s.gpu.big_holders) > 1)
 shared_by_programs = unknown_job & Sign(lambda s: len(s.gpu.sharers) > 1)
 
 
-def of_others(
-    moment: Moment, figure: Callable[[ProcessUse], float | None], unknown: float
-) -> float:
-    """The sum of a figure over the processes on a GPU at one moment that do not belong to the
-    command; 0 if the command's processes were not counted.
-
-    If the GPU has more processes than the command has on GPUs, the surplus belongs to other
-    programs; we assume that these are the smallest, so that the result is never too high. `unknown`
-    replaces a figure that is not reported.
-    """
-    command_count = moment.tree.gpu_processes if moment.tree else None
-    if not command_count:
-        return 0
-    figures = [figure(use) for use in moment.gpu.processes or () if not is_display(use)]
-    sizes = sorted(unknown if size is None else size for size in figures)
-    return sum(sizes[: max(0, len(sizes) - command_count)])
-
-
 @Sign
 def shared_with_others(subject: Subject) -> bool:
-    """Whether processes outside the command use part of the GPU's memory."""
+    """Whether processes outside the command use part of the GPU's memory.
+
+    If the GPU has more processes than the command has on GPUs, the surplus belongs to other
+    programs; we assume that these are the smallest, so that the result is never too high.
+    """
     last = subject.work.rows[-1]
-    used = of_others(last, lambda use: use.memory_bytes, float("inf"))
-    return at_least(percent(used, last.gpu.memory_total_bytes), marks.HELD_MEMORY)
-
-
-@Sign
-def used_by_others(subject: Subject) -> bool:
-    """Whether processes outside the command compute on the GPU much of the time."""
-    rows = subject.work.running
-    shares = [of_others(moment, lambda use: use.sm_percent, 0.0) for moment in rows]
-    return at_least(mean(shares), marks.USE_DIFFERENCE)
+    command_count = last.tree.gpu_processes if last.tree else None
+    uses = [use for use in last.gpu.processes or () if not is_display(use)]
+    if not command_count or len(uses) <= command_count:
+        return False
+    # Memory that is not reported may be any amount.
+    sizes = sorted(math.inf if use.memory_bytes is None else use.memory_bytes for use in uses)
+    of_others = sum(sizes[: len(sizes) - command_count])
+    return at_least(percent(of_others, last.gpu.memory_total_bytes), marks.HELD_MEMORY)
 
 
 # --- clocks ---------------------------------------------------------------------------------------
@@ -182,7 +162,7 @@ def unexplained(subject: Subject) -> bool:
 # Heavy work at the rated power limit also lowers the clock, but not as far.
 clocks_below_rated = Sign(lambda s: below(s.work.clock_share, marks.RATED_CLOCKS))
 power_known = Sign(lambda s: s.work.power_share is not None)
-slower_than_siblings = Sign(lambda s: is_slower(s.work, s.siblings_clock))
+slower_than_siblings = Sign(lambda s: s.is_slower)
 clocks_far_down = ((clocks_below_rated & power_known) | slower_than_siblings) & unexplained
 clocks_low = Sign(lambda s: clocks_are_low(s.work))
 # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
@@ -210,11 +190,6 @@ pcie_carries = Sign(
     )
 )
 links_carry = nvlink_carries | pcie_carries
-# If the GPU draws full power (more than half of its limit above idle), the exchange overlaps with
-# computing and costs nothing.
-links_rule = links_carry & Sign(lambda s: below(s.work.weight, 50.0))
-
-
 FULL_WITHOUT_A_LIMIT = ((11e9, 13.5e9), (22e9, 27e9))
 """Ranges of bytes per second in one direction that a full link with 16 lanes reaches in practice,
 for PCIe 3 and PCIe 4 (in theory 15.8e9 and 31.5e9). A rate between the ranges cannot be judged if
@@ -231,7 +206,6 @@ def link_full(subject: Subject) -> bool:
     return at_least(percent(work.pcie_one_way, work.pcie_limit), 70.0)
 
 
-lacks_lanes = Sign(lambda s: below(s.gpu.lanes or None, s.gpu.latest.pcie_width_max or 0))
 # Slots wired with half of the lanes are normal; with a quarter or fewer, the card is in the wrong
 # slot or in a bad riser, or has a bad contact.
 narrow_link = Sign(lambda s: 0 < (s.gpu.lanes or 0) * 4 <= (s.gpu.latest.pcie_width_max or 0))
@@ -275,9 +249,6 @@ def waits_for_a_core(subject: Subject) -> bool | None:
     wanted = or_zero(work.cpu) + work.cpu_wait
     # If they rarely want a core (70 % of the time), the command waits for something else.
     return work.cpu_wait >= 25.0 and at_least(work.cpu_wait_share, 20.0) and wanted >= 70.0
-
-
-# It waited for a free core at least as long as it computed.
 
 
 @Sign

@@ -28,7 +28,6 @@ partly = ~s.busy
 starved = s.watched & partly & ~s.no_loader
 waits = starved & ~s.core_full
 links_hold_it_back = s.links_carry & partly & ~(s.workers_full | s.gaps)
-kernels_wait_for_links = s.busy & s.links_rule & ~s.memory_bus_full
 small = ("more-in-parallel", "larger-work", "compile-or-graphs")
 shorter = ("overlap-the-pauses", "shorter-pauses")
 waits_where = ("see-where-it-waits",)
@@ -50,7 +49,7 @@ def throttled_by(cause: str, figures: str, *steps: str) -> VerdictCase:
 CASES: tuple[VerdictCase, ...] = (
     # Memory that ended the run, or will soon. These cases come first, whatever else was slow.
     VerdictCase("memory-tight", "leak",
-         s.memory_grew & (s.peak_high | s.fills_soon) & ~s.server,
+         s.fills_soon & ~s.server,
          "{memory_growth}", ("find-the-leak",)),
     VerdictCase("memory-tight", "before-the-end",
          (s.failed | s.memory_fell) & s.full_at_the_end & ~s.server,
@@ -69,10 +68,6 @@ CASES: tuple[VerdictCase, ...] = (
          s.busy & s.clocks_far_down,
          "{sm_clock} while {kernels_ran}{at_power}; no reason was told",
          ("unlock-the-clocks",)),
-    VerdictCase("throttled", "others",
-         s.used_by_others & s.busy,
-         "{worked}, but other processes compute on it too",
-         ("free-the-card",)),
     # The GPU waits for other GPUs or for its host.
     VerdictCase("communication-bound", "hang",
          s.has_ranks_or_held_gpus & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
@@ -84,7 +79,7 @@ CASES: tuple[VerdictCase, ...] = (
          "nothing, and {pcie} went over PCIe: a part of each step runs on the host",
          ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
-         s.several & (links_hold_it_back | kernels_wait_for_links
+         s.several & (links_hold_it_back
                       | (s.spins & s.light & (s.launched | s.alike))),
          "{kernels_ran}{at_power}{rates}: {team}", ("fewer-bytes-between-gpus",)),
     VerdictCase("communication-bound", "host",
