@@ -164,14 +164,9 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
         says=(
-            says(r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))", "fabric"),
-            r"\bFabric State ?: In Progress",
-            r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
-        ),
-        examples=(
-            "nvidia-fabricmanager.service: Main process exited, code=exited; state failed",
-            "Fabric\n    State : In Progress\n    Status : N/A",
-            "fabric manager NVIDIA GPU driver interface version 535.54.03 don't match with driver version 535.86.10. Please update",
+            says(r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))", "fabric", example="nvidia-fabricmanager.service: Main process exited, code=exited; state failed"),
+            says(r"\bFabric State ?: In Progress", example="Fabric\n    State : In Progress\n    Status : N/A"),
+            says(r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)", example="fabric manager NVIDIA GPU driver interface version 535.54.03 don't match with driver version 535.86.10. Please update"),
         ),
         by_check=True,
         way=fabric_manager,
@@ -254,10 +249,7 @@ CAUSES = (
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
-        says=(says(AFTER_SUSPEND, said="in words"),),
-        examples=(
-            "After suspend the GPU is no longer used by ollama, until I reboot",
-        ),
+        says=(says(AFTER_SUSPEND, said="in words", example="After suspend the GPU is no longer used by ollama, until I reboot"),),
         not_examples=("After suspend the screen stays black",),
     ),
     Cause(
@@ -300,9 +292,8 @@ CAUSES = (
         says=(
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             r"You should always run with libnvidia-ml\.so",
-            r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
+            says(r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda", example="libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1"),
         ),
-        examples=("libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",),
         cases=(
             # The stub is in the folder, but no program has loaded it.
             Message(

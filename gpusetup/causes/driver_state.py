@@ -46,7 +46,6 @@ CAUSES = (
         symptom=True,
         explains=("gpu-does-not-answer", "cuda-misses-gpu"),
         by_check=True,
-        examples=("INFO: task python3:4120 blocked for more than 122 seconds.\n      Tainted: P           OE      6.8.0-45-generic\nCall Trace:\n os_acquire_rwlock_write+0x35/0x70 [nvidia]",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -139,9 +138,8 @@ CAUSES = (
             r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
             says(r"nvml error: driver/library version mismatch", place="host"),
             "nvml/rm version mismatch",
-            r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
+            says(r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)", example="NVRM: kernel version 535.54.03 does not match DSO version 535.86.10 -- cannot continue"),
         ),
-        examples=("NVRM: kernel version 535.54.03 does not match DSO version 535.86.10 -- cannot continue",),
     ),
     Cause(
         "gpu-init-failed",
@@ -166,10 +164,6 @@ CAUSES = (
                 "device-permission",
             )
         },
-        examples=(
-            "dmesg shows RmInitAdapter failed! on the board",
-            "NVRM: kgspBootstrap_GH100: GSP-FMC reported an error while attempting to boot GSP",
-        ),
     ),
     Cause(
         "gpu-not-supported-by-driver",
@@ -185,6 +179,5 @@ CAUSES = (
         by_check=True,
         way=drivers.driver_fix,
         alike={alike.KERNEL_LOG: ("driver-not-loaded", "gpu-init-failed")},
-        examples=("NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",),
     ),
 )  # fmt: skip

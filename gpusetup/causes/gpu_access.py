@@ -52,15 +52,10 @@ CAUSES = (
             ),
         ),
         says=(
-            r'adding custom device "/dev/nvidia-uvm[\w-]*": no',
-            r"could not load (?:the )?UVM kernel module",
-            r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
+            says(r'adding custom device "/dev/nvidia-uvm[\w-]*": no', example='docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory'),
+            says(r"could not load (?:the )?UVM kernel module", example="nvidia-modprobe: could not load the UVM kernel module"),
+            says(r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)", example="stat failed: /dev/nvidia-uvm: no such file or directory"),
             says(r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)", "uvm"),
-        ),
-        examples=(
-            'docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory',
-            "nvidia-modprobe: could not load the UVM kernel module",
-            "stat failed: /dev/nvidia-uvm: no such file or directory",
         ),
     ),
     Cause(
@@ -103,18 +98,11 @@ CAUSES = (
         says=(
             says(r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions", unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)"),
             "nvmlerror_nopermission",
-            r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
-            r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
-            r"NvRmMemInit\w* failed with Permission denied",
-            says(r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable", unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)"),
-            r"avc: +denied .{0,200}(?P<path>nvidia\w*)",
-        ),
-        examples=(
-            "Error opening /dev/nvidia0: Permission denied",
-            "[Errno 13] Permission denied: '/dev/nvidia-uvm'",
-            'type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"',
-            "NvRmMemInitNvmap failed with Permission denied",
-            "with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU",
+            says(r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)", example="Error opening /dev/nvidia0: Permission denied"),
+            says(r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)", example="[Errno 13] Permission denied: '/dev/nvidia-uvm'"),
+            says(r"NvRmMemInit\w* failed with Permission denied", example="NvRmMemInitNvmap failed with Permission denied"),
+            says(r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable", unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)", example="with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU"),
+            says(r"avc: +denied .{0,200}(?P<path>nvidia\w*)", example='type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"'),
         ),
         not_examples=('the guest reported fabric status "Insufficient Permissions"',),
     ),
@@ -134,13 +122,12 @@ CAUSES = (
         look=("nvidia-smi -L",),
         says=(
             says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", shown="by MIG alone"),
-            r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
+            says(r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b", example="torch shows only one GPU, MIG is enabled with three instances"),
             says(r"""(?x)
         invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
         .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
         """, "cuda_visible_devices=mig"),
         ),
-        examples=("torch shows only one GPU, MIG is enabled with three instances",),
     ),
     Cause(
         "compute-mode-exclusive",
@@ -202,10 +189,9 @@ CAUSES = (
         look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
         says=(
             r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
-            r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+            says(r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)", example="nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)"),
             r"valid Grid licen[sc]e",
         ),
-        examples=("nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",),
     ),
     Cause(
         "invalid-device-ordinal",
@@ -217,15 +203,11 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult.
         alike={alike.LIST_GPUS: ("mig-misconfigured", "cuda-visible-devices-hidden")},
         says=(
-            r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
+            says(r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]", example="MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]"),
             "invalid device ordinal",
             r"AssertionError: Invalid device id",
-            r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)",
+            says(r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)", example="RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location"),
             "device id must be in the range",
-        ),
-        examples=(
-            "RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location",
-            "MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]",
         ),
         by_check=True,
         look=("nvidia-smi -L",),

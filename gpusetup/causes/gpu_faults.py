@@ -7,18 +7,17 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.messages.fragments import BUS
-from gpusetup.messages.row import MessageRow, says
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
 BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
 
-def _status(number: str, name: str) -> MessageRow:
-    """A message row for failed calls to the GPU's firmware that end with this status code. `number`
-    has the code's last hexadecimal digits."""
-    pattern = rf"NVRM: .{{0,40}}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{{0,30}}|GspRm\w{{2,20}}|rpcRm\w{{2,30}}).{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
-    return says(pattern, status=name)
-
+FIRMWARE_STATUS = (
+    r"NVRM: .{0,40}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{0,30}|GspRm\w{2,20}|rpcRm\w{2,30}).{0,160}?"
+    r"\bstatus[ =]0x0{0,6}"
+)
+"""A failed call to the GPU's firmware, up to the last digits of its status code."""
 
 ECC_OF_A_GPU = r"(?:\bGPUs?\b|\bcards?\b|nvidia|\b[ABHVLT]\d{1,3}\b|VRAM|显存)"
 
@@ -46,17 +45,11 @@ CAUSES = (
         commands=("sudo reboot",),
         alike={alike.KERNEL_LOG: ("hardware-fault", "gpu-does-not-answer")},
         says=(
-            _status("0f", "NV_ERR_GPU_IS_LOST"),
-            rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost",
+            says(rf"{FIRMWARE_STATUS}0f\b", status="NV_ERR_GPU_IS_LOST", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!"),
+            says(rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost", example="Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost"),
             "nvml_error_gpu_is_lost",
             rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
-            says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error", said="unknown error"),
-        ),
-        examples=(
-            "my GPU has fallen off of the bus",
-            "Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost",
-            "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error",
-            "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!",
+            says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error", said="unknown error", example="Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"),
         ),
         not_examples=(
             "Unable to determine the device handle for gpu 0000:02:00.0: Insufficient Size",
@@ -75,8 +68,7 @@ CAUSES = (
         explains=("driver-slow",),
         by_check=True,
         commands=("sudo reboot",),
-        says=(_status("65", "NV_ERR_TIMEOUT"),),
-        examples=("NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!",),
+        says=(says(rf"{FIRMWARE_STATUS}65\b", status="NV_ERR_TIMEOUT", example="NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!"),),
         not_examples=("NVRM: GspRmAlloc failed: status=0x00000064",),
     ),
     Cause(
@@ -96,14 +88,9 @@ CAUSES = (
         needs_reboot=True,
         says=(
             r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
-            says(rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)", "ecc error", "ecc fault", "ecc failure", "ecc memory ", "错误", "报错", "异常", unless=NO_ECC_FAILURE),
-            says(r"\buncorrected (?:volatile |aggregate )?ECC errors?\b(?!s?\s{0,9}[:=] ?0\b)", unless=r"\bno (?:\w+ )?uncorrected|\buncorrected ECC errors?\s{0,9}[:=] ?(?:0|N/A)"),
-            says(r"\brow[- ]remap(?:ping|per)?s?\b[^.\n]{0,30}?\b(?:failed|failure occurred: ?yes|pending: ?yes|is pending)", unless=r"\bif\b[^.\n]{0,40}row[- ]remap"),
-        ),
-        examples=(
-            "GPU 3 shows an ECC error",
-            "uncorrected ECC error on device 4",
-            "row remapping failed on GPU 1",
+            says(rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)", "ecc error", "ecc fault", "ecc failure", "ecc memory ", "错误", "报错", "异常", unless=NO_ECC_FAILURE, example="GPU 3 shows an ECC error"),
+            says(r"\buncorrected (?:volatile |aggregate )?ECC errors?\b(?!s?\s{0,9}[:=] ?0\b)", unless=r"\bno (?:\w+ )?uncorrected|\buncorrected ECC errors?\s{0,9}[:=] ?(?:0|N/A)", example="uncorrected ECC error on device 4"),
+            says(r"\brow[- ]remap(?:ping|per)?s?\b[^.\n]{0,30}?\b(?:failed|failure occurred: ?yes|pending: ?yes|is pending)", unless=r"\bif\b[^.\n]{0,40}row[- ]remap", example="row remapping failed on GPU 1"),
         ),
         not_examples=(
             "GPU 没有错误，程序正常",
@@ -150,22 +137,15 @@ CAUSES = (
             ),
         ),
         says=(
-            _status("62", "NV_ERR_RESET_REQUIRED"),
+            says(rf"{FIRMWARE_STATUS}62\b", status="NV_ERR_RESET_REQUIRED", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!"),
             says("uncorrectable nvlink", what="nvlink"),
             says("cuda_error_nvlink_uncorrectable", what="nvlink"),
             "gpu requires reset",
-            says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="nvidia-smi cannot read it (ERR!)"),
-            says(rf"{GPU}: FAULTY", what="test"),
-            says(r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)", what="test"),
-            says(r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))", what="test"),
+            says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="nvidia-smi cannot read it (ERR!)", example="| ERR!  ERR! ERR!    ERR! / ERR! |      1MiB / 24564MiB |"),
+            says(rf"{GPU}: FAULTY", what="test", example="Tested 2 GPUs:\n GPU 0: OK\n GPU 1: FAULTY"),
+            says(r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)", what="test", example="10.0%  proc'd: 5122 (13012 Gflop/s)   errors: 382711  (WARNING!)  temps: 71 C"),
+            says(r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))", what="test", example="| Memory            | Fail - GPU: 3"),
             says(r"There was a miscompare", what="test"),
-        ),
-        examples=(
-            "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!",
-            "| ERR!  ERR! ERR!    ERR! / ERR! |      1MiB / 24564MiB |",
-            "Tested 2 GPUs:\n GPU 0: OK\n GPU 1: FAULTY",
-            "10.0%  proc'd: 5122 (13012 Gflop/s)   errors: 382711  (WARNING!)  temps: 71 C",
-            "| Memory            | Fail - GPU: 3",
         ),
         not_examples=(
             "NVRM: GspRmControl failed: status=0x00000061",
@@ -219,8 +199,7 @@ CAUSES = (
         look=(
             'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv',
         ),
-        says=(r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",),
-        examples=("41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)",),
+        says=(says(r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)", example="41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)"),),
     ),
     Cause(
         "gpu-memory-taken",

@@ -37,9 +37,9 @@ CAUSES = (
         stage="first-kernel",
         explains=("cuda-library-error",),
         says=(
-            rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}",
+            says(rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}", example="ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead"),
             r"setup doesn't support bf16/gpu",
-            r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16",
+            says(r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16", example="RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16."),
             "bf16 mixed precision requires",
             r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
             says(
@@ -51,10 +51,6 @@ CAUSES = (
                 "bf16",
             ),
             r"bf16 is only supported on A100\+ GPUs",
-        ),
-        examples=(
-            "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead",
-            "RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16.",
         ),
     ),
     Cause(
@@ -97,13 +93,9 @@ CAUSES = (
         impossible=(gpu_is_listed,),
         alike={alike.ON_THE_BUS: ("driver-missing", "container-no-gpu")},
         says=(
-            r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)",
-            says(NO_NVIDIA_GPU, unless=r"\b(?:as if|if you|works? (?:on|in))\b"),
-        ),
-        examples=(
-            "setup: No NVIDIA GPU detected",
-            "I don't have an NVIDIA GPU, how do I install this?",
+            says(r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)", example="setup: No NVIDIA GPU detected"),
+            says(NO_NVIDIA_GPU, unless=r"\b(?:as if|if you|works? (?:on|in))\b", example="I don't have an NVIDIA GPU, how do I install this?"),
         ),
         by_check=True,
     ),
-)
+)  # fmt: skip

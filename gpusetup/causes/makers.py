@@ -173,26 +173,11 @@ CAUSES = (
         way=_one_release,
         explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
         says=(
-            rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?",
-            says(
-                r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)",
-                "/opt/rocm",
-            ),
-            rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found",
-            rf"symbol (?P<symbol>\w+),? version \S+ not defined in file (?P<library>{AMDS}\.so[.\d]*)",
-            rf"(?P<library>{TORCHS}\.so): undefined symbol: (?P<symbol>{OF_ITS_STACK})",
-        ),
-        examples=(
-            "ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE",
-            "/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start",
-            "libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)",
-            "symbol hipMemCreate version hip_6.0 not defined in file libamdhip64.so.5 with link time reference",
-            "ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic",
-            "ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: "
-            "_ZNK2at10TensorBase14const_data_ptrIN3c104HalfELi0EEEPKT_v",
-            "ImportError: /opt/intel/oneapi/compiler/2025.1/lib/libur_loader.so.0: version "
-            "`LIBUR_LOADER_0.10' not found (required by /x/libsycl.so.8)",
-            "ImportError: /x/lib/libsycl.so.8: undefined symbol: urBindlessImagesImportFdExp",
+            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?", example="ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE"),
+            says(r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)", "/opt/rocm", example="/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start"),
+            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found", example="libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)"),
+            says(rf"symbol (?P<symbol>\w+),? version \S+ not defined in file (?P<library>{AMDS}\.so[.\d]*)", example="symbol hipMemCreate version hip_6.0 not defined in file libamdhip64.so.5 with link time reference"),
+            says(rf"(?P<library>{TORCHS}\.so): undefined symbol: (?P<symbol>{OF_ITS_STACK})", example="ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic"),
         ),
         not_examples=(
             "libamdhip64.so.6: version `GLIBC_2.34' is fine",
@@ -277,7 +262,7 @@ CAUSES = (
             ),
         ),
     ),
-)
+)  # fmt: skip
 
 FORMER_IDS = {
     **dict.fromkeys(

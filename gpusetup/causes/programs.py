@@ -103,23 +103,15 @@ CAUSES = (
         way=programs_own,
         says=(
             says(r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b", "no ", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
-            says(r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)", "gpu", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
+            says(r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)", "gpu", unless=r"torch|is_available|nvidia-smi|RuntimeError: No", example="unable to detect any compatible GPUs on this machine"),
             says(r"failure during GPU discovery", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
-            says(r'msg="inference compute" id=\S{1,8} library=cpu\b', program="ollama"),
-            says(r"PROCESSOR\b.{0,600}?\b100% CPU\b", program="ollama"),
-            says(r"Num GPUs Available:\W{0,3}0\b", program="TensorFlow"),
-            says(r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)", program="TensorFlow", unless=r"name='/physical_device:GPU"),
+            says(r'msg="inference compute" id=\S{1,8} library=cpu\b', program="ollama", example='level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"'),
+            says(r"PROCESSOR\b.{0,600}?\b100% CPU\b", program="ollama", example="NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now"),
+            says(r"Num GPUs Available:\W{0,3}0\b", program="TensorFlow", example="Num GPUs Available:  0"),
+            says(r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)", program="TensorFlow", unless=r"name='/physical_device:GPU", example="print(tf.config.list_physical_devices('GPU')) returns []"),
             says("cuda backend failed to initialize", program="JAX"),
             says("no supported devices found for platform cuda", program="JAX"),
-            says(r"offloaded 0/\d{1,4} layers to GPU", program="llama.cpp"),
-        ),
-        examples=(
-            "print(tf.config.list_physical_devices('GPU')) returns []",
-            "Num GPUs Available:  0",
-            "unable to detect any compatible GPUs on this machine",
-            "llm_load_tensors: offloaded 0/33 layers to GPU",
-            'level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"',
-            "NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now",
+            says(r"offloaded 0/\d{1,4} layers to GPU", program="llama.cpp", example="llm_load_tensors: offloaded 0/33 layers to GPU"),
         ),
         not_examples=(
             "Current node has a GPU available",
@@ -205,21 +197,15 @@ CAUSES = (
         way=programs_own,
         says=(
             says(rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)", unless=TORCH_ITSELF),
-            says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF),
-            says(r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)", unless=r"torch|Error: Not"),
+            says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF, example="XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU"),
+            says(r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)", unless=r"torch|Error: Not", example='RuntimeError: "cuda" device requested but this build of Warp does not support CUDA'),
             says(r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"),
             says("cudaexecutionprovider not available", program="onnxruntime"),
             # onnxruntime's list of providers, in which no provider is for a GPU.
-            says(r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]", program="onnxruntime"),
+            says(r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]", program="onnxruntime", example=">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']"),
             says(r"jaxlib is not installed\. falling back", program="JAX"),
             says("xformers wasn't build with cuda support", program="xformers"),
-            says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow"),
-        ),
-        examples=(
-            "tf.test.is_built_with_cuda() is False",
-            "XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU",
-            ">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']",
-            'RuntimeError: "cuda" device requested but this build of Warp does not support CUDA',
+            says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow", example="tf.test.is_built_with_cuda() is False"),
         ),
         not_examples=(
             "tf.test.is_built_with_cuda() tells it",
@@ -242,13 +228,9 @@ CAUSES = (
         "(`device_map`), move the inputs to the device of its first layer",
         failure=7,
         says=(
-            r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)",
+            says(r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)", example="RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!"),
             # Two types on the same device are no matter of devices.
-            r"Input type \(torch\.\w+\) and weight type \(torch\.cuda\.\w+\) should be the same",
-        ),
-        examples=(
-            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!",
-            "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same",
+            says(r"Input type \(torch\.\w+\) and weight type \(torch\.cuda\.\w+\) should be the same", example="RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same"),
         ),
     ),
     Cause(

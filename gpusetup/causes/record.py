@@ -117,11 +117,8 @@ class Cause(Message, kw_only=False):
     by_check: bool = False
     """Whether a function decides about this cause, because a message alone does not prove it."""
     says: tuple[str | MessageRow, ...] = ()
-    """Patterns for the messages that show the cause. Each match becomes an event with the cause's
-    name."""
-    examples: Words = ()
-    """Sample texts that show this cause and no other: one for each pattern that is not plain text.
-    """
+    """The messages that show the cause: a row each, with its pattern and an example. A plain
+    pattern is its own example. Each match becomes an event with the cause's name."""
     not_examples: Words = ()
     """Sample texts that resemble the messages but do not show the cause."""
     alike: Mapping[str, Words] = {}

@@ -94,13 +94,9 @@ CAUSES = (
         # behaviors").
         stage="running",
         says=(
-            says(OF_A_FUNCTION, *PICKLES, unless=SAVES),
-            says(rf"{CANNOT_PICKLE}(?=.{{0,1500}}?{WORKERS})", *PICKLES, unless=SAVES, workers="after"),
+            says(OF_A_FUNCTION, *PICKLES, unless=SAVES, example="popen_spawn_win32.py: AttributeError: Can't get local object 'main.<locals>.collate'"),
+            says(rf"{CANNOT_PICKLE}(?=.{{0,1500}}?{WORKERS})", *PICKLES, unless=SAVES, workers="after", example="PicklingError: Can't pickle <function <lambda> at 0x13fee15a0>: attribute lookup <lambda> on __main__ failed\n  for x in DataLoader(data, num_workers=4)"),
             says(rf"{WORKERS}.{{0,1500}}?{CANNOT_PICKLE}", *PICKLES, unless=SAVES, workers="before"),
-        ),
-        examples=(
-            "PicklingError: Can't pickle <function <lambda> at 0x13fee15a0>: attribute lookup <lambda> on __main__ failed\n  for x in DataLoader(data, num_workers=4)",
-            "popen_spawn_win32.py: AttributeError: Can't get local object 'main.<locals>.collate'",
         ),
         not_examples=(
             "torch.save(model): AttributeError: Can't pickle local object 'f.<locals>.g'",
@@ -189,17 +185,12 @@ CAUSES = (
         codes=(218, 222),
         way=_older_cuda,
         says=(
-            r"\bunsupported PTX version\b",
+            says(r"\bunsupported PTX version\b", example="Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)"),
             "unsupported toolchain",
             r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
             "cudaerrorunsupportedptxversion",
-            r"Unsupported \.version \d+\.\d+; current version is",
-            says(r"\bPTX mismatch\b", unless=r"\b(?:if|may|might|avoid|no|without) (?:\S{1,12} ){0,2}PTX"),
-        ),
-        examples=(
-            "Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)",
-            "ptxas application ptx input, line 9; fatal   : Unsupported .version 8.7; current version is '8.4'",
-            "one sees a PTX mismatch",
+            says(r"Unsupported \.version \d+\.\d+; current version is", example="ptxas application ptx input, line 9; fatal   : Unsupported .version 8.7; current version is '8.4'"),
+            says(r"\bPTX mismatch\b", unless=r"\b(?:if|may|might|avoid|no|without) (?:\S{1,12} ){0,2}PTX", example="one sees a PTX mismatch"),
         ),
         not_examples=("to avoid a PTX mismatch compile for the card",),
     ),

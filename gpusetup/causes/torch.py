@@ -13,6 +13,7 @@ from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.fixes import makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, Lines
@@ -157,9 +158,8 @@ CAUSES = (
         says=(
             r"No module named ['\"]?torch['\"]?(?![\w.])",
             r"Package 'torch' is not installed",
-            r"Package\(s\) not found: torch\b",
+            says(r"Package\(s\) not found: torch\b", example="WARNING: Package(s) not found: torch"),
         ),
-        examples=("WARNING: Package(s) not found: torch",),
         not_examples=("[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",),
     ),
     Cause(
@@ -171,9 +171,8 @@ CAUSES = (
         way=_reinstall,
         says=(
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
-            r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
+            says(r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b", example="File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'"),
         ),
-        examples=("File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",),
     ),
     Cause(
         "two-torch-installs",
@@ -197,8 +196,7 @@ CAUSES = (
         before_torch=(Severity.ERROR,),
         way=_reinstall,
         alike={"conda list torch": ("ld-library-path-conflict", "torch-half-installed")},
-        says=(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",),
-        examples=("ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",),
+        says=(says(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})", example="ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv"),),
     ),
     Cause(
         "torch-import-failed",
@@ -233,8 +231,7 @@ CAUSES = (
         before_torch=(Severity.ERROR, Severity.WARNING),
         where=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),
         commands=("export PYTHONNOUSERSITE=1",),
-        says=(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",),
-        examples=("/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",),
+        says=(says(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}", example="/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py"),),
     ),
     Cause(
         "torch-sees-no-gpu",
@@ -299,13 +296,9 @@ CAUSES = (
         # Source: nvidia-smi of driver 610.
         commands=("gpusetup install",),
         says=(
-            r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
+            says(r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version", example="ValueError: could not parse 'CUDA UMD Version: 13.1'"),
             r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
-            r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
-        ),
-        examples=(
-            "ValueError: could not parse 'CUDA UMD Version: 13.1'",
-            "failed to parse the output of nvidia-smi",
+            says(r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi", example="failed to parse the output of nvidia-smi"),
         ),
         not_examples=("CUDA UMD Version: 13.1",),
     ),
@@ -323,13 +316,8 @@ CAUSES = (
         stage="import",
         explains=("apple-silicon", "intel-gpu", "no-nvidia-gpu", "program-failed"),
         says=(
-            r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b",
-            r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]",
-        ),
-        examples=(
-            "RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu "
-            "device type at start of device string: mps",
-            "AttributeError: module 'torch' has no attribute 'xpu'",
+            says(r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b", example="RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu " "device type at start of device string: mps"),
+            says(r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]", example="AttributeError: module 'torch' has no attribute 'xpu'"),
         ),
     ),
 )  # fmt: skip

@@ -114,13 +114,9 @@ CAUSES = (
             ),
         ),
         says=(
-            says(rf"(?P<half>{HALF_PRECISION}).{{0,300}}?(?:{DIVERGES})", *DIVERGES_LETTERS, unless=NOT_HAD),
-            says(rf"(?:{DIVERGES}).{{0,300}}?(?P<half>{HALF_PRECISION})", *DIVERGES_LETTERS, unless=NOT_HAD),
+            says(rf"(?P<half>{HALF_PRECISION}).{{0,300}}?(?:{DIVERGES})", *DIVERGES_LETTERS, unless=NOT_HAD, example="Training with AMP: {'loss': 2.31} then Loss is nan, stopping training"),
+            says(rf"(?:{DIVERGES}).{{0,300}}?(?P<half>{HALF_PRECISION})", *DIVERGES_LETTERS, unless=NOT_HAD, example="Epoch 3, step 120: loss=nan with fp16"),
             says(DIVERGES, *DIVERGES_LETTERS, unless=NOT_HAD),
-        ),
-        examples=(
-            "Epoch 3, step 120: loss=nan with fp16",
-            "Training with AMP: {'loss': 2.31} then Loss is nan, stopping training",
         ),
         not_examples=(
             "if the loss is nan, lower the learning rate",
@@ -153,10 +149,7 @@ CAUSES = (
                 commands=("gpusetup monitor -- python train.py",),
             ),
         ),
-        says=(says(NOT_FASTER, *NOT_FASTER_LETTERS, unless=NOT_ABOUT_TRAINING),),
-        examples=(
-            "Mixed precision is enabled but training speed did not improve",
-        ),
+        says=(says(NOT_FASTER, *NOT_FASTER_LETTERS, unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
         not_examples=(
             "AMP is enabled and training is twice as fast now",
             "without AMP the training is slower",
