@@ -12,10 +12,11 @@ import math
 from collections.abc import Callable
 
 from gpusetup.monitor import marks
+from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.run import Subject, worked
 from gpusetup.monitor.throttling import clocks_are_low, is_laptop
-from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
+from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percent, percentile
 
 
 class Sign:
@@ -125,22 +126,33 @@ several_holders = unknown_job & Sign(lambda s: len(s.gpu.big_holders) > 1)
 shared_by_programs = unknown_job & Sign(lambda s: len(s.gpu.sharers) > 1)
 
 
-@Sign
-def shared_with_others(subject: Subject) -> bool:
-    """Whether processes outside the command use part of the GPU's memory.
+def of_others(moment: Moment, figure: Callable[[ProcessUse], float | None]) -> float:
+    """The sum of a figure over the processes on a GPU at one moment that do not belong to the
+    command; 0 if the command's processes were not counted.
 
     If the GPU has more processes than the command has on GPUs, the surplus belongs to other
     programs; we assume that these are the smallest, so that the result is never too high.
     """
+    command_count = moment.tree.gpu_processes if moment.tree else None
+    uses = [use for use in moment.gpu.processes or () if not is_display(use)]
+    sizes = sorted(or_zero(figure(use)) for use in uses)
+    return sum(sizes[: max(0, len(sizes) - command_count)]) if command_count else 0.0
+
+
+@Sign
+def shared_with_others(subject: Subject) -> bool:
+    """Whether processes outside the command use part of the GPU's memory."""
     last = subject.work.rows[-1]
-    command_count = last.tree.gpu_processes if last.tree else None
-    uses = [use for use in last.gpu.processes or () if not is_display(use)]
-    if not command_count or len(uses) <= command_count:
-        return False
     # Memory that is not reported may be any amount.
-    sizes = sorted(math.inf if use.memory_bytes is None else use.memory_bytes for use in uses)
-    of_others = sum(sizes[: len(sizes) - command_count])
-    return at_least(percent(of_others, last.gpu.memory_total_bytes), marks.HELD_MEMORY)
+    used = of_others(last, lambda use: math.inf if use.memory_bytes is None else use.memory_bytes)
+    return at_least(percent(used, last.gpu.memory_total_bytes), marks.HELD_MEMORY)
+
+
+@Sign
+def used_by_others(subject: Subject) -> bool:
+    """Whether processes outside the command compute on the GPU much of the time."""
+    shares = (of_others(row, lambda use: use.sm_percent) for row in subject.work.running)
+    return at_least(mean(shares), marks.USE_DIFFERENCE)
 
 
 # --- clocks ---------------------------------------------------------------------------------------

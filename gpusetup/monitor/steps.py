@@ -101,7 +101,7 @@ STEPS: dict[str, StepRule] = {
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes", "gpusetup plan {config}"),
     "free-the-card": StepRule("{other_users}", ON_THE_GPU,
-        s.shared_with_others | s.held_by_others | s.several_holders),
+        s.shared_with_others | s.used_by_others | s.held_by_others | s.several_holders),
     "leave-a-margin": StepRule(
         "Find the largest batch that leaves a margin, and accumulate gradients",
         "gpusetup tune --batch-size --code MODULE:FUNCTION"),

@@ -68,6 +68,10 @@ CASES: tuple[VerdictCase, ...] = (
          s.busy & s.clocks_far_down,
          "{sm_clock} while {kernels_ran}{at_power}; no reason was told",
          ("unlock-the-clocks",)),
+    VerdictCase("throttled", "others",
+         s.used_by_others & s.busy,
+         "{worked}, but other processes compute on it too",
+         ("free-the-card",)),
     # The GPU waits for other GPUs or for its host.
     VerdictCase("communication-bound", "hang",
          s.has_ranks_or_held_gpus & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,

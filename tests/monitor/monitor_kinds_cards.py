@@ -144,10 +144,6 @@ kind("low clocks were set by hand", "throttled", "reset-the-clocks")(
     )
 )
 
-kind("one sample in ten seconds for half an hour, good", "good")(
-    lambda d: compose(d, [Gpu(use=steady(d))], card=card(d), seconds=1800, interval=10)
-)
-
 
 @kind("the first epoch reads from a cold disk, later ones from memory", "good")
 def _(d: Dice) -> Run:
@@ -232,22 +228,6 @@ kind("a node's power budget caps a card far below its limit", "throttled", "look
         HOST,
         card=card(d, (A100, H100)),
         command=TRAIN,
-    )
-)
-
-kind("a laptop whose limit was set low", "throttled", "plug-it-in")(
-    lambda d: compose(
-        d,
-        [
-            Gpu(
-                use=98,
-                weight=1.0,
-                limit=d.uniform(0.35, 0.5),
-                clock=d.uniform(35, 55),
-                reasons=("sw_power_cap",),
-            )
-        ],
-        card=LAPTOP,
     )
 )
 

@@ -141,18 +141,6 @@ kind("the model was left on the CPU, the card only holds a context", "idle", "mo
 )
 
 
-@kind("metrics on one core take a third of the time", "bursty", "shorter-pauses")
-def _(d: Dice) -> Run:
-    work, share = (d.uniform(15, 60), d.uniform(0.28, 0.36))
-    pause = work * share / (1 - share)
-    return train(
-        d,
-        Gpu(use=blips(d, 96, work, pause) if d.random() < 0.5 else pausing(96, work, pause)),
-        Tree(main=lambda at: 40 if at % (work + pause) < work else 100, workers=2, each=10),
-        seconds=420,
-    )
-
-
 @kind("a renderer prepares each frame on one core", "bursty", "overlap-the-pauses")
 def _(d: Dice) -> Run:
     work, share = (d.uniform(14, 30), d.uniform(0.3, 0.5))
@@ -258,14 +246,5 @@ kind("MIG is on: no utilisation is told", "none", "ask-the-driver")(
         [Gpu(use=60, memory=40)],
         card=card(d, (A100, H100)),
         silent=("utilization_percent", "memory_busy_percent"),
-    )
-)
-
-kind("an old card tells no utilisation", "none", "ask-the-driver")(
-    lambda d: compose(
-        d,
-        [Gpu(use=60, memory=40)],
-        card=card(d, (RTX3060, RTX4090)),
-        silent=("utilization_percent", "memory_busy_percent", "power_watts", "clock_sm_mhz"),
     )
 )
