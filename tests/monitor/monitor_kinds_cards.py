@@ -33,15 +33,6 @@ from monitor_composer import (
 UNKNOWN = Card(name="NVIDIA Graphics Device", gib=48, watts=300, idle=25, mhz=2400)
 RTX3090 = Card(name="NVIDIA GeForce RTX 3090", gib=24, watts=350, idle=25, mhz=2100)
 LIMITS = ("power_limit_watts", "power_limit_default_watts", "power_limit_max_watts")
-BARE = (
-    *LIMITS,
-    "name",
-    "uuid",
-    "memory_total_bytes",
-    "clock_sm_max_mhz",
-    "throttle_reasons",
-    "processes",
-)
 LAPTOP = Card(
     name="NVIDIA GeForce RTX 4070 Laptop GPU",
     gib=8,

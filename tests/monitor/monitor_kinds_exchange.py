@@ -27,8 +27,6 @@ from monitor_composer import (
 
 from gpusetup.model.frozen import replace
 
-NODES = "torchrun --nnodes 4 --nproc_per_node 8 --rdzv_backend c10d train.py"
-
 
 def hung(d: Dice, since: float) -> Gpu:
     return Gpu(

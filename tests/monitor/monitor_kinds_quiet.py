@@ -32,11 +32,6 @@ from monitor_composer import (
 DESKTOP = ((900, "explorer.exe", "both"), (950, "msedge.exe", "both"), (960, "dwm.exe", "both"))
 
 
-def blips(d: Dice, use: float, work: float, pause: float) -> Callable[[float], float]:
-    """Pauses in which now and then next to nothing runs."""
-    return lambda at: use if at % (work + pause) < work else max(0.0, d.gauss(2, 2))
-
-
 def faint(d: Dice) -> Callable[[float], float]:
     return lambda at: max(0.0, d.gauss(d.uniform(3, 7), 4))
 
