@@ -7,8 +7,11 @@ from typing import Any, Literal
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
+from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.models import (
+    WITHOUT_ATTENTION,
     is_at_hand,
+    model_named,
     model_of_size,
     parameter_count,
     shape_or_relative,
@@ -100,8 +103,7 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
     if question.context is not None or shape.tokens is not None:
         return question.context or shape.tokens or 1
     # If the user gives a model's size and a number of samples, the samples are probably not texts.
-    counts_no_tokens = question.params and (question.batch or question.solve == "batch")
-    if counts_no_tokens or question.solve == "context":
+    if (question.params and question.batch) or question.solve == "context":
         return 1
     longest = shape.native_context or USUAL_CONTEXT
     return longest if shape.encoder else min(USUAL_CONTEXT, longest)
@@ -128,6 +130,8 @@ def shape_of_question(
                 hint=f"1 to {largest:,}",
             )
     if question.model is not None and question.params is not None:
+        if WITHOUT_ATTENTION.search(question.model.lower()):
+            return model_named(question.model)  # raises the error that says why
         raise UsageError(
             "`--model` and `--params` both say what is trained",
             hint="leave one of them out",
@@ -138,6 +142,15 @@ def shape_of_question(
         return shape_or_relative(question.model)
     if question.params is not None:
         parameters = parameter_count(question.params)
+        if question.solve == "batch" and question.context is None:
+            # A convolution keeps a value for every pixel, so its batch may be a thousandth of that
+            # of a network for rows of a table with as many parameters.
+            raise UsageError(
+                "The largest batch depends on what a sample keeps, which a number of parameters "
+                "does not tell",
+                hint="for texts, add their tokens: `--context 1024`; for rows of a table: "
+                f"`--context 1`\nfor images and all else, {MEASURE_HINT}",
+            )
         has_tokens = question.context is not None or question.solve == "context"
         return model_of_size(parameters, has_tokens=has_tokens)
     raise UsageError(
