@@ -12,7 +12,7 @@ from gpusetup.evidence.places import (
     on_windows_without_container,
 )
 from gpusetup.fixes import needs, paste, system_packages
-from gpusetup.fixes.lenders import is_lent
+from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
@@ -113,7 +113,7 @@ CONFIGURED = {
 def _toolkit(context: RuleContext, text: str) -> Fix:
     """Install NVIDIA's container toolkit for the engine. If the engine is unknown, the fix only
     says which information is needed."""
-    if unread := needs.unread_engine(context):
+    if unread := needs.unread(context, needs.ENGINE):
         return Fix(text=text, needs=unread, needs_root=True)
     return Fix(
         text=text,

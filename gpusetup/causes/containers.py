@@ -11,7 +11,7 @@ from gpusetup.evidence.places import (
     job_without_gpu,
     on_windows_without_container,
 )
-from gpusetup.fixes.lenders import is_lent
+from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import lines

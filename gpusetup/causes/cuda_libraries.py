@@ -12,7 +12,7 @@ from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import folders_first, undeclared_commands
-from gpusetup.fixes.lenders import lender_of
+from gpusetup.fixes.owners import lender_of
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix

@@ -9,7 +9,7 @@ from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
 from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
-from gpusetup.fixes.lenders import is_lent
+from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed

@@ -273,7 +273,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     source = build.backend
     if build.channel != "pytorch":
         source = f"{build.channel} ({build.backend})"
-    if unread := needs.unread_torch(context):
+    if unread := needs.unread(context, needs.TORCH):
         sentence = (
             f"{why}Install a build of torch from {source}, or from another index that fits GPU and "
             "driver, in the release that the program needs"
