@@ -97,8 +97,6 @@ CAUSES = (
         "or the model is too small to fill the GPU.",
         text="Let gpusetup watch the training for a minute to find the cause",
         # Source: the limits in readings/gpu_use.py.
-        by_check=True,
-        stage="running",
         commands=("gpusetup monitor -- python train.py",),
     ),
     Cause(
@@ -110,23 +108,15 @@ CAUSES = (
         text=STABLE,
         # Source: torch documentation, automatic mixed precision, "Gradient clipping".
         failure=6,
-        stage="running",
         cases=(
-            Message(
-                having={"half": ""},
-                where=(lambda context: any("GTX 16" in gpu.name for gpu in gpus(context)),),
-                means="Cards of the GTX 16 series often produce NaN in float16.",
-                text="Turn mixed precision off on this card (train in float32). If the loss "
-                f"still diverges: {STABLE}",
-            ),
             Message(
                 having={"half": ""},
                 where=(_has_no_bfloat16,),
                 means="The largest float16 number is 65,504, and small gradients are rounded to "
                 "zero. So a loss that is fine in bfloat16 or float32 may diverge. This GPU has no "
                 "bfloat16.",
-                text="Train in float32, or use a torch.amp.GradScaler with float16, and call "
-                f"`scaler.unscale_(optimizer)` before you clip. {STABLE}",
+                text="Turn mixed precision off on this card (train in float32), or use a "
+                f"torch.amp.GradScaler and call `scaler.unscale_(optimizer)` before you clip. {STABLE}",
             ),
             Message(
                 having={"half": ""},
@@ -160,13 +150,11 @@ CAUSES = (
         "GPU.",
         text=FASTER,
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
-        stage="running",
         commands=("gpusetup monitor -- python train.py",),
         cases=(
             Message(
                 where=(_no_gpu_has_tensor_cores,),
                 title="{gpus}: without tensor cores, mixed precision saves memory but rarely time",
-                plain="Without tensor cores, mixed precision saves memory but rarely time",
                 means="GPUs before Volta and the GTX 16 series have no tensor cores. On such a "
                 "card, mixed precision helps little, and not at all if the data arrive too "
                 "slowly or the model is too small to fill the GPU.",
