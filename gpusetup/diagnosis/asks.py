@@ -27,7 +27,7 @@ from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import distribution_of
-from gpusetup.fixes.lenders import lender_of
+from gpusetup.fixes.owners import lender_of
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
-from gpusetup.choose.document import answer_of, with_build
+from gpusetup.choose.commands import answer_of, with_build
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import moved_with
 from gpusetup.choose.shown_wish import shown_installer

@@ -20,7 +20,7 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.fixes import paste
-from gpusetup.fixes.lenders import lender_of
+from gpusetup.fixes.owners import lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, command_lines, map_blocks
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import (
