@@ -16,8 +16,7 @@ from gpusetup.probe.other_makers import read_other_makers, with_torchs_runtime
 from gpusetup.probe.own_files import guard_events, unfinished_events
 from gpusetup.probe.snapshot_files import without_endless_numbers
 from gpusetup.probe.target import TargetPython, choose_target, read_python
-from gpusetup.probe.torch import library_events, read_torch
-from gpusetup.probe.windows_runtime import runtime_events
+from gpusetup.probe.torch import library_events, read_torch, runtime_events
 from gpusetup.readings.environment import allowed_variables
 from gpusetup.readings.sources import merged_snapshots, missing
 from gpusetup.system.system import System
