@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
-    IN_KUBERNETES,
     ON_WINDOWS,
     on_windows_without_container,
 )
 from gpusetup.fixes import needs, paste, system_packages
-from gpusetup.fixes.lenders import is_lent
+from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
@@ -113,7 +112,7 @@ CONFIGURED = {
 def _toolkit(context: RuleContext, text: str) -> Fix:
     """Install NVIDIA's container toolkit for the engine. If the engine is unknown, the fix only
     says which information is needed."""
-    if unread := needs.unread_engine(context):
+    if unread := needs.unread(context, needs.ENGINE):
         return Fix(text=text, needs=unread, needs_root=True)
     return Fix(
         text=text,
@@ -141,17 +140,11 @@ CAUSES = (
         says=(
             r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
             r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
-            r"could not select device driver \W{0,4}cdi\b",
-            r"(?:failed to|could not) (?:inject|resolve) CDI devices?",
-            r"stat (?P<device>nvidia\.com/gpu=\w+): no such file",
+            says(r"could not select device driver \W{0,4}cdi\b", example='could not select device driver "cdi" with capabilities: [[gpu]]'),
+            says(r"(?:failed to|could not) (?:inject|resolve) CDI devices?", example="failed to inject CDI devices: unresolvable"),
+            says(r"stat (?P<device>nvidia\.com/gpu=\w+): no such file", example="Error: stat nvidia.com/gpu=all: no such file or directory"),
             r"failed to discover GPU vendor from CDI",
-            r"custom device \W{0,3}(?P<device>nvidia\.com/gpu=\w+)\W{0,4}: no such file",
-        ),
-        examples=(
-            "failed to inject CDI devices: unresolvable",
-            "Error: stat nvidia.com/gpu=all: no such file or directory",
-            'gathering device information for custom device "nvidia.com/gpu=0": no such file or directory',
-            'could not select device driver "cdi" with capabilities: [[gpu]]',
+            says(r"custom device \W{0,3}(?P<device>nvidia\.com/gpu=\w+)\W{0,4}: no such file", example='gathering device information for custom device "nvidia.com/gpu=0": no such file or directory'),
         ),
     ),
     Cause(
@@ -168,47 +161,28 @@ CAUSES = (
         "installed or not configured",
         means="Docker cannot pass a GPU to a container by itself: nvidia-container-toolkit "
         "registers the runtime that puts the driver's files into the container.",
-        text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). If you installed "
+        text=f"Install and configure the toolkit on the host, in Kubernetes on the node ({TOOLKIT_SOURCE}). If you installed "
         "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
         "packages",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         impossible=(on_windows_without_container, is_lent),
         way=_toolkit,
-        cases=(
-            Message(
-                where=(IN_KUBERNETES,),
-                title="The node has no nvidia runtime: nvidia-container-toolkit is not installed "
-                "or not configured",
-                text=f"Install and configure the toolkit on the node ({TOOLKIT_SOURCE})",
-                way=_toolkit,
-            ),
-        ),
         says=(
-            r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities",
-            r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)",
-            r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)",
-            r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured",
-            r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))",
-            r"nvidia-docker: (?:command )?not found",
+            says(r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities", example='docker: Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]].'),
+            says(r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)", example="Error: unknown runtime specified nvidia"),
+            says(r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)", example="fork/exec: nvidia-container-runtime: executable file not found in $PATH"),
+            says(r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured", example='Failed to create pod sandbox: no runtime for "nvidia" is configured'),
+            says(r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))", example="slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli, see the guide"),
+            says(r"nvidia-docker: (?:command )?not found", example="bash: nvidia-docker: command not found"),
             says("did you configure the nvidia container toolkit", runtime="nvidia"),
             says("could not load nvml library", runtime="nvidia"),
             says(r"invalid device discovery strategy", runtime="nvidia"),
-            says(r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)", runtime="nvidia"),
-        ),
-        examples=(
-            'docker: Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]].',
-            "fork/exec: nvidia-container-runtime: executable file not found in $PATH",
-            'Failed to create pod sandbox: no runtime for "nvidia" is configured',
-            "bash: nvidia-docker: command not found",
-            "Error: unknown runtime specified nvidia",
-            "slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli, see the guide",
-            "docker: could not select device driver",
+            says(r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)", runtime="nvidia", example="docker: could not select device driver"),
         ),
     ),
     Cause(
         "container-hook-failed",
         title="The container gets no GPU: {problem:.100}",
-        plain="The container gets no GPU: nvidia-container-toolkit cannot prepare the container",
         means="Before a container starts, the toolkit queries the host's driver and mounts the "
         "driver's files and devices.",
         text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and "
@@ -218,14 +192,9 @@ CAUSES = (
         way=_toolkit,
         says=(
             r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
-            r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)",
-            r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))",
-            r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})",
-        ),
-        examples=(
-            "invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported. Please use the NVIDIA Container Runtime",
-            "unable to retrieve OCI runtime error: nvidia-container-runtime did not terminate successfully: exit status 127: unknown",
-            "Error: error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: 1): OCI runtime error",
+            says(r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)", example="invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported. Please use the NVIDIA Container Runtime"),
+            says(r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))", example="Error: error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: 1): OCI runtime error"),
+            says(r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})", example="unable to retrieve OCI runtime error: nvidia-container-runtime did not terminate successfully: exit status 127: unknown"),
         ),
         not_examples=(
             "error executing hook `/usr/bin/other-hook` (exit code: 1)",
@@ -241,7 +210,6 @@ CAUSES = (
         "restart that engine. As an alternative, set `runtimeClassName: nvidia` for the pod, if "
         "the engine has a runtime with that name",
         # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
-        by_check=True,
         needs_root=True,
         commands=lambda context: node_commands(context),
     ),
@@ -257,7 +225,6 @@ CAUSES = (
         "and docker from snap cannot pass a GPU to a container. For rootless docker, configure "
         "the toolkit with --config=$HOME/.config/docker/daemon.json",
         # Source: NVIDIA Container Toolkit documentation, rootless mode; Docker documentation.
-        by_check=True,
         look=(
             "docker context ls",
             "docker info --format '{{{{.OperatingSystem}}}}: {{{{.Runtimes}}}}'",

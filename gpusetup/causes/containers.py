@@ -11,7 +11,7 @@ from gpusetup.evidence.places import (
     job_without_gpu,
     on_windows_without_container,
 )
-from gpusetup.fixes.lenders import is_lent
+from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import lines
@@ -75,7 +75,6 @@ CAUSES = (
             "invalid-device-ordinal", "mig-misconfigured",
         ),
         events=("gpus-not-given",),
-        by_check=True,
         alike={alike.LIST_GPUS: ("torch-sees-no-gpu", "invalid-device-ordinal")},
         commands=("unset CUDA_VISIBLE_DEVICES",),
         plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
@@ -101,9 +100,7 @@ CAUSES = (
         '["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or run `sudo nvidia-ctk '
         "system create-dev-char-symlinks --create-all` on the host",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
-        stage="running",
         impossible=(on_windows_without_container,),
-        by_check=True,
         needs_root=True,
         alike={"nvidia-smi": ("nvml-mismatch", "gpu-fell-off-bus")},
         says=(
@@ -119,19 +116,14 @@ CAUSES = (
         text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
         "command below tests the setting with a plain image)",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
-        by_check=True,
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "nvidia-smi",
         ),
         alike={alike.LIBCUDA_IN_IT: ("container-no-gpu",)},
         says=(
-            r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
-            says(r"nvidia-smi\b[^\n]{0,40}?\bcuda(?: version)?(?![a-z])[^\n]{0,16}?N ?/ ?A\b", said="in words"),
-        ),
-        examples=(
-            "NVIDIA_DRIVER_CAPABILITIES=utility",
-            "in it nvidia-smi shows cuda N/A",
+            says(r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})", example="NVIDIA_DRIVER_CAPABILITIES=utility"),
+            says(r"nvidia-smi\b[^\n]{0,40}?\bcuda(?: version)?(?![a-z])[^\n]{0,16}?N ?/ ?A\b", said="in words", example="in it nvidia-smi shows cuda N/A"),
         ),
     ),
     Cause(
@@ -146,7 +138,6 @@ CAUSES = (
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         lacks="gpu",
         impossible=(on_windows_without_container, is_lent),
-        by_check=True,
         # Without a driver in the container, CUDA also says that the driver is insufficient.
         explains=("driver-too-old",),
         way=start_with_gpu,
@@ -155,14 +146,9 @@ CAUSES = (
             "nvidia driver was not detected",
             "start this container with gpu support",
             r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
-            r"(?P<library>libcuda\.so[.\d]*): file too short",
-            says(r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found', lacks="nvidia-smi"),
-            says(r"executable file .?nvidia-smi.? not found", lacks="nvidia-smi"),
-        ),
-        examples=(
-            'docker: Error response from daemon: exec: "nvidia-smi": executable file not found in $PATH: unknown.',
-            "runc: executable file `nvidia-smi` not found in $PATH",
-            "ImportError: /usr/lib/libcuda.so.1: file too short",
+            says(r"(?P<library>libcuda\.so[.\d]*): file too short", example="ImportError: /usr/lib/libcuda.so.1: file too short"),
+            says(r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found', lacks="nvidia-smi", example='docker: Error response from daemon: exec: "nvidia-smi": executable file not found in $PATH: unknown.'),
+            says(r"executable file .?nvidia-smi.? not found", lacks="nvidia-smi", example="runc: executable file `nvidia-smi` not found in $PATH"),
         ),
         not_examples=(
             "nvidia-smi not found, says its guide",
@@ -193,25 +179,17 @@ CAUSES = (
             "kubectl get pods -A -o wide | grep -i nvidia",
         ),
         says=(
-            r"(?P<namespace>[a-z0-9-]{2,40}) +(?P<pod>nvidia-device-plugin[a-z0-9-]{0,60}) +\d+/\d+ +(?:CrashLoopBackOff|Error)",
+            says(r"(?P<namespace>[a-z0-9-]{2,40}) +(?P<pod>nvidia-device-plugin[a-z0-9-]{0,60}) +\d+/\d+ +(?:CrashLoopBackOff|Error)", example="kube-system  nvidia-device-plugin-abc12  0/1  CrashLoopBackOff  12 (2m ago)  3d"),
             "waiting for nvidia-smi",
             r"insufficient nvidia\.com/gpu",
             r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
-            r"Allocate failed due to .{0,80}nvidia\.com/gpu",
+            says(r"Allocate failed due to .{0,80}nvidia\.com/gpu", example="Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected"),
             r"no devices found\. waiting indefinitely",
             r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
-            r"untolerated taint \W{0,2}nvidia\.com/gpu",
-            r"exceeded quota.{0,200}nvidia\.com/gpu",
-            r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])",
-            says(r"\bno (?:GPUs? (?:are|is|were) allocatable|allocatable GPUs?)\b", "allocatable", unless=r"\bif no\b"),
-        ),
-        examples=(
-            "kube-system  nvidia-device-plugin-abc12  0/1  CrashLoopBackOff  12 (2m ago)  3d",
-            "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected",
-            "0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: true}",
-            'pods "train" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=2, used: 4, limited: 4',
-            "Allocatable:\n  cpu: 8\n  nvidia.com/gpu:     0",
-            "the validation logs suggest that no GPUs are allocatable",
+            says(r"untolerated taint \W{0,2}nvidia\.com/gpu", example="0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: true}"),
+            says(r"exceeded quota.{0,200}nvidia\.com/gpu", example='pods "train" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=2, used: 4, limited: 4'),
+            says(r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])", example="Allocatable:\n  cpu: 8\n  nvidia.com/gpu:     0"),
+            says(r"\bno (?:GPUs? (?:are|is|were) allocatable|allocatable GPUs?)\b", "allocatable", unless=r"\bif no\b", example="the validation logs suggest that no GPUs are allocatable"),
         ),
         not_examples=(
             "Allocatable:\n  nvidia.com/gpu:     8",

@@ -12,7 +12,7 @@ from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import folders_first, undeclared_commands
-from gpusetup.fixes.lenders import lender_of
+from gpusetup.fixes.owners import lender_of
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -122,16 +122,12 @@ WHISPER = r"(?:whisper|ctranslate2)"
 
 LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
 
-OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\.so\b"
-"""Messages about one of bitsandbytes' Linux libraries in a Windows folder."""
-
 CAUSES = (
     Cause(
         "cuda-lib-missing",
         check=CheckCommand("python -m pip list | grep -i nvidia  # on Windows: findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
-        plain="A CUDA library is missing or incomplete, so programs that need it cannot load",
         means="PyTorch's wheels include their own CUDA libraries, so usually another package "
         "needs a version that is not installed. The number in the names of cudart, cublas and "
         "nvrtc is the CUDA version that the program needs (libcudart.so.12 is CUDA 12). Other "
@@ -197,64 +193,37 @@ CAUSES = (
         ),
         alike={"python -m bitsandbytes": ("extension-not-built",)},
         says=(
-            says(rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})", by_the="linker"),
-            r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)",
-            r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)",
-            r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))",
-            r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)",
-            r"third-party dynamic library \((?P<library>[\w.;-]{3,60}?)\) that Paddle depends on is not configured",
-            r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path",
-            r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)",
-            r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)",
+            says(rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})", by_the="linker", example="/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status\nninja: build stopped: subcommand failed."),
+            says(r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)", example="cuSPARSE library cannot be found"),
+            says(r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)", example="Could not load library libcudnn_ops_infer.so.8\nAborted: python3 whisper.py"),
+            says(r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))", example="nvrtc: error: failed to open nvrtc-builtins64_131.dll. Make sure that it is installed correctly."),
+            says(r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)", example='Could not load "nvrtc64_70.dll"'),
+            says(r"third-party dynamic library \((?P<library>[\w.;-]{3,60}?)\) that Paddle depends on is not configured", example="PreconditionNotMetError: The third-party dynamic library (cudnn64_7.dll) that Paddle depends on is not configured correctly. (error code is 126)"),
+            says(r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path", example="Please make sure libcudnn_ops_infer.so.8 is in your library path!"),
+            says(r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)", example="Could not locate cudnn_ops64_9.dll. Please make sure it is in your library path!"),
+            says(r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)", example="Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}"),
             r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
             says("cannot load cudnn shared library", library="cuDNN"),
-            says(rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|failed to map|file too short|set\(|\{{)\S", ".so", unless="dlerror|Ignore above"),
-            says(rf"(?<!; )\bdlerror: (?P<library>{CUDA_LIBRARY}\.so[.\d]*): cannot open", unless="Ignore above|could not load dynamic"),
-            says(r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes"),
-            says(r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes"),
-            says(r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes", unless=CPU_PART),
-            says(r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found", module="bitsandbytes", unless=OF_LINUX),
-            says("cuda setup failed despite gpu being available", module="bitsandbytes", unless=OF_LINUX),
-            r"Could not load library (?P<library>cu\w+\.dll)",
+            says(rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|failed to map|file too short|set\(|\{{)\S", ".so", unless="dlerror|Ignore above", example="faster_whisper/transcribe.py\nCould not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object file"),
+            says(rf"(?<!; )\bdlerror: (?P<library>{CUDA_LIBRARY}\.so[.\d]*): cannot open", unless="Ignore above|could not load dynamic", example="Dlerror: libcudnn.so.7: cannot open shared object file: No such file or directory;"),
+            says(r"Required library version not found: (?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes", example="RuntimeError: Required library version not found: libbitsandbytes_cuda130.so. Maybe you need to compile it from source?"),
+            says(r"Configured CUDA binary not found at \S{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes", example="Configured CUDA binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_cuda130.so"),
+            says(r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes", unless=CPU_PART, example="Could not find the bitsandbytes CUDA binary at PosixPath('/x/libbitsandbytes_cuda128.so')"),
+            says(r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found", module="bitsandbytes", example="CUDA_SETUP: WARNING! libcudart.so not found in any environmental path. Searching in backup paths..."),
+            says("cuda setup failed despite gpu being available", module="bitsandbytes"),
+            says(r"Could not load library (?P<library>cu\w+\.dll)", example="Could not load library cudnn_ops_infer64_8.dll. Error code 126"),
             says(rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}", module="ctranslate2"),
             says(rf"{LOADS_CUDNN_8}.{{0,900}}?{WHISPER}", module="ctranslate2"),
-            says(rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)", ".so", unless="dlerror|Ignore above|CUDA_SETUP|did not contain"),
-            says(r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)", lacks="a DLL"),
-            says(r"TryGetProviderInfo_CUDA\b.{0,300}?LoadLibrary failed with error 126", lacks="a DLL", library="onnxruntime_providers_cuda.dll"),
-            says(r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'", module="llama-cpp-python"),
-            says(r"Unable to load (?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|CUDA|NCCL)\. Is it installed\?", module="jax"),
-            says(r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))", module="cupy"),
-            says(r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open", library="libnvvm", module="numba-cuda"),
+            says(rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)", ".so", unless="dlerror|Ignore above|CUDA_SETUP|did not contain", example="RuntimeError: Library libcublas.so.12 is not found or cannot be loaded"),
+            says(r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)", lacks="a DLL", example='[E:onnxruntime] LoadLibrary failed with error 126 "" when trying to load "C:\\x\\onnxruntime_providers_cuda.dll"'),
+            says(r"TryGetProviderInfo_CUDA\b.{0,300}?LoadLibrary failed with error 126", lacks="a DLL", library="onnxruntime_providers_cuda.dll", example='onnxruntime::TryGetProviderInfo_CUDA] onnxruntime::ProviderLibrary::Get FAIL : LoadLibrary failed with error 126 "" when trying to load'),
+            says(r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'", module="llama-cpp-python", example="RuntimeError: Failed to load shared library 'C:\\v\\llama_cpp\\lib\\llama.dll': Could not find module 'C:\\v\\llama_cpp\\lib\\llama.dll' (or one of its dependencies)"),
+            says(r"Unable to load (?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|CUDA|NCCL)\. Is it installed\?", module="jax", example="RuntimeError: Unable to load cuSPARSE. Is it installed?"),
+            says(r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))", module="cupy", example="RuntimeError: CuPy failed to load libnvrtc.so.12: OSError"),
+            says(r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open", library="libnvvm", module="numba-cuda", example="NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`"),
             says("failed to open nvvm", library="libnvvm", module="numba-cuda"),
-            says(r"NvrtcSupportError|NVRTC cannot be loaded", library="libnvrtc", module="numba-cuda"),
-            says(r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing', module="onnxruntime"),
-        ),
-        examples=(
-            "/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status\nninja: build stopped: subcommand failed.",
-            "cuSPARSE library cannot be found",
-            "nvrtc: error: failed to open nvrtc-builtins64_131.dll. Make sure that it is installed correctly.",
-            'Could not load "nvrtc64_70.dll"',
-            "PreconditionNotMetError: The third-party dynamic library (cudnn64_7.dll) that Paddle depends on is not configured correctly. (error code is 126)",
-            "RuntimeError: CuPy failed to load libnvrtc.so.12: OSError",
-            "Configured CUDA binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_cuda130.so",
-            "Dlerror: libcudnn.so.7: cannot open shared object file: No such file or directory;",
-            "RuntimeError: Required library version not found: libbitsandbytes_cuda130.so. Maybe you need to compile it from source?",
-            "Could not find the bitsandbytes CUDA binary at PosixPath('/x/libbitsandbytes_cuda128.so')",
-            "CUDA_SETUP: WARNING! libcudart.so not found in any environmental path. Searching in backup paths...",
-            "Could not load library cudnn_ops_infer64_8.dll. Error code 126",
-            "faster_whisper/transcribe.py\nCould not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object file",
-            "Could not load library libcudnn_ops_infer.so.8\nAborted: python3 whisper.py",
-            "Could not locate cudnn_ops64_9.dll. Please make sure it is in your library path!",
-            "RuntimeError: Library libcublas.so.12 is not found or cannot be loaded",
-            "Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}",
-            '[E:onnxruntime] LoadLibrary failed with error 126 "" when trying to load "C:\\x\\onnxruntime_providers_cuda.dll"',
-            "Please make sure libcudnn_ops_infer.so.8 is in your library path!",
-            'onnxruntime::TryGetProviderInfo_CUDA] onnxruntime::ProviderLibrary::Get FAIL : LoadLibrary failed with error 126 "" when trying to load',
-            "RuntimeError: Failed to load shared library 'C:\\v\\llama_cpp\\lib\\llama.dll': Could not find module 'C:\\v\\llama_cpp\\lib\\llama.dll' (or one of its dependencies)",
-            "RuntimeError: Unable to load cuSPARSE. Is it installed?",
-            "NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`",
-            'Error loading "C:\\x\\onnxruntime_providers_cuda.dll" which depends on "cublasLt64_12.dll" which is missing.',
-            "(cuda) <class 'numba.cuda.cudadrv.error.NvrtcSupportError'>: no reason given",
+            says(r"NvrtcSupportError|NVRTC cannot be loaded", library="libnvrtc", module="numba-cuda", example="(cuda) <class 'numba.cuda.cudadrv.error.NvrtcSupportError'>: no reason given"),
+            says(r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing', module="onnxruntime", example='Error loading "C:\\x\\onnxruntime_providers_cuda.dll" which depends on "cublasLt64_12.dll" which is missing.'),
         ),
         not_examples=(
             "if it cannot find libcudnn.so.7, install it",

@@ -123,8 +123,6 @@ CAUSES = (
         "nvidia-driver-cuda-libs). For a container, add compute to its driver capabilities",
         # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
         kind_of="driver-missing",
-        stage="import",
-        by_check=True,
         way=_compute_libraries,
     ),
     Cause(
@@ -153,7 +151,6 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult.
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
-        plain="A system call of the CUDA driver failed",
     ),
     Cause(
         "system-not-ready-fabric-manager",
@@ -164,16 +161,10 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
         says=(
-            says(r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))", "fabric"),
-            r"\bFabric State ?: In Progress",
-            r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
+            says(r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))", "fabric", example="nvidia-fabricmanager.service: Main process exited, code=exited; state failed"),
+            says(r"\bFabric State ?: In Progress", example="Fabric\n    State : In Progress\n    Status : N/A"),
+            says(r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)", example="fabric manager NVIDIA GPU driver interface version 535.54.03 don't match with driver version 535.86.10. Please update"),
         ),
-        examples=(
-            "nvidia-fabricmanager.service: Main process exited, code=exited; state failed",
-            "Fabric\n    State : In Progress\n    Status : N/A",
-            "fabric manager NVIDIA GPU driver interface version 535.54.03 don't match with driver version 535.86.10. Please update",
-        ),
-        by_check=True,
         way=fabric_manager,
         plain="The NVSwitch fabric is not ready (error 802): Fabric Manager is not running, or "
         "does not match the driver",
@@ -215,7 +206,6 @@ CAUSES = (
             says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)", "mps"),
             r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+",
         ),
-        by_check=True,
         commands=("echo quit | nvidia-cuda-mps-control",),
     ),
     Cause(
@@ -227,7 +217,6 @@ CAUSES = (
         "the virtual machine more memory",
         # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
-        by_check=True,
         commands=("ulimit -v unlimited",),
     ),
     Cause(
@@ -254,10 +243,7 @@ CAUSES = (
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
-        says=(says(AFTER_SUSPEND, said="in words"),),
-        examples=(
-            "After suspend the GPU is no longer used by ollama, until I reboot",
-        ),
+        says=(says(AFTER_SUSPEND, said="in words", example="After suspend the GPU is no longer used by ollama, until I reboot"),),
         not_examples=("After suspend the screen stays black",),
     ),
     Cause(
@@ -300,9 +286,8 @@ CAUSES = (
         says=(
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             r"You should always run with libnvidia-ml\.so",
-            r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
+            says(r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda", example="libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1"),
         ),
-        examples=("libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",),
         cases=(
             # The stub is in the folder, but no program has loaded it.
             Message(

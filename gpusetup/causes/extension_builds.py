@@ -36,18 +36,12 @@ CAUSES = (
         "CUDA_HOME). nvcc 11.0 and newer supports C++17, and 12.0 and newer supports C++20. "
         "As an alternative, install the torch release that the extension was written for",
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
-        stage="build",
         look=(*WHICH_CUDA, "g++ --version"),
         says=(
             says(r"C\+\+(?P<needs>1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)", who="build"),
-            says(r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch", who="build"),
-            says(r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)", "-std=", who="compiler"),
-            says(r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'", who="nvcc"),
-        ),
-        examples=(
-            "#error You need C++17 to compile PyTorch",
-            "cc1plus: error: unrecognized command line option '-std=c++17'",
-            "nvcc fatal   : Value 'c++20' is not defined for option 'std'",
+            says(r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch", who="build", example="#error You need C++17 to compile PyTorch"),
+            says(r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)", "-std=", who="compiler", example="cc1plus: error: unrecognized command line option '-std=c++17'"),
+            says(r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'", who="nvcc", example="nvcc fatal   : Value 'c++20' is not defined for option 'std'"),
         ),
     ),
     Cause(
@@ -63,7 +57,6 @@ CAUSES = (
         "an older MSVC toolset in its installer, and build in that toolset's prompt). As an "
         "alternative, use a newer toolkit with the same CUDA major version as torch",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
-        stage="build",
         commands=(
             "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
             "export CC=gcc-{compiler} CXX=g++-{compiler}",
@@ -73,13 +66,9 @@ CAUSES = (
             r"unsupported GNU version! gcc versions later than (?P<compiler>4\.\d|\d+)",
             r"unsupported Microsoft Visual Studio version",
             r"STL1002: Unexpected compiler version",
-            r"mathcalls\.h[^\n]{0,40}?error: exception specification is incompatible with that of previous function",
-            r"(?:std_function|functional)\S{0,12}: error: parameter packs not expanded with",
+            says(r"mathcalls\.h[^\n]{0,40}?error: exception specification is incompatible with that of previous function", example='/usr/include/x86_64-linux-gnu/bits/mathcalls.h(79): error: exception specification is incompatible with that of previous function "cospi"'),
+            says(r"(?:std_function|functional)\S{0,12}: error: parameter packs not expanded with", example="/usr/include/c++/11/bits/std_function.h:435:145: error: parameter packs not expanded with '...':"),
             says(r"unsupported GNU version! gcc 4\.9 and up are not supported", compiler="4.8"),
-        ),
-        examples=(
-            '/usr/include/x86_64-linux-gnu/bits/mathcalls.h(79): error: exception specification is incompatible with that of previous function "cospi"',
-            "/usr/include/c++/11/bits/std_function.h:435:145: error: parameter packs not expanded with '...':",
         ),
         not_examples=("my.h:1:1: error: parameter packs not expanded with '...'",),
     ),
@@ -88,14 +77,11 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{package} needs torch to build, but pip or uv builds it in an environment without "
         "torch",
-        plain="A package needs torch to build, but pip or uv builds it in an environment without "
-        "torch",
         means="pip and uv build each package in a new environment that contains only the build "
         "requirements that the package declares.",
         text="Install torch first, then build the package in your environment: `pip install "
         "--no-build-isolation PACKAGE`",
         # Source: PEP 518; pip documentation, build system interface.
-        stage="build",
         commands=("gpusetup install --yes", *BESIDE),
         cases=(
             Message(
@@ -106,7 +92,7 @@ CAUSES = (
             ),
         ),
         says=(
-            r"depends on `?torch`?, but doesn't declare it as a build dependency",
+            says(r"depends on `?torch`?, but doesn't declare it as a build dependency", example="hint: `flash-attn` depends on `torch`, but doesn't declare it as a build dependency."),
             says(r"""(?x)
         (?:Collecting\ (?P<package>[\w.@:/+\[\]~-]{2,120})
         (?:(?!Collecting\ )[^\0]){0,200}?)?
@@ -127,9 +113,6 @@ CAUSES = (
             r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}\bpip3? install\b.{0,600}?Getting requirements to build \w+ \.\.\. error|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}[/\\]pip-build-env-\w+[/\\].{0,300}?\bget_requires_for_build",
             says(r"File \"<string>\", line \d{1,4}, in .{0,200}?No module named ['\"]?torch['\"]?(?![\w.])\s{0,4}\[end of output\]", unless=r"--no-build-isolation"),
         ),
-        examples=(
-            "hint: `flash-attn` depends on `torch`, but doesn't declare it as a build dependency.",
-        ),
         not_examples=(
             "pip install -e .\npython train.py\nModuleNotFoundError: No module named 'torchmetrics'",
         ),
@@ -146,56 +129,33 @@ CAUSES = (
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
         "Debian and Ubuntu: build-essential), or install a wheel of the package instead",
         # Source: messages of setuptools and cpp_extension.
-        stage="build",
         windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
         needs_root=True,
         says=(
-            r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required",
+            says(r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required", example='error: Microsoft Visual C++ 14.0 or greater is required. Get it with "Microsoft C++ Build Tools"'),
             r"Unable to find cl\.exe|Cannot find compiler '?cl\.exe'? in PATH",
-            r"where cl.{0,20}returned non-zero",
-            r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:(?<!CUDA )error: |Failed building wheel))|\b(?:subprocess-exited-with-error|running (?:build|bdist_wheel|build_ext)|Building from source)\b.{0,900}?Error checking compiler version for cl: \[WinError 2\]",
-            r"Cannot open include file: '(?:corecrt|crtdbg|stddef|io|ctype|basetsd|rc)\.h'",
-            r"running build_ext.{0,400}?error: \[WinError 2\]",
-            rf"error: command '{COMPILER}' failed: No such file",
-            rf"unable to execute '{COMPILER}': No such file",
-            r"No CMAKE_C(?:XX)?_COMPILER could be found",
-            r"Could not find compiler set in environment variable C(?:C|XX)\b",
+            says(r"where cl.{0,20}returned non-zero", example="subprocess.CalledProcessError: Command '['where', 'cl']': where cl returned non-zero exit status 1."),
+            says(r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:(?<!CUDA )error: |Failed building wheel))|\b(?:subprocess-exited-with-error|running (?:build|bdist_wheel|build_ext)|Building from source)\b.{0,900}?Error checking compiler version for cl: \[WinError 2\]", example="UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified\nerror: command failed"),
+            says(r"Cannot open include file: '(?:corecrt|crtdbg|stddef|io|ctype|basetsd|rc)\.h'", example="fatal error C1083: Cannot open include file: 'corecrt.h': No such file or directory"),
+            says(r"running build_ext.{0,400}?error: \[WinError 2\]", example="running build_ext\nerror: [WinError 2] The system cannot find the file specified"),
+            says(rf"error: command '{COMPILER}' failed: No such file", example="error: command 'gcc' failed: No such file or directory"),
+            says(rf"unable to execute '{COMPILER}': No such file", example="unable to execute 'gcc': No such file or directory"),
+            says(r"No CMAKE_C(?:XX)?_COMPILER could be found", example="No CMAKE_CXX_COMPILER could be found."),
+            says(r"Could not find compiler set in environment variable C(?:C|XX)\b", example="CMake Error: Could not find compiler set in environment variable CXX:"),
             r"Unable to find vcvarsall\.bat",
             r"could not find any instance of Visual Studio",
-            r"(?:find|no) a (?:compatible|suitable|valid) Visual Studio installation",
+            says(r"(?:find|no) a (?:compatible|suitable|valid) Visual Studio installation", example="error: Unable to find a compatible Visual Studio installation."),
             r"Running 'nmake' '-\?' failed with: no such file",
-            r"\W?\bcl(?:\.exe)?\b\W? is not recognized as (?:an internal|the name)",
-            r"nvcc fatal ?: No compiler found",
-            r"error: linker `(?:cc|link\.exe)` not found",
-            r"(?:Could not|Couldn't|Cannot|can't|Unable to|Failed to) find an? (?:working |suitable )?C\+\+ compiler",
-            r"Command '\['which', '(?:c|g)\+\+'\]' returned non-zero",
-            rf"which: no (?:g\+\+|c\+\+|gcc) in \(.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?which: no (?:g\+\+|c\+\+|gcc) in \(",
-            rf"\b(?:gcc|cc): command not found.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?\b(?:gcc|cc): command not found",
-            r"(?:cannot execute|error trying to exec|can't exec) \W?cc1plus\W{1,3}",
-            says(rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'", unless=r"inductor|triton"),
-            says(r"\b(?:g\+\+|c\+\+): (?:command )?not found", unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b"),
-        ),
-        examples=(
-            'error: Microsoft Visual C++ 14.0 or greater is required. Get it with "Microsoft C++ Build Tools"',
-            "subprocess.CalledProcessError: Command '['where', 'cl']': where cl returned non-zero exit status 1.",
-            "UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified\nerror: command failed",
-            "fatal error C1083: Cannot open include file: 'corecrt.h': No such file or directory",
-            "running build_ext\nerror: [WinError 2] The system cannot find the file specified",
-            "gcc: error trying to exec 'cc1plus': execvp: No such file or directory",
-            "sh: 1: g++: not found",
-            "running build_ext FileNotFoundError: [Errno 2] No such file or directory: 'g++'",
-            "error: command 'gcc' failed: No such file or directory",
-            "unable to execute 'gcc': No such file or directory",
-            "No CMAKE_CXX_COMPILER could be found.",
-            "CMake Error: Could not find compiler set in environment variable CXX:",
-            "error: Unable to find a compatible Visual Studio installation.",
-            "'cl' is not recognized as an internal or external command,",
-            "nvcc fatal : No compiler found",
-            "error: linker `cc` not found",
-            "RuntimeError: Could not find a C++ compiler",
-            "subprocess.CalledProcessError: Command '['which', 'c++']' returned non-zero exit status 1.",
-            "building 'x' extension with build_ext which: no g++ in (/usr/bin)",
-            "gcc: command not found ERROR: Failed building wheel for deepspeed",
+            says(r"\W?\bcl(?:\.exe)?\b\W? is not recognized as (?:an internal|the name)", example="'cl' is not recognized as an internal or external command,"),
+            says(r"nvcc fatal ?: No compiler found", example="nvcc fatal : No compiler found"),
+            says(r"error: linker `(?:cc|link\.exe)` not found", example="error: linker `cc` not found"),
+            says(r"(?:Could not|Couldn't|Cannot|can't|Unable to|Failed to) find an? (?:working |suitable )?C\+\+ compiler", example="RuntimeError: Could not find a C++ compiler"),
+            says(r"Command '\['which', '(?:c|g)\+\+'\]' returned non-zero", example="subprocess.CalledProcessError: Command '['which', 'c++']' returned non-zero exit status 1."),
+            says(rf"which: no (?:g\+\+|c\+\+|gcc) in \(.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?which: no (?:g\+\+|c\+\+|gcc) in \(", example="building 'x' extension with build_ext which: no g++ in (/usr/bin)"),
+            says(rf"\b(?:gcc|cc): command not found.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?\b(?:gcc|cc): command not found", example="gcc: command not found ERROR: Failed building wheel for deepspeed"),
+            says(r"(?:cannot execute|error trying to exec|can't exec) \W?cc1plus\W{1,3}", example="gcc: error trying to exec 'cc1plus': execvp: No such file or directory"),
+            says(rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'", unless=r"inductor|triton", example="running build_ext FileNotFoundError: [Errno 2] No such file or directory: 'g++'"),
+            says(r"\b(?:g\+\+|c\+\+): (?:command )?not found", unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b", example="sh: 1: g++: not found"),
         ),
         not_examples=(
             "UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified",
@@ -207,7 +167,6 @@ CAUSES = (
         "extension-not-built",
         refuted_by=(Refutation(facts.failing_file_is_in_a_checkout, "source-checkout-imported"),),
         title="The compiled part of {module} is missing",
-        plain="The compiled part of an extension is missing",
         means="The build failed or was skipped (no compiler, no toolkit, no visible GPU). Or a "
         "variant of the extension without compiled operators is installed.",
         text="Rebuild the extension with the nvcc of the CUDA version that torch was built with, "
@@ -218,53 +177,34 @@ CAUSES = (
         commands=rebuild_of("extension-not-built"),
         look=(alike.TORCHS_CUDA,),
         says=(
-            r"RuntimeError: Not compiled with (?:CUDA|GPU) support",
-            r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined",
-            r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU",
-            r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'",
-            r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions",
-            r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b",
-            r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly",
+            says(r"RuntimeError: Not compiled with (?:CUDA|GPU) support", example="RuntimeError: Not compiled with CUDA support"),
+            says(r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined", example="NameError: name 'autogptq_cuda_256' is not defined"),
+            says(r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU", example="RuntimeError: Not implemented on the CPU"),
+            says(r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'", example="AttributeError: 'NoneType' object has no attribute 'causal_conv1d_fwd'"),
+            says(r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions", example="ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C or _vllm_fa3_C). On ROCm, use upstream flash_attn."),
+            says(r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b", example="ImportError: DLL load failed while importing upfirdn2d_plugin: The specified module could not be found."),
+            says(r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly", example="detectron2._C           failed to import. detectron2 is not built correctly"),
             says(r"""(?x)
         No\ module\ named\ ['\"]?
         (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
         (?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b
         """, "no module named"),
-            r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})",
-            r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined",
+            says(r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})", example="ImportError: cannot import name '_C' from 'detectron2' (/x/detectron2/__init__.py)"),
+            says(r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined", example="File \"/x/groundingdino/models/ms_deform_attn.py\", line 53\nNameError: name '_C' is not defined"),
             says(r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ cannot\ open\ shared\ object\ file
-        """, "torch_extensions"),
-            says(r"NameError: (?:global )?name '_C' is not defined", unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino"),
-            says(r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'", module="vllm._C"),
-            says(r"Can ?not import sgl_kernel\. Please check your installation", module="sgl_kernel"),
+        """, "torch_extensions", example="ImportError: /home/u/.cache/torch_extensions/py311_cu124/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory"),
+            says(r"NameError: (?:global )?name '_C' is not defined", unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino", example="NameError: name '_C' is not defined"),
+            says(r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'", module="vllm._C", example="AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'"),
+            says(r"Can ?not import sgl_kernel\. Please check your installation", module="sgl_kernel", example="ImportError: Can not import sgl_kernel. Please check your installation."),
             says(r"Fallback to pytorch engine because turbomind engine is not installed correctly", module="turbomind"),
-            says(r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available", module="mmcv"),
+            says(r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available", module="mmcv", example="sys.platform: linux\nCUDA available: True\nMMCV: 1.7.1\nMMCV Compiler: GCC 9.4\nMMCV CUDA Compiler: not available"),
             rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
-            says(CPU_PART, module="bitsandbytes"),
+            says(CPU_PART, module="bitsandbytes", example="Could not load the native library: /srv/bnb/libbitsandbytes_cpu.so: cannot open shared object file"),
             says(r"Configured ROCm binary not found at \S{0,300}?libbitsandbytes_rocm\d+\.(?:so|dll)", module="bitsandbytes", build="rocm"),
-            says(r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'", module="deepspeed"),
-            says(r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined", module="exllamav2"),
-        ),
-        examples=(
-            "NameError: name 'autogptq_cuda_256' is not defined",
-            "RuntimeError: Not compiled with CUDA support",
-            "NameError: name '_C' is not defined",
-            "RuntimeError: Not implemented on the CPU",
-            "AttributeError: 'NoneType' object has no attribute 'causal_conv1d_fwd'",
-            "AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'",
-            "ImportError: Can not import sgl_kernel. Please check your installation.",
-            "ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C or _vllm_fa3_C). On ROCm, use upstream flash_attn.",
-            "ImportError: DLL load failed while importing upfirdn2d_plugin: The specified module could not be found.",
-            "sys.platform: linux\nCUDA available: True\nMMCV: 1.7.1\nMMCV Compiler: GCC 9.4\nMMCV CUDA Compiler: not available",
-            "ImportError: cannot import name '_C' from 'detectron2' (/x/detectron2/__init__.py)",
-            "File \"/x/groundingdino/models/ms_deform_attn.py\", line 53\nNameError: name '_C' is not defined",
-            "ImportError: /home/u/.cache/torch_extensions/py311_cu124/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory",
-            "detectron2._C           failed to import. detectron2 is not built correctly",
-            "Could not load the native library: /srv/bnb/libbitsandbytes_cpu.so: cannot open shared object file",
-            "NameError: name 'exllamav2_ext' is not defined",
-            "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
+            says(r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'", module="deepspeed", example="AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'"),
+            says(r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined", module="exllamav2", example="NameError: name 'exllamav2_ext' is not defined"),
         ),
         not_examples=("it is not implemented on the CPU yet",),
     ),
@@ -277,7 +217,6 @@ CAUSES = (
         "extension. On the machine with those GPUs, torch.cuda.get_device_capability() prints "
         "the architecture",
         # Source: messages of torch/utils/cpp_extension.py, _get_cuda_arch_flags.
-        stage="build",
         commands=paste.architectures_for_build,
         says=(
             r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",

@@ -86,23 +86,16 @@ CAUSES = (
     Cause(
         "extension-too-old-for-torch",
         title="The package's sources include {header}, which torch no longer has",
-        plain="The package's sources include a header that torch no longer has",
         means="torch 1.11 removed the THC headers; ATen and c10 replace them.",
         text="Use a newer release or a fork of the package, or build it in an "
         "environment with torch 1.10 or older",
         # Source: release notes of torch 1.11, removed headers.
-        stage="build",
         look=(alike.TORCHS_CUDA,),
         says=(
             r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
-            r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
-            r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
-            r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
-        ),
-        examples=(
-            'error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists',
-            "error: 'AT_CHECK' was not declared in this scope",
-            'error: identifier "AT_CHECK" is undefined',
+            says(r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to", example='error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists'),
+            says(r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope", example="error: 'AT_CHECK' was not declared in this scope"),
+            says(r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined", example='error: identifier "AT_CHECK" is undefined'),
         ),
         not_examples=(
             "error: 'my_name' was not declared in this scope",
@@ -123,7 +116,6 @@ CAUSES = (
         "flash_attn: false (or no --flash-attn) in trainers. You can uninstall flash-attn. On "
         "Turing GPUs, you can use FlashAttention 1 (`flash-attn<2`)",
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
-        stage="first-kernel",
         commands=("pip uninstall -y flash-attn",),
         says=(
             r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
@@ -134,7 +126,6 @@ CAUSES = (
         certain_if=proofs.releases_of_torch_differ,
         check=CheckCommand('python -c "import torch, flash_attn; print(torch.__version__)"  # ' "the extension in your traceback", "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
         title="{module} was built for a different torch from the installed one",
-        plain="A compiled extension was built for a different torch from the installed one",
         means="A compiled extension, for example flash-attn, fits only the torch release and the "
         "CUDA version that it was compiled for, so updating torch breaks it.",
         text="Install the extension's release for this torch (see its compatibility table), or "
@@ -191,17 +182,17 @@ CAUSES = (
             ),
         ),
         says=(
-            rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
+            says(rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)", example="ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol"),
             says(r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
         \ (?P<symbol>\w+)
-        """, "torch_extensions"),
-            r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
+        """, "torch_extensions", example="ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE"),
+            says(r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol", example="flash_attn_2_cuda undefined symbol"),
             rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
             r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
-            r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
-            says(r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)(?:\s{1,8}Python (?P<built_python>\d[\w.]*) \(you have (?P<python>\d[\w.]*)\))?", module="xformers"),
+            says(r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?", example="RuntimeError: torch_cluster was compiled against a different PyTorch version 2.1.0"),
+            says(r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)(?:\s{1,8}Python (?P<built_python>\d[\w.]*) \(you have (?P<python>\d[\w.]*)\))?", module="xformers", example="WARNING: xFormers was built for:\n    PyTorch 2.5.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n    Python  3.11.10 (you have 3.11.9)"),
             says(rf"""(?x)
         (?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})
         (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
@@ -219,7 +210,7 @@ CAUSES = (
         (?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})
         (?:\.[\w-]{{1,40}}){{0,3}},\ \w{{1,10}}\):\ Symbol\ not\ found:
         \ (?P<symbol>{TORCH_SYMBOL})
-        """, "symbol not found", unless=r"torch(?:audio|vision)[/\\]|_torch_sox"),
+        """, "symbol not found", unless=r"torch(?:audio|vision)[/\\]|_torch_sox", example="ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE"),
             says(rf"""(?x)
         (?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)
         (?:\.[\w-]+)*\.so:\ undefined\ symbol:?
@@ -227,18 +218,8 @@ CAUSES = (
         """, "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
             # `bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer`:
             # a kernel or a function of CUDA's or ROCm's runtime, which the package's build lacks.
-            says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build"),
-            says(r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)", unless=r"\.so|lib(?:torch|c10)"),
-        ),
-        examples=(
-            "ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol",
-            "WARNING: xFormers was built for:\n    PyTorch 2.5.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n    Python  3.11.10 (you have 3.11.9)",
-            "ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE",
-            "flash_attn_2_cuda undefined symbol",
-            "ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE",
-            "ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa",
-            "RuntimeError: torch_cluster was compiled against a different PyTorch version 2.1.0",
-            "OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_",
+            says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build", example="OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_"),
+            says(r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)", unless=r"\.so|lib(?:torch|c10)", example="ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa"),
         ),
         not_examples=(
             "selective_scan_cuda has an undefined symbol",
@@ -252,7 +233,6 @@ CAUSES = (
         means="The extension was compiled for the GPUs of another machine.",
         text="Rebuild the extension for this GPU (or install the wheel of a newer release)",
         # Source: messages of torch/utils/cpp_extension.py.
-        stage="first-kernel",
         commands=lambda context: (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),

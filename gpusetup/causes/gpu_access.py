@@ -35,13 +35,6 @@ DESKTOP_PROFILE = (
 CAUSES = (
     Cause(
         "uvm-missing",
-        title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
-        means="NVML and nvidia-smi work without this module, but CUDA does not.",
-        text="Load nvidia_uvm and create its device node",
-        # Source: manual page of nvidia-modprobe.
-        impossible=(on_windows_without_container, in_wsl),
-        by_check=True,
-        commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
         cases=(
             Message(
                 where=(places.IN_A_CONTAINER,),
@@ -51,16 +44,17 @@ CAUSES = (
                 commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
             ),
         ),
+        title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
+        means="NVML and nvidia-smi work without this module, but CUDA does not.",
+        text="Load nvidia_uvm and create its device node",
+        # Source: manual page of nvidia-modprobe.
+        impossible=(on_windows_without_container, in_wsl),
+        commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
         says=(
-            r'adding custom device "/dev/nvidia-uvm[\w-]*": no',
-            r"could not load (?:the )?UVM kernel module",
-            r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)",
+            says(r'adding custom device "/dev/nvidia-uvm[\w-]*": no', example='docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory'),
+            says(r"could not load (?:the )?UVM kernel module", example="nvidia-modprobe: could not load the UVM kernel module"),
+            says(r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)", example="stat failed: /dev/nvidia-uvm: no such file or directory"),
             says(r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)", "uvm"),
-        ),
-        examples=(
-            'docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory',
-            "nvidia-modprobe: could not load the UVM kernel module",
-            "stat failed: /dev/nvidia-uvm: no such file or directory",
         ),
     ),
     Cause(
@@ -79,7 +73,6 @@ CAUSES = (
     Cause(
         "device-permission",
         title="This user has no permission to open {node}",
-        plain="This user has no permission to open the GPU",
         means="Only members of one group can open the device nodes, or SELinux or cgroup rules "
         "block access.",
         text="Join the group that owns the device nodes (the command below shows the group), and "
@@ -88,7 +81,6 @@ CAUSES = (
         "`sudo chmod a+rw /dev/nvidia*` opens them until the next boot",
         # Source: udev rules of the driver packages.
         explains=("driver-not-loaded",),
-        by_check=True,
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
         look=("ls -l /dev/nvidia*",),
         cases=(
@@ -103,18 +95,11 @@ CAUSES = (
         says=(
             says(r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions", unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)"),
             "nvmlerror_nopermission",
-            r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)",
-            r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)",
-            r"NvRmMemInit\w* failed with Permission denied",
-            says(r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable", unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)"),
-            r"avc: +denied .{0,200}(?P<path>nvidia\w*)",
-        ),
-        examples=(
-            "Error opening /dev/nvidia0: Permission denied",
-            "[Errno 13] Permission denied: '/dev/nvidia-uvm'",
-            'type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"',
-            "NvRmMemInitNvmap failed with Permission denied",
-            "with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU",
+            says(r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)", example="Error opening /dev/nvidia0: Permission denied"),
+            says(r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)", example="[Errno 13] Permission denied: '/dev/nvidia-uvm'"),
+            says(r"NvRmMemInit\w* failed with Permission denied", example="NvRmMemInitNvmap failed with Permission denied"),
+            says(r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable", unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)", example="with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU"),
+            says(r"avc: +denied .{0,200}(?P<path>nvidia\w*)", example='type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"'),
         ),
         not_examples=('the guest reported fabric status "Insufficient Permissions"',),
     ),
@@ -129,18 +114,16 @@ CAUSES = (
         "program uses the GPUs: `sudo nvidia-smi -mig 0`",
         # Source: NVIDIA, "MIG User Guide".
         explains=("invalid-device-ordinal", "torch-internal-error"),
-        by_check=True,
         commands=_chosen,
         look=("nvidia-smi -L",),
         says=(
             says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", shown="by MIG alone"),
-            r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b",
+            says(r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b", example="torch shows only one GPU, MIG is enabled with three instances"),
             says(r"""(?x)
         invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
         .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
         """, "cuda_visible_devices=mig"),
         ),
-        examples=("torch shows only one GPU, MIG is enabled with three instances",),
     ),
     Cause(
         "compute-mode-exclusive",
@@ -151,7 +134,6 @@ CAUSES = (
         text="End the other process, or set the compute mode to default. If no process uses the "
         "GPU, reboot",
         # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
-        by_check=True,
         says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
         look=("nvidia-smi",),
         commands=("sudo nvidia-smi -c DEFAULT",),
@@ -159,7 +141,6 @@ CAUSES = (
     Cause(
         "compute-mode-prohibited",
         title="{who}: its compute mode does not allow CUDA programs",
-        plain="The compute mode does not allow CUDA programs",
         means="An administrator set the compute mode Prohibited, which allows no CUDA program.",
         text="Set the compute mode to default",
         # Source: nvidia-smi's manual page.
@@ -169,14 +150,12 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nGRID T4-2A, Prohibited"),
         refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
-        plain="This virtual GPU (vGPU) does not support CUDA",
         means="vGPU profiles A and B do not support compute. Without a licence, no vGPU profile "
         "supports compute.",
         text="Give the virtual machine a profile that supports compute (Q or C) and a licence "
         "for it, or enable compute on the host",
         # Source: NVIDIA, "Virtual GPU Software User Guide".
         explains=("compute-mode-prohibited",),
-        by_check=True,
         says=(
             says("device context 801", code="801"),
             says(rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported", code="801"),
@@ -188,7 +167,6 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
         "refuses to run",
-        plain="A vGPU has no licence",
         means="Without a licence, the driver reduces the vGPU's performance step by step.",
         text="Install the licence server's token (and gridd.conf) and restart the licence client. "
         "In Kubernetes, put both into the ConfigMap that the operator's `driver.licensingConfig` "
@@ -197,15 +175,13 @@ CAUSES = (
         explains=(
             "cuda-unknown-error", "os-call-failed", "cuda-init-failed", "compute-mode-exclusive",
         ),
-        by_check=True,
         commands=("sudo systemctl restart nvidia-gridd",),
         look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
         says=(
             r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
-            r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)",
+            says(r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)", example="nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)"),
             r"valid Grid licen[sc]e",
         ),
-        examples=("nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",),
     ),
     Cause(
         "invalid-device-ordinal",
@@ -217,17 +193,12 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult.
         alike={alike.LIST_GPUS: ("mig-misconfigured", "cuda-visible-devices-hidden")},
         says=(
-            r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
+            says(r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]", example="MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]"),
             "invalid device ordinal",
             r"AssertionError: Invalid device id",
-            r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)",
+            says(r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)", example="RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location"),
             "device id must be in the range",
         ),
-        examples=(
-            "RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location",
-            "MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]",
-        ),
-        by_check=True,
         look=("nvidia-smi -L",),
     ),
 )  # fmt: skip

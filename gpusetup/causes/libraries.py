@@ -39,7 +39,6 @@ CAUSES = (
     Cause(
         "library-not-mapped",
         title="The system cannot map {library} into memory",
-        plain="The system cannot map a library into memory",
         means="The library's folder is mounted noexec (/tmp, a home on a server). Another "
         "possible cause is too little memory or address space for the process (shared hosting, "
         "ulimit -v, a small container).",
@@ -51,12 +50,8 @@ CAUSES = (
         look=("findmnt -O noexec", "ulimit -a"),
         alike={"findmnt -O noexec": ("host-out-of-memory",)},
         says=(
-            r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
-            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", why="stack"),
-        ),
-        examples=(
-            "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
-            "ImportError: libcusparseLt.so.0: failed to map segment from shared object",
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object", example="ImportError: libcusparseLt.so.0: failed to map segment from shared object"),
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", why="stack", example="ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument"),
         ),
         cases=(
             Message(
@@ -75,7 +70,6 @@ CAUSES = (
     Cause(
         "library-missing",
         title="{library} is missing from this system",
-        plain="A shared library is missing from this system",
         means="The library belongs neither to torch nor to CUDA. For example, OpenCV needs libGL.",
         text="Install the system package that contains the library (libGL: libgl1, mesa-libGL; "
         "libgthread: libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, "
@@ -84,9 +78,8 @@ CAUSES = (
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
         says=(
             says(rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared", unless="dlerror"),
-            r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b",
+            says(r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b", example="it is linked against `libpython3.10.so`. When this shared library is not found it crashes"),
         ),
-        examples=("it is linked against `libpython3.10.so`. When this shared library is not found it crashes",),
         not_examples=("libpython3.10.so is found",),
     ),
     Cause(
@@ -134,10 +127,10 @@ CAUSES = (
         ),
         says=(
             says(r"Outdated (?P<library>cu[A-Z]\w{2,10}|CUDA\w*) installation found", by_program="JAX"),
-            r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
-            rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
-            rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
-            r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
+            says(r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?", example="libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12"),
+            says(rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)", example="ImportError: /x/torch/lib/../../nvidia/cudnn/lib/libcudnn.so.9: undefined symbol: cudnnGetVersion_v2"),
+            says(rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined", example="symbol cublasLtGetStatusString, version libcublasLt.so.11 not defined in file libcublasLt.so.11 with link time reference"),
+            says(r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)", example="Could not load library libcudnn_cnn_train.so.8. Error: /x/libcudnn_cnn_train.so.8: undefined symbol: _ZN5cudnn3cnn34layer"),
             says(r"""(?x)
         cuDNN\ version\ (?:incompatibility|mismatch):\ PyTorch\ was\ compiled\ +against\ \(?
         (?P<compiled>\d[\d, .]*\d)\)?\ but
@@ -150,25 +143,13 @@ CAUSES = (
         \ (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|cufile|cupti|curand|cusolver|nvrtc|nvml|nvshmem|nvtx|_nv|__cuda)\w*)
         (?:,\ version\ (?P<library>lib\S+))?
         """, "undefined symbol"),
-            says(r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found", library="libstdc++.so.6"),
-            says(r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found", library="libstdc++.so.6"),
+            says(r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found", library="libstdc++.so.6", example="ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/lib.so)"),
+            says(r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found", library="libstdc++.so.6", example="libstdc++.so.6: version `CXXABI_1.3.15' not found"),
             says("cudnn_status_sublibrary", library="libcudnn", symbol="CUDNN_STATUS_SUBLIBRARY"),
-            says(r"Cannot load symbol (?P<symbol>cudnn\w+)", library="libcudnn", unless=r"Could not locate|Unable to load any of"),
-            says(r"NCCL version mismatch|mismatched NCCL version(?: detected ?: (?P<ranks>rank \d+ version \d+ rank \d+ version \d+))?", library="libnccl"),
-            says(r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)", by_program="XLA"),
-            says(r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})", by_program="XLA"),
-        ),
-        examples=(
-            "libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
-            "ImportError: /x/torch/lib/../../nvidia/cudnn/lib/libcudnn.so.9: undefined symbol: cudnnGetVersion_v2",
-            "symbol cublasLtGetStatusString, version libcublasLt.so.11 not defined in file libcublasLt.so.11 with link time reference",
-            "ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/lib.so)",
-            "libstdc++.so.6: version `CXXABI_1.3.15' not found",
-            "Invalid handle. Cannot load symbol cudnnCreateTensorDescriptor",
-            "Could not load library libcudnn_cnn_train.so.8. Error: /x/libcudnn_cnn_train.so.8: undefined symbol: _ZN5cudnn3cnn34layer",
-            "RuntimeError: NCCL version mismatch between ranks",
-            "Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.6.0.  CuDNN library needs to have matching major version",
-            "RuntimeError: Found cuDNN version 8500, but jaxlib was built against version 8902",
+            says(r"Cannot load symbol (?P<symbol>cudnn\w+)", library="libcudnn", unless=r"Could not locate|Unable to load any of", example="Invalid handle. Cannot load symbol cudnnCreateTensorDescriptor"),
+            says(r"NCCL version mismatch|mismatched NCCL version(?: detected ?: (?P<ranks>rank \d+ version \d+ rank \d+ version \d+))?", library="libnccl", example="RuntimeError: NCCL version mismatch between ranks"),
+            says(r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)", by_program="XLA", example="Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.6.0.  CuDNN library needs to have matching major version"),
+            says(r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})", by_program="XLA", example="RuntimeError: Found cuDNN version 8500, but jaxlib was built against version 8902"),
         ),
         not_examples=("an outdated driver installation found nothing",),
     ),
@@ -190,13 +171,11 @@ CAUSES = (
         "static-tls-full",
         certain_if=proofs.message_states_it,
         title="{library} cannot be loaded: no room in the static TLS block",
-        plain="A library cannot be loaded because the static TLS block has no room",
         means="Libraries that loaded earlier have used up the memory of the static TLS block "
         "(mostly libgomp on aarch64).",
         text="Import torch first in the program, or load the library before everything else "
         "(LD_PRELOAD)",
         # Source: glibc's sources, dl-tls.c.
-        says=(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",),
-        examples=("ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block",),
+        says=(says(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block", example="ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block"),),
     ),
 )  # fmt: skip

@@ -92,34 +92,24 @@ CAUSES = (
         "program-sees-no-gpu",
         severity=Severity.WARNING,
         title="{program} finds no GPU",
-        plain="A program without torch finds no GPU, although the driver seems fine",
         means="The program's build, libraries or settings prevent it from using the GPU.",
         text="Install the program's build for CUDA",
         symptom=True,
         failure=4,
         events=("program-sees-no-gpu", "cuda-unavailable", "gpu-unused"),
-        by_check=True,
         where=(_has_a_gpu, is_all),
         way=programs_own,
         says=(
             says(r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b", "no ", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
-            says(r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)", "gpu", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
+            says(r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)", "gpu", unless=r"torch|is_available|nvidia-smi|RuntimeError: No", example="unable to detect any compatible GPUs on this machine"),
             says(r"failure during GPU discovery", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
-            says(r'msg="inference compute" id=\S{1,8} library=cpu\b', program="ollama"),
-            says(r"PROCESSOR\b.{0,600}?\b100% CPU\b", program="ollama"),
-            says(r"Num GPUs Available:\W{0,3}0\b", program="TensorFlow"),
-            says(r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)", program="TensorFlow", unless=r"name='/physical_device:GPU"),
+            says(r'msg="inference compute" id=\S{1,8} library=cpu\b', program="ollama", example='level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"'),
+            says(r"PROCESSOR\b.{0,600}?\b100% CPU\b", program="ollama", example="NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now"),
+            says(r"Num GPUs Available:\W{0,3}0\b", program="TensorFlow", example="Num GPUs Available:  0"),
+            says(r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)", program="TensorFlow", unless=r"name='/physical_device:GPU", example="print(tf.config.list_physical_devices('GPU')) returns []"),
             says("cuda backend failed to initialize", program="JAX"),
             says("no supported devices found for platform cuda", program="JAX"),
-            says(r"offloaded 0/\d{1,4} layers to GPU", program="llama.cpp"),
-        ),
-        examples=(
-            "print(tf.config.list_physical_devices('GPU')) returns []",
-            "Num GPUs Available:  0",
-            "unable to detect any compatible GPUs on this machine",
-            "llm_load_tensors: offloaded 0/33 layers to GPU",
-            'level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"',
-            "NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now",
+            says(r"offloaded 0/\d{1,4} layers to GPU", program="llama.cpp", example="llm_load_tensors: offloaded 0/33 layers to GPU"),
         ),
         not_examples=(
             "Current node has a GPU available",
@@ -133,7 +123,6 @@ CAUSES = (
         check=CheckCommand(alike.TORCHS_CUDA, "2.9.1+cpu None"),
         severity=Severity.WARNING,
         title="The GPU is not used",
-        plain="A program does not use the GPU",
         means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
         "installs a CPU build, and installing another package may do so too. In other cases, "
         "torch finds no driver.",
@@ -163,7 +152,6 @@ CAUSES = (
             ),
         ),
         symptom=True,
-        stage="start",
         failure=6,
         where=(_says_nothing_of_a_failure, _is_not_known_to_be_the_cpus, _holds_no_memory),
         alike={
@@ -175,7 +163,6 @@ CAUSES = (
         "input-bound",
         severity=Severity.WARNING,
         title="The GPU works, but it waits for its input in between",
-        plain="The GPU waits for its data",
         means="If the loader is slower than the GPU, the GPU is idle between batches. Typical "
         "reasons are decoding and augmentation on few CPU cores, a slow or remote disk, or "
         "transfers that do not overlap with the computation.",
@@ -185,7 +172,6 @@ CAUSES = (
         "help. You do not need to change the driver, CUDA or torch",
         # Source: PyTorch, Performance Tuning Guide.
         symptom=True,
-        stage="running",
         failure=7,
         where=(says_nothing_else, _is_not_known_to_be_the_cpus),
         events=("gpu-starved",),
@@ -195,31 +181,23 @@ CAUSES = (
         "program-without-gpu-support",
         severity=Severity.WARNING,
         title="{program} is installed without GPU support, so it runs on the CPU",
-        plain="A program is installed without GPU support",
         means="The installed build of the program computes on the CPU only. The GPU and the "
         "driver may be fine.",
         text="Install the program's own build for CUDA",
         failure=3,
-        by_check=True,
         where=(is_all,),
         way=programs_own,
         says=(
             says(rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)", unless=TORCH_ITSELF),
-            says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF),
-            says(r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)", unless=r"torch|Error: Not"),
+            says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF, example="XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU"),
+            says(r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)", unless=r"torch|Error: Not", example='RuntimeError: "cuda" device requested but this build of Warp does not support CUDA'),
             says(r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"),
             says("cudaexecutionprovider not available", program="onnxruntime"),
             # onnxruntime's list of providers, in which no provider is for a GPU.
-            says(r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]", program="onnxruntime"),
+            says(r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]", program="onnxruntime", example=">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']"),
             says(r"jaxlib is not installed\. falling back", program="JAX"),
             says("xformers wasn't build with cuda support", program="xformers"),
-            says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow"),
-        ),
-        examples=(
-            "tf.test.is_built_with_cuda() is False",
-            "XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU",
-            ">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']",
-            'RuntimeError: "cuda" device requested but this build of Warp does not support CUDA',
+            says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow", example="tf.test.is_built_with_cuda() is False"),
         ),
         not_examples=(
             "tf.test.is_built_with_cuda() tells it",
@@ -233,35 +211,28 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         severity=Severity.NOTE,
         title="The program uses tensors on two devices: {first} and {second}",
-        plain="The program uses tensors on two devices",
         means="torch computes only with tensors on the same device. The model, an input or a tensor "
         "that the program makes is still on another one. torch, the driver and the GPU work.",
-        text="Move the model and every input to the same device: `model.to(device)`, and "
-        "`batch = batch.to(device)` in the loop (`.to()` of a tensor returns a new one). Create new "
-        "tensors there, too (`device=x.device`). If a model is spread over several GPUs "
-        "(`device_map`), move the inputs to the device of its first layer",
+        text="Move the model and every input to the same device: `model.to(device)`, and `batch = "
+        "batch.to(device)` in the loop. Create new tensors there, too (`device=x.device`). If a "
+        "model is spread over several GPUs (`device_map`), move the inputs to the device of its "
+        "first layer",
         failure=7,
         says=(
-            r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)",
+            says(r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)", example="RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!"),
             # Two types on the same device are no matter of devices.
-            r"Input type \(torch\.\w+\) and weight type \(torch\.cuda\.\w+\) should be the same",
-        ),
-        examples=(
-            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!",
-            "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same",
+            says(r"Input type \(torch\.\w+\) and weight type \(torch\.cuda\.\w+\) should be the same", example="RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same"),
         ),
     ),
     Cause(
         "program-failed",
         severity=Severity.NOTE,
         title="{program} failed: {said}",
-        plain="A program failed on its own",
         means="A key, a shape, a file or a name is wrong, or a package is missing. The GPU, the "
         "driver and torch are not the reason.",
         text="Run the program again, and read the first error that it prints. If that error "
         "mentions the GPU, the GPU, the driver or torch may be the reason",
         failure=8,
-        by_check=True,
         where=(lambda context: says_nothing_else(context),),
         cases=(
             Message(

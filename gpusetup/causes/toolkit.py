@@ -138,7 +138,6 @@ CAUSES = (
         text="Build with the nvcc of torch's CUDA version: install that toolkit if it is "
         "missing, and set CUDA_HOME to it",
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
-        stage="build",
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
         but={"compiler": "^(?!nvcc$)"},
         way=one_cuda,
@@ -146,39 +145,27 @@ CAUSES = (
         "older toolkit does not support a newer GPU. Put the bin folder of a newer toolkit first "
         "on PATH, delete the build folder, and build again",
         says=(
-            r"(?:detected )?CUDA version(?: \((?P<nvcc>\d+\.\d+)[\d.]*\))? mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?",
-            r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'",
-            r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)",
-            r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?",
+            says(r"(?:detected )?CUDA version(?: \((?P<nvcc>\d+\.\d+)[\d.]*\))? mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?", example="it says that the detected CUDA version mismatches the version that was used to compile PyTorch"),
+            says(r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'", example="raise RuntimeError(CUDA_MISMATCH_MESSAGE): ('The detected CUDA version (%s) mismatches the version that was used to compile PyTorch (%s). Please make sure to use the same CUDA versions.', '12.4', '11.8')"),
+            says(r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)", example="deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions"),
+            says(r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?", example="RuntimeError: Cuda extensions are being compiled with a version of Cuda that does not match the version used to compile Pytorch binaries.  Pytorch binaries were compiled with Cuda 11.7"),
             says(r"""(?x)
         PyTorch\ and\ (?P<module>(?!torchvision|torchaudio)[\w-]+)\ were\ compiled\ with\ different\ CUDA\ versions\.\ PyTorch\ has\ CUDA\ version
         \ (?P<torch>[\d.]+\d)\ and\ \w+\ has\ CUDA\ version
         \ (?P<nvcc>[\d.]+\d)
-        """, "compiled with different cuda"),
-            r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above",
+        """, "compiled with different cuda", example="RuntimeError: Detected that PyTorch and torch_scatter were compiled with different CUDA versions. PyTorch has CUDA version 12.1 and torch_scatter has CUDA version 11.8"),
+            says(r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above", example="RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.  Note: make sure nvcc has a supported version"),
             r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b",
-            says(r"in assert_no_cuda_mismatch\b|(?<!def )\bassert_no_cuda_mismatch\(\)", unless=r"CUDA_HOME does not exist|MissingCUDA"),
-        ),
-        examples=(
-            "raise RuntimeError(CUDA_MISMATCH_MESSAGE): ('The detected CUDA version (%s) mismatches the version that was used to compile PyTorch (%s). Please make sure to use the same CUDA versions.', '12.4', '11.8')",
-            "deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions",
-            "it says that the detected CUDA version mismatches the version that was used to compile PyTorch",
-            "RuntimeError: Cuda extensions are being compiled with a version of Cuda that does not match the version used to compile Pytorch binaries.  Pytorch binaries were compiled with Cuda 11.7",
-            "RuntimeError: Detected that PyTorch and torch_scatter were compiled with different CUDA versions. PyTorch has CUDA version 12.1 and torch_scatter has CUDA version 11.8",
-            "RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.  Note: make sure nvcc has a supported version",
-            'File "/tmp/deepspeed/op_builder/builder.py", line 599, in builder\n    x()\n  File "/tmp/deepspeed/op_builder/builder.py", line 89, in assert_no_cuda_mismatch',
+            says(r"in assert_no_cuda_mismatch\b|(?<!def )\bassert_no_cuda_mismatch\(\)", unless=r"CUDA_HOME does not exist|MissingCUDA", example='File "/tmp/deepspeed/op_builder/builder.py", line 599, in builder\n    x()\n  File "/tmp/deepspeed/op_builder/builder.py", line 89, in assert_no_cuda_mismatch'),
         ),
     ),
     Cause(
         "cuda-home-unset",
         title="The CUDA toolkit is installed, but the build does not find it: {fact}",
-        plain="The CUDA toolkit is installed, but CUDA_HOME does not point to it",
         means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
         text="Do not install another toolkit. Set CUDA_HOME to the installed toolkit, in the shell "
         "in which you build",
         # Source: torch/utils/cpp_extension.py, _find_cuda_home.
-        stage="build",
-        by_check=True,
         commands=lambda context: toolkit_lines(context),
     ),
     Cause(
@@ -194,7 +181,6 @@ CAUSES = (
         "torch's CUDA version and set CUDA_HOME to it (Windows: "
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
         # Source: messages of torch/utils/cpp_extension.py.
-        stage="build",
         explains=("build-isolation-no-torch",),
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
         way=_toolkit,
@@ -208,46 +194,30 @@ CAUSES = (
         ),
         says=(
             r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)(?:(?=.{0,1200}?(?:\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst))(?P<package>\w[\w-]{1,40}))|)",
-            r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b",
-            r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)",
+            says(r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b", example="CMake Error: Could not find nvcc, please set CUDAToolkit_ROOT"),
+            says(r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)", example="CMake Warning: Could not find CUDA toolkit"),
             r"Could NOT find CUDAToolkit",
-            r"links to:?\s{1,20}CUDA::\w{2,30}\s{1,20}but the target was not found",
-            r"\bCUDA_(?!CUDA_LIB)\w{2,30}_LIBRARY(?: \(ADVANCED\))?(?::FILEPATH)?[ :=]{1,4}(?:CUDA_\w{2,30}-)?NOTFOUND",
-            r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND",
+            says(r"links to:?\s{1,20}CUDA::\w{2,30}\s{1,20}but the target was not found", example='Target "mylib" links to: CUDA::cublas but the target was not found.'),
+            says(r"\bCUDA_(?!CUDA_LIB)\w{2,30}_LIBRARY(?: \(ADVANCED\))?(?::FILEPATH)?[ :=]{1,4}(?:CUDA_\w{2,30}-)?NOTFOUND", example="CUDA_cublas_LIBRARY (ADVANCED): CUDA_cublas_LIBRARY-NOTFOUND"),
+            says(r"No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND", example="No CMAKE_CUDA_COMPILER could be found."),
             r"No CUDA toolset found",
-            r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)",
+            says(r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)", example="fatal error: cuda_runtime.h: No such file or directory"),
             says(r"""(?x)
         fatal\ error:\ (?P<path>(?:cuda_(?:fp16|bf16|profiler_api)|cusparse|cublas\w*|cusolver\w*|curand\w*|cufft\w*|nvToolsExt|nvtx3/\w+|thrust/[\w/]+|cub/[\w/]+)\.
           (?:h|cuh))
-        """, "fatal error: "),
+        """, "fatal error: ", example="fatal error: cusparse.h: No such file or directory"),
             r"name 'bare_metal_version' is not defined",
-            r"cannot find -lcudart(?:_static)?\b",
-            r"catastrophic error: cannot open source file \W?(?P<path>cuda\w*\.h|vector_types\.h|cub/\S{1,40})",
+            says(r"cannot find -lcudart(?:_static)?\b", example="/usr/bin/ld: cannot find -lcudart"),
+            says(r"catastrophic error: cannot open source file \W?(?P<path>cuda\w*\.h|vector_types\.h|cub/\S{1,40})", example='cuda_workaround.h(1): catastrophic error: cannot open source file "cuda_fp16.h"'),
             r"Failed to auto-detect CUDA root directory",
-            r"(?:Couldn't|Could not|Failed to) invoke ptxas\b",
-            r"(?:Couldn't|Could not|Failed to) launch ptxas\b",
+            says(r"(?:Couldn't|Could not|Failed to) invoke ptxas\b", example="W asm_compiler.cc:85] Couldn't get ptxas version string: INTERNAL: Couldn't invoke ptxas --version"),
+            says(r"(?:Couldn't|Could not|Failed to) launch ptxas\b", example="ptxas returned an error: 'INTERNAL: Failed to launch ptxas'"),
             "cuda toolkit not found",
             says(r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} (?:is not recognized|ist entweder falsch|n'est pas reconnu|no se reconoce|não é reconhecido|не является|不是内部或外部命令)|command not found: nvcc|nvcc was not found|Command 'nvcc' not found", who="shell"),
-            r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b",
+            says(r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b", example="FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda-12.4/bin/nvcc'"),
             says(r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)", who="shell"),
-            says(r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute", who="extension"),
-            says(r"in get_cuda_bare_metal_version\b.{0,500}?\bsubprocess\.check_output\(.{0,500}?\bsubprocess\.py\W.{0,20}?line \d{1,5}, in (?:run|__init__|check_output)\b", unless=r"CalledProcessError|PermissionError|mismatch|Installed CUDA version"),
-        ),
-        examples=(
-            "CMake Error: Could not find nvcc, please set CUDAToolkit_ROOT",
-            "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda-12.4/bin/nvcc'",
-            "CMake Warning: Could not find CUDA toolkit",
-            "fatal error: cuda_runtime.h: No such file or directory",
-            "fatal error: cusparse.h: No such file or directory",
-            "No CMAKE_CUDA_COMPILER could be found.",
-            'Target "mylib" links to: CUDA::cublas but the target was not found.',
-            "CUDA_cublas_LIBRARY (ADVANCED): CUDA_cublas_LIBRARY-NOTFOUND",
-            "return getattr(_C, name)(*args, **kwargs)\nAttributeError: 'NoneType' object has no attribute 'rasterize'",
-            "/usr/bin/ld: cannot find -lcudart",
-            'cuda_workaround.h(1): catastrophic error: cannot open source file "cuda_fp16.h"',
-            "W asm_compiler.cc:85] Couldn't get ptxas version string: INTERNAL: Couldn't invoke ptxas --version",
-            "ptxas returned an error: 'INTERNAL: Failed to launch ptxas'",
-            'setup.py", line 63, in get_cuda_bare_metal_version raw_output = subprocess.check_output( File "/x/lib/python3.11/subprocess.py", line 466, in check_output return run(*popenargs',
+            says(r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute", who="extension", example="return getattr(_C, name)(*args, **kwargs)\nAttributeError: 'NoneType' object has no attribute 'rasterize'"),
+            says(r"in get_cuda_bare_metal_version\b.{0,500}?\bsubprocess\.check_output\(.{0,500}?\bsubprocess\.py\W.{0,20}?line \d{1,5}, in (?:run|__init__|check_output)\b", unless=r"CalledProcessError|PermissionError|mismatch|Installed CUDA version", example='setup.py", line 63, in get_cuda_bare_metal_version raw_output = subprocess.check_output( File "/x/lib/python3.11/subprocess.py", line 466, in check_output return run(*popenargs'),
         ),
         not_examples=(
             "it cannot find the GPU, nvcc works",
@@ -263,12 +233,10 @@ CAUSES = (
         text="Install ninja into this environment, and start the build from a shell in which the "
         "environment is active",
         # Source: messages of torch/utils/cpp_extension.py.
-        stage="build",
         commands=("pip install ninja",),
         says=(
             "ninja is required to load",
-            r"No such file or directory: '(?:\S{1,160}/)?ninja'",
+            says(r"No such file or directory: '(?:\S{1,160}/)?ninja'", example="FileNotFoundError: [Errno 2] No such file or directory: 'ninja'"),
         ),
-        examples=("FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",),
     ),
 )  # fmt: skip

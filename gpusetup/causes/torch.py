@@ -13,6 +13,7 @@ from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.fixes import makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, Lines
@@ -124,7 +125,6 @@ CAUSES = (
     Cause(
         "install-unfinished",
         title="An installation into {prefix} was interrupted",
-        plain="An installation into this environment was interrupted",
         means="An installation with gpusetup was interrupted, so the environment is incomplete.",
         text="Run `gpusetup install`. The command first restores the previous environment or "
         "completes the new one",
@@ -137,11 +137,8 @@ CAUSES = (
         "installed into another environment.",
         check=CheckCommand('python -c "import sys, torch; print(sys.executable)"', "ModuleNotFoundError: No module named 'torch'"),
         title="torch is not installed in {python}",
-        plain="torch is not installed",
         text="Install torch",
         # Source: the wheels and indexes of torch, read for the catalog.
-        stage="import",
-        by_check=True,
         way=_install,
         cases=(
             Message(
@@ -157,9 +154,8 @@ CAUSES = (
         says=(
             r"No module named ['\"]?torch['\"]?(?![\w.])",
             r"Package 'torch' is not installed",
-            r"Package\(s\) not found: torch\b",
+            says(r"Package\(s\) not found: torch\b", example="WARNING: Package(s) not found: torch"),
         ),
-        examples=("WARNING: Package(s) not found: torch",),
         not_examples=("[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",),
     ),
     Cause(
@@ -167,13 +163,11 @@ CAUSES = (
         title="torch is only partly installed",
         means="torch's installation was interrupted, or another installation overwrote part of it.",
         text="Reinstall it",
-        stage="import",
         way=_reinstall,
         says=(
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
-            r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
+            says(r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b", example="File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'"),
         ),
-        examples=("File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",),
     ),
     Cause(
         "two-torch-installs",
@@ -197,8 +191,7 @@ CAUSES = (
         before_torch=(Severity.ERROR,),
         way=_reinstall,
         alike={"conda list torch": ("ld-library-path-conflict", "torch-half-installed")},
-        says=(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",),
-        examples=("ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",),
+        says=(says(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})", example="ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv"),),
     ),
     Cause(
         "torch-import-failed",
@@ -221,7 +214,6 @@ CAUSES = (
     Cause(
         "torch-outside-environment",
         title="Python imports a torch from outside the environment: {place}",
-        plain="Python imports a torch from outside the environment",
         means="Python searches PYTHONPATH before the environment's packages.",
         text="Remove that folder from PYTHONPATH. Then check whether the environment has torch",
         # Source: Python documentation, site.
@@ -233,8 +225,7 @@ CAUSES = (
         before_torch=(Severity.ERROR, Severity.WARNING),
         where=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),
         commands=("export PYTHONNOUSERSITE=1",),
-        says=(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",),
-        examples=("/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",),
+        says=(says(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}", example="/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py"),),
     ),
     Cause(
         "torch-sees-no-gpu",
@@ -247,8 +238,6 @@ CAUSES = (
         "old, install or update it. If torch says `No CUDA GPUs are available`, either "
         "CUDA_VISIBLE_DEVICES hides the GPU or, in a container, the container was given none",
         symptom=True,
-        stage="start",
-        by_check=True,
         look=(RAISE,),
         cases=(
             Message(
@@ -283,7 +272,6 @@ CAUSES = (
     Cause(
         "gpu-check-failed",
         title="torch fails on this machine's GPU: {name}",
-        plain="torch computes wrong results on the GPU, or none at all",
         means="The GPU computed a wrong result, or an operation of torch failed on it.",
         text="Run `gpusetup verify` and read the result of each check",
         symptom=True,
@@ -292,20 +280,15 @@ CAUSES = (
     Cause(
         "smi-banner-misread",
         title="{program} misreads the output of a newer nvidia-smi; the driver is fine",
-        plain="A tool misreads the output of a newer nvidia-smi, but the driver is fine",
         means="Since driver 610, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
         "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
         text="Set the build that you want in the tool's options, or update the tool",
         # Source: nvidia-smi of driver 610.
         commands=("gpusetup install",),
         says=(
-            r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
+            says(r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version", example="ValueError: could not parse 'CUDA UMD Version: 13.1'"),
             r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
-            r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
-        ),
-        examples=(
-            "ValueError: could not parse 'CUDA UMD Version: 13.1'",
-            "failed to parse the output of nvidia-smi",
+            says(r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi", example="failed to parse the output of nvidia-smi"),
         ),
         not_examples=("CUDA UMD Version: 13.1",),
     ),
@@ -320,16 +303,10 @@ CAUSES = (
         text="Install a newer torch of the same kind, or an older release of the package in the "
         "traceback. You do not need a build for another GPU",
         # Source: torch's release notes of 1.12 and 2.0; huggingface/transformers issue 31563 (2.3).
-        stage="import",
         explains=("apple-silicon", "intel-gpu", "no-nvidia-gpu", "program-failed"),
         says=(
-            r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b",
-            r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]",
-        ),
-        examples=(
-            "RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu "
-            "device type at start of device string: mps",
-            "AttributeError: module 'torch' has no attribute 'xpu'",
+            says(r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b", example="RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu " "device type at start of device string: mps"),
+            says(r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]", example="AttributeError: module 'torch' has no attribute 'xpu'"),
         ),
     ),
 )  # fmt: skip

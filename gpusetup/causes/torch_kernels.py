@@ -37,6 +37,8 @@ def _other_wheel(context: RuleContext, _text: str) -> Fix:
     )
 
 
+TENSORFLOWS = "The driver's compiler, for TensorFlow's kernels,"
+
 NO_NEWER = (
     "The installed torch fits this GPU and driver, but its run-time compiler does not support the "
     "GPU. A newer torch may come with a compiler that does (`gpusetup install --upgrade`). As a "
@@ -63,41 +65,22 @@ CAUSES = (
         "work. Precompiled kernels may work.",
         text="Install a torch build for a newer CUDA version, whose compiler supports it. ",
         # Source: NVRTC documentation; Triton's and XLA's sources.
-        stage="first-kernel",
         explains=("cuda-init-failed",),
         but={"compiler": "^nvcc$"},
         way=lambda context, text: paste.another_torch(context, text, NO_NEWER),
         says=(
-            says(r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)", compiler="XLA's assembler"),
-            *(
-                says(pattern, compiler="The driver's compiler, for TensorFlow's kernels,")
-                for pattern in (
-                    rf"{NOT_BUILT_FOR}.{{0,600}}?{REJECTED}",
-                    rf"{REJECTED}.{{0,600}}?{NOT_BUILT_FOR}",
-                )
-            ),
-            r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture",
-            r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'",
-            r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'",
-            r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})",
+            says(r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)", compiler="XLA's assembler", example="gpu/asm_compiler.cc:231] Falling back to the CUDA driver for PTX compilation; ptxas does not support CC 8.9"),
+            says(rf"{NOT_BUILT_FOR}.{{0,600}}?{REJECTED}", compiler=TENSORFLOWS, example="TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0. CUDA kernels will be jit-compiled from PTX\nInternalError: 'cuLaunchKernel(f)' failed with 'CUDA_ERROR_INVALID_HANDLE'"),
+            says(rf"{REJECTED}.{{0,600}}?{NOT_BUILT_FOR}", compiler=TENSORFLOWS, example="InternalError: 'cuLaunchKernel(function)' failed with 'CUDA_ERROR_INVALID_HANDLE'; before it: TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0a"),
+            says(r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture", example="nvrtc: error: invalid value for --gpu-architecture (-arch)"),
+            says(r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'", example="ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"),
+            says(r"(?P<compiler>nvcc) ?fatal ?: Value '(?P<arch>(?:compute|sm)_\d\w{1,4})' is not defined for option 'gpu-architecture'", example="nvcc fatal   : Value 'compute_89' is not defined for option 'gpu-architecture'"),
+            says(r"(?P<compiler>nvcc) ?fatal ?: Unsupported gpu architecture '?(?P<arch>compute_\d\w{1,4})", example="nvcc fatal   : Unsupported gpu architecture 'compute_120'"),
             says(r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)", compiler="ptxas"),
-            says(r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status", compiler="ptxas", unless="too much shared data|Permission denied"),
-            says(r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option", compiler="NVVM"),
-            says(r"'(?P<arch>sm_\w+)' is not a recognized processor", compiler="llvm"),
-            says(r"Unknown target CPU '(?P<arch>sm_\w+)'", compiler="llvm"),
-        ),
-        examples=(
-            "nvrtc: error: invalid value for --gpu-architecture (-arch)",
-            "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'",
-            "`/x/triton/backends/nvidia/bin/ptxas -lineinfo -v --gpu-name=sm_121a /tmp/a.ptx -o /tmp/a.ptx.o` failed: subprocess.CalledProcessError: returned non-zero exit status 255",
-            "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
-            "'sm_120' is not a recognized processor for this target (ignoring processor)",
-            "LLVM ERROR: Unknown target CPU 'sm_103'",
-            "nvcc fatal   : Value 'compute_89' is not defined for option 'gpu-architecture'",
-            "libNVVM: '-arch=compute_120' is an unsupported option",
-            "gpu/asm_compiler.cc:231] Falling back to the CUDA driver for PTX compilation; ptxas does not support CC 8.9",
-            "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0. CUDA kernels will be jit-compiled from PTX\nInternalError: 'cuLaunchKernel(f)' failed with 'CUDA_ERROR_INVALID_HANDLE'",
-            "InternalError: 'cuLaunchKernel(function)' failed with 'CUDA_ERROR_INVALID_HANDLE'; before it: TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0a",
+            says(r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status", compiler="ptxas", unless="too much shared data|Permission denied", example="`/x/triton/backends/nvidia/bin/ptxas -lineinfo -v --gpu-name=sm_121a /tmp/a.ptx -o /tmp/a.ptx.o` failed: subprocess.CalledProcessError: returned non-zero exit status 255"),
+            says(r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option", compiler="NVVM", example="libNVVM: '-arch=compute_120' is an unsupported option"),
+            says(r"'(?P<arch>sm_\w+)' is not a recognized processor", compiler="llvm", example="'sm_120' is not a recognized processor for this target (ignoring processor)"),
+            says(r"Unknown target CPU '(?P<arch>sm_\w+)'", compiler="llvm", example="LLVM ERROR: Unknown target CPU 'sm_103'"),
         ),
         not_examples=(
             "nvcc fatal   : Value 'native' is not defined for option 'gpu-architecture'",
@@ -121,7 +104,6 @@ CAUSES = (
         "the driver could compile instead.",
         text="Install a newer torch",
         # Source: CUDA C++ Programming Guide, application compatibility.
-        stage="first-kernel",
         explains=("cuda-library-error",),
         way=_other_wheel,
         alike={alike.BESIDE_TORCH: ("cuda-lib-missing",)},
@@ -141,7 +123,6 @@ CAUSES = (
         "Linux wheels for CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
         text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
         # Source: the wheels and indexes of torch, read for the catalog.
-        stage="first-kernel",
         explains=("cuda-library-error",),
         way=_other_wheel,
         beside_torch="Newer releases of the program do not have kernels for this GPU either. "
@@ -158,7 +139,6 @@ CAUSES = (
         means="The text does not show which torch is installed.",
         text="Check whether your torch is one of these builds",
         # Source: the wheels and indexes of torch, read for the catalog.
-        by_check=True,
     ),
     Cause(
         "no-kernel-image",
@@ -170,7 +150,6 @@ CAUSES = (
             ),
         ),
         title="torch, or an extension, has no kernel for {gpu}",
-        plain="A kernel for the GPU is missing, in torch or an extension",
         means="PyTorch and its extensions contain kernels only for the GPU generations that they "
         "were built for. This message names neither the GPU nor the package that lacks the "
         "kernel.",
@@ -178,8 +157,6 @@ CAUSES = (
         "prints 18.0), rebuild the package that fails instead",
         # Source: CUDA Runtime API reference, cudaError.
         symptom=True,
-        stage="first-kernel",
-        by_check=True,
         commands=("gpusetup install",),
         look=(
             "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
@@ -192,38 +169,25 @@ CAUSES = (
             )
         },
         says=(
-            r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
-            r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
+            says(r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}", example="FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37"),
+            says(r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])", example="CUDA error: no kernel i"),
             r"(?:Cuda failure '|CUDA error: )invalid device function",
             r"CUDA error: device kernel image is invalid",
             r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
-            says(r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}", module="xformers"),
-            says(r"Your device is too old\. We require compute capability >= \d{2}", module="xformers"),
-            says(r"requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)", module="xformers"),
-            says(r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument", module="flash_attn"),
-            says(r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function", module="flash_attn"),
+            says(r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}", module="xformers", example="FATAL: this function is for sm80, but was built for sm750"),
+            says(r"Your device is too old\. We require compute capability >= \d{2}", module="xformers", example="RuntimeError: Your device is too old. We require compute capability >= 50"),
+            says(r"requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)", module="xformers", example="requires device with capability <= (9, 0) but your GPU has capability (12, 0) (too new)"),
+            says(r"CUDA error \([^()]{0,160}?\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument", module="flash_attn", example="CUDA error (C:/a/xformers/xformers/third_party/flash-attention/hopper\\flash_fwd_launch_template.h:188): invalid argument"),
+            says(r"CUDA error \([^()]{0,160}?(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function", module="flash_attn", example="CUDA error (/tmp/flash_fwd_launch_template.h:94): invalid device function"),
             says(r"RuntimeError: can't query kernel attributes", module="cuequivariance_ops"),
             says("sglang only supports sm75", module="sglang"),
             says("assertion failed: unsupported architecture", module="tensorrt_llm"),
-            says(r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch", module="ggml-cuda"),
+            says(r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch", module="ggml-cuda", example="ERROR: CUDA kernel mul_mat_q has no device code compatible with CUDA arch 610. ggml-cuda.cu was compiled for: 700"),
             says(r"ggml-cuda was compiled without support for the current GPU architecture", module="ggml-cuda"),
-            says(r"CUDA GPU is too old\. Compute Capability detected: \d\.\d", module="ollama"),
-            says(r"SM\d{2,3} kernel is not available\. make sure you GPU", module="sageattention"),
+            says(r"CUDA GPU is too old\. Compute Capability detected: \d\.\d", module="ollama", example='level=INFO msg="[0] CUDA GPU is too old. Compute Capability detected: 3.0"'),
+            says(r"SM\d{2,3} kernel is not available\. make sure you GPU", module="sageattention", example="AssertionError: SM89 kernel is not available. make sure you GPUs with compute capability 8.9."),
             says(r"Could not find compatible tinycudann extension for compute capability", module="tinycudann"),
-            says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv"),
-        ),
-        examples=(
-            "FATAL: this function is for sm80, but was built for sm750",
-            "FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37",
-            "CUDA error (C:/a/xformers/xformers/third_party/flash-attention/hopper\\flash_fwd_launch_template.h:188): invalid argument",
-            "CUDA error (/tmp/flash_fwd_launch_template.h:94): invalid device function",
-            "RuntimeError: Your device is too old. We require compute capability >= 50",
-            "CUDA error: no kernel i",
-            "ERROR: CUDA kernel mul_mat_q has no device code compatible with CUDA arch 610. ggml-cuda.cu was compiled for: 700",
-            'level=INFO msg="[0] CUDA GPU is too old. Compute Capability detected: 3.0"',
-            "RuntimeError: your gpu arch (12, 0) isn't compiled in prebuilt, may cause invalid device function",
-            "AssertionError: SM89 kernel is not available. make sure you GPUs with compute capability 8.9.",
-            "requires device with capability <= (9, 0) but your GPU has capability (12, 0) (too new)",
+            says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv", example="RuntimeError: your gpu arch (12, 0) isn't compiled in prebuilt, may cause invalid device function"),
         ),
         not_examples=(
             "this function is for sm80 and was built for sm80, but was built for smaller inputs",

@@ -195,9 +195,8 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
-    from gpusetup.monitor.amdgpu import open_amdgpu
     from gpusetup.monitor.nvml import open_nvml
-    from gpusetup.monitor.smi import open_nvidia_smi
+    from gpusetup.monitor.polled import open_amdgpu, open_nvidia_smi
     from gpusetup.monitor.sources import Machine, SourceEnded
     from gpusetup.probe.deadline import Deadline
 
@@ -325,6 +324,7 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
             )
             screen.enter_context(recording.live())
         run = read_recording(file, question.interval)
+        log = run.log
         for document in run.documents:
             if isinstance(document, Sample):
                 recording.take([document])
@@ -333,16 +333,17 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
                 recorded = document
         if not recording.tally.samples:
             raise UsageError(f"{file} holds no sample")
-        if not run.has_times and recording.tally.samples > 1:
+        if log and not log.has_times and recording.tally.samples > 1:
             apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
             out.talk(f"{file} tells no time: {apart}")
-        if not run.names_its_gpus:
-            out.talk(unnamed_gpus(file, run.has_times, len(recording.tally.gpus)))
+        if log and not log.names_its_gpus:
+            out.talk(unnamed_gpus(file, log.has_times, len(recording.tally.gpus)))
         screen.close()
         story = story_of(recorded)
-        source = story.source or run.source
+        source = story.source or (log.name if log else None)
         command = tuple(question.after or ()) or story.command
-        story = replace(story, source=source, command=command, has_utilization=run.has_utilization)
+        has_utilization = log is None or log.has_utilization
+        story = replace(story, source=source, command=command, has_utilization=has_utilization)
         recording.finish(story, aside=False)
     return Reply()
 

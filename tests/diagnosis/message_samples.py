@@ -45,7 +45,8 @@ def samples() -> tuple[Sample, ...]:
 
 def _of_causes() -> Iterator[Sample]:
     for cause in CAUSES:
-        yield from (Sample(frozenset({cause.id}), text) for text in cause.examples)
+        examples = filter(None, (row.example for row in cause.rows))
+        yield from (Sample(frozenset({cause.id}), text) for text in examples)
         yield from (Sample(frozenset(), text) for text in cause.not_examples)
 
 
