@@ -55,7 +55,6 @@ CAUSES = (
         means="torch includes Triton on Linux only.",
         text="Install the community build triton-windows, in the release that fits this torch "
         "(2.4 or newer). As an alternative, do not use torch.compile",
-        stage="first-kernel",
         where=(no(ON_LINUX), no(ON_MACOS)),
         commands=_triton_windows,
         says=(
@@ -71,12 +70,10 @@ CAUSES = (
         "triton-mismatch",
         certain_if=proofs.message_states_it,
         title="The installed triton does not match this torch: it lacks {name}",
-        plain="The installed triton does not match this torch",
         means="torch.compile uses Triton's internals, which change with every release: each torch "
         "works with one release of triton only.",
         text="Keep torch, and install the triton release that it requires (`pip check` names it)",
         # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
-        stage="first-kernel",
         look=("pip check",),
         says=(
             says(r"cannot import name ['\"]?(?P<name>\w{3,40})['\"]? from ['\"]?triton\.(?:compiler|runtime|backends)\b", "cannot import name", example="ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'"),
@@ -93,28 +90,20 @@ CAUSES = (
         text='Install the version of Triton that torch requires. `python -c "import triton"` '
         "shows why Triton cannot be imported",
         # Source: torch/_inductor/scheduler.py.
-        stage="first-kernel",
         events=("triton-missing-windows",),
         where=(ON_LINUX,),
         look=("pip check",),
     ),
     Cause(
         "triton-build-failed",
+        look=(alike.WHICH_LIBCUDA,),
         title="Triton cannot build its helper program: the C code does not compile",
         means="The C compiler runs but cannot find libcuda.so, cuda.h or Python.h.",
-        text="Read the compiler's first error above",
+        text="Read the compiler's first error above. If it does not find libcuda (`-lcuda`), set "
+        "TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's libcuda.so.1, or "
+        "create a link called libcuda.so next to it",
         # Source: Triton's sources (build.py, driver.py).
-        stage="first-kernel",
         explains=("triton-no-compiler",),
-        cases=(
-            Message(
-                having={"lacks": "cuda$|libcuda"},
-                title="Triton cannot build its helper program: the linker cannot find libcuda.so",
-                text="Set TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's "
-                "libcuda.so.1, or create a link called libcuda.so next to it",
-                look=("ldconfig -p | grep libcuda",),
-            ),
-        ),
         says=(
             says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION, example="/usr/bin/ld: cannot find -lcuda: No such file or directory"),
             says(r"(?P<lacks>Python\.h): No such file", unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building", example="main.c:3:10: fatal error: Python.h: No such file or directory"),
@@ -132,7 +121,6 @@ CAUSES = (
         title="torch.compile needs a C compiler, but there is none on PATH",
         means="Triton builds a small helper program with the compiler.",
         text="Install a C compiler (gcc), or set CC to an installed one",
-        stage="first-kernel",
         commands=("package gcc",),
         needs_root=True,
         cases=(
@@ -167,7 +155,6 @@ CAUSES = (
         "updating only one of the two packages breaks them.",
         text="Install the torchvision that fits this torch, from the same index",
         # Source: the wheels' metadata.
-        by_check=True,
         says=(
             r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
             r"Couldn't load custom C\+\+ ops",
@@ -195,7 +182,6 @@ CAUSES = (
         "release of torchaudio.",
         text="Install the torchaudio that fits this torch, from the same index",
         # Source: the wheels' metadata.
-        by_check=True,
         says=(
             says(r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions", example="RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1."),
             r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
-    IN_KUBERNETES,
     ON_WINDOWS,
     on_windows_without_container,
 )
 from gpusetup.fixes import needs, paste, system_packages
-from gpusetup.fixes.lenders import is_lent
+from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
@@ -113,7 +112,7 @@ CONFIGURED = {
 def _toolkit(context: RuleContext, text: str) -> Fix:
     """Install NVIDIA's container toolkit for the engine. If the engine is unknown, the fix only
     says which information is needed."""
-    if unread := needs.unread_engine(context):
+    if unread := needs.unread(context, needs.ENGINE):
         return Fix(text=text, needs=unread, needs_root=True)
     return Fix(
         text=text,
@@ -162,21 +161,12 @@ CAUSES = (
         "installed or not configured",
         means="Docker cannot pass a GPU to a container by itself: nvidia-container-toolkit "
         "registers the runtime that puts the driver's files into the container.",
-        text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). If you installed "
+        text=f"Install and configure the toolkit on the host, in Kubernetes on the node ({TOOLKIT_SOURCE}). If you installed "
         "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
         "packages",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         impossible=(on_windows_without_container, is_lent),
         way=_toolkit,
-        cases=(
-            Message(
-                where=(IN_KUBERNETES,),
-                title="The node has no nvidia runtime: nvidia-container-toolkit is not installed "
-                "or not configured",
-                text=f"Install and configure the toolkit on the node ({TOOLKIT_SOURCE})",
-                way=_toolkit,
-            ),
-        ),
         says=(
             says(r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities", example='docker: Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]].'),
             says(r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)", example="Error: unknown runtime specified nvidia"),
@@ -193,7 +183,6 @@ CAUSES = (
     Cause(
         "container-hook-failed",
         title="The container gets no GPU: {problem:.100}",
-        plain="The container gets no GPU: nvidia-container-toolkit cannot prepare the container",
         means="Before a container starts, the toolkit queries the host's driver and mounts the "
         "driver's files and devices.",
         text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and "
@@ -221,7 +210,6 @@ CAUSES = (
         "restart that engine. As an alternative, set `runtimeClassName: nvidia` for the pod, if "
         "the engine has a runtime with that name",
         # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
-        by_check=True,
         needs_root=True,
         commands=lambda context: node_commands(context),
     ),
@@ -237,7 +225,6 @@ CAUSES = (
         "and docker from snap cannot pass a GPU to a container. For rootless docker, configure "
         "the toolkit with --config=$HOME/.config/docker/daemon.json",
         # Source: NVIDIA Container Toolkit documentation, rootless mode; Docker documentation.
-        by_check=True,
         look=(
             "docker context ls",
             "docker info --format '{{{{.OperatingSystem}}}}: {{{{.Runtimes}}}}'",

@@ -11,7 +11,7 @@ from gpusetup.evidence.places import (
     job_without_gpu,
     on_windows_without_container,
 )
-from gpusetup.fixes.lenders import is_lent
+from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import lines
@@ -75,7 +75,6 @@ CAUSES = (
             "invalid-device-ordinal", "mig-misconfigured",
         ),
         events=("gpus-not-given",),
-        by_check=True,
         alike={alike.LIST_GPUS: ("torch-sees-no-gpu", "invalid-device-ordinal")},
         commands=("unset CUDA_VISIBLE_DEVICES",),
         plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
@@ -101,9 +100,7 @@ CAUSES = (
         '["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or run `sudo nvidia-ctk '
         "system create-dev-char-symlinks --create-all` on the host",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
-        stage="running",
         impossible=(on_windows_without_container,),
-        by_check=True,
         needs_root=True,
         alike={"nvidia-smi": ("nvml-mismatch", "gpu-fell-off-bus")},
         says=(
@@ -119,7 +116,6 @@ CAUSES = (
         text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
         "command below tests the setting with a plain image)",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
-        by_check=True,
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "nvidia-smi",
@@ -142,7 +138,6 @@ CAUSES = (
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         lacks="gpu",
         impossible=(on_windows_without_container, is_lent),
-        by_check=True,
         # Without a driver in the container, CUDA also says that the driver is insufficient.
         explains=("driver-too-old",),
         way=start_with_gpu,

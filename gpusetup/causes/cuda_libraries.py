@@ -12,7 +12,7 @@ from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import folders_first, undeclared_commands
-from gpusetup.fixes.lenders import lender_of
+from gpusetup.fixes.owners import lender_of
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -128,7 +128,6 @@ CAUSES = (
         check=CheckCommand("python -m pip list | grep -i nvidia  # on Windows: findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
-        plain="A CUDA library is missing or incomplete, so programs that need it cannot load",
         means="PyTorch's wheels include their own CUDA libraries, so usually another package "
         "needs a version that is not installed. The number in the names of cudart, cublas and "
         "nvrtc is the CUDA version that the program needs (libcudart.so.12 is CUDA 12). Other "

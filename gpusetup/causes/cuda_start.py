@@ -123,8 +123,6 @@ CAUSES = (
         "nvidia-driver-cuda-libs). For a container, add compute to its driver capabilities",
         # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
         kind_of="driver-missing",
-        stage="import",
-        by_check=True,
         way=_compute_libraries,
     ),
     Cause(
@@ -153,7 +151,6 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult.
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
-        plain="A system call of the CUDA driver failed",
     ),
     Cause(
         "system-not-ready-fabric-manager",
@@ -168,7 +165,6 @@ CAUSES = (
             says(r"\bFabric State ?: In Progress", example="Fabric\n    State : In Progress\n    Status : N/A"),
             says(r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)", example="fabric manager NVIDIA GPU driver interface version 535.54.03 don't match with driver version 535.86.10. Please update"),
         ),
-        by_check=True,
         way=fabric_manager,
         plain="The NVSwitch fabric is not ready (error 802): Fabric Manager is not running, or "
         "does not match the driver",
@@ -210,7 +206,6 @@ CAUSES = (
             says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)", "mps"),
             r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+",
         ),
-        by_check=True,
         commands=("echo quit | nvidia-cuda-mps-control",),
     ),
     Cause(
@@ -222,7 +217,6 @@ CAUSES = (
         "the virtual machine more memory",
         # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
-        by_check=True,
         commands=("ulimit -v unlimited",),
     ),
     Cause(

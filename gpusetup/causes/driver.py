@@ -9,7 +9,7 @@ from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
 from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
-from gpusetup.fixes.lenders import is_lent
+from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed
@@ -64,7 +64,6 @@ CAUSES = (
         lacks="driver",
         explains=("cuda-sees-no-device", "container-hook-failed", "resolver-conflict"),
         impossible=(serves_every_torch,),
-        by_check=True,
         says=(
             r"driver on your system is (?P<refused>too old)(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
             r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
@@ -94,14 +93,12 @@ CAUSES = (
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
         impossible=(in_wsl,),
-        by_check=True,
         alike={alike.ON_THE_BUS: ("no-nvidia-gpu", "container-no-gpu")},
     ),
     Cause(
         "hybrid-gpu-off",
         certain_if=proofs.message_states_it,
         title="The NVIDIA GPU is switched off by {tool}",
-        plain="The NVIDIA GPU is switched off by the hybrid graphics setting",
         means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
         "block its module.",
         text="Turn the NVIDIA GPU on, and reboot",
@@ -146,7 +143,6 @@ CAUSES = (
         # Installation Guide".
         lacks="gpu",
         impossible=(gpu_is_listed, on_windows_without_container, in_wsl, is_lent),
-        by_check=True,
         way=load_fix,
         says=(
             says("nvml error: driver not loaded", place="host"),
@@ -178,7 +174,6 @@ CAUSES = (
         "kernel",
         # Source: dkms's manual page; messages of nvidia-installer.
         kind_of="driver-not-loaded",
-        stage="build",
         # A person may list a GPU that has no driver. nvidia-smi prints the driver's version with
         # the GPU, so its list proves that a driver runs.
         where=(

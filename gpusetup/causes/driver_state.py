@@ -45,7 +45,6 @@ CAUSES = (
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
         explains=("gpu-does-not-answer", "cuda-misses-gpu"),
-        by_check=True,
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -57,7 +56,6 @@ CAUSES = (
         # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         explains=("cuda-misses-gpu",),
-        by_check=True,
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -111,7 +109,6 @@ CAUSES = (
             "driver-does-not-answer", "gpu-does-not-answer", "cuda-misses-gpu",
             "forward-compat-unsupported", "libcuda-driver-mismatch",
         ),
-        by_check=True,
         commands=("sudo reboot",),
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
         cases=(
@@ -126,13 +123,6 @@ CAUSES = (
                 "host or change its driver",
                 commands=(),
             ),
-            Message(
-                having={"place": "host"},
-                text="Restart the host: its kernel module is still the old one. To avoid that, stop "
-                "every program that uses the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm "
-                "nvidia_modeset nvidia && sudo modprobe nvidia`. Then start the container",
-                commands=("sudo reboot",),
-            ),
         ),
         says=(
             r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
@@ -144,7 +134,6 @@ CAUSES = (
     Cause(
         "gpu-init-failed",
         title="The driver is loaded but cannot start {who}",
-        plain="The driver is loaded but cannot start the GPU",
         means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason: a GPU that the "
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
         "space. A cluster job that did not request a GPU sees none: request one first (Slurm: "
@@ -152,7 +141,6 @@ CAUSES = (
         text="Shut the machine down fully and start it again. If a full restart does not help, "
         "reinstall the driver with the modules that the GPU needs (open or closed)",
         # Source: messages of NVIDIA's open kernel modules.
-        by_check=True,
         commands=drivers.driver_commands,
         look=("sudo dmesg | grep -i nvrm",),
         needs_root=True,
@@ -169,14 +157,12 @@ CAUSES = (
         "gpu-not-supported-by-driver",
         certain_if=proofs.message_states_it,
         title="The loaded driver does not support {gpus}",
-        plain="The loaded driver does not support the GPU",
         means="GPUs before Turing need closed kernel modules; Blackwell and newer GPUs need open "
         "ones. Old GPUs work only with old drivers.",
         text="Install the driver branch and modules that this GPU needs",
         # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.
         kind_of="gpu-init-failed",
         explains=("driver-not-loaded",),
-        by_check=True,
         way=drivers.driver_fix,
         alike={alike.KERNEL_LOG: ("driver-not-loaded", "gpu-init-failed")},
     ),

@@ -118,7 +118,6 @@ CAUSES = (
     Cause(
         "site-not-writable",
         title="The installer has no write permission for {path}",
-        plain="The installer has no write permission in the environment",
         means="The environment belongs to another user, or a running program uses its files.",
         text="Create your own environment and install there, or close the programs that use its "
         "files",
@@ -135,7 +134,6 @@ CAUSES = (
         means="gpusetup does not look at the environment that uvx or pipx made for gpusetup "
         "itself.",
         text="Activate an environment, or name one with `--python PATH`",
-        by_check=True,
     ),
     Cause(
         "stale-environment",
@@ -155,7 +153,6 @@ CAUSES = (
         text="Rename that file or folder (and delete its __pycache__), or start Python in "
         "another folder",
         # Source: Python documentation, sys.path.
-        stage="import",
         explains=(
             "torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing",
             "torch-missing", "torch-half-installed",
@@ -192,7 +189,6 @@ CAUSES = (
         "installed-by-two",
         certain_if=proofs.message_states_it,
         title="pip cannot remove {name}: conda or the distribution installed it",
-        plain="pip cannot remove a package that conda or the distribution installed",
         means="Packages that conda or the distribution installed lack the list of files (RECORD) "
         "that pip needs to remove them.",
         text="Remove the package with the tool that installed it, or create a new environment",

@@ -36,7 +36,6 @@ CAUSES = (
         "CUDA_HOME). nvcc 11.0 and newer supports C++17, and 12.0 and newer supports C++20. "
         "As an alternative, install the torch release that the extension was written for",
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
-        stage="build",
         look=(*WHICH_CUDA, "g++ --version"),
         says=(
             says(r"C\+\+(?P<needs>1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)", who="build"),
@@ -58,7 +57,6 @@ CAUSES = (
         "an older MSVC toolset in its installer, and build in that toolset's prompt). As an "
         "alternative, use a newer toolkit with the same CUDA major version as torch",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
-        stage="build",
         commands=(
             "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
             "export CC=gcc-{compiler} CXX=g++-{compiler}",
@@ -79,14 +77,11 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{package} needs torch to build, but pip or uv builds it in an environment without "
         "torch",
-        plain="A package needs torch to build, but pip or uv builds it in an environment without "
-        "torch",
         means="pip and uv build each package in a new environment that contains only the build "
         "requirements that the package declares.",
         text="Install torch first, then build the package in your environment: `pip install "
         "--no-build-isolation PACKAGE`",
         # Source: PEP 518; pip documentation, build system interface.
-        stage="build",
         commands=("gpusetup install --yes", *BESIDE),
         cases=(
             Message(
@@ -134,7 +129,6 @@ CAUSES = (
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
         "Debian and Ubuntu: build-essential), or install a wheel of the package instead",
         # Source: messages of setuptools and cpp_extension.
-        stage="build",
         windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
         needs_root=True,
         says=(
@@ -173,7 +167,6 @@ CAUSES = (
         "extension-not-built",
         refuted_by=(Refutation(facts.failing_file_is_in_a_checkout, "source-checkout-imported"),),
         title="The compiled part of {module} is missing",
-        plain="The compiled part of an extension is missing",
         means="The build failed or was skipped (no compiler, no toolkit, no visible GPU). Or a "
         "variant of the extension without compiled operators is installed.",
         text="Rebuild the extension with the nvcc of the CUDA version that torch was built with, "
@@ -224,7 +217,6 @@ CAUSES = (
         "extension. On the machine with those GPUs, torch.cuda.get_device_capability() prints "
         "the architecture",
         # Source: messages of torch/utils/cpp_extension.py, _get_cuda_arch_flags.
-        stage="build",
         commands=paste.architectures_for_build,
         says=(
             r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",

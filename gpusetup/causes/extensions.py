@@ -86,12 +86,10 @@ CAUSES = (
     Cause(
         "extension-too-old-for-torch",
         title="The package's sources include {header}, which torch no longer has",
-        plain="The package's sources include a header that torch no longer has",
         means="torch 1.11 removed the THC headers; ATen and c10 replace them.",
         text="Use a newer release or a fork of the package, or build it in an "
         "environment with torch 1.10 or older",
         # Source: release notes of torch 1.11, removed headers.
-        stage="build",
         look=(alike.TORCHS_CUDA,),
         says=(
             r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
@@ -118,7 +116,6 @@ CAUSES = (
         "flash_attn: false (or no --flash-attn) in trainers. You can uninstall flash-attn. On "
         "Turing GPUs, you can use FlashAttention 1 (`flash-attn<2`)",
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
-        stage="first-kernel",
         commands=("pip uninstall -y flash-attn",),
         says=(
             r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
@@ -129,7 +126,6 @@ CAUSES = (
         certain_if=proofs.releases_of_torch_differ,
         check=CheckCommand('python -c "import torch, flash_attn; print(torch.__version__)"  # ' "the extension in your traceback", "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
         title="{module} was built for a different torch from the installed one",
-        plain="A compiled extension was built for a different torch from the installed one",
         means="A compiled extension, for example flash-attn, fits only the torch release and the "
         "CUDA version that it was compiled for, so updating torch breaks it.",
         text="Install the extension's release for this torch (see its compatibility table), or "
@@ -237,7 +233,6 @@ CAUSES = (
         means="The extension was compiled for the GPUs of another machine.",
         text="Rebuild the extension for this GPU (or install the wheel of a newer release)",
         # Source: messages of torch/utils/cpp_extension.py.
-        stage="first-kernel",
         commands=lambda context: (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),

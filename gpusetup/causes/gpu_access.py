@@ -35,13 +35,6 @@ DESKTOP_PROFILE = (
 CAUSES = (
     Cause(
         "uvm-missing",
-        title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
-        means="NVML and nvidia-smi work without this module, but CUDA does not.",
-        text="Load nvidia_uvm and create its device node",
-        # Source: manual page of nvidia-modprobe.
-        impossible=(on_windows_without_container, in_wsl),
-        by_check=True,
-        commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
         cases=(
             Message(
                 where=(places.IN_A_CONTAINER,),
@@ -51,6 +44,12 @@ CAUSES = (
                 commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
             ),
         ),
+        title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
+        means="NVML and nvidia-smi work without this module, but CUDA does not.",
+        text="Load nvidia_uvm and create its device node",
+        # Source: manual page of nvidia-modprobe.
+        impossible=(on_windows_without_container, in_wsl),
+        commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
         says=(
             says(r'adding custom device "/dev/nvidia-uvm[\w-]*": no', example='docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory'),
             says(r"could not load (?:the )?UVM kernel module", example="nvidia-modprobe: could not load the UVM kernel module"),
@@ -74,7 +73,6 @@ CAUSES = (
     Cause(
         "device-permission",
         title="This user has no permission to open {node}",
-        plain="This user has no permission to open the GPU",
         means="Only members of one group can open the device nodes, or SELinux or cgroup rules "
         "block access.",
         text="Join the group that owns the device nodes (the command below shows the group), and "
@@ -83,7 +81,6 @@ CAUSES = (
         "`sudo chmod a+rw /dev/nvidia*` opens them until the next boot",
         # Source: udev rules of the driver packages.
         explains=("driver-not-loaded",),
-        by_check=True,
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
         look=("ls -l /dev/nvidia*",),
         cases=(
@@ -117,7 +114,6 @@ CAUSES = (
         "program uses the GPUs: `sudo nvidia-smi -mig 0`",
         # Source: NVIDIA, "MIG User Guide".
         explains=("invalid-device-ordinal", "torch-internal-error"),
-        by_check=True,
         commands=_chosen,
         look=("nvidia-smi -L",),
         says=(
@@ -138,7 +134,6 @@ CAUSES = (
         text="End the other process, or set the compute mode to default. If no process uses the "
         "GPU, reboot",
         # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
-        by_check=True,
         says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
         look=("nvidia-smi",),
         commands=("sudo nvidia-smi -c DEFAULT",),
@@ -146,7 +141,6 @@ CAUSES = (
     Cause(
         "compute-mode-prohibited",
         title="{who}: its compute mode does not allow CUDA programs",
-        plain="The compute mode does not allow CUDA programs",
         means="An administrator set the compute mode Prohibited, which allows no CUDA program.",
         text="Set the compute mode to default",
         # Source: nvidia-smi's manual page.
@@ -156,14 +150,12 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nGRID T4-2A, Prohibited"),
         refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
-        plain="This virtual GPU (vGPU) does not support CUDA",
         means="vGPU profiles A and B do not support compute. Without a licence, no vGPU profile "
         "supports compute.",
         text="Give the virtual machine a profile that supports compute (Q or C) and a licence "
         "for it, or enable compute on the host",
         # Source: NVIDIA, "Virtual GPU Software User Guide".
         explains=("compute-mode-prohibited",),
-        by_check=True,
         says=(
             says("device context 801", code="801"),
             says(rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported", code="801"),
@@ -175,7 +167,6 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
         "refuses to run",
-        plain="A vGPU has no licence",
         means="Without a licence, the driver reduces the vGPU's performance step by step.",
         text="Install the licence server's token (and gridd.conf) and restart the licence client. "
         "In Kubernetes, put both into the ConfigMap that the operator's `driver.licensingConfig` "
@@ -184,7 +175,6 @@ CAUSES = (
         explains=(
             "cuda-unknown-error", "os-call-failed", "cuda-init-failed", "compute-mode-exclusive",
         ),
-        by_check=True,
         commands=("sudo systemctl restart nvidia-gridd",),
         look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
         says=(
@@ -209,7 +199,6 @@ CAUSES = (
             says(r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)", example="RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location"),
             "device id must be in the range",
         ),
-        by_check=True,
         look=("nvidia-smi -L",),
     ),
 )  # fmt: skip

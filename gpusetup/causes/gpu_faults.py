@@ -34,14 +34,12 @@ CAUSES = (
         "gpu-fell-off-bus",
         certain_if=proofs.message_states_it,
         title="{who} {have} fallen off the PCI bus",
-        plain="The GPU no longer responds on the PCI bus",
         means="Possible causes are a power fault, overheating, a loose card, or PCIe power saving "
         "(ASPM).",
         text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
         "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
         # Source: NVIDIA, "Xid Errors".
         explains=("driver-not-loaded", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
-        by_check=True,
         commands=("sudo reboot",),
         alike={alike.KERNEL_LOG: ("hardware-fault", "gpu-does-not-answer")},
         says=(
@@ -59,14 +57,12 @@ CAUSES = (
     Cause(
         "gsp-timeout",
         title="The system processor (GSP) of {who} does not respond",
-        plain="The GPU's system processor (GSP) does not respond",
         means="The GPU's firmware or hardware stopped working.",
         text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
         "kernel modules you can also turn this processor off: set `NVreg_EnableGpuFirmware=0` "
         "for the module nvidia",
         # Source: NVIDIA, "Xid Errors".
         explains=("driver-slow",),
-        by_check=True,
         commands=("sudo reboot",),
         says=(says(rf"{FIRMWARE_STATUS}65\b", status="NV_ERR_TIMEOUT", example="NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!"),),
         not_examples=("NVRM: GspRmAlloc failed: status=0x00000064",),
@@ -75,14 +71,12 @@ CAUSES = (
         "ecc-error",
         certain_if=proofs.message_states_it,
         title="{who}: memory errors that ECC cannot correct",
-        plain="The GPU has memory errors that ECC cannot correct",
         means="A row of the GPU's memory is bad. A reset replaces the bad row with a spare row, "
         "if the GPU has one left.",
         text="Reset the GPU or reboot, so that spare rows replace bad ones. If a reset does not "
         "help, the GPU must be replaced",
         # Source: NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page
         # Retirement".
-        by_check=True,
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
         needs_root=True,
         needs_reboot=True,
@@ -100,7 +94,6 @@ CAUSES = (
     Cause(
         "gpu-hang",
         title="{who} hung ({what})",
-        plain="The GPU hung",
         means="A CUDA kernel does not finish, the driver has a bug, or the GPU is not stable "
         "(overclocking, power, heat).",
         text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot "
@@ -115,7 +108,6 @@ CAUSES = (
     Cause(
         "hardware-fault",
         title="{who} reported a fault: {what}",
-        plain="The GPU reported a hardware fault",
         means="A part of the GPU failed, for example a controller, a link or a power connector.",
         text="Reset the GPU or reboot: the driver or the GPU's firmware may have stopped. If the "
         "fault comes back, install another branch of the driver. If the fault comes back again, "
@@ -123,7 +115,6 @@ CAUSES = (
         # Source: NVIDIA, "Xid Errors".
         explains=("compute-mode-exclusive", "nvlink-degraded", "fabric-unhealthy"),
         events=("hardware-fault", "sxid"),
-        by_check=True,
         commands=("sudo reboot",),
         look=BUG_REPORT,
         # These Xids concern memory, links, power or the display. The driver or the firmware can
@@ -157,7 +148,6 @@ CAUSES = (
         "xid-of-a-program",
         severity=Severity.NOTE,
         title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
-        plain="The kernel log has GPU errors (Xids) that a program's own fault causes",
         means="A bad address, an illegal instruction or a killed program causes these Xids. The "
         "GPU itself still works.",
         text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
@@ -172,21 +162,18 @@ CAUSES = (
         "power-thermal-throttle",
         severity=Severity.WARNING,
         title="{who}: throttled because of heat or power",
-        plain="The GPU is throttled because of heat or power",
         means="The GPU lowers its clocks to protect itself.",
         text="Check cooling, dust and power cables. On a laptop, use its own power adapter (not "
         "USB-C) and the performance mode. A GPU at its power limit (sw_power_cap) works as "
         "designed. If the card and the power supply allow more power, raise the limit: `sudo "
         "nvidia-smi -pl WATTS`",
         # Source: nvidia-smi's manual page.
-        by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
     ),
     Cause(
         "pcie-degraded",
         severity=Severity.WARNING,
         title="{who} {have} a slow PCIe link",
-        plain="The GPU's PCIe link is slow, or reports errors",
         means="A few corrected PCIe errors are harmless, but a log full of them means a slower "
         "link. After uncorrected PCIe errors, the GPU may fall off the bus.",
         text="Reseat the card, without a riser, in the slot with all lanes, and check the slot's "
@@ -205,7 +192,6 @@ CAUSES = (
         "gpu-memory-taken",
         severity=Severity.WARNING,
         title="Other programs already use most of the memory of {who}",
-        plain="Another process uses most of the GPU's memory",
         means="The GPU may have too little free memory for your program.",
         text="End the process that uses the memory",
         # Source: nvidia-smi's manual page.
@@ -214,7 +200,6 @@ CAUSES = (
     Cause(
         "nvlink-degraded",
         title="{who}: NVLinks are inactive",
-        plain="NVLinks are inactive",
         means="Data moves more slowly between these GPUs or goes over PCIe, and NCCL may hang",
         text="Reboot, so that the links are set up again (with NVSwitch, Fabric Manager must run "
         "first). If the links stay inactive, check the bridge between the cards, their seating "
@@ -226,7 +211,6 @@ CAUSES = (
     Cause(
         "fabric-unhealthy",
         title="The NVSwitch fabric is not healthy on {who}",
-        plain="The NVSwitch fabric works, but with faults",
         means="A connection in the NVSwitch fabric fails, is slow, or is configured wrongly.",
         text="Read Fabric Manager's log, and restart Fabric Manager while no program uses the "
         "GPUs. If the fault comes back, reset all GPUs of the board or reboot. If the fault "

@@ -30,11 +30,9 @@ CAUSES = (
         ),
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
         title="{gpus} does not support bfloat16, which needs compute capability 8.0",
-        plain="The GPU does not support bfloat16, which needs compute capability 8.0",
         text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
         "train one",
         # Source: CUDA C++ Programming Guide, compute capabilities.
-        stage="first-kernel",
         explains=("cuda-library-error",),
         says=(
             says(rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}", example="ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead"),
@@ -58,9 +56,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(7)),),
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
-        plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
         text='Run without compilation: remove torch.compile, or use backend="eager"',
-        stage="first-kernel",
         commands=("export TORCHDYNAMO_DISABLE=1",),
         says=(
             rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
@@ -96,6 +92,5 @@ CAUSES = (
             says(r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)", example="setup: No NVIDIA GPU detected"),
             says(NO_NVIDIA_GPU, unless=r"\b(?:as if|if you|works? (?:on|in))\b", example="I don't have an NVIDIA GPU, how do I install this?"),
         ),
-        by_check=True,
     ),
 )  # fmt: skip

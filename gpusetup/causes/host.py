@@ -95,7 +95,6 @@ CAUSES = (
         text="Raise the hard limit and log in again. For a service such as slurmd, set "
         "LimitMEMLOCK=infinity in the service's unit file",
         # Source: NCCL documentation, troubleshooting.
-        stage="distributed",
         commands=(
             "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
             "| sudo tee /etc/security/limits.d/99-memlock.conf",
@@ -117,7 +116,6 @@ CAUSES = (
         "temporary files",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),
-        by_check=True,
         commands=making_room,
         says=(
             says(r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?", unless=SHM),
@@ -248,13 +246,11 @@ CAUSES = (
         "port-in-use",
         certain_if=proofs.message_states_it,
         title="The rendezvous port of the ranks ({port}) is in use",
-        plain="The rendezvous port of the ranks is in use",
         means="Usually another training run uses the port, because torchrun always starts with "
         "port 29500 by default.",
         text="Give this run another port (`torchrun --master-port 29501`), or end the process "
         "that listens on that port",
         # Source: torch documentation, torchrun.
-        stage="distributed",
         commands=("export MASTER_PORT=29501",),
         look=("ss -ltnp",),
         says=(

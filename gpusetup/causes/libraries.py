@@ -39,7 +39,6 @@ CAUSES = (
     Cause(
         "library-not-mapped",
         title="The system cannot map {library} into memory",
-        plain="The system cannot map a library into memory",
         means="The library's folder is mounted noexec (/tmp, a home on a server). Another "
         "possible cause is too little memory or address space for the process (shared hosting, "
         "ulimit -v, a small container).",
@@ -71,7 +70,6 @@ CAUSES = (
     Cause(
         "library-missing",
         title="{library} is missing from this system",
-        plain="A shared library is missing from this system",
         means="The library belongs neither to torch nor to CUDA. For example, OpenCV needs libGL.",
         text="Install the system package that contains the library (libGL: libgl1, mesa-libGL; "
         "libgthread: libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, "
@@ -173,7 +171,6 @@ CAUSES = (
         "static-tls-full",
         certain_if=proofs.message_states_it,
         title="{library} cannot be loaded: no room in the static TLS block",
-        plain="A library cannot be loaded because the static TLS block has no room",
         means="Libraries that loaded earlier have used up the memory of the static TLS block "
         "(mostly libgomp on aarch64).",
         text="Import torch first in the program, or load the library before everything else "

@@ -32,7 +32,6 @@ CAUSES = (
         "wrong-libcuda-loaded",
         check=CheckCommand("ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH", "        libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/local/cuda/lib64/stubs"),
         title="The program does not load the driver's own libcuda: {fact}",
-        plain="The program does not load the driver's own libcuda",
         means="libcuda itself tells the program which CUDA version it supports. If the loader "
         "finds a toolkit's stub or a cuda-compat library first, that library reports a lower "
         "version than the driver's own.",
@@ -41,27 +40,22 @@ CAUSES = (
         "the machine has not been restarted since a driver update, restart it. If another "
         "library was built for a newer CUDA version, the traceback names that library",
         # Source: CUDA Compatibility guide; ld.so(8).
-        by_check=True,
         look=(alike.WHICH_LIBCUDA,),
     ),
     Cause(
         "library-not-on-path",
         title="The loader does not search the folder of {library}",
-        plain="A library is installed, but the loader does not search its folder",
         means="A wheel's libraries are in folders of site-packages that only torch searches. A "
         "program that loads one of these libraries itself needs the library's folder on its path.",
         text="Install nothing. Add the library's folder to LD_LIBRARY_PATH before the program "
         "starts. As an alternative, import torch first in the program, because torch loads its "
         "own CUDA libraries",
         # Source: ld.so(8); torch/__init__.py, _preload_cuda_deps.
-        stage="import",
-        by_check=True,
         way=_folder_on_the_path,
     ),
     Cause(
         "dll-load-order",
         title="Older DLLs are loaded before torch: {fact}",
-        plain="Another package loads older DLLs before torch",
         means="A process loads only one copy of each DLL. Qt, OpenCV and other packages include "
         "their own C++ runtime. If that runtime is older than torch's and loads first, torch's "
         "DLLs do not start.",
@@ -69,21 +63,17 @@ CAUSES = (
         "of the program, before the package with the older DLLs. As an alternative, update that "
         "package",
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
-        stage="import",
-        by_check=True,
     ),
     Cause(
         "extension-needs-libcuda",
         certain_if=proofs.message_states_it,
         title="{library} uses {symbol} from the driver's libcuda but is not linked to libcuda",
-        plain="A library uses the driver's libcuda but is not linked to it",
         means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with "
         "the driver. This library is not linked to libcuda, or the loader cannot find libcuda.",
         text="Keep the driver and CUDA: the package must be linked to libcuda (report it to the "
         "package's project). As a workaround, preload the driver's libcuda: set LD_PRELOAD to its "
         "libcuda.so.1 (NixOS: /run/opengl-driver/lib/libcuda.so.1)",
         # Source: cuda.h (the driver API); ld.so(8).
-        stage="import",
         look=("ldd {path}",),
         says=(says(r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b", unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b", example="OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate"),),
         not_examples=("ImportError: /x/flash_attn.so: undefined symbol: cudaLaunch",),
@@ -100,35 +90,27 @@ CAUSES = (
         "As an alternative, build the checkout (`pip install -e .`). Reinstalling does not help",
         # Source: Python documentation, sys.path.
         kind_of="module-shadowed",
-        stage="import",
-        by_check=True,
         look=('python -c "import sys; print(sys.path[0])"',),
     ),
     Cause(
         "other-torch-imported",
         check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
         title="The program does not import the torch that is listed: {fact}",
-        plain="The program does not import the torch that is listed",
         means="A second environment, ~/.local or a program's own Python has its own torch.",
         text="Change nothing in this environment. Run the command with the Python that runs the "
         "program to see which torch it imports and from where, then start the program with the "
         "right Python",
         # Source: Python documentation, site and sys.path.
-        stage="import",
-        by_check=True,
         look=(alike.WHICH_TORCH,),
     ),
     Cause(
         "other-gpu-used",
         check=CheckCommand('python -c "import torch; print([torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())])"', "['NVIDIA GeForce GTX 1080 Ti', 'NVIDIA GeForce RTX 3090']"),
         title="The program does not run on the GPU that is named: {fact}",
-        plain="The program does not run on the GPU that is named",
         means="A machine may have a second, older GPU, and CUDA may number it first.",
         text="See which GPUs torch lists, and in which order (`torch.cuda.get_device_name(0)` is "
         "the first). Choose the right GPU with CUDA_VISIBLE_DEVICES, and set "
         "CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers match those of nvidia-smi",
         # Source: CUDA C++ Programming Guide, environment variables.
-        stage="first-kernel",
-        by_check=True,
     ),
 )  # fmt: skip

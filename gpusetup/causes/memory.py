@@ -40,7 +40,6 @@ CAUSES = (
         text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On your "
         "own machine, look for a limit on the process's memory, then restart the machine",
         # Source: GitHub, actions/runner-images: Metal in macOS runners.
-        by_check=True,
     ),
     Cause(
         "out-of-memory",
@@ -53,7 +52,6 @@ CAUSES = (
         text=training_memory.STEPS,
         # Source: torch documentation, memory management.
         explains=("gpu-check-failed", "cuda-library-error", "torch-internal-error"),
-        by_check=True,
         way=training_memory.full_memory,
         cases=(
             Message(where=(lambda context: has_nvidia(context) is False,), text=WITHOUT_CUDA),

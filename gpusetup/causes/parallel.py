@@ -37,7 +37,6 @@ CAUSES = (
         "instead.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
         # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
-        stage="distributed",
         explains=("launcher-deprecated",),
         way=by_torchrun,
         says=(
@@ -56,7 +55,6 @@ CAUSES = (
         means="The old launcher still starts the processes, but later releases of torch remove it.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
         # Source: torch/distributed/launch.py.
-        stage="distributed",
         way=by_torchrun,
         cases=(Message(where=(_something_else_failed,), only=Severity.NOTE, way=by_torchrun),),
         says=(says(r"The module torch\.distributed\.launch is (?:going to be )?deprecated", example="FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun."),),
@@ -69,7 +67,6 @@ CAUSES = (
         text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to this machine's network "
         "interface. On a single node, `lo` works",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
-        stage="distributed",
         commands=("unset NCCL_SOCKET_IFNAME",),
         look=("ip -brief addr",),
         alike={alike.NCCL_LOG: ("nccl-error",)},
@@ -88,7 +85,6 @@ CAUSES = (
         text="Make NCCL use host memory instead, and turn off the server's custom all-reduce "
         "(vLLM: --disable-custom-all-reduce)",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
-        stage="distributed",
         commands=("export NCCL_P2P_DISABLE=1",),
         look=("nvidia-smi topo -p2p r",),
         alike={
@@ -119,7 +115,6 @@ CAUSES = (
         text='Use the backend "gloo" (init_process_group("gloo")), or train on one GPU, or use '
         "Linux or WSL 2",
         # Source: torch documentation, distributed.
-        stage="distributed",
         says=(
             r"(?:doesn't|does not) have NCCL built.?in",
             says(r"NCCL (?:backend )?is not (?:available|supported)", example="ProcessGroupNCCL: NCCL backend is not available"),
@@ -134,7 +129,6 @@ CAUSES = (
         text="Turn libuv off for the store, and start the program again from the same shell. In "
         "your own code, add `?use_libuv=0` to the address of `init_process_group`",
         # Source: torch documentation, "Introduction to Libuv TCPStore Backend".
-        stage="distributed",
         commands=("export USE_LIBUV=0",),
         says=(says(r"use_libuv was requested but PyTorch was buil[dt] without libuv", example="RuntimeError: use_libuv was requested but PyTorch was build without libuv support"),),
     ),
@@ -142,37 +136,32 @@ CAUSES = (
         "nccl-duplicate-gpu",
         certain_if=proofs.message_states_it,
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
-        plain="Two NCCL ranks use the same GPU",
         means="There are more processes than GPUs, or the program does not select a GPU for each "
         "process.",
         text="Start at most one process per GPU; `torchrun --nproc-per-node=gpu` does this. "
         "Before NCCL starts, select the device: "
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
-        stage="distributed",
         look=("nvidia-smi -L",),
         says=(r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",),
     ),
     Cause(
         "nccl-shm-error",
-        certain_if=proofs.message_states("nccl-shm-error", "No space left|shm"),
-        title="NCCL cannot create its shared memory segment ({path})",
-        plain="NCCL cannot create or attach its shared memory segment",
-        means="/dev/shm is full, too small, or not writable.",
-        text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
-        "delete the files that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared "
-        "memory, but is slower",
-        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
-        stage="distributed",
-        look=("df -h /dev/shm", "ls -ld /dev/shm"),
         cases=(
             Message(
                 having={"why": "permission"},
                 text="/dev/shm is not writable for this user",
                 commands=("sudo chmod 1777 /dev/shm",),
-                look=("ls -ld /dev/shm",),
             ),
         ),
+        certain_if=proofs.message_states("nccl-shm-error", "No space left|shm"),
+        title="NCCL cannot create its shared memory segment ({path})",
+        means="/dev/shm is full, too small, or not writable.",
+        text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
+        "delete the files that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared "
+        "memory, but is slower",
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
+        look=("df -h /dev/shm", "ls -ld /dev/shm"),
         says=(
             says(r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device", why="space", example="include/shm.h:48 NCCL WARN Call to posix_fallocate failed : No space left on device"),
             says(r"(?:shared memory segment (?P<path>[^\s:]+)|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied", why="permission", example="NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9637888): Permission denied"),
@@ -190,7 +179,6 @@ CAUSES = (
         text="Look for the first error in every rank's log, and turn on NCCL's own log",
         # Source: torch documentation, distributed.
         symptom=True,
-        stage="distributed",
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
         alike={
             f"export NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000  {alike.RUN_AGAIN}": (
@@ -200,14 +188,6 @@ CAUSES = (
             )
         },
         cases=(
-            Message(
-                having={"rank": "", "node": ""},
-                title="Rank {rank} (GPU {gpu_index} of node {node}) is behind in a collective: the "
-                "other ranks wait for it",
-                text="Check that rank first: its own log, what its process is doing (`py-spy "
-                "dump --pid PID` on that node, with the process number above), and the kernel "
-                "log for its GPU",
-            ),
             Message(
                 having={"rank": ""},
                 title="Rank {rank} did not join a collective: the other ranks wait for it",
@@ -232,14 +212,12 @@ CAUSES = (
     Cause(
         "nccl-error",
         title="NCCL failed: {name}",
-        plain="NCCL failed",
         means="Every rank of the job prints this message, but only the lines that NCCL itself "
         "prints show the reason.",
         text="Run the program again with NCCL's own log turned on, and read the first line with "
         "WARN",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         symptom=True,
-        stage="distributed",
         commands=("export NCCL_DEBUG=INFO",),
         alike={alike.NCCL_LOG: ("nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure")},
         says=(

@@ -92,13 +92,11 @@ CAUSES = (
         "program-sees-no-gpu",
         severity=Severity.WARNING,
         title="{program} finds no GPU",
-        plain="A program without torch finds no GPU, although the driver seems fine",
         means="The program's build, libraries or settings prevent it from using the GPU.",
         text="Install the program's build for CUDA",
         symptom=True,
         failure=4,
         events=("program-sees-no-gpu", "cuda-unavailable", "gpu-unused"),
-        by_check=True,
         where=(_has_a_gpu, is_all),
         way=programs_own,
         says=(
@@ -125,7 +123,6 @@ CAUSES = (
         check=CheckCommand(alike.TORCHS_CUDA, "2.9.1+cpu None"),
         severity=Severity.WARNING,
         title="The GPU is not used",
-        plain="A program does not use the GPU",
         means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
         "installs a CPU build, and installing another package may do so too. In other cases, "
         "torch finds no driver.",
@@ -155,7 +152,6 @@ CAUSES = (
             ),
         ),
         symptom=True,
-        stage="start",
         failure=6,
         where=(_says_nothing_of_a_failure, _is_not_known_to_be_the_cpus, _holds_no_memory),
         alike={
@@ -167,7 +163,6 @@ CAUSES = (
         "input-bound",
         severity=Severity.WARNING,
         title="The GPU works, but it waits for its input in between",
-        plain="The GPU waits for its data",
         means="If the loader is slower than the GPU, the GPU is idle between batches. Typical "
         "reasons are decoding and augmentation on few CPU cores, a slow or remote disk, or "
         "transfers that do not overlap with the computation.",
@@ -177,7 +172,6 @@ CAUSES = (
         "help. You do not need to change the driver, CUDA or torch",
         # Source: PyTorch, Performance Tuning Guide.
         symptom=True,
-        stage="running",
         failure=7,
         where=(says_nothing_else, _is_not_known_to_be_the_cpus),
         events=("gpu-starved",),
@@ -187,12 +181,10 @@ CAUSES = (
         "program-without-gpu-support",
         severity=Severity.WARNING,
         title="{program} is installed without GPU support, so it runs on the CPU",
-        plain="A program is installed without GPU support",
         means="The installed build of the program computes on the CPU only. The GPU and the "
         "driver may be fine.",
         text="Install the program's own build for CUDA",
         failure=3,
-        by_check=True,
         where=(is_all,),
         way=programs_own,
         says=(
@@ -219,13 +211,12 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         severity=Severity.NOTE,
         title="The program uses tensors on two devices: {first} and {second}",
-        plain="The program uses tensors on two devices",
         means="torch computes only with tensors on the same device. The model, an input or a tensor "
         "that the program makes is still on another one. torch, the driver and the GPU work.",
-        text="Move the model and every input to the same device: `model.to(device)`, and "
-        "`batch = batch.to(device)` in the loop (`.to()` of a tensor returns a new one). Create new "
-        "tensors there, too (`device=x.device`). If a model is spread over several GPUs "
-        "(`device_map`), move the inputs to the device of its first layer",
+        text="Move the model and every input to the same device: `model.to(device)`, and `batch = "
+        "batch.to(device)` in the loop. Create new tensors there, too (`device=x.device`). If a "
+        "model is spread over several GPUs (`device_map`), move the inputs to the device of its "
+        "first layer",
         failure=7,
         says=(
             says(r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)", example="RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!"),
@@ -237,13 +228,11 @@ CAUSES = (
         "program-failed",
         severity=Severity.NOTE,
         title="{program} failed: {said}",
-        plain="A program failed on its own",
         means="A key, a shape, a file or a name is wrong, or a package is missing. The GPU, the "
         "driver and torch are not the reason.",
         text="Run the program again, and read the first error that it prints. If that error "
         "mentions the GPU, the GPU, the driver or torch may be the reason",
         failure=8,
-        by_check=True,
         where=(lambda context: says_nothing_else(context),),
         cases=(
             Message(

@@ -80,7 +80,6 @@ CAUSES = (
         certain_if=workers_are_shown,
         where=(starts_new_workers,),
         title="A worker process cannot receive {object}: it cannot be pickled",
-        plain="A worker process cannot receive an object of the program: it cannot be pickled",
         means="macOS and Windows start worker processes from scratch (`spawn`), and Linux may do the same. "
         "Python then sends them the dataset and its functions by pickle, which cannot send a "
         "lambda, a function inside a function, or an open file. The GPU and torch are fine.",
@@ -92,7 +91,6 @@ CAUSES = (
         # Source: Python documentation, multiprocessing ("Contexts and start methods") and pickle
         # ("What can be pickled"); torch documentation, torch.utils.data ("Platform-specific
         # behaviors").
-        stage="running",
         says=(
             says(OF_A_FUNCTION, *PICKLES, unless=SAVES, example="popen_spawn_win32.py: AttributeError: Can't get local object 'main.<locals>.collate'"),
             says(rf"{CANNOT_PICKLE}(?=.{{0,1500}}?{WORKERS})", *PICKLES, unless=SAVES, workers="after", example="PicklingError: Can't pickle <function <lambda> at 0x13fee15a0>: attribute lookup <lambda> on __main__ failed\n  for x in DataLoader(data, num_workers=4)"),
@@ -107,7 +105,6 @@ CAUSES = (
         "torch-internal-error",
         severity=Severity.NOTE,
         title="An internal assertion of torch failed in {file}",
-        plain="An internal assertion of torch failed",
         means="torch has a bug, or another problem on the machine causes this error.",
         text="Run the program with the newest torch. If the error remains, report it to PyTorch",
         # Source: torch's sources, c10/util/Exception.h.
@@ -181,7 +178,6 @@ CAUSES = (
         text="Install a build of the failing package for an older CUDA, or update the driver",
         # Source: NVIDIA, CUDA Compatibility.
         lacks="driver",
-        stage="first-kernel",
         codes=(218, 222),
         way=_older_cuda,
         says=(
@@ -204,7 +200,6 @@ CAUSES = (
         "torch requires",
         # Source: CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE.
         symptom=True,
-        stage="first-kernel",
         codes=(200,),
         commands=("unset TRITON_PTXAS_PATH", "rm -rf ~/.triton/cache ~/.nv/ComputeCache"),
         windows=(r"Remove-Item -Recurse -Force $env:USERPROFILE\.triton\cache",),

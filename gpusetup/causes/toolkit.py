@@ -138,7 +138,6 @@ CAUSES = (
         text="Build with the nvcc of torch's CUDA version: install that toolkit if it is "
         "missing, and set CUDA_HOME to it",
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
-        stage="build",
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
         but={"compiler": "^(?!nvcc$)"},
         way=one_cuda,
@@ -163,13 +162,10 @@ CAUSES = (
     Cause(
         "cuda-home-unset",
         title="The CUDA toolkit is installed, but the build does not find it: {fact}",
-        plain="The CUDA toolkit is installed, but CUDA_HOME does not point to it",
         means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
         text="Do not install another toolkit. Set CUDA_HOME to the installed toolkit, in the shell "
         "in which you build",
         # Source: torch/utils/cpp_extension.py, _find_cuda_home.
-        stage="build",
-        by_check=True,
         commands=lambda context: toolkit_lines(context),
     ),
     Cause(
@@ -185,7 +181,6 @@ CAUSES = (
         "torch's CUDA version and set CUDA_HOME to it (Windows: "
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
         # Source: messages of torch/utils/cpp_extension.py.
-        stage="build",
         explains=("build-isolation-no-torch",),
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
         way=_toolkit,
@@ -238,7 +233,6 @@ CAUSES = (
         text="Install ninja into this environment, and start the build from a shell in which the "
         "environment is active",
         # Source: messages of torch/utils/cpp_extension.py.
-        stage="build",
         commands=("pip install ninja",),
         says=(
             "ninja is required to load",

@@ -125,7 +125,6 @@ CAUSES = (
     Cause(
         "install-unfinished",
         title="An installation into {prefix} was interrupted",
-        plain="An installation into this environment was interrupted",
         means="An installation with gpusetup was interrupted, so the environment is incomplete.",
         text="Run `gpusetup install`. The command first restores the previous environment or "
         "completes the new one",
@@ -138,11 +137,8 @@ CAUSES = (
         "installed into another environment.",
         check=CheckCommand('python -c "import sys, torch; print(sys.executable)"', "ModuleNotFoundError: No module named 'torch'"),
         title="torch is not installed in {python}",
-        plain="torch is not installed",
         text="Install torch",
         # Source: the wheels and indexes of torch, read for the catalog.
-        stage="import",
-        by_check=True,
         way=_install,
         cases=(
             Message(
@@ -167,7 +163,6 @@ CAUSES = (
         title="torch is only partly installed",
         means="torch's installation was interrupted, or another installation overwrote part of it.",
         text="Reinstall it",
-        stage="import",
         way=_reinstall,
         says=(
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
@@ -219,7 +214,6 @@ CAUSES = (
     Cause(
         "torch-outside-environment",
         title="Python imports a torch from outside the environment: {place}",
-        plain="Python imports a torch from outside the environment",
         means="Python searches PYTHONPATH before the environment's packages.",
         text="Remove that folder from PYTHONPATH. Then check whether the environment has torch",
         # Source: Python documentation, site.
@@ -244,8 +238,6 @@ CAUSES = (
         "old, install or update it. If torch says `No CUDA GPUs are available`, either "
         "CUDA_VISIBLE_DEVICES hides the GPU or, in a container, the container was given none",
         symptom=True,
-        stage="start",
-        by_check=True,
         look=(RAISE,),
         cases=(
             Message(
@@ -280,7 +272,6 @@ CAUSES = (
     Cause(
         "gpu-check-failed",
         title="torch fails on this machine's GPU: {name}",
-        plain="torch computes wrong results on the GPU, or none at all",
         means="The GPU computed a wrong result, or an operation of torch failed on it.",
         text="Run `gpusetup verify` and read the result of each check",
         symptom=True,
@@ -289,7 +280,6 @@ CAUSES = (
     Cause(
         "smi-banner-misread",
         title="{program} misreads the output of a newer nvidia-smi; the driver is fine",
-        plain="A tool misreads the output of a newer nvidia-smi, but the driver is fine",
         means="Since driver 610, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
         "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
         text="Set the build that you want in the tool's options, or update the tool",
@@ -313,7 +303,6 @@ CAUSES = (
         text="Install a newer torch of the same kind, or an older release of the package in the "
         "traceback. You do not need a build for another GPU",
         # Source: torch's release notes of 1.12 and 2.0; huggingface/transformers issue 31563 (2.3).
-        stage="import",
         explains=("apple-silicon", "intel-gpu", "no-nvidia-gpu", "program-failed"),
         says=(
             says(r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b", example="RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu " "device type at start of device string: mps"),

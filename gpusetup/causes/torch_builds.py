@@ -11,7 +11,7 @@ from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events, is_report
-from gpusetup.evidence.places import ON_LINUX, ON_WINDOWS
+from gpusetup.evidence.places import ON_LINUX
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
 
@@ -75,13 +75,6 @@ CAUSES = (
     ),
     Cause(
         "torch-cpu-build",
-        certain_if=proofs.cpu_build_beside_a_gpu,
-        check=CheckCommand(alike.TORCHS_CUDA, "2.5.1+cpu None"),
-        title="{who} is a CPU build and cannot use {gpu}",
-        plain="torch is a CPU build on a machine with an NVIDIA GPU",
-        means="On Windows, `pip install torch` installs a CPU build, because the default index has "
-        "only CPU builds there. conda also picks a CPU build if it sees no driver, and "
-        "installing another package can replace a CUDA build with a CPU build.",
         cases=(
             Message(
                 where=(ON_LINUX,),
@@ -89,14 +82,14 @@ CAUSES = (
                 means="Usually conda picked a CPU build because it saw no driver, the image came "
                 "with a CPU build, or installing another package replaced the CUDA build.",
             ),
-            Message(
-                where=(ON_WINDOWS,),
-                way=_replace_cpu_build,
-                means="On Windows, `pip install torch` installs a CPU build, because the default "
-                "index has only CPU builds there. Installing another package can also replace a"
-                " CUDA build with a CPU build.",
-            ),
         ),
+        certain_if=proofs.cpu_build_beside_a_gpu,
+        check=CheckCommand(alike.TORCHS_CUDA, "2.5.1+cpu None"),
+        title="{who} is a CPU build and cannot use {gpu}",
+        plain="torch is a CPU build on a machine with an NVIDIA GPU",
+        means="On Windows, `pip install torch` installs a CPU build, because the default index "
+        "has only CPU builds there. Installing another package can also replace a CUDA build with "
+        "a CPU build.",
         text="Replace the CPU build with a CUDA build. ",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),

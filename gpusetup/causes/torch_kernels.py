@@ -65,7 +65,6 @@ CAUSES = (
         "work. Precompiled kernels may work.",
         text="Install a torch build for a newer CUDA version, whose compiler supports it. ",
         # Source: NVRTC documentation; Triton's and XLA's sources.
-        stage="first-kernel",
         explains=("cuda-init-failed",),
         but={"compiler": "^nvcc$"},
         way=lambda context, text: paste.another_torch(context, text, NO_NEWER),
@@ -105,7 +104,6 @@ CAUSES = (
         "the driver could compile instead.",
         text="Install a newer torch",
         # Source: CUDA C++ Programming Guide, application compatibility.
-        stage="first-kernel",
         explains=("cuda-library-error",),
         way=_other_wheel,
         alike={alike.BESIDE_TORCH: ("cuda-lib-missing",)},
@@ -125,7 +123,6 @@ CAUSES = (
         "Linux wheels for CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
         text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
         # Source: the wheels and indexes of torch, read for the catalog.
-        stage="first-kernel",
         explains=("cuda-library-error",),
         way=_other_wheel,
         beside_torch="Newer releases of the program do not have kernels for this GPU either. "
@@ -142,7 +139,6 @@ CAUSES = (
         means="The text does not show which torch is installed.",
         text="Check whether your torch is one of these builds",
         # Source: the wheels and indexes of torch, read for the catalog.
-        by_check=True,
     ),
     Cause(
         "no-kernel-image",
@@ -154,7 +150,6 @@ CAUSES = (
             ),
         ),
         title="torch, or an extension, has no kernel for {gpu}",
-        plain="A kernel for the GPU is missing, in torch or an extension",
         means="PyTorch and its extensions contain kernels only for the GPU generations that they "
         "were built for. This message names neither the GPU nor the package that lacks the "
         "kernel.",
@@ -162,8 +157,6 @@ CAUSES = (
         "prints 18.0), rebuild the package that fails instead",
         # Source: CUDA Runtime API reference, cudaError.
         symptom=True,
-        stage="first-kernel",
-        by_check=True,
         commands=("gpusetup install",),
         look=(
             "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",

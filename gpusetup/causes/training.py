@@ -6,15 +6,6 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.messages.row import says
-from gpusetup.messages.training import (
-    DIVERGES,
-    DIVERGES_LETTERS,
-    HALF_PRECISION,
-    NOT_ABOUT_TRAINING,
-    NOT_FASTER,
-    NOT_FASTER_LETTERS,
-    NOT_HAD,
-)
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability
@@ -46,6 +37,39 @@ def _has_no_bfloat16(context: RuleContext) -> bool:
     return bool(known) and max(known) < FIRST_WITH_BFLOAT16
 
 
+LOSS = r"(?:(?<![A-Za-z])loss(?:es)?(?![a-z])|\bgradients?\b|\bgrad_norm\b|\bverlust|\bperte|\bp[ée]rdida|\bperda|потер[ияь]|损失|損失|손실)"
+TOO_LARGE = r"(?:nan(?![a-z])|inf(?:inite|inity)?(?![a-z])|explo\w+|diverg\w+|blows? up|взрыва\w+|расход\w+|发散|發散|発散|爆炸|爆掉|폭발|발산)"
+DIVERGES = (
+    rf"{LOSS}['\"]?[^.\n]{{0,24}}?[^a-z_]{TOO_LARGE}|\bexploding (?:gradients?|loss)\b|\btraining (?:is |becomes )?(?:unstable|diverg\w+)"
+    r"|\bnans?\b[^.\n]{0,24}?\b(?:after ~?\d|loss\b|gradients?\b)|Backward\w*' returned nan values in its|minimum loss scale reached|loss scale already at minimum"
+)
+"""What logs and people say of a loss that is NaN or infinite, or that explodes."""
+DIVERGES_LETTERS = (
+    *("nan", "inf", "explo", "diverg", "unstable", "loss scale", "blow", "взрыва", "расход"),
+    *("爆炸", "爆掉", "发散", "發散", "発散", "발산", "폭발"),
+)
+NOT_HAD = (
+    r"\b(?:if|whether|avoid\w*|prevent\w*|no longer|not|never|no|without|handles?|fixe[sd]) (?:\S{1,16} ){0,3}?\W{0,2}(?:nan|inf|loss|explod|diverg|gradient)"
+    r"|isnan|isfinite|nan_to_num|\bassert\b"
+)
+"""Words of somebody who has no such loss, or of code that guards against it."""
+HALF_PRECISION = r"(?:\bfp16\b|(?<!b)float16\b|\bhalf[- ]precision\b|\bautocast\b|\bGradScaler\b|\bAMP\b|\bmixed[- ]precision\b|混合精度|혼합 정밀도)"
+"""Words for float16, including mixed precision, which uses float16 on CUDA by default."""
+MIXED_PRECISION = rf"(?:{HALF_PRECISION}|\b(?:bf16|bfloat16|précision mixte|precisi[óo]n mixta|precis[ãa]o mista)\b|смешанн\w+ точност)"
+NO_GAIN = (
+    r"(?:(?:\b(?:not|no|never|keinen?|nicht|pas|não|не)\b|n['o]t\b)[^.\n]{0,40}?(?:improv\w+|faster|quicker|speed ?-?up|accelerat\w+|schneller|Geschwindigkeitsgewinn|plus rapide|r[áa]pid[oa]|быстрее|ускор\w+)"
+    r"|\b(?:the|at the) same (?:it/s|speed|time|throughput)|\bslower\b|没有?(?:变快|加速|提升)|速くなら|빨라지지)"
+)
+"""What people say of a speed that did not improve."""
+PRECISION_LETTERS = (
+    *("amp", "autocast", "precision", "fp16", "bf16", "float16", "gradscaler", "mixte", "mixta"),
+    *("mista", "смешанн", "混合精度", "정밀도"),
+)
+NOT_ABOUT_TRAINING = (
+    r"\b(?:without|no|disabl\w+|instead of) (?:AMP|autocast|mixed[- ]precision|fp16|bf16)\b"
+    r"|\bint[48]\b|quantiz|gguf|llama|out of memory|\bon (?:the )?cpu\b"
+)
+
 STABLE = (
     "Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before "
     "the optimizer's step), lower the learning rate to a third or a tenth, and warm it up over "
@@ -73,8 +97,6 @@ CAUSES = (
         "or the model is too small to fill the GPU.",
         text="Let gpusetup watch the training for a minute to find the cause",
         # Source: the limits in readings/gpu_use.py.
-        by_check=True,
-        stage="running",
         commands=("gpusetup monitor -- python train.py",),
     ),
     Cause(
@@ -86,23 +108,15 @@ CAUSES = (
         text=STABLE,
         # Source: torch documentation, automatic mixed precision, "Gradient clipping".
         failure=6,
-        stage="running",
         cases=(
-            Message(
-                having={"half": ""},
-                where=(lambda context: any("GTX 16" in gpu.name for gpu in gpus(context)),),
-                means="Cards of the GTX 16 series often produce NaN in float16.",
-                text="Turn mixed precision off on this card (train in float32). If the loss "
-                f"still diverges: {STABLE}",
-            ),
             Message(
                 having={"half": ""},
                 where=(_has_no_bfloat16,),
                 means="The largest float16 number is 65,504, and small gradients are rounded to "
                 "zero. So a loss that is fine in bfloat16 or float32 may diverge. This GPU has no "
                 "bfloat16.",
-                text="Train in float32, or use a torch.amp.GradScaler with float16, and call "
-                f"`scaler.unscale_(optimizer)` before you clip. {STABLE}",
+                text="Turn mixed precision off on this card (train in float32), or use a "
+                f"torch.amp.GradScaler and call `scaler.unscale_(optimizer)` before you clip. {STABLE}",
             ),
             Message(
                 having={"half": ""},
@@ -136,20 +150,18 @@ CAUSES = (
         "GPU.",
         text=FASTER,
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
-        stage="running",
         commands=("gpusetup monitor -- python train.py",),
         cases=(
             Message(
                 where=(_no_gpu_has_tensor_cores,),
                 title="{gpus}: without tensor cores, mixed precision saves memory but rarely time",
-                plain="Without tensor cores, mixed precision saves memory but rarely time",
                 means="GPUs before Volta and the GTX 16 series have no tensor cores. On such a "
                 "card, mixed precision helps little, and not at all if the data arrive too "
                 "slowly or the model is too small to fill the GPU.",
                 commands=("gpusetup monitor -- python train.py",),
             ),
         ),
-        says=(says(NOT_FASTER, *NOT_FASTER_LETTERS, unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
+        says=(says(rf"{MIXED_PRECISION}.{{0,90}}?{NO_GAIN}|{NO_GAIN} (?:\w+ ){{1,3}}?{MIXED_PRECISION}", *PRECISION_LETTERS, unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
         not_examples=(
             "AMP is enabled and training is twice as fast now",
             "without AMP the training is slower",

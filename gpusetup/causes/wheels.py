@@ -92,7 +92,6 @@ CAUSES = (
         "download-hash-mismatch",
         certain_if=proofs.message_states_it,
         title="The downloaded file does not match its hash: {file}",
-        plain="The downloaded file does not match its hash",
         means="A proxy, a full disk or a mirror cut off or changed the download. Another "
         "possible cause is a lock file that contains the hash of a different build.",
         text="Clear the installer's cache, then run the same installation again. If you use a "
@@ -115,7 +114,6 @@ CAUSES = (
     Cause(
         "download-network-error",
         title="{host} cannot be reached or verified",
-        plain="The package index cannot be reached or verified",
         means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download. "
         "torch, CUDA and the driver are not the cause.",
         text=ANY_NETWORK + MIRROR,
@@ -221,7 +219,6 @@ CAUSES = (
         means="This Python is too new, too old, or free-threaded.",
         text="Make an environment with another Python",
         # Source: the wheels and indexes of torch, read for the catalog.
-        by_check=True,
         way=_create_64_bit_environment,
         says=(
             says(rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?", example="hint: torch==1.13.1 has no wheels with a matching Python implementation tag"),
@@ -240,7 +237,6 @@ CAUSES = (
         "silicon.",
         text="Use another image or system",
         # Source: the wheels and indexes of torch, read for the catalog.
-        by_check=True,
         way=lambda context, _: Fix(text=way_without_wheels(context)),
         alike={alike.BITS: ("wrong-index", "python-no-wheel")},
         says=(
@@ -263,13 +259,13 @@ CAUSES = (
         means="torch's wheels need glibc 2.28 since torch 2.6.",
         text="Use a newer distribution, or a container with one. Do not replace the system's glibc",
         # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
-        stage="import",
         explains=("torch-missing", "torch-half-installed", "library-missing"),
         way=newer_glibc,
         says=(r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} ?not found(?: \(required by (?P<by>[^()\s]{1,200})\))?",),
     ),
     Cause(
         "wrong-index",
+        plain="The index, or a version's label such as `+cu121`, does not exist",
         title="{asked} does not exist where the installer looked",
         means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "
         "does not have every label for every release.",
@@ -283,9 +279,6 @@ CAUSES = (
             says(r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'", example="ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel"),
             says(r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b", example="error: Request failed: https://download.pytorch.org/whl/cu120/torch/ - HTTP 403 Forbidden"),
         ),
-        by_check=True,
-        plain="The index, or the label at the end of the version (such as `+cu121`), does not exist "
-        "where the installer looked",
     ),
     Cause(
         "package-not-found",
@@ -294,6 +287,5 @@ CAUSES = (
         text="Use PyTorch's index only for torch",
         # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
-        plain="The installer finds no file of a package other than torch",
     ),
 )  # fmt: skip

@@ -98,7 +98,6 @@ CAUSES = (
         "keep the installed torch. If the new runtime does not help, reinstall the same release "
         "of torch. Only torch 2.4.0 must be replaced with a newer release (2.4.1)",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
-        stage="import",
         where=(_is_not_told,),
         windows=(VISUAL_CPP_RUNTIME,),
         needs_root=True,
@@ -156,7 +155,6 @@ CAUSES = (
         text="Enlarge the page file (System, Advanced, Performance, Virtual memory) and restart "
         "Windows. As an alternative, use fewer workers",
         # Source: Microsoft, System Error Codes.
-        stage="import",
         explains=("windows-dll-missing", "dataloader-worker-killed"),
         windows=("SystemPropertiesPerformance.exe",),
         needs_root=True,
@@ -198,7 +196,6 @@ CAUSES = (
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",
         # Source: NVIDIA, "CUDA on WSL User Guide".
-        by_check=True,
         way=lambda context, _: driver_of_windows(
             context, context.catalog.driver_floor("12", "windows")
         ),
@@ -213,7 +210,6 @@ CAUSES = (
     Cause(
         "wsl-linux-driver",
         title="A Linux driver library is installed inside WSL: {path}",
-        plain="A Linux driver is installed inside WSL",
         means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can "
         "reach the driver on Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",

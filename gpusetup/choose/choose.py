@@ -110,7 +110,7 @@ def choose_with_packages(
 
 def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     """Choose torch alone. Other packages only count for whether a CPU build may stay."""
-    if wish.is_open:
+    if not (wish.packages or wish.family or wish.names_build or wish.upgrade):
         # The first request that the machine or the report shows and for which a build exists wins;
         # if there is none, the last request.
         for shown_wish in wishes_shown(host.machine, catalog):

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
 from itertools import chain
 
 from packaging.requirements import Requirement
@@ -62,8 +61,6 @@ MOST_ROUNDS = 20
 YEAR = 365
 """In days. A release that is older than its package's newest by more than this is not chosen
 silently."""
-YEARS_OF_AN_OLD_WHEEL = 3
-"""A package whose newest wheel is older has probably been given up."""
 USUAL_GLIBC = "2.35"
 """The glibc that is assumed if the C library is unknown: the one of Ubuntu 22.04."""
 LONGEST_LINE = 120
@@ -440,22 +437,15 @@ class _Search:
             build=build,
             packages=tuple(packages),
             held_back=tuple(self._held_back(build, answer)),
-            notes=(*self._notes(answer), *answer.notes),
+            notes=(*self._notes(), *answer.notes),
             left_out=(*self.sources, *self.others),
         )
 
-    def _notes(self, answer: IndexAnswer) -> Iterator[str]:
+    def _notes(self) -> Iterator[str]:
         yield from notes_on_sources(self.sources, self.question)
         for reason in dict.fromkeys(self.others.values()):
             names = ", ".join(name for name, why in self.others.items() if why == reason)
             yield f"left to your installer, because torch is not the reason: {names}: {reason}"
-        today = date.fromisoformat(self.question.catalog.as_of)
-        for name, word in self.asked.items():
-            day = answer.packages[name].published if name in answer.packages else None
-            is_old = day and (today - day.date()).days > YEARS_OF_AN_OLD_WHEEL * YEAR
-            # A version that is named is the user's own decision.
-            if day and is_old and not Requirement(word).specifier:
-                yield f"{name}'s newest wheel that works here is from {day.year}"
         os = self.question.host.machine.os
         if os.family == "linux" and not (os.libc or "").startswith("glibc "):
             yield (

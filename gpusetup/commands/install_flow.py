@@ -272,7 +272,7 @@ def plan_answer(
 def _plan_screen(planned: InstallAnswer, plan: Plan, task: Task, notes: tuple[str, ...]) -> Screen:
     """The screen of a plan, with notes at the end."""
     rows = {
-        "hosts": ", ".join(dict.fromkeys(wheel.host for wheel in plan.wheels if wheel.host)),
+        "hosts": ", ".join(plan.hosts),
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
         "stays": ", ".join(task.coming.pinned),
         "created": "the environment is new" if plan.venv else None,

@@ -21,7 +21,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import needs, paste
-from gpusetup.fixes.lenders import lender_of
+from gpusetup.fixes.owners import lender_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
@@ -97,7 +97,7 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
             "from the same maker, or build it for the torch release that the command prints",
             commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
         )
-    if unread := needs.unread_torch(context):
+    if unread := needs.unread(context, needs.TORCH):
         text = (
             f"Keep the installed torch, and install the release of {name} that belongs to it. Each "
             f"torch release has one matching release of {name}, which `gpusetup resolve {name}` "

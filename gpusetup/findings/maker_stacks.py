@@ -27,7 +27,7 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.maker_facts import rocm_of_wheel
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import makers
-from gpusetup.model.finding import Finding, Findings
+from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Events, MakerStack
 from gpusetup.model.versions import parsed
 
@@ -83,7 +83,7 @@ def driver_and_nodes(context: RuleContext) -> Findings:
             yield finding(context, "maker-driver-not-loaded", (seen,), fix=fix, who=who)
         elif lacks_kfd:
             seen = shown(context, "makers.nodes", f"amdgpu is loaded, and {KFD} is not there")
-            fix = makers.compute_driver_missing()
+            fix = makers.load_driver(maker, lacks_kfd=True)
             yield finding(context, "maker-driver-not-loaded", (seen,), fix=fix, who=who)
     refused = [node for node in nodes if not (node.readable and node.writable)]
     # One render node is enough, but there is only one /dev/kfd.
@@ -167,7 +167,11 @@ def old_rocm(context: RuleContext) -> Findings:
         context,
         "maker-libraries-mixed",
         (seen,),
-        fix=makers.update_rocm(context, str(wanted), stack.runtime),
+        fix=Fix(
+            text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own "
+            "wheels, which include their own ROCm and do not use the installed one",
+            commands=(makers.pip_from(context, str(AMD.index)),),
+        ),
         wanted=str(wanted),
         installed=stack.runtime,
     )

@@ -28,7 +28,7 @@ from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.findings import maker_stacks
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, makers, paste
-from gpusetup.fixes.lenders import has_a_scheduler, lender_of
+from gpusetup.fixes.owners import has_a_scheduler, lender_of
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Event, Events

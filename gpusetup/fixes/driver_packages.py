@@ -1,26 +1,21 @@
-"""How each Linux distribution installs the NVIDIA driver: one function for each family, following
-the family's own guide.
+"""How each Linux distribution installs the NVIDIA driver: every step from a bare system.
 
-Each function returns every step from a bare system: the repositories, the packages with the kernel
-modules that the GPU needs, waiting for the module build, and the key if Secure Boot is on. Looked
-up in November 2026. Only the command for the key asks a question, because a line that is pasted
-after a question would become its answer.
+A row is a step of the distribution's own guide: the facts that must hold (`!` before a fact that
+must not), and the command. Looked up in November 2026. Only the command for the key asks a
+question, because a line that is pasted after a question would become its answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from gpusetup.catalog.facts import Debian, driver_branch, facts, has_repository
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import Lines, filled, lines
+from gpusetup.model.shell import Lines, filled
 from gpusetup.model.versions import Capability, parsed
 
 OPEN_FROM = Capability(7, 5)
 """Turing: the first generation that NVIDIA's open kernel modules support (their README)."""
-
-
 ONLY_OPEN_FROM = Capability(10, 0)
 """Blackwell: the closed kernel modules do not support it."""
 
@@ -65,201 +60,108 @@ class DriverRequest(Frozen):
         return self.newest is not None and self.newest >= ONLY_OPEN_FROM
 
     @property
-    def closed_branch(self) -> int:
-        """The driver branch with closed modules: the requested one, or the last one that has
-        them."""
-        return min(self.branch, last_closed())
-
-    @property
     def major(self) -> str:
         """The first number of the distribution's release: "9" of "9.4"."""
         return self.version.partition(".")[0]
 
 
-Way = Callable[[DriverRequest], Lines]
-
-
-NVIDIA_REPOS = "https://developer.download.nvidia.com/compute/cuda/repos"
-KEY_OF_DKMS = "sudo mokutil --import /var/lib/dkms/mok.pub"
-"""dkms signs the modules with its own key, which must be enrolled in the firmware once."""
 UPDATE = "sudo apt update"
-
-
-def _filled_lines(*patterns: str, **values: str) -> Lines:
-    """The command lines with the values filled in; empty patterns are left out."""
-    patterns_with_text = filter(None, patterns)
-    return tuple(filled(pattern, **values) for pattern in patterns_with_text)
-
-
-def ubuntu(request: DriverRequest) -> Lines:
-    """Ubuntu Server documentation, "NVIDIA drivers installation": `ubuntu-drivers`, or apt with
-    the modules that Canonical has signed, which Secure Boot takes without a key of one's own."""
-    name = f"{request.branch}-open" if request.takes_open else f"{request.branch}"
-    signed = ' {modules}-"$(uname -r)"' if request.secure_boot else ""
-    return _filled_lines(
-        UPDATE,
-        "sudo ubuntu-drivers install"
-        if request.capability is None
-        else f"sudo apt install -y {{driver}}{signed}",
-        driver=f"nvidia-driver-{name}",
-        modules=f"linux-modules-nvidia-{name}",
-    )
-
-
 CODENAME = "$(. /etc/os-release; echo $VERSION_CODENAME)"
+# Uses the mirror that this machine is already configured for.
 NON_FREE = (
     "echo \"deb $(apt-get indextargets --format '$(REPO_URI)' 'Component: main' "
     f'"Codename: {CODENAME}" | head -n 1) {CODENAME} '
     'contrib non-free non-free-firmware" | sudo tee /etc/apt/sources.list.d/nvidia-non-free.list'
 )
-"""Uses the mirror that this machine is already configured for."""
-
-
-def debian(request: DriverRequest) -> Lines:
-    """Debian's wiki, NvidiaGraphicsDrivers: contrib and non-free; NVIDIA's own repository (its
-    Driver Installation Guide, r580) where Debian's packages are too old."""
-    packaged = {row.release: row.branch for row in facts(Debian)}
-    # A release that is not listed (testing, Kali) counts as the newest listed one.
-    packaged_branch = packaged.get(request.major, max(packaged.values()))
-    # Kali has these sections by default.
-    non_free = "" if request.id == "kali" else NON_FREE
-    key = KEY_OF_DKMS if request.secure_boot else ""
-    if request.needed_branch <= packaged_branch:
-        headers = "linux-headers-arm64" if request.machine == "aarch64" else "linux-headers-amd64"
-        install = "sudo apt install -y {headers} nvidia-driver firmware-misc-nonfree"
-        return _filled_lines(non_free, UPDATE, install, key, headers=headers)
-    repository = cuda_repository(request)
-    if not repository:
-        return ()
-    driver = "nvidia-open" if request.takes_open else f"cuda-drivers-{last_closed()}"
-    install = 'sudo apt install -y "linux-headers-$(uname -r)" {driver}'
-    return (
-        *_filled_lines(non_free),
-        *repository,
-        *_filled_lines(install, key, driver=driver),
-    )
-
-
-LIKE_RHEL = ("rocky", "almalinux", "rhel", "centos", "ol")
-KEYRING = "cuda-keyring_1.1-1_all.deb"
-
-
-def cuda_repository(request: DriverRequest) -> Lines:
-    """NVIDIA's own repository, for drivers and toolkits (its CUDA Installation Guide); () if it
-    has none for this system."""
-    if request.id in LIKE_RHEL:
-        system, release = "rhel", request.major
-    elif request.id == "ubuntu":
-        system, release = "ubuntu", request.version.replace(".", "")
-    else:
-        system, release = request.id, request.major
-    if system not in ("ubuntu", "debian", "rhel") or not has_repository(system, release):
-        return ()
-    # NVIDIA calls Arm servers "sbsa": Server Base System Architecture.
-    machine = "sbsa" if request.machine == "aarch64" else "x86_64"
-    folder = f"{NVIDIA_REPOS}/{system}{release}/{machine}"
-    if system == "rhel":
-        repository = f"{folder}/cuda-rhel{release}.repo"
-        return _filled_lines("sudo dnf config-manager --add-repo {repo}", repo=repository)
-    patterns = ("wget {url}", "sudo apt install -y {file}", UPDATE)
-    return _filled_lines(*patterns, url=f"{folder}/{KEYRING}", file=f"./{KEYRING}")
-
-
+KEY_OF_DKMS = "sudo mokutil --import /var/lib/dkms/mok.pub"
+"""dkms signs the modules with its own key, which must be enrolled in the firmware once."""
 FUSION = (
     "https://mirrors.rpmfusion.org/{0}/fedora/rpmfusion-{0}-release-$(rpm -E %fedora).noarch.rpm"
 )
-"""RPM Fusion's Configuration page."""
-FUSIONS = f'"{FUSION.format("free")}" "{FUSION.format("nonfree")}"'
-KEY_OF_AKMODS = (
-    "sudo dnf install -y akmods mokutil openssl",
-    "sudo kmodgenca -a",
-    "sudo mokutil --import /etc/pki/akmods/certs/public_key.der",
-)
+PACMAN = "sudo pacman -Syu --needed --noconfirm"
+LOCK = "python3-dnf-plugin-versionlock"
 
-
-def fedora(request: DriverRequest) -> Lines:
-    """RPM Fusion, Howto/NVIDIA, "Kernel Open", and Howto/Secure Boot: the key before the module is
-    built; `akmods --force` builds it and ends when it is built; 580xx is the branch for GPUs before
-    Turing."""
-    legacy = "" if request.takes_open else f"-{request.closed_branch}xx"
-    macro = "echo '%_with_kmod_nvidia_open 1' | sudo tee /etc/rpm/macros.nvidia-kmod"
-    return _filled_lines(
-        f"sudo dnf install -y {FUSIONS}",
-        *(KEY_OF_AKMODS if request.secure_boot else ()),
-        macro if request.needs_open else "",
-        "sudo dnf install -y {module} {cuda}",
-        "sudo akmods --force",
-        "modinfo -F version nvidia",
-        module=f"akmod-nvidia{legacy}",
-        cuda=f"xorg-x11-drv-nvidia{legacy}-cuda",
-    )
-
-
-EPEL = {
-    "rhel": (
-        "sudo subscription-manager repos --enable {builder}",
-        "sudo dnf install -y {page}",
+STEPS: dict[str, tuple[tuple[str, str], ...]] = {
+    # Ubuntu Server documentation, "NVIDIA drivers installation". Canonical has signed the modules,
+    # so Secure Boot takes them without a key of one's own.
+    "ubuntu": (
+        ("", UPDATE),
+        ("!gpu-known", "sudo ubuntu-drivers install"),
+        ("gpu-known !secure-boot", "sudo apt install -y {ubuntu}"),
+        ("gpu-known secure-boot", 'sudo apt install -y {ubuntu} {ubuntu_modules}-"$(uname -r)"'),
     ),
-    "ol": ("sudo dnf install -y {oracle}", "sudo dnf config-manager --enable {olbuilder}"),
-}
-"""Fedora's EPEL page: RHEL itself, Oracle Linux; others carry the release package."""
-
-
-def rhel(request: DriverRequest) -> Lines:
-    """NVIDIA's Driver Installation Guide r580, chapter on RHEL and its kin: EPEL (for dkms), the
-    repository, the headers, the module stream (RHEL 8 and 9; 10 has a version lock), the compute
-    packages."""
-    repository = cuda_repository(request)
-    if not repository:
-        return ()
-    ten, major = request.major == "10", request.major
-    lock = ("sudo dnf install -y python3-dnf-plugin-versionlock", "sudo dnf versionlock add {lock}")
-    stream = ("sudo dnf module enable -y {stream}",)
-    headers = "kernel-devel-matched" if major != "8" else '"kernel-devel-$(uname -r)"'
-    others = ("sudo dnf install -y epel-release dnf-plugins-core", "sudo crb enable")
-    values = {
-        "builder": f"codeready-builder-for-rhel-{major}-{request.machine}-rpms",
-        "page": f"https://dl.fedoraproject.org/pub/epel/epel-release-latest-{major}.noarch.rpm",
-        "oracle": f"oracle-epel-release-el{major}",
-        "olbuilder": f"ol{major}_codeready_builder",
-        "lock": f"*nvidia*{last_closed()}*",
-        "stream": f"nvidia-driver:{'open' if request.takes_open else last_closed()}-dkms",
-        "module": f"kmod-nvidia-{'open' if request.takes_open else 'latest'}-dkms",
-    }
-    return (
-        *_filled_lines(*EPEL.get(request.id, others), **values),
-        *repository,
-        *_filled_lines(
-            f"sudo dnf install -y {headers} kernel-headers",
-            *(stream if not ten else () if request.takes_open else lock),
-            "sudo dnf install -y nvidia-driver-cuda {module}",
-            KEY_OF_DKMS if request.secure_boot else "",
-            **values,
+    # Debian's wiki, NvidiaGraphicsDrivers. NVIDIA's own repository (its Driver Installation Guide,
+    # r580) where Debian's packages are too old. Kali has the sections by default.
+    "debian": (
+        ("!kali", NON_FREE),
+        ("packaged", UPDATE),
+        ("packaged", "sudo apt install -y {debian_headers} nvidia-driver firmware-misc-nonfree"),
+        ("!packaged", "REPOSITORY"),
+        ("!packaged", 'sudo apt install -y "linux-headers-$(uname -r)" {nvidias_debian}'),
+        ("secure-boot", KEY_OF_DKMS),
+    ),
+    # RPM Fusion, Howto/NVIDIA, "Kernel Open", and Howto/Secure Boot: the key before the module is
+    # built; `akmods --force` ends when it is built. 580xx is the branch for GPUs before Turing.
+    "fedora": (
+        ("", f'sudo dnf install -y "{FUSION.format("free")}" "{FUSION.format("nonfree")}"'),
+        ("secure-boot", "sudo dnf install -y akmods mokutil openssl"),
+        ("secure-boot", "sudo kmodgenca -a"),
+        ("secure-boot", "sudo mokutil --import /etc/pki/akmods/certs/public_key.der"),
+        (
+            "needs-open",
+            "echo '%_with_kmod_nvidia_open 1' | sudo tee /etc/rpm/macros.nvidia-kmod",
         ),
-    )
-
-
-def suse(request: DriverRequest) -> Lines:
-    """The SUSE maintainer's page on the G07 packages (2026-02-22): signed open modules for Turing
-    and later, which Secure Boot takes; G06 with a closed module for what is older."""
-    major, _, minor = request.version.partition(".")
-    folder = f"opensuse/leap/{request.version}"
-    if request.id == "opensuse-tumbleweed":
-        folder = "opensuse/tumbleweed"
-    elif not re.fullmatch(r"1[5-9](\.\d)?", request.version):
-        return ()
-    elif request.id == "sles":
-        folder = f"suse/sle{major}" + (f"sp{minor}" if major == "15" else "")
-    signed = "nvidia-open-driver-G07-signed-kmp-meta nvidia-compute-utils-G07"
-    closed = "nvidia-driver-G06-kmp-default nvidia-compute-utils-G06"
-    packages = signed if request.takes_open else closed
-    return _filled_lines(
-        "sudo zypper addrepo --refresh {url} nvidia",
-        "sudo zypper --gpg-auto-import-keys refresh",
-        f"sudo zypper install -y --auto-agree-with-licenses {packages}",
-        url=f"https://download.nvidia.com/{folder}/",
-    )
-
+        ("open", "sudo dnf install -y akmod-nvidia xorg-x11-drv-nvidia-cuda"),
+        ("!open", "sudo dnf install -y {akmod} {cuda_of_fusion}"),
+        ("", "sudo akmods --force"),
+        ("", "modinfo -F version nvidia"),
+    ),
+    # NVIDIA's Driver Installation Guide r580, chapter on RHEL and its kin, and Fedora's EPEL page:
+    # EPEL (for dkms), the repository, the headers, the module stream (10 has a version lock).
+    "rhel": (
+        ("rhel", "sudo subscription-manager repos --enable {codeready}"),
+        ("rhel", "sudo dnf install -y {epel}"),
+        ("ol", "sudo dnf install -y {oracles_epel}"),
+        ("ol", "sudo dnf config-manager --enable {oracles_codeready}"),
+        ("!rhel !ol", "sudo dnf install -y epel-release dnf-plugins-core"),
+        ("!rhel !ol", "sudo crb enable"),
+        ("", "REPOSITORY"),
+        ("8", 'sudo dnf install -y "kernel-devel-$(uname -r)" kernel-headers'),
+        ("!8", "sudo dnf install -y kernel-devel-matched kernel-headers"),
+        ("!10", "sudo dnf module enable -y {stream}"),
+        ("10 !open", f"sudo dnf install -y {LOCK}"),
+        ("10 !open", "sudo dnf versionlock add {lock}"),
+        ("open", "sudo dnf install -y nvidia-driver-cuda kmod-nvidia-open-dkms"),
+        ("!open", "sudo dnf install -y nvidia-driver-cuda kmod-nvidia-latest-dkms"),
+        ("secure-boot", KEY_OF_DKMS),
+    ),
+    # The SUSE maintainer's page on the G07 packages (2026-02-22): signed open modules for Turing
+    # and later, which Secure Boot takes; G06 with a closed module for what is older.
+    "suse": (
+        ("", "sudo zypper addrepo --refresh {zypper_url} nvidia"),
+        ("", "sudo zypper --gpg-auto-import-keys refresh"),
+        (
+            "open",
+            "sudo zypper install -y --auto-agree-with-licenses "
+            "nvidia-open-driver-G07-signed-kmp-meta nvidia-compute-utils-G07",
+        ),
+        (
+            "!open",
+            "sudo zypper install -y --auto-agree-with-licenses nvidia-driver-G06-kmp-default "
+            "nvidia-compute-utils-G06",
+        ),
+    ),
+    # Arch's news of December 2025: from 590 on the open modules only; the AUR builds what GPUs
+    # before Turing take. Its kernel asks no module for a key under Secure Boot (no lockdown patch).
+    "arch": (
+        ("manjaro", "sudo mhwd --auto pci nonfree 0300"),
+        ("!manjaro open", f"{PACMAN} {{arch_headers}} nvidia-open-dkms nvidia-utils"),
+        ("!manjaro !open", f"{PACMAN} base-devel git {{arch_headers}}"),
+        ("!manjaro !open", "git clone {aur_url}"),
+        ("!manjaro !open", "cd {aur} && makepkg -si --noconfirm"),
+    ),
+}
+"""A family of distributions -> its steps. REPOSITORY stands for NVIDIA's own repository."""
 
 ARCH_KERNELS = {
     "-lts": "linux-lts",
@@ -269,50 +171,100 @@ ARCH_KERNELS = {
 }
 """A part of a kernel's name -> the kernel's package, because dkms needs the headers of that
 package."""
-
-
-def arch(request: DriverRequest) -> Lines:
-    """Arch's news of December 2025: from 590 on the open modules only; GPUs before Turing take
-    nvidia-580xx-dkms, which the AUR builds from nvidia-580xx-utils. Its kernel asks no module for
-    a key under Secure Boot (no lockdown patch), and it boots without shim."""
-    if request.id == "manjaro":
-        return lines("sudo mhwd --auto pci nonfree 0300")
-    kernel = next((name for part, name in ARCH_KERNELS.items() if part in request.kernel), "linux")
-    utils = f"nvidia-{request.closed_branch}xx-utils"
-    install = "sudo pacman -Syu --needed --noconfirm"
-    by_hand = (
-        f"{install} base-devel git {{headers}}",
-        "git clone {url}",
-        "cd {folder} && makepkg -si --noconfirm",
-    )
-    return _filled_lines(
-        *(
-            (f"{install} {{headers}} nvidia-open-dkms nvidia-utils",)
-            if request.takes_open
-            else by_hand
-        ),
-        headers=f"{kernel}-headers",
-        url=f"https://aur.archlinux.org/{utils}.git",
-        folder=utils,
-    )
-
-
-WAYS_BY_FAMILY: dict[str, Way] = {
-    "ubuntu": ubuntu,
-    "debian": debian,
-    "fedora": fedora,
-    "rhel": rhel,
-    "suse": suse,
-    "arch": arch,
-}
-"""A family of distributions -> the function that installs the driver on it."""
-
 PACKAGE_LEGACY_DRIVERS = ("ubuntu", "fedora", "arch")
 """Families that still package the last driver branch for GPUs that need one before 580 (Kepler:
 470)."""
-
 SIGN_WITH_OWN_KEY = ("debian", "fedora", "rhel")
 """Families on which the module is signed with a key that is created on the machine."""
+
+
+def install_driver(family: str, request: DriverRequest) -> Lines:
+    """The commands that install a driver on a family of distributions; () if there is no way with
+    packages."""
+    repository, folder = cuda_repository(request), _folder_for_zypper(request)
+    packaged = {row.release: row.branch for row in facts(Debian)}
+    # A Debian that is not listed (testing, Kali) counts as the newest listed one.
+    is_packaged = request.needed_branch <= packaged.get(request.major, max(packaged.values()))
+    true_facts = {
+        request.id,
+        request.major,
+        request.takes_open and "open",
+        request.needs_open and "needs-open",
+        request.capability is not None and "gpu-known",
+        request.secure_boot and "secure-boot",
+        is_packaged and "packaged",
+    }
+    # The last branch with closed modules, if the requested one has none.
+    closed = min(request.branch, last_closed())
+    ubuntu = f"{request.branch}-open" if request.takes_open else f"{request.branch}"
+    kernels = (name for part, name in ARCH_KERNELS.items() if part in request.kernel)
+    major, aur = request.major, f"nvidia-{closed}xx-utils"
+    values = {
+        "ubuntu": f"nvidia-driver-{ubuntu}",
+        "ubuntu_modules": f"linux-modules-nvidia-{ubuntu}",
+        "debian_headers": f"linux-headers-{'arm64' if request.machine == 'aarch64' else 'amd64'}",
+        "nvidias_debian": "nvidia-open" if request.takes_open else f"cuda-drivers-{last_closed()}",
+        "akmod": f"akmod-nvidia-{closed}xx",
+        "cuda_of_fusion": f"xorg-x11-drv-nvidia-{closed}xx-cuda",
+        "codeready": f"codeready-builder-for-rhel-{major}-{request.machine}-rpms",
+        "epel": f"https://dl.fedoraproject.org/pub/epel/epel-release-latest-{major}.noarch.rpm",
+        "oracles_epel": f"oracle-epel-release-el{major}",
+        "oracles_codeready": f"ol{major}_codeready_builder",
+        "lock": f"*nvidia*{last_closed()}*",
+        "stream": f"nvidia-driver:{'open' if request.takes_open else last_closed()}-dkms",
+        "zypper_url": f"https://download.nvidia.com/{folder}/",
+        "arch_headers": f"{next(kernels, 'linux')}-headers",
+        "aur": aur,
+        "aur_url": f"https://aur.archlinux.org/{aur}.git",
+    }
+    if family == "suse" and not folder:
+        return ()
+    commands: Lines = ()
+    for condition, step in STEPS.get(family, ()):
+        wanted = condition.split()
+        if any((fact.lstrip("!") in true_facts) == fact.startswith("!") for fact in wanted):
+            continue
+        if step == "REPOSITORY" and not repository:
+            return ()
+        commands += repository if step == "REPOSITORY" else (filled(step, **values),)
+    return commands
+
+
+def _folder_for_zypper(request: DriverRequest) -> str:
+    """The folder of NVIDIA's repository for a release of SUSE; "" if there is none."""
+    major, _, minor = request.version.partition(".")
+    if request.id == "opensuse-tumbleweed":
+        return "opensuse/tumbleweed"
+    if not re.fullmatch(r"1[5-9](\.\d)?", request.version):
+        return ""
+    if request.id != "sles":
+        return f"opensuse/leap/{request.version}"
+    return f"suse/sle{major}" + (f"sp{minor}" if major == "15" else "")
+
+
+def cuda_repository(request: DriverRequest) -> Lines:
+    """NVIDIA's own repository, for drivers and toolkits (its CUDA Installation Guide); () if it
+    has none for this system."""
+    system, release = request.id, request.major
+    if system in ("rocky", "almalinux", "centos", "ol"):
+        system = "rhel"
+    elif system == "ubuntu":
+        release = request.version.replace(".", "")
+    if system not in ("ubuntu", "debian", "rhel") or not has_repository(system, release):
+        return ()
+    # NVIDIA calls Arm servers "sbsa": Server Base System Architecture.
+    machine = "sbsa" if request.machine == "aarch64" else "x86_64"
+    repositories = "https://developer.download.nvidia.com/compute/cuda/repos"
+    folder = f"{repositories}/{system}{release}/{machine}"
+    if system == "rhel":
+        file = f"{folder}/cuda-rhel{release}.repo"
+        return (filled("sudo dnf config-manager --add-repo {file}", file=file),)
+    keyring = "cuda-keyring_1.1-1_all.deb"
+    return (
+        filled("wget {url}", url=f"{folder}/{keyring}"),
+        filled("sudo apt install -y {file}", file=f"./{keyring}"),
+        filled(UPDATE),
+    )
 
 
 def asks_for_a_key(family: str, request: DriverRequest) -> bool:

@@ -18,20 +18,17 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.fixes import gpu_naming
 from gpusetup.fixes.driver_packages import (
-    ONLY_OPEN_FROM,
-    OPEN_FROM,
     PACKAGE_LEGACY_DRIVERS,
-    WAYS_BY_FAMILY,
     DriverRequest,
     asks_for_a_key,
     branch_of,
+    install_driver,
     last_closed,
 )
 from gpusetup.fixes.system_packages import compiler, is_unsupported_release, linux_family
 from gpusetup.model.finding import Fix
 from gpusetup.model.machine import Gpu
 from gpusetup.model.shell import Lines, filled, lines
-from gpusetup.model.versions import Capability
 
 DRIVER_SITE = "https://www.nvidia.com/drivers"
 
@@ -44,43 +41,25 @@ def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """
     from gpusetup.choose.host import gpus_to_serve
 
-    listed_gpus = gpus(context) or gpus_to_serve(context.snapshot, context.catalog)
-    capable_gpus = [gpu for gpu in listed_gpus if gpu.compute_capability]
-    bus_devices = nvidia_on_pci(context)
-    if len(capable_gpus) >= len(bus_devices):
-        return tuple(capable_gpus)
-    for device in bus_devices:
-        if capability := generation_of(device.device_id):
-            name = gpu_naming.name_on_bus(device)
-            capable_gpus.append(Gpu(name=name, compute_capability=capability))
-    return tuple(capable_gpus)
+    listed = gpus(context) or gpus_to_serve(context.snapshot, context.catalog)
+    known = [gpu for gpu in listed if gpu.compute_capability]
+    on_bus = nvidia_on_pci(context)
+    if len(known) < len(on_bus):
+        known += [
+            Gpu(name=gpu_naming.name_on_bus(device), compute_capability=capability)
+            for device in on_bus
+            if (capability := generation_of(device.device_id))
+        ]
+    return tuple(known)
 
 
-def _capabilities(gpus_here: tuple[Gpu, ...]) -> tuple[Capability, ...]:
-    """The compute capabilities of GPUs, without the GPUs for which no source names one."""
-    capabilities = []
-    for gpu in gpus_here:
-        if gpu.compute_capability:
-            capabilities.append(gpu.compute_capability)
-    return tuple(capabilities)
-
-
-def _last_branch(context: RuleContext, gpus_here: tuple[Gpu, ...]) -> int | None:
-    """The last driver branch that supports all of these GPUs; None if current drivers still do."""
-    last_branches = []
-    for capability in _capabilities(gpus_here):
-        if last_branch := context.catalog.last_branch(capability):
-            last_branches.append(last_branch)
-    return min(last_branches, default=None)
-
-
-def _first_branch(context: RuleContext, gpus_here: tuple[Gpu, ...]) -> int:
-    """The first driver branch that supports all of these GPUs; 0 if there are none."""
-    first_branch = 0
-    for gpu in gpus_here:
-        first_driver = context.catalog.first_driver(gpu)
-        first_branch = max(first_branch, branch_of(first_driver))
-    return first_branch
+def _branches(context: RuleContext) -> tuple[int, int | None]:
+    """The first and the last driver branch that support all of this machine's GPUs; 0 if there are
+    none, None if current drivers still support them."""
+    here, catalog = known_gpus(context), context.catalog
+    first = max((branch_of(catalog.first_driver(gpu)) for gpu in here), default=0)
+    last = [catalog.last_branch(gpu.compute_capability) for gpu in here if gpu.compute_capability]
+    return first, min(filter(None, last), default=None)
 
 
 def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequest:
@@ -88,18 +67,13 @@ def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequ
 
     `floor`: the oldest driver version that will do, if something else needs one.
     """
-    os = context.os
-    machine_gpus = known_gpus(context)
-    capabilities = _capabilities(machine_gpus)
-    floor_branch = branch_of(floor)
-    branch = max(driver_branch("good"), floor_branch)
-    last_branch = _last_branch(context, machine_gpus)
-    # A newer branch would not support the oldest of the GPUs.
-    if last_branch is not None:
-        branch = min(branch, last_branch)
+    os, (first, last) = context.os, _branches(context)
+    capabilities = [gpu.compute_capability for gpu in known_gpus(context) if gpu.compute_capability]
+    branch = max(driver_branch("good"), branch_of(floor))
     return DriverRequest(
-        branch=branch,
-        needed_branch=max(floor_branch, _first_branch(context, machine_gpus)),
+        # A newer branch than the last one would not support the oldest of the GPUs.
+        branch=branch if last is None else min(branch, last),
+        needed_branch=max(branch_of(floor), first),
         capability=min(capabilities, default=None),
         newest=max(capabilities, default=None),
         id=(os.id or "").lower(),
@@ -113,15 +87,11 @@ def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequ
 def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
     """The commands that install a driver on this distribution. () if a download page is the only
     way, or if the driver must be installed elsewhere (a container's driver is its host's)."""
-    if where_driver_lives(context) or is_unsupported_release(context):
-        return ()
-    request = driver_request(context, floor)
-    family = linux_family(context) or ""
+    request, family = driver_request(context, floor), linux_family(context) or ""
     is_packaged = request.branch >= last_closed() or family in PACKAGE_LEGACY_DRIVERS
-    commands_of_family = WAYS_BY_FAMILY.get(family)
-    if commands_of_family is None or not is_packaged:
+    if where_driver_lives(context) or is_unsupported_release(context) or not is_packaged:
         return ()
-    return commands_of_family(request)
+    return install_driver(family, request)
 
 
 def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix:
@@ -129,32 +99,21 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
     WSL, with JetPack on a Jetson."""
     if place := where_driver_lives(context):
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
-    machine_gpus = known_gpus(context)
-    capabilities = _capabilities(machine_gpus)
-    last_branch = _last_branch(context, machine_gpus)
-    has_closed_only = any(capability < OPEN_FROM for capability in capabilities)
-    has_open_only = any(capability >= ONLY_OPEN_FROM for capability in capabilities)
-    no_common_module = has_closed_only and has_open_only
-    no_common_branch = last_branch and last_branch < _first_branch(context, machine_gpus)
-    if on(context, "linux") and (no_common_module or no_common_branch):
+    request, (first, last) = driver_request(context, floor), _branches(context)
+    no_common_module = not request.takes_open and request.needs_open
+    if on(context, "linux") and (no_common_module or (last and last < first)):
         return Fix(
             text=f"{text}: no driver supports all of these GPUs ({gpu_naming.gpu_names(context)}). "
             "Choose which ones to use, and install the driver for these",
             needs_root=True,
             needs_reboot=True,
         )
-    if context.catalog.ends_before(machine_gpus, floor):
+    if context.catalog.ends_before(known_gpus(context), floor):
         return Fix(
-            text=f"No driver since {floor} supports this GPU ({last_branch} is the last branch "
+            text=f"No driver since {floor} supports this GPU ({last} is the last branch "
             "that does): use a build for an older CUDA, the CPU, or a newer GPU"
         )
-    return _driver_here(context, text, floor)
-
-
-def _driver_here(context: RuleContext, text: str, floor: str | None) -> Fix:
-    """Install the driver on this system, with commands or from a download page."""
-    request, family = driver_request(context, floor), linux_family(context) or ""
-    commands = driver_commands(context, floor) if on(context, "linux") else ()
+    family = linux_family(context) or ""
     if family == "nixos":
         return Fix(
             text=f"{text}: add `nixpkgs.config.allowUnfree = true; "
@@ -165,10 +124,9 @@ def _driver_here(context: RuleContext, text: str, floor: str | None) -> Fix:
             needs_root=True,
             needs_reboot=True,
         )
-    if not commands:
-        text = f"{text}. Download the driver from {DRIVER_SITE}"
+    commands = driver_commands(context, floor) if on(context, "linux") else ()
     reboots = needs_reboot(context, request)
-    then = "reboot; afterwards `nvidia-smi` lists the GPU" if reboots else THEN_LOAD
+    then = THEN_LOAD
     if on(context, "windows"):
         then = "restart the machine if the installer asks you to"
     elif commands and asks_for_a_key(family, request):
@@ -177,9 +135,12 @@ def _driver_here(context: RuleContext, text: str, floor: str | None) -> Fix:
             f"reboot: the firmware asks for the new key (Enroll MOK) with the password {whose}. "
             "Afterwards `nvidia-smi` lists the GPU"
         )
-    start = lines("sudo reboot") if reboots else lines("sudo modprobe nvidia", "nvidia-smi")
+    elif reboots:
+        then = "reboot; afterwards `nvidia-smi` lists the GPU"
+    source = "" if commands else f". Download the driver from {DRIVER_SITE}"
+    start = lines(REBOOT) if reboots else lines("sudo modprobe nvidia", "nvidia-smi")
     return Fix(
-        text=f"{text}, then {then}",
+        text=f"{text}{source}, then {then}",
         commands=(*commands, *start) if commands else (),
         min_driver=floor,
         needs_root=True,
@@ -194,8 +155,8 @@ def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
     """Whether the new driver needs a reboot: an old module is loaded, the firmware must accept a
     key, or the update installs another kernel."""
     driver = context.driver
-    has_bound_device = any(device.driver for device in nvidia_on_pci(context))
-    is_loaded = has_bound_device or driver.module_loaded or driver.nouveau_loaded
+    is_bound = any(device.driver for device in nvidia_on_pci(context))
+    is_loaded = is_bound or driver.module_loaded or driver.nouveau_loaded
     if is_loaded or events(context, "nouveau-in-use"):
         return True
     family = linux_family(context) or ""
@@ -335,10 +296,6 @@ DKMS = "/var/lib/dkms/mok.pub"
 """Where each distribution keeps the key with which it signs modules. The others use dkms's key."""
 
 
-USUAL_KEYS = " ".join(sorted({*KEYS.values(), DKMS}))
-ANY_USUAL_KEY = f'"$(ls {USUAL_KEYS} 2>/dev/null | head -n 1)"'
-
-
 def mok_command(context: RuleContext) -> Lines:
     """The command that asks the firmware to accept the key with which the modules are signed.
 
@@ -347,4 +304,5 @@ def mok_command(context: RuleContext) -> Lines:
     family = linux_family(context)
     if family:
         return lines(f"sudo mokutil --import {KEYS.get(family, DKMS)}")
-    return lines(f"sudo mokutil --import {ANY_USUAL_KEY}")
+    usual_keys = " ".join(sorted({*KEYS.values(), DKMS}))
+    return lines(f'sudo mokutil --import "$(ls {usual_keys} 2>/dev/null | head -n 1)"')

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report
-from gpusetup.fixes.lenders import lender_of
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import Lines, lines
 
@@ -70,6 +69,70 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
         if owner is not None:
             return owner
     return None
+
+
+# --- services that lend notebooks and nodes -------------------------------------------------------
+
+
+class Lender(Frozen):
+    """A service that lends machines, with the names of its menus for each action. Its user cannot
+    install a driver there, restart the machine or read its kernel log."""
+
+    name: str
+    gives_a_gpu: str
+    restart: str
+    """How to restart the program so that it loads the newly installed packages."""
+    anew: str
+    """How to get another machine. Files on the previous machine are lost."""
+
+
+# Sources: googlecolab/colabtools#3792 and #5197, Kaggle's documentation of notebooks,
+# mlflow/mlflow#21612, oegedijk/explainerdashboard#245; read in March 2026.
+LENDERS = {
+    one.name: one
+    for one in (
+        Lender(
+            name="Google Colab",
+            gives_a_gpu="Choose a runtime with a GPU (Runtime, Change runtime type). The session "
+            "restarts",
+            restart="Runtime, Restart session",
+            anew="Runtime, Disconnect and delete runtime",
+        ),
+        Lender(
+            name="Kaggle",
+            gives_a_gpu="Choose `GPU T4 x2` for the session (Settings, Accelerator): newer builds "
+            "of torch have no kernels for the P100 (compute capability 6.0). The session restarts",
+            restart="in the Run menu",
+            anew="Run, Factory reset",
+        ),
+        Lender(
+            name="SageMaker",
+            gives_a_gpu="Choose an instance with a GPU (ml.g or ml.p) and its GPU image",
+            restart="Kernel, Restart Kernel",
+            anew="stop the instance and start it again",
+        ),
+    )
+}
+
+
+def lender_of(context: RuleContext) -> Lender | None:
+    """The service whose notebook a text comes from; None for a person's own machine."""
+    if not is_report(context):
+        return None
+    for event in events(context, "gpu-not-chosen", "hosted-notebook"):
+        if lender := LENDERS.get(event.values.get("service", "")):
+            return lender
+    return None
+
+
+def is_lent(context: RuleContext) -> bool:
+    """Whether a text comes from a service's notebook, whose driver the person cannot change."""
+    return lender_of(context) is not None
+
+
+def has_a_scheduler(context: RuleContext) -> bool:
+    """Whether a scheduler assigns GPUs to jobs here, so that a login node has none."""
+    return bool(events(context, "slurm-job", "login-node"))
 
 
 # --- where no package can be installed ------------------------------------------------------------
@@ -326,7 +389,7 @@ def program(context: RuleContext) -> EnvironmentOwner | None:
     for event in _named(context, "program"):
         name = event.values["name"]
         way = f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment"
-        if _was_updated_in_vain(context):
+        if was_tried(context, "program-update"):
             way = "Its updater was already tried. In its environment"
         return EnvironmentOwner(
             because=f"the environment is {name}'s own",
@@ -336,10 +399,9 @@ def program(context: RuleContext) -> EnvironmentOwner | None:
     return None
 
 
-def _was_updated_in_vain(context: RuleContext) -> bool:
-    """Whether the text names the script with which the program renews its environment."""
-    tried = {event.values.get("what") for event in events(context, "remedy-tried")}
-    return "program-update" in tried
+def was_tried(context: RuleContext, remedy: str) -> bool:
+    """Whether a text says that this remedy was tried already."""
+    return remedy in {event.values.get("what") for event in events(context, "remedy-tried")}
 
 
 def has_own_environment(context: RuleContext) -> bool:

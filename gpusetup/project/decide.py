@@ -209,7 +209,7 @@ def with_requests(wish: Wish, requests: Sequence[Requested], bounds: Bounds) -> 
     return replace(
         wish,
         torch=exact[1] if exact else torch or None,
-        backend=wish.wanted_backend if wish.names_backend else bounds.backend or "auto",
+        backend=wish.wanted_backend if wish.wanted_backend != "auto" else bounds.backend or "auto",
         family=named_family(family),
         packages=tuple(dict.fromkeys(packages)),
         from_project=bool(requests),

@@ -69,10 +69,7 @@ def parse_error(line: str) -> int | None:
     (12, None)
     """
     lower_line = line.lower()
-    for message, code in ERRORS.items():
-        if message in lower_line:
-            return code
-    return None
+    return next((code for message, code in ERRORS.items() if message in lower_line), None)
 
 
 # --- cells --------------------------------------------------------------------------------------
@@ -92,12 +89,9 @@ def cell(text: str | None) -> str | None:
     """
     plain = (text or "").strip()
     word = plain.strip("[]").lower()
-    if word in BLANKS or word.startswith(REASONS_FOR_A_BLANK):
-        return None
     # A cell without a value may say "[Requested functionality has been deprecated]".
-    if "deprecated" in word:
-        return None
-    return plain
+    is_blank = word in BLANKS or word.startswith(REASONS_FOR_A_BLANK) or "deprecated" in word
+    return None if is_blank else plain
 
 
 def says_lost(text: str | None) -> bool:
@@ -339,16 +333,14 @@ def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
     if not heading:
         return None
     by_gpu: dict[int, tuple[GpuProcess, ...]] = {}
-    for line in listed.splitlines():
-        if row := PROCESS_ROW.match(line):
-            number = int(row["gpu"])
-            process = GpuProcess(
-                pid=int(row["pid"]),
-                name=row["name"],
-                kind=row["kind"],
-                memory_bytes=memory(row["memory"]),
-            )
-            by_gpu[number] = (*by_gpu.get(number, ()), process)
+    for row in filter(None, map(PROCESS_ROW.match, listed.splitlines())):
+        process = GpuProcess(
+            pid=int(row["pid"]),
+            name=row["name"],
+            kind=row["kind"],
+            memory_bytes=memory(row["memory"]),
+        )
+        by_gpu[int(row["gpu"])] = (*by_gpu.get(int(row["gpu"]), ()), process)
     return by_gpu
 
 
@@ -365,11 +357,9 @@ def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
     """
     if not processes:
         return None
-    for process in processes:
-        if process.kind == "C" or "python" in (process.name or "").lower():
-            return True
-    only_draws = all(process.kind == "G" for process in processes)
-    return False if only_draws else None
+    if any(one.kind == "C" or "python" in (one.name or "").lower() for one in processes):
+        return True
+    return False if all(process.kind == "G" for process in processes) else None
 
 
 RECOVERY_ACTIONS = (
@@ -390,11 +380,8 @@ def recovery_action(text: str | None) -> str | None:
     >>> recovery_action("Reset"), recovery_action("Node Reboot Required"), recovery_action("N/A")
     ('gpu_reset', 'node_reboot', None)
     """
-    lower_text = (text or "").strip().lower()
-    for words, name in RECOVERY_ACTIONS:
-        if words in lower_text:
-            return name
-    return None
+    said = (text or "").strip().lower()
+    return next((name for words, name in RECOVERY_ACTIONS if words in said), None)
 
 
 GPU_HEAD = lazy(r"(?m)^\s*GPU ((?i:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]))[^\S\n]*$")
@@ -438,12 +425,10 @@ def parse_query(text: str) -> Smi:
     """
     head, *parts = GPU_HEAD.split(text)
     # The pattern has one group, so `split` returns addresses and pages alternately.
-    addresses, pages = parts[::2], parts[1::2]
-    gpus = tuple(map(gpu_of, pages, addresses))
-    if not gpus:
-        # Without a GPU's heading line, the text may be a part of one GPU's page.
-        only_gpu = gpu_of(head)
-        gpus = () if only_gpu == Gpu(name=UNNAMED) else (only_gpu,)
+    gpus = tuple(map(gpu_of, parts[1::2], parts[::2]))
+    # Without a GPU's heading line, the text may be a part of one GPU's page.
+    if not gpus and (only_gpu := gpu_of(head)) != Gpu(name=UNNAMED):
+        gpus = (only_gpu,)
     return replace(parse_banner(head), gpus=gpus or None)
 
 
@@ -474,10 +459,7 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
 def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str], Any]) -> list[Any]:
     """The values with this label that can be read; sections about MIG instances are left out."""
     full_label = re.compile(rf"(?!MIG Device/)(?:.*/)?(?:{label})", re.I)
-    values = []
-    for name, text in page:
-        if full_label.fullmatch(name):
-            values.append(reader(text))
+    values = (reader(text) for name, text in page if full_label.fullmatch(name))
     return [value for value in values if value is not None]
 
 
@@ -494,9 +476,7 @@ def gpu_of(page: str, bus: str | None = None) -> Gpu:
         else:
             # One yes is enough, for example if one of several memory banks has a pending repair.
             fields[name] = True if True in values else values[0]
-    states: dict[str, list[Any]] = {}
-    for _, reason in THROTTLE_BITS:
-        states[reason] = read_at(lines, reason.replace("_", " "), flag)
-    if any(states.values()):
-        fields["throttle_reasons"] = tuple(name for name, flags in states.items() if True in flags)
+    flags = {reason: read_at(lines, reason.replace("_", " "), flag) for _, reason in THROTTLE_BITS}
+    if any(flags.values()):
+        fields["throttle_reasons"] = tuple(reason for reason, on in flags.items() if True in on)
     return Gpu(**fields)

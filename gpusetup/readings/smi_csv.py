@@ -130,8 +130,7 @@ def heading_of(line: str) -> list[str]:
         return []
     names = [cell.partition(" [")[0] for cell in cells]
     # A query of processes has some columns with the same names.
-    is_of_gpus = OF_THE_QUERY.intersection(names) and PROCESS not in names
-    return names if is_of_gpus else []
+    return names if OF_THE_QUERY.intersection(names) and PROCESS not in names else []
 
 
 def columns_by_shape(line: str) -> list[str]:
@@ -150,28 +149,17 @@ def columns_by_shape(line: str) -> list[str]:
     largest = max((memory(text) or 0 for text in cells if SIZE.fullmatch(text)), default=0)
     columns: list[str] = []
     for place, text in enumerate(cells):
-        column = _column_of(text, place)
+        column = next((column for column, form in SHAPES if form.fullmatch(text)), None)
+        if place == 0 and text.isdecimal() and len(text) < 3:
+            column = "index"
         if column is None:
             return []
         if column == "memory":
             is_total = memory(text) == largest and "memory.total" not in columns
             column = "memory.total" if is_total else ""
         columns.append(column)
-    beside_the_name = {DRIVER, "uuid", "pci.bus_id", "memory.total", "compute_cap"}
-    tells = beside_the_name.intersection(columns)
+    tells = {DRIVER, "uuid", "pci.bus_id", "memory.total", "compute_cap"}.intersection(columns)
     return columns if "name" in columns and tells else []
-
-
-def _column_of(text: str, place: int) -> str | None:
-    """The column that a cell without a heading must belong to; "" if several are possible, None if
-    the cell is not a value."""
-    is_first_number = place == 0 and text.isdecimal() and len(text) < 3
-    if is_first_number:
-        return "index"
-    for column, form in SHAPES:
-        if form.fullmatch(text):
-            return column
-    return None
 
 
 SHAPES = (
@@ -208,10 +196,7 @@ def has_numbers(row: Mapping[str, str]) -> bool:
     >>> has_numbers({"index": "0", "power.draw": "[N/A]"}), has_numbers({"index": "Any ideas"})
     (True, False)
     """
-    for name, text in row.items():
-        if OF_NUMBERS.match(name) and not NUMBER.match(text):
-            return False
-    return True
+    return not any(OF_NUMBERS.match(name) and not NUMBER.match(text) for name, text in row.items())
 
 
 MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle_reasons")

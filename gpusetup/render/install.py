@@ -26,7 +26,7 @@ from gpusetup.render.screen import (
     verdict,
 )
 from gpusetup.render.screen import notes as notes_after_a_gap
-from gpusetup.uv.lock import DEFAULT_INDEX, TORCH_INDEX, Wheel
+from gpusetup.uv.lock import Wheel
 
 Words = Sequence[str]
 
@@ -108,12 +108,10 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
 def _source(wheel: Wheel) -> str:
     """The source of a wheel as text: the folder on PyTorch's index, your index with its host, or
     another source."""
-    if wheel.source == TORCH_INDEX:
+    if wheel.is_of_torch_index or not wheel.host:
         return without_logins(wheel.url).rpartition("/")[0]
-    if wheel.source != DEFAULT_INDEX:
-        return wheel.source
     # Show the host of the file, not of the index, because an index may keep its files elsewhere.
-    return f"your index: {wheel.host or 'a folder'}"
+    return f"your index: {wheel.host}"
 
 
 def disk(wheels: Sequence[Wheel], free_bytes: int) -> str:

@@ -135,10 +135,10 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     elif plan.uncounted:
         uncounted = _first_names(plan.uncounted)
         yield verdict(BUT, f"may fit{with_ram}, not counted: {uncounted}", f"; recipe: {recipe}")
+    elif plan.confidence == "close":
+        yield verdict(BUT, f"may fit{with_ram}", f": {recipe}; measure one step first")
     elif host_gib:
         yield verdict(BUT, f"fits only{with_ram}", f": {recipe}")
-    elif plan.confidence == "close":
-        yield verdict(BUT, "may fit", f": {recipe}; measure one step first")
     else:
         yield verdict(OK, "fits", f": {recipe}")
     yield from facts({"confidence": _confidence(plan), "source": plan.source})
@@ -215,7 +215,8 @@ def _free_text(plan: PlanCell) -> str:
     """How much of the GPU's memory stays free or is missing, in percent, as text."""
     free_percent = plan.margin_percent
     if free_percent >= 0:
-        return f"{free_percent:.1f} % free"
+        uncounted = " for what is not counted" if plan.fits and plan.uncounted else ""
+        return f"{free_percent:.1f} % free{uncounted}"
     lacking_percent = -free_percent
     if plan.fits:
         # A measured job may have run although the memory model estimates more than the card has.

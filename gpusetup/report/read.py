@@ -12,7 +12,7 @@ from gpusetup.report import (
     cuda_errors,
     environment,
     failing_program,
-    field_claims,
+    fields,
     files,
     gpus,
     hardware,
@@ -37,7 +37,7 @@ def messages(text: Text) -> Iterator[Event]:
 READERS: tuple[Reader, ...] = (
     hardware.collect_env,
     nvidia_smi.nvidia_smi,
-    field_claims.field_claims,
+    fields.field_claims,
     gpus.gpus,
     hardware.pci_devices_and_nodes,
     installers.packages,

@@ -117,19 +117,6 @@ def test_a_file_in_the_working_folder_makes_uv_write_nothing(
     assert {"torch", "filelock", "typing-extensions"} <= versions_in(venv).keys()
 
 
-def test_a_dry_run_leaves_no_lock_in_an_environment_that_has_torch(
-    world: World, install: Install
-) -> None:
-    venv = world.venv("env")
-    done = install("--python", str(venv), *WANTED)
-    assert done.exit == 0, done.err
-    lock = venv / ".lock"
-    lock.unlink(missing_ok=True)
-    dry = install("--python", str(venv), "filelock", "--dry-run")
-    assert dry.exit == 0, dry.err
-    assert not lock.exists()
-
-
 HERE = {
     "uv.toml": '[[index]]\nname = "mine"\nurl = "{evil}"\n',
     "pyproject.toml": '[[tool.uv.index]]\nname = "mine"\nurl = "{evil}"\n',
