@@ -3,7 +3,7 @@ end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -300,18 +300,54 @@ def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
     yield from table(("", "mean", "p5", "p95", "peak"), rows)
 
 
-def spreads(gpu: GpuSummary) -> Iterator[str]:
-    """Yields a GPU's final table and, for each throttle reason, the share of the working samples in
-    which it was active."""
-    title = f"GPU {gpu.index} {gpu.name or ''}".rstrip()
-    yield from spread_table(title, gpu_figures(gpu))
+MOST_SPREADS = 2
+"""With more GPUs than this, each gets a row of means, so that the screen also shows the verdict."""
+
+
+def gpu_tables(gpus: Sequence[GpuSummary]) -> Iterator[str | ScreenLine]:
+    """Yields the final tables of the GPUs, with the share of the working samples in which each
+    throttle reason was active."""
     reasons = [
-        f"{reason} {share * 100:.0f} %"
-        for reason, share in gpu.throttled.items()
         # An idle GPU always lowers its clocks, so this reason means nothing.
-        if reason != "gpu_idle"
+        [
+            f"{name} {share * 100:.0f} %"
+            for name, share in gpu.throttled.items()
+            if name != "gpu_idle"
+        ]
+        for gpu in gpus
     ]
-    yield from facts({"throttled by": ", ".join(reasons)})
+    if len(gpus) > MOST_SPREADS:
+        rows = [cells(means(gpu, tuple(told))) for gpu, told in zip(gpus, reasons, strict=True)]
+        names = {gpu.name for gpu in gpus}
+        # A name that all of them share is in the heading.
+        columns = len(TITLES) - 1 if len(names) == 1 else len(TITLES)
+        yield ""
+        yield heading(f"Mean of each {names.pop() or 'GPU'}" if len(names) == 1 else "Means")
+        yield from table(TITLES[:columns], [[*row[:columns]] for row in rows], left=(0, 6, 7))
+        return
+    for gpu, told in zip(gpus, reasons, strict=True):
+        title = f"GPU {gpu.index} {gpu.name or ''}".rstrip()
+        yield from spread_table(title, gpu_figures(gpu))
+        yield from facts({"throttled by": ", ".join(told)})
+
+
+def means(gpu: GpuSummary, reasons: tuple[str, ...]) -> GpuSample:
+    def mean(spread: Spread | None) -> float | None:
+        return spread.mean if spread else None
+
+    used, clock = mean(gpu.memory_used_bytes), mean(gpu.clock_sm_mhz)
+    return GpuSample(
+        index=gpu.index,
+        name=gpu.name,
+        utilization_percent=mean(gpu.utilization_percent),
+        memory_used_bytes=None if used is None else round(used),
+        memory_total_bytes=gpu.memory_total_bytes,
+        temperature_celsius=mean(gpu.temperature_celsius),
+        power_watts=mean(gpu.power_watts),
+        clock_sm_mhz=None if clock is None else round(clock),
+        throttle_reasons=reasons,
+        lost=gpu.lost_at is not None,
+    )
 
 
 def first_line(summary: Summary) -> str:
@@ -341,12 +377,11 @@ def epochs_line(epochs: EpochTimes) -> str:
 
 def summary_text(summary: Summary) -> Screen:
     """The screen at the end of a run: figures, the verdict with its evidence, and what to do."""
-    lines: list[str] = [first_line(summary)]
+    lines: list[str | ScreenLine] = [first_line(summary)]
     if summary.epochs is not None:
         lines.append(epochs_line(summary.epochs))
 
-    for gpu in summary.gpus:
-        lines += spreads(gpu)
+    lines += gpu_tables(summary.gpus)
     # If there is a GPU, the verdict already mentions what matters about the command and the
     # machine.
     if not summary.gpus and summary.tree is not None:
