@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import Project, companion_table, releases_for, takes_torch
 from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
@@ -30,38 +30,27 @@ from gpusetup.model.shell import Line
 from gpusetup.readings.packages import normalised
 
 IMAGE_WARNING = "torchvision-image-mismatch"
-"""The event of a torchvision that only fails to read images. If something else failed, it is only a
-warning."""
+"""The event of a torchvision that only fails to read images, which matters only if nothing else
+failed."""
 
 
 def companions(context: RuleContext) -> Findings:
     """torchvision or torchaudio belongs to another torch, as a program's message or the versions
     show."""
-    for name, cause in NAMES:
+    names: tuple[Name, ...] = ("torchvision", "torchaudio")
+    for name in names:
+        cause = f"{name}-mismatch"
         messages = events(context, cause)
-        is_about_images = False
-        if name == "torchvision" and not messages:
-            messages = events(context, IMAGE_WARNING)
-            is_about_images = bool(messages)
+        # torch computes although versions differ: the companion fails when it is used.
+        is_weak = not messages and bool(context.torch.cuda_available)
+        if name == "torchvision" and not messages and (messages := events(context, IMAGE_WARNING)):
+            is_weak = not says_nothing_else(context, IMAGE_WARNING)
         difference = _difference(context, name)
-        if not messages and not difference:
-            continue
-        if messages:
-            # Reading images matters only if nothing else failed.
-            is_only_a_warning = is_about_images and (not says_nothing_else(context, IMAGE_WARNING))
-        else:
-            # torch computes although versions differ: the companion fails when it is used.
-            is_only_a_warning = bool(context.torch.cuda_available)
-        pair = f"{name} does not belong to this torch{difference}"
-        fix = _companion_fix(context, name)
-        evidence = (*messages, shown(context, "packages", pair))
-        yield finding(context, cause, evidence, fix=fix, weak=is_only_a_warning, pair=pair)
-
-
-NAMES: tuple[tuple[Name, str], ...] = (
-    ("torchvision", "torchvision-mismatch"),
-    ("torchaudio", "torchaudio-mismatch"),
-)
+        if messages or difference:
+            pair = f"{name} does not belong to this torch{difference}"
+            fix = _companion_fix(context, name)
+            evidence = (*messages, shown(context, "packages", pair))
+            yield finding(context, cause, evidence, fix=fix, weak=is_weak, pair=pair)
 
 
 def _difference(context: RuleContext, name: Name) -> str:
@@ -69,20 +58,19 @@ def _difference(context: RuleContext, name: Name) -> str:
 
     It is the end of the sentence "NAME does not belong to this torch".
     """
-    torch, companion = context.torch, package(context, name)
+    torch, companion, catalog = context.torch, package(context, name), context.catalog
     if companion is None:
         return ""
-    release = context.catalog.release_of(torch.version) if torch.version else None
-    if release and (serves_torch(context.catalog, name, companion.version, release.torch) is False):
+    release = catalog.release_of(torch.version) if torch.version else None
+    if release and serves_torch(catalog, name, companion.version, release.torch) is False:
         return f" {torch.version}: {name} {companion.version}"
     if not torch.backend:
         return ""
     # What an unlabelled wheel is built for depends on its platform. A text may not show it, and
     # conda's packages have builds of their own.
-    platform = None
-    if not is_report(context) and companion.installer != "conda":
-        platform = f"{context.os.family}-{context.os.machine}"
-    fits = serves_backend(context.catalog, name, companion.version, torch.backend, platform)
+    is_wheel = not is_report(context) and companion.installer != "conda"
+    platform = f"{context.os.family}-{context.os.machine}" if is_wheel else None
+    fits = serves_backend(catalog, name, companion.version, torch.backend, platform)
     return f": it is not built for {torch.backend}" if fits is False else ""
 
 
@@ -124,51 +112,46 @@ def pairs(context: RuleContext) -> Findings:
         # its own packages.
         if project is None or project.wheels == "torch index" or installed.installer == "conda":
             continue
-        build = _build_of_wheels(context, installed)
         alternative = project.alternative
         if takes_torch(project, installed.version, torch) is False:
             pair = f"{project.name} {installed.version} is not for torch {torch}"
             releases = releases_for(project, torch)
-        elif build and (reason := _other_cuda(project, installed, build, context.catalog)):
-            pair = reason
+        elif found := _other_cuda(context, project, installed):
+            pair, build = found
             releases = releases_beside(project, build, context.catalog)
             alternative = project.way_out(build, index_url(build.backend))
         else:
             continue
-        commands = []
-        for release in releases[:1]:
-            requirement = f"{project.name}{release}"
-            # Without --no-deps pip might replace torch.
-            commands.append(paste.pip(context, "install", "--no-deps", requirement))
+        # Without --no-deps pip might replace torch.
         fix = Fix(
             text=f"Install the release for this torch, if there is one. Otherwise, {alternative}",
-            commands=tuple(commands),
+            commands=tuple(
+                paste.pip(context, "install", "--no-deps", f"{project.name}{release}")
+                for release in releases[:1]
+            ),
         )
         evidence = (value_evidence(context, "packages", pair),)
         yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
 
 
-def _build_of_wheels(context: RuleContext, installed: Package) -> TorchBuild | None:
-    """The installed torch's build, if a package is the default index's wheel, which the companion
-    table is about; None for a text, a labelled wheel or one from a folder."""
+def _other_cuda(
+    context: RuleContext, project: Project, installed: Package
+) -> tuple[str, TorchBuild] | None:
+    """Why a default index's wheel for another CUDA version does not load beside torch, as `resolve`
+    gives it, and torch's build; None if it may load.
+
+    The companion table is not about texts, labelled wheels and wheels from a folder. A package that
+    also works in Python only does not fail.
+    """
     os, torch = context.os, context.torch
-    if is_report(context) or "+" in installed.version or installed.direct:
-        return None
-    return context.catalog.row_of(
+    is_known_wheel = not (is_report(context) or "+" in installed.version or installed.direct)
+    build = context.catalog.row_of(
         torch.version or "", torch.backend or "", os.family or "", os.machine or ""
     )
-
-
-def _other_cuda(
-    project: Project, installed: Package, build: TorchBuild, catalog: Catalog
-) -> str | None:
-    """The reason, as `resolve` gives it, why a wheel for another CUDA version does not load beside
-    torch; None if it may load."""
-    # A package that also works in Python only does not fail.
-    if not build.cuda or project.python_only:
+    if not is_known_wheel or build is None or not build.cuda or project.python_only:
         return None
-    reason = why_release_differs(project.name, installed.version, build, catalog)
-    return reason.partition(" (")[0] if reason else None
+    reason = why_release_differs(project.name, installed.version, build, context.catalog)
+    return (reason.partition(" (")[0], build) if reason else None
 
 
 CHANGED = "guarded-set-changed"
@@ -180,23 +163,20 @@ PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
 def guarded_set_changed(context: RuleContext) -> Findings:
     """One finding for all guarded packages whose versions have changed; removed packages are not
     judged here."""
-    versions = {}
-    for installed in context.snapshot.packages or ():
-        versions[normalised(installed.name)] = installed.version
+    versions = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
     versions["torch"] = context.torch.version or versions.get("torch", "")
     for event in events(context, "guarded-set")[:1]:
-        moved = {}
-        for name, pinned in re.findall(PIN, event.values.get("pins", "")):
-            if versions.get(name) and not is_same(pinned, versions[name]):
-                moved[name] = pinned
-        if not moved:
-            continue
+        pins = re.findall(PIN, event.values.get("pins", ""))
+        moved = {
+            name: pinned
+            for name, pinned in pins
+            if versions.get(name) and not is_same(pinned, versions[name])
+        }
         # The title names only one package, but the command restores all of them.
-        name, pinned = next(iter(moved.items()))
-        fix = Fix(text=RECORDS[CHANGED].text, commands=(_back(context, moved),))
-        yield finding(
-            context, CHANGED, (event,), fix=fix, name=name, was=pinned, now=versions[name]
-        )
+        for name, pinned in list(moved.items())[:1]:
+            fix = Fix(text=RECORDS[CHANGED].text, commands=(_back(context, moved),))
+            now = versions[name]
+            yield finding(context, CHANGED, (event,), fix=fix, name=name, was=pinned, now=now)
 
 
 def is_same(pinned: str, installed: str) -> bool:
@@ -213,17 +193,14 @@ def is_same(pinned: str, installed: str) -> bool:
 def _back(context: RuleContext, moved: dict[str, str]) -> Line:
     """The command that restores the packages: with torch and its family if torch was changed,
     otherwise only the other packages."""
-    if "torch" in moved:
-        release, _, backend = moved["torch"].partition("+")
-        words = ["--python", paste.python(context), "--torch", release]
-        if backend:
-            words += ["--backend", backend]
-        return paste.command(context, "gpusetup", "install", *words)
-    pins = []
-    for name, version in moved.items():
-        release, _, _ = version.partition("+")
-        pins.append(f"{name}=={release}")
-    return paste.pip(context, "install", "--no-deps", *pins)
+    releases = {name: version.partition("+")[0] for name, version in moved.items()}
+    if "torch" not in moved:
+        pins = (f"{name}=={release}" for name, release in releases.items())
+        return paste.pip(context, "install", "--no-deps", *pins)
+    backend = moved["torch"].partition("+")[2]
+    words = ("--python", paste.python(context), "--torch", releases["torch"])
+    by_label = ("--backend", backend) if backend else ()
+    return paste.command(context, "gpusetup", "install", *words, *by_label)
 
 
 RULES = (

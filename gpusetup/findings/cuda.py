@@ -69,35 +69,25 @@ def cuda_answers(context: RuleContext) -> Findings:
     """The error that CUDA returns when it starts: the probe's own reading, or the one in a
     program's message."""
     api = context.snapshot.cuda_api
-    messages_by_code = _messages_by_code(context)
-    init_code = api.init_code
+    messages: dict[int, Events] = {}
+    for event in events(context, "cuda-error", *CODE_OF_KIND):
+        named = CODE_OF_KIND.get(event.kind)
+        code = named or whole_number(event.values.get("code")) or 0
+        code = ALIASES.get(code, code)
+        if (code in CODES and (named or code not in RUNS_ALREADY)) or code == api.init_code:
+            messages[code] = (*messages.get(code, ()), event)
     # In a text, the quoted line already contains the code.
-    is_quoted = is_report(context) and init_code in messages_by_code
-    if init_code and not context.other_host and not is_quoted:
-        text = f"cuInit: {api.init_name} {init_code}"
-        answer = shown(context, "cuda_api.init_code", text, code=str(init_code))
-        messages_by_code[init_code] = (*messages_by_code.get(init_code, ()), answer)
-    for code, messages in messages_by_code.items():
-        if _is_a_fault(context, code, messages):
+    is_quoted = is_report(context) and api.init_code in messages
+    if api.init_code and not context.other_host and not is_quoted:
+        text, code = f"cuInit: {api.init_name} {api.init_code}", api.init_code
+        answer = shown(context, "cuda_api.init_code", text, code=str(code))
+        messages[code] = (*messages.get(code, ()), answer)
+    for code, evidence in messages.items():
+        if _is_a_fault(context, code, evidence):
             cause = CODES.get(code, "cuda-init-failed")
             # A program that fails after hours of work had started CUDA, so this is not a failed
             # start.
-            yield finding(context, cause, messages, weak=events(context, "ran-first"))
-
-
-def _messages_by_code(context: RuleContext) -> dict[int, Events]:
-    """Error code of the driver API -> the messages of programs that failed with it when CUDA
-    started."""
-    messages_by_code: dict[int, Events] = {}
-    for event in events(context, "cuda-error", *CODE_OF_KIND):
-        code = CODE_OF_KIND.get(event.kind)
-        if not code:
-            code = whole_number(event.values.get("code")) or 0
-        code = ALIASES.get(code, code)
-        is_known = code in CODES and (event.kind in CODE_OF_KIND or code not in RUNS_ALREADY)
-        if is_known or code == context.snapshot.cuda_api.init_code:
-            messages_by_code[code] = (*messages_by_code.get(code, ()), event)
-    return messages_by_code
+            yield finding(context, cause, evidence, weak=events(context, "ran-first"))
 
 
 NO_DEVICE, SYSTEM_NOT_READY = 100, 802
@@ -112,21 +102,17 @@ def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
     is_our_answer = code == context.snapshot.cuda_api.init_code
     if code == SYSTEM_NOT_READY and not is_our_answer and _has_no_fabric(context):
         return any(event.kind not in CODE_OF_KIND for event in messages)
-    if code != NO_DEVICE:
-        return True
     # On a machine without an NVIDIA GPU, "no device" is correct. A text rarely lists the GPU that
     # its program looked for.
-    if (not gpus(context) and not nvidia_on_pci(context)) and not is_report(context):
-        return False
-    return has_nvidia(context) is not False
+    is_looked_for = gpus(context) or nvidia_on_pci(context) or is_report(context)
+    return code != NO_DEVICE or (bool(is_looked_for) and has_nvidia(context) is not False)
 
 
 def _has_no_fabric(context: RuleContext) -> bool:
     """Whether no GPU here is behind an NVSwitch, as far as the GPUs are known."""
-    if events(context, "no-nvswitch"):
-        return True
     are_switched = [switched(gpu.name) for gpu in gpus(context)]
-    return bool(are_switched) and not any(are_switched)
+    is_said = bool(events(context, "no-nvswitch"))
+    return is_said or (bool(are_switched) and not any(are_switched))
 
 
 def fabric_not_completed(context: RuleContext) -> Findings:
@@ -148,14 +134,11 @@ def libcuda_missing(context: RuleContext) -> Findings:
     nvml_works = driver.nvml_code == 0
     has_library = driver.library_found and has_nvidia(context) is not False
     has_driver = nvml_works or driver.module_loaded or has_library
-    messages: Events = ()
     # In a container and in WSL, nvidia-smi's "ERR!" has other causes.
-    version_errors: Events = ()
-    if not in_container(context) and not os.wsl:
-        version_errors = events(context, "cuda-version-err")
-    if version_errors:
-        messages = version_errors
-    elif has_driver and not os.jetson:
+    is_bare = not in_container(context) and not os.wsl
+    version_errors = events(context, "cuda-version-err") if is_bare else ()
+    messages = version_errors
+    if not version_errors and has_driver and not os.jetson:
         messages = events(context, "libcuda-missing")
     messages += events(context, "libcuda-unlinked")
     if messages:
@@ -168,29 +151,27 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
     """A library of the driver crashed or hung when gpusetup queried it."""
     children = failed_children(context)
     # The child process that queried one GPU tells more than the one that queried all GPUs.
-    children_of_a_gpu = [event for event in children if "gpu" in event.values]
-    messages = (*children_of_a_gpu, *children, *events(context, "driver-does-not-answer"))
-    if not messages:
-        return
-    first = messages[0]
-    values = {**first.values}
-    # Without these values, for example in a text, the title is the record's plain one.
-    if children:
-        values = {"asked": "The driver", "problem": "no response", **values}
-    if children_of_a_gpu:
-        values["problem"] += f" for {named_gpu(context, first)}"
-    first = replace(first, values=values)
-    # If the driver in the text responds, the problem that the text describes is over.
-    is_over = not children and driver_answers(context)
-    yield finding(context, "driver-does-not-answer", (first, *messages[1:]), weak=is_over)
+    of_a_gpu = [event for event in children if "gpu" in event.values]
+    messages = (*of_a_gpu, *children, *events(context, "driver-does-not-answer"))
+    for first in messages[:1]:
+        values = dict(first.values)
+        # Without these values, for example in a text, the title is the record's plain one.
+        if children:
+            values = {"asked": "The driver", "problem": "no response", **values}
+        if of_a_gpu:
+            values["problem"] += f" for {named_gpu(context, first)}"
+        evidence = (replace(first, values=values), *messages[1:])
+        # If the driver in the text responds, the problem that the text describes is over.
+        is_over = not children and driver_answers(context)
+        yield finding(context, "driver-does-not-answer", evidence, weak=is_over)
 
 
 def named_gpu(context: RuleContext, event: Event) -> str:
     """The GPU that an event is about; its number is NVML's or CUDA's."""
     number = event.values.get("gpu")
-    is_cudas_number = event.values.get("asked") == "libcuda"
+    is_cudas = event.values.get("asked") == "libcuda"
     for gpu in gpus(context):
-        if number == str(gpu.cuda_index if is_cudas_number else gpu.nvml_index):
+        if number == str(gpu.cuda_index if is_cudas else gpu.nvml_index):
             return gpu_naming.gpu_in_full(gpu)
     return f"GPU {number} {event.values.get('bus', '')}"
 
@@ -212,10 +193,9 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
         # Some GPUs do not have this value.
         if values.get("code") == NOT_SUPPORTED:
             continue
-        nvml_code = 0
-        if values.get("asked") == "nvml":
-            nvml_code = whole_number(values.get("code")) or 0
-        cause = NVML.get(nvml_code, "gpu-does-not-answer")
+        is_nvmls = values.get("asked") == "nvml"
+        nvml_code = whole_number(values.get("code")) if is_nvmls else None
+        cause = NVML.get(nvml_code or 0, "gpu-does-not-answer")
         # A failing sensor does not keep programs from using the GPU.
         is_sensor = values.get("field") in MEASURED
         message = replace(event, values=values)
@@ -262,11 +242,10 @@ LIBRARIES = Message(
 def nvml_init_failed(context: RuleContext) -> Findings:
     """NVML failed to start on this machine; each error code has its own cause."""
     machine, is_in_container = context.snapshot, in_container(context)
-    code = machine.driver.nvml_code or 0
+    code, cuda_starts = machine.driver.nvml_code or 0, machine.cuda_api.init_code == 0
     # Only a probed machine has an NVML code; other rules handle the messages in a text.
     if is_report(context) or context.other_host or code in (NVML_STARTS, NVML_OTHER_LIBRARY):
         return
-    cuda_starts = machine.cuda_api.init_code == 0
     lacks_kernel_driver = code in NO_KERNEL_DRIVER
     driver_runs = cuda_starts or machine.driver.module_loaded
     # There is no driver at all, and other rules report that.
@@ -275,14 +254,13 @@ def nvml_init_failed(context: RuleContext) -> Findings:
     # The rules for containers report it: the container lost its GPU or never had one.
     if is_in_container and not cuda_starts and code in (*NO_KERNEL_DRIVER, NVML_UNKNOWN_ERROR):
         return
-    message = LIBRARIES if lacks_kernel_driver else ANSWERED
     answer = f"{machine.driver.nvml_message or 'an error'} (code {code})"
     yield seen(
         context,
         NVML.get(code, "nvml-init-failed"),
         "driver.nvml_code",
         answer,
-        message=message,
+        message=LIBRARIES if lacks_kernel_driver else ANSWERED,
         # A container without NVML's library may still compute.
         weak=lacks_kernel_driver and is_in_container,
         said=answer,

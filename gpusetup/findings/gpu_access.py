@@ -16,9 +16,9 @@ from gpusetup.evidence.context import (
     gpus,
     is_report,
 )
-from gpusetup.findings.message_rules import finding, marked, shown
+from gpusetup.findings.message_rules import finding, of_gpus, shown
 from gpusetup.fixes import gpu_naming
-from gpusetup.model.finding import Finding, Findings, Fix
+from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.machine import DeviceNode, Events, Gpu
 from gpusetup.model.shell import Lines, filled
 
@@ -29,24 +29,20 @@ def uvm_missing(context: RuleContext) -> Findings:
     # In WSL, the Windows driver manages the memory, so this module does not exist.
     if context.os.wsl:
         return
-    messages = []
-    for event in events(context, "uvm-missing", "module-not-found"):
-        if "uvm" in event.values.get("module", event.kind):
-            messages.append(event)
-    if _lacks_uvm(context) and context.snapshot.cuda_api.init_code:
+    messages = [
+        event
+        for event in events(context, "uvm-missing", "module-not-found")
+        if "uvm" in event.values.get("module", event.kind)
+    ]
+    machine = context.snapshot
+    paths = [node.path for node in machine.devices or ()]
+    has_no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
+    lacks_uvm = machine.driver.uvm_loaded is False or has_no_node
+    if lacks_uvm and driver_answers(context) and machine.cuda_api.init_code:
         text = "module nvidia_uvm is not loaded, or /dev/nvidia-uvm is missing"
         messages.append(shown(context, "devices", text))
     if messages:
         yield finding(context, "uvm-missing", messages)
-
-
-def _lacks_uvm(context: RuleContext) -> bool:
-    """Whether the driver responds although its unified memory module or the module's device node is
-    missing."""
-    machine = context.snapshot
-    paths = [node.path for node in machine.devices or ()]
-    has_no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
-    return (machine.driver.uvm_loaded is False or has_no_node) and driver_answers(context)
 
 
 def device_permission(context: RuleContext) -> Findings:
@@ -87,20 +83,18 @@ BUSY = 46
 def mig_misconfigured(context: RuleContext) -> Findings:
     """MIG is on, but there is no instance that a process can use, or there are several and none is
     selected."""
-    messages = _messages_of_mig(context)
-    sliced_gpus = [gpu for gpu in unhidden(context) if gpu.mig_enabled]
-    empty_gpus = [gpu for gpu in sliced_gpus if instances(gpu) == 0]
-    if empty_gpus and not messages:
-        yield _without_instances(context, empty_gpus)
-    if messages or _must_choose_an_instance(context, sliced_gpus):
-        yield finding(
-            context,
-            "mig-misconfigured",
-            (*messages, *marked(context, sliced_gpus, *MIG)),
-            weak=not (bool(messages) or bool(context.snapshot.cuda_api.init_code)),
-            who=gpu_naming.gpus_in_title(context, sliced_gpus),
-            what="MIG is on, and the process does not use exactly one MIG instance",
-        )
+    messages, cause = _messages_of_mig(context), "mig-misconfigured"
+    sliced = [gpu for gpu in unhidden(context) if gpu.mig_enabled]
+    empty = [gpu for gpu in sliced if instances(gpu) == 0]
+    if empty and not messages:
+        create = _for_gpus(empty, "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
+        fix = Fix(text=NOTHING_RUNS, commands=create, needs_root=True)
+        what = "MIG is on, and there is no MIG instance that can compute"
+        yield of_gpus(context, cause, empty, *MIG, "name", fix=fix, what=what)
+    if messages or _must_choose_an_instance(context, sliced):
+        what = "MIG is on, and the process does not use exactly one MIG instance"
+        is_weak = not messages and not context.snapshot.cuda_api.init_code
+        yield of_gpus(context, cause, sliced, *MIG, messages=messages, weak=is_weak, what=what)
 
 
 def _messages_of_mig(context: RuleContext) -> Events:
@@ -118,31 +112,16 @@ def _messages_of_mig(context: RuleContext) -> Events:
     return messages
 
 
-def _without_instances(context: RuleContext, empty_gpus: Sequence[Gpu]) -> Finding:
-    """The finding that MIG is on but no instance was created."""
-    create = _for_gpus(empty_gpus, "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
-    return finding(
-        context,
-        "mig-misconfigured",
-        marked(context, empty_gpus, *MIG, "name"),
-        fix=Fix(text=NOTHING_RUNS, commands=create, needs_root=True),
-        who=gpu_naming.gpus_in_title(context, empty_gpus),
-        what="MIG is on, and there is no MIG instance that can compute",
-    )
-
-
-def _must_choose_an_instance(context: RuleContext, sliced_gpus: Sequence[Gpu]) -> bool:
+def _must_choose_an_instance(context: RuleContext, sliced: Sequence[Gpu]) -> bool:
     """Whether there are several MIG instances (or also whole GPUs) and no variable chooses one.
 
     A process computes on one MIG instance, or on whole GPUs.
     """
-    count = sum(instances(gpu) or 0 for gpu in sliced_gpus)
+    count = sum(instances(gpu) or 0 for gpu in sliced)
     if not count or context.snapshot.environment.get(HIDES, "").startswith("MIG-"):
         return False
-    for gpu in unhidden(context):
-        if not gpu.mig_enabled and gpu.visible is False:
-            return True
-    return count > 1
+    skips = any(not gpu.mig_enabled and gpu.visible is False for gpu in unhidden(context))
+    return skips or count > 1
 
 
 MIG = ("mig_enabled", "mig_count", "mig_instances")
@@ -159,12 +138,9 @@ def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
 def unhidden(context: RuleContext) -> list[Gpu]:
     """The GPUs that no variable hides and that are not lost. CUDA may still skip one of them
     because it is faulty."""
-    has_the_variable = HIDES in context.snapshot.environment
-    not_hidden = []
-    for gpu in gpus(context):
-        if not gpu.lost and not (has_the_variable and gpu.visible is False):
-            not_hidden.append(gpu)
-    return not_hidden
+    is_set = HIDES in context.snapshot.environment
+    listed = gpus(context)
+    return [gpu for gpu in listed if not gpu.lost and not (is_set and gpu.visible is False)]
 
 
 def instances(gpu: Gpu) -> int | None:
@@ -185,22 +161,16 @@ def compute_mode(context: RuleContext) -> Findings:
         "exclusive": "compute-mode-exclusive",
     }
     for mode, cause in causes.items():
-        closed_gpus = [gpu for gpu in unhidden(context) if _mode(gpu) == mode]
-        if not closed_gpus:
+        closed = [gpu for gpu in unhidden(context) if _mode(gpu) == mode]
+        if not closed:
             continue
-        commands = _for_gpus(closed_gpus, "sudo nvidia-smi -i {gpus} -c DEFAULT")
         # A vGPU profile without CUDA cannot compute in any compute mode.
-        if mode == "virtual":
-            commands = ()
-        yield finding(
-            context,
-            cause,
-            marked(context, closed_gpus, "name", "compute_mode"),
-            fix=Fix(text=RECORDS[cause].text, commands=commands, needs_root=True),
-            # One process may compute.
-            weak=mode == "exclusive",
-            who=gpu_naming.gpus_in_title(context, closed_gpus),
-        )
+        command = "sudo nvidia-smi -i {gpus} -c DEFAULT"
+        opens = () if mode == "virtual" else _for_gpus(closed, command)
+        fix = Fix(text=RECORDS[cause].text, commands=opens, needs_root=True)
+        # One process may compute in the exclusive mode.
+        is_weak = mode == "exclusive"
+        yield of_gpus(context, cause, closed, "name", "compute_mode", fix=fix, weak=is_weak)
 
 
 def _mode(gpu: Gpu) -> str:
@@ -223,12 +193,11 @@ def vgpu_unlicensed(context: RuleContext) -> Findings:
     unlicensed = [
         gpu for gpu in gpus(context) if gpu.licensed is False and gpu.virtualization != "none"
     ]
-    messages = (*events(context, "vgpu-unlicensed"), *marked(context, unlicensed, "name"))
-    if not messages:
-        return
-    is_refused = bool(cuda_errors(context, BUSY)) or context.snapshot.cuda_api.init_code == BUSY
-    who = gpu_naming.gpus_in_title(context, unlicensed)
-    yield finding(context, "vgpu-unlicensed", messages, weak=not is_refused, who=who)
+    messages = events(context, "vgpu-unlicensed")
+    if messages or unlicensed:
+        is_refused = cuda_errors(context, BUSY) or context.snapshot.cuda_api.init_code == BUSY
+        cause, weak = "vgpu-unlicensed", not is_refused
+        yield of_gpus(context, cause, unlicensed, "name", messages=messages, weak=weak)
 
 
 RULES = (

@@ -27,7 +27,7 @@ from gpusetup.evidence.maker_facts import crashes_without_kernels, intels_extens
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.findings import maker_stacks
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import gpu_naming, makers, paste
+from gpusetup.fixes import drivers, gpu_naming, makers, paste
 from gpusetup.fixes.owners import has_a_scheduler, lender_of
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
@@ -61,9 +61,8 @@ def driver_missing(context: RuleContext) -> Findings:
     # nouveau drives every GPU for which NVIDIA's driver was never installed.
     messages = (*events(context, "no-nvidia-driver", "nouveau-in-use"), *_looked_in_vain(context))
     driver_runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
-    if driver_runs or has_gpu is False:
-        return
-    if not driver_belongs_here(context) and not said_on_the_host(messages):
+    is_ours = driver_belongs_here(context) or said_on_the_host(messages)
+    if driver_runs or has_gpu is False or not is_ours:
         return
     lacks_library = driver.library_found is False
     # On a machine with a GPU, a kernel module on the disk means an installed driver. Without a
@@ -75,23 +74,15 @@ def driver_missing(context: RuleContext) -> Findings:
     evidence = [*messages, *on_the_bus(context)]
     if lacks_library:
         evidence.append(shown(context, "driver.library_found", "no library of a driver"))
-    lender = lender_of(context)
-    if lender:
+    if lender := lender_of(context):
         fix = Fix(text=lender.gives_a_gpu)
         subject = f"{lender.name} gave this notebook no GPU"
     else:
-        fix = _install(context)
+        fix = drivers.driver_fix(context, "Install the NVIDIA driver")
         # A cluster job may run on a node with a different GPU from the one in the text.
         names_gpu = has_gpu and not has_a_scheduler(context)
         subject = gpu_naming.gpu_names(context) if names_gpu else ""
     yield finding(context, "driver-missing", evidence, fix=fix, who=subject)
-
-
-def _install(context: RuleContext) -> Fix:
-    """Install the NVIDIA driver that this GPU and system need."""
-    from gpusetup.fixes import drivers
-
-    return drivers.driver_fix(context, "Install the NVIDIA driver")
 
 
 def said_on_the_host(messages: Iterable[Event]) -> bool:
@@ -102,33 +93,33 @@ def said_on_the_host(messages: Iterable[Event]) -> bool:
 def _looked_in_vain(context: RuleContext) -> Events:
     """The messages of programs that needed CUDA but did not find nvidia-smi or the driver's
     library."""
-    messages = []
-    for event in events(context, "library-missing", "cuda-lib-missing"):
-        if event.values.get("library", "").startswith(DRIVER_LIBRARIES):
-            messages.append(event)
-    if not events(context, *FAILS_WITHOUT_GPU):
-        messages += events(context, "smi-not-found")
-    return tuple(messages)
+    messages = tuple(
+        event
+        for event in events(context, "library-missing", "cuda-lib-missing")
+        if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
+    )
+    if events(context, *FAILS_WITHOUT_GPU):
+        return messages
+    return (*messages, *events(context, "smi-not-found"))
 
 
 FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
 """Failures of an import, which also happen without a GPU, for example on a login node. So a missing
-nvidia-smi in such a text is not the cause.
-
-The order of causes cannot express this, because a GPU without a driver on the PCI bus comes
-first."""
-
-
+nvidia-smi in such a text is not the cause. (A GPU without a driver on the PCI bus comes first in
+the order of causes.)"""
 DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
 
 
 def on_the_bus(context: RuleContext) -> Events:
     """Evidence from the PCI bus: the first two NVIDIA devices with their drivers."""
-    devices = []
-    for device in nvidia_on_pci(context)[:2]:
-        text = f"{device.name or 'NVIDIA device'}, driver: {device.driver or 'none'}"
-        devices.append(shown(context, "pci_devices", text))
-    return tuple(devices)
+    return tuple(
+        shown(
+            context,
+            "pci_devices",
+            f"{device.name or 'NVIDIA device'}, driver: {device.driver or 'none'}",
+        )
+        for device in nvidia_on_pci(context)[:2]
+    )
 
 
 NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
@@ -186,18 +177,16 @@ def torch_has_another_build(context: RuleContext) -> bool:
 def no_nvidia_gpu(context: RuleContext) -> Findings:
     """This machine has no NVIDIA GPU; the finding names the maker of its GPU. It is only a note if
     no program needed CUDA."""
-    if _in_use(context) or not (_apple(context) or _is_absent(context)):
+    is_a_mac = _apple(context)
+    if _in_use(context) or not (is_a_mac or _is_absent(context)):
         return
     # Other rules report problems with another maker's drivers and builds.
     if maker_stacks.stack_of(context) is not None:
         return
     # A CUDA error comes from NVIDIA's driver, so the Mac in the text is only the person's terminal.
-    if _apple(context) and is_report(context) and events(context, "cuda-error"):
+    if is_a_mac and is_report(context) and events(context, "cuda-error"):
         return
     cause, fix = _of_whom(context)
-    errors = events(context, *LOOKED_FOR_CUDA[1:])[:ERRORS_SHOWN]
-    cards = events(context, "foreign-gpu")[: MESSAGES_SHOWN - len(errors)]
-    evidence = (*errors, *cards, *_what_is_there(context, cause))
     maker_is_at_fault = (
         intels_extension_fails(context)
         or crashes_without_kernels(context)
@@ -217,18 +206,25 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
         target = gfx_of(name)
         # The target decides which build has kernels for the card. A text often has it with and
         # without the card's name.
-        if target and (not board or board == target):
+        if target and board in ("", target):
             board = target if name == target else f"{name} ({target})"
-    severity = Severity.NOTE if is_only_a_note else None
-    build = "torch's ROCm build"
-    if is_beside_torch(context) and context.snapshot.failing.program:
-        build = f"{context.snapshot.failing.program}'s ROCm build"
-    yield finding(context, cause, evidence, fix=fix, severity=severity, board=board, build=build)
+    program = context.snapshot.failing.program if is_beside_torch(context) else None
+    # A card is quoted too, so not every quote may be an error.
+    errors = events(context, *LOOKED_FOR_CUDA[1:])[: QUOTES - 1]
+    cards = events(context, "foreign-gpu")[: QUOTES - len(errors)]
+    yield finding(
+        context,
+        cause,
+        (*errors, *cards, *_what_is_there(context, cause)),
+        fix=fix,
+        severity=Severity.NOTE if is_only_a_note else None,
+        board=board,
+        build=f"{program or 'torch'}'s ROCm build",
+    )
 
 
-MESSAGES_SHOWN, ERRORS_SHOWN = 3, 2
-"""How many messages the evidence quotes, and how many of them may be errors, so that a card is
-quoted too."""
+QUOTES = 3
+"""How many messages the evidence quotes."""
 
 
 def _what_is_there(context: RuleContext, cause: str) -> Events:
@@ -239,44 +235,41 @@ def _what_is_there(context: RuleContext, cause: str) -> Events:
         return (shown(context, "os.machine", f"macOS on {machine.os.machine or 'a Mac'}"),)
     if is_report(context) and not machine.pci_devices and events(context, *LOOKED_FOR_CUDA):
         return ()
-    devices = []
-    for device in machine.pci_devices or ():
-        devices.append(f"{device.vendor} {device.name or device.device_id} at {device.bus_id}")
-    return (shown(context, "pci_devices", "; ".join(devices) or "no NVIDIA GPU found"),)
+    devices = "; ".join(
+        f"{device.vendor} {device.name or device.device_id} at {device.bus_id}"
+        for device in machine.pci_devices or ()
+    )
+    return (shown(context, "pci_devices", devices or "no NVIDIA GPU found"),)
 
 
 def _in_use(context: RuleContext) -> bool:
     """Whether a text shows that another maker's backend runs, and that nothing needs CUDA."""
-    # Intel's ended extension is at fault although it sees the GPU.
-    if intels_extension_fails(context):
-        return False
     torch = context.torch
-    if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
-        if events(context, *LOOKED_FOR_CUDA[1:], "cuda-lib-missing", "extension-not-built"):
-            return False
-        for event in events(context, "foreign-gpu"):
-            target = gfx_of(event.values.get("name", ""))
-            # torch also lists a GPU without kernels in its wheel, and fails at the first kernel.
-            if target is not None and target not in BUILT_FOR:
-                return False
-        return True
-    if events(context, *LOOKED_FOR_CUDA[1:]):
+    # Intel's ended extension is at fault although it sees the GPU.
+    if intels_extension_fails(context) or events(context, *LOOKED_FOR_CUDA[1:]):
         return False
+    if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
+        # torch also lists a GPU without kernels in its wheel, and fails at the first kernel.
+        names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
+        targets = {target for name in names if (target := gfx_of(name))}
+        needs_cuda = events(context, "cuda-lib-missing", "extension-not-built")
+        return not needs_cuda and targets <= {*BUILT_FOR}
     return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
 
 
 def _is_absent(context: RuleContext) -> bool:
     """Whether there is no NVIDIA GPU: a source says so, or everything points to another maker."""
     machine, has_gpu = context.snapshot, has_nvidia(context)
-    if has_gpu is not None:
-        return not has_gpu
-    if machine.driver.version:
-        return False
-    if is_seen_only(maker_of(machine.torch.backend)):
-        return True
-    if events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen") or intels_extension_fails(context):
+    if has_gpu is not None or machine.driver.version:
+        return has_gpu is False
+    is_another_makers = is_seen_only(maker_of(machine.torch.backend))
+    if is_another_makers or events(context, *OF_ANOTHER_MAKER) or intels_extension_fails(context):
         return True
     return bool(events(context, "foreign-gpu") and events(context, "program-lib-missing"))
+
+
+OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu", "gpu-not-chosen")
+"""Events that only another maker's software reports, or a machine without a GPU."""
 
 
 def _apple(context: RuleContext) -> bool:
@@ -289,13 +282,8 @@ def _apple(context: RuleContext) -> bool:
     if events(context, "mps-lacks") and not has_nvidia(context):
         return True
     machine = context.os.machine
-    is_apples = machine in ("aarch64", "arm64")
-    # Only a text can lack the architecture. Then the Mac is assumed to have an Apple chip.
-    return on(context, "macos") and (is_apples or (machine is None and is_report(context)))
-
-
-OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
-"""Events that only another maker's software reports."""
+    is_apples = machine in ("aarch64", "arm64") or (machine is None and is_report(context))
+    return on(context, "macos") and is_apples
 
 
 # The first event names a GPU. The others prove that a program needed one, so its absence is a
@@ -348,29 +336,19 @@ def _runs(context: RuleContext) -> bool:
     return bool(torch_sees_gpu or not (machine.pci_devices or machine.gpus))
 
 
-IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
-
-
 def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     """The id of the finding for the GPU's maker, and the fix for such a GPU."""
     if _apple(context):
         return "apple-silicon", makers.for_mac(context)
-    # Neither ROCm nor torch's wheels for macOS use the Radeon of an older Mac.
-    if on(context, "macos"):
-        return _without_a_gpu(context)
     maker_of_build = maker_of(context.torch.backend)
-    has_amd = maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
-    if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
-        return "amd-gpu", makers.for_amd(context)
-    needs_xpu = events(context, "no-xpu") or intels_extension_fails(context)
-    if maker_of_build == "intel" or needs_xpu or makers.names_gpu_with_xpu(context):
-        return "intel-gpu", makers.for_intel(context)
-    return _without_a_gpu(context)
-
-
-def _without_a_gpu(context: RuleContext) -> tuple[str, Fix]:
-    """The finding and the fix for a machine without a GPU that torch has a build for: install the
-    CPU build, unless torch is installed."""
+    # Neither ROCm nor torch's wheels for macOS use the Radeon of an older Mac.
+    if not on(context, "macos"):
+        has_amd = maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
+        if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
+            return "amd-gpu", makers.for_amd(context)
+        needs_xpu = events(context, "no-xpu") or intels_extension_fails(context)
+        if maker_of_build == "intel" or needs_xpu or makers.names_gpu_with_xpu(context):
+            return "intel-gpu", makers.for_intel(context)
     torch = context.torch
     text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
     if older := makers.graphics_without_xpu(context):
@@ -383,12 +361,14 @@ def _without_a_gpu(context: RuleContext) -> tuple[str, Fix]:
     # An installed torch is kept. A CUDA error comes from another machine, which has a GPU.
     if torch.installed or torch.version or events(context, "cuda-error"):
         return "no-nvidia-gpu", Fix(text=text)
-    words: tuple[str, ...] = ("--backend", "cpu")
     build = paste.chosen_build(context) if context.snapshot.wanted.torch else None
-    if build:
-        words = ("--torch", build.torch, *words)
-    return "no-nvidia-gpu", Fix(text=text, commands=(paste.gpusetup(context, *words),))
+    words = ("--torch", build.torch) if build else ()
+    return "no-nvidia-gpu", Fix(
+        text=text, commands=(paste.gpusetup(context, *words, "--backend", "cpu"),)
+    )
 
+
+IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
 
 OF_THE_DRIVER = (driver_missing,)
 RULES = (*OF_THE_DRIVER, no_nvidia_gpu)
