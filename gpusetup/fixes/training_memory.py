@@ -29,15 +29,6 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 """torch documentation, memory management; newer torch also reads PYTORCH_ALLOC_CONF."""
 
 
-def trainer_of(context: RuleContext) -> Trainer | None:
-    """The trainer that a text shows; the first of the table if it shows several."""
-    names = [event.values.get("trainer") for event in events(context, TRAINER_NAMED)]
-    for trainer in TRAINERS:
-        if trainer.name in names:
-            return trainer
-    return None
-
-
 def has_no_segments(context: RuleContext) -> bool:
     """Whether torch cannot use expandable segments here, because Windows and WSL lack the memory
     calls for them."""
@@ -54,26 +45,19 @@ def full_memory(context: RuleContext, text: str) -> Fix:
     segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
     looks = paste.look("check which programs use the memory", *lines("nvidia-smi"))
     by_the_numbers = whole_model_on_each_gpu(context) or copies_of_one_process(context)
-    trainer = trainer_of(context)
-    if trainer:
-        sentences = by_the_numbers + _steps_of_trainer(trainer, segments)
-        return Fix(text=sentences, commands=segments, looks=(*looks, *_plans(context)))
-    if _generates(context):
+    named = [event.values.get("trainer") for event in events(context, TRAINER_NAMED)]
+    for trainer in TRAINERS:
+        if trainer.name in named:
+            sentences = by_the_numbers + _steps_of_trainer(trainer, segments)
+            return Fix(text=sentences, commands=segments, looks=(*looks, *_plans(context)))
+    owners = {event.values.get("name") for event in events(context, "environment-owner")}
+    if not GENERATING.isdisjoint({*owners, context.snapshot.failing.program}):
         return Fix(text=TO_GENERATE, looks=looks)
     if unused_may_help(context):
         by_the_numbers += SEGMENTS_FIRST
-    sentences = f"{by_the_numbers}{text}"
-    if segments:
-        sentences += ". Expandable segments help against fragmentation"
-    return Fix(text=f"{sentences}. {COMPUTED}", commands=segments, looks=looks)
-
-
-def _generates(context: RuleContext) -> bool:
-    """Whether a program that makes pictures failed, or the text shows its environment."""
-    owners = events(context, "environment-owner")
-    names = {owner.values.get("name") for owner in owners}
-    names.add(context.snapshot.failing.program)
-    return not names.isdisjoint(GENERATING)
+    help_of_segments = ". Expandable segments help against fragmentation" if segments else ""
+    sentences = f"{by_the_numbers}{text}{help_of_segments}. {COMPUTED}"
+    return Fix(text=sentences, commands=segments, looks=looks)
 
 
 def unused_may_help(context: RuleContext) -> bool | None:
@@ -100,10 +84,10 @@ SEGMENTS_FIRST = (
     "torch has enough unused memory, but in pieces that are too small: first set the variable "
     "below. "
 )
-GENERATING = (
+GENERATING = {
     *("ComfyUI", "ComfyUI portable", "ComfyUI Desktop", "stable-diffusion-webui", "SD.Next"),
     *("diffusers", "InvokeAI", "Fooocus"),
-)
+}
 """Programs that generate images and do not train."""
 TO_GENERATE = (
     "To generate images or videos, load a smaller form of the model (fp8, GGUF, 4 bits), let the "
@@ -123,26 +107,20 @@ def whole_model_on_each_gpu(context: RuleContext) -> str:
 
     Data-parallel training, LoRA's too, puts the whole model on each GPU: no batch size helps then.
     """
-    sizes_in_text = [event.values.get("billions", "") for event in events(context, "model-size")]
-    sizes = [float(size) for size in sizes_in_text if size]
-    memory = memory_of_one_gpu(context)
-    weights_bytes = max(sizes, default=0.0) * 1e9 * BYTES_A_PARAMETER
+    named = [event.values.get("billions") for event in events(context, "model-size")]
+    billions = max((float(size) for size in named if size), default=0.0)
+    totals = [message.values.get("total_bytes") for message in events(context, "out-of-memory")]
+    of_messages = [total for total in map(whole_number, totals) if total]
+    listed = [gpu.memory_total_bytes for gpu in gpus(context) if gpu.memory_total_bytes]
+    memory = (of_messages or [max(listed, default=USUAL_GPU_BYTES)])[0]
+    weights_bytes = billions * 1e9 * BYTES_A_PARAMETER
     if weights_bytes <= memory:
         return ""
     return (
-        f"The weights of {max(sizes):g}B parameters take {weights_bytes / 1e9:.0f} GB in 16 bits, "
+        f"The weights of {billions:g}B parameters take {weights_bytes / 1e9:.0f} GB in 16 bits, "
         "and data-parallel training puts all of them on each GPU, so no batch size helps. Split "
         "the model over the GPUs (DeepSpeed ZeRO-3 or FSDP), or load it in 4 bits (QLoRA). "
     )
-
-
-def memory_of_one_gpu(context: RuleContext) -> float:
-    """The memory of one GPU in bytes, as far as the text shows it."""
-    for message in events(context, "out-of-memory"):
-        if total_bytes := whole_number(message.values.get("total_bytes")):
-            return total_bytes
-    shown = [gpu.memory_total_bytes for gpu in gpus(context) if gpu.memory_total_bytes]
-    return max(shown, default=USUAL_GPU_BYTES)
 
 
 def copies_of_one_process(context: RuleContext) -> str:
@@ -184,19 +162,14 @@ def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:
 
 
 def _plans(context: RuleContext) -> tuple[Alternative, ...]:
-    """An example of the question to `plan`, for the GPU that the text shows."""
-    example = ("--model", "qwen3-8b", "--context", "32768", "--gpus", "4")
-    words = (*example, *_gpu_options(context))
-    question = paste.command(context, "gpusetup", "plan", *words)
-    return paste.look("compute what fits, with your own model, context and GPUs", question)
-
-
-def _gpu_options(context: RuleContext) -> tuple[str, ...]:
-    """The options that tell `plan` the GPU: its name, or the capacity in torch's message."""
+    """An example of the question to `plan`, for the GPU that the text shows: its name, or the
+    capacity in torch's message."""
     names = {gpu.name for gpu in gpus(context)} - {UNNAMED}
+    totals = [message.values.get("total_bytes") for message in events(context, "out-of-memory")]
+    sizes = [f"{total / GIB:.2f}GiB" for total in map(whole_number, totals) if total]
+    of_gpu = ("--gpu-mem", *sizes[:1]) if sizes else ()
     if len(names) == 1:
-        return ("--gpu", *names)
-    for event in events(context, "out-of-memory"):
-        if total_bytes := whole_number(event.values.get("total_bytes")):
-            return ("--gpu-mem", f"{total_bytes / GIB:.2f}GiB")
-    return ()
+        of_gpu = ("--gpu", *names)
+    example = ("--model", "qwen3-8b", "--context", "32768", "--gpus", "4", *of_gpu)
+    question = paste.command(context, "gpusetup", "plan", *example)
+    return paste.look("compute what fits, with your own model, context and GPUs", question)
