@@ -21,8 +21,8 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.evidence.places import in_an_image_build, job_without_gpu
+from gpusetup.findings.driver import NVML_UNKNOWN
 from gpusetup.findings.message_rules import finding, seen, shown
-from gpusetup.findings.presence import NVML_UNKNOWN
 from gpusetup.model.finding import Findings
 from gpusetup.model.machine import Events
 

@@ -1,6 +1,8 @@
-"""The driver: whether it is loaded, has one version, is new enough and can start the GPU."""
+"""The driver: whether it is there, loaded, of one version and new enough, and starts the GPU."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.choose.host import driver_family, first_drivers, gpus_to_serve
@@ -27,20 +29,112 @@ from gpusetup.evidence.facts import (
     driver_serves,
     wanted_cuda,
 )
-from gpusetup.evidence.places import job_without_gpu
+from gpusetup.evidence.places import in_an_image_build, job_without_gpu
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.findings.presence import (
-    NOT_LOADED,
-    NVML_DRIVER_NOT_LOADED,
-    driver_belongs_here,
-    nvml_said,
-    on_the_bus,
-    said_on_the_host,
-)
 from gpusetup.fixes import drivers, gpu_naming, paste
+from gpusetup.fixes.owners import has_a_scheduler, lender_of
 from gpusetup.model.finding import Finding, Findings, Fix
-from gpusetup.model.machine import Events, Torch
+from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
+
+NVML_DRIVER_NOT_LOADED = 9
+
+
+NVML_UNKNOWN = 999
+
+
+def driver_belongs_here(context: RuleContext) -> bool:
+    """Whether the machine itself must have the NVIDIA driver, so that its absence is a fault.
+
+    False if the driver belongs to another machine, or on macOS, which has none.
+    """
+    if context.other_host or on(context, "macos"):
+        return False
+    # Containers, image builds and WSL use the driver of their host.
+    return not (in_container(context) or in_an_image_build(context) or context.os.wsl)
+
+
+PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected", "nouveau-in-the-way")
+"""Events that show an installed driver: torch's "no NVIDIA driver" then means that none is
+loaded."""
+
+
+def driver_missing(context: RuleContext) -> Findings:
+    """There is an NVIDIA GPU, or a program that needs one, but no NVIDIA driver at all."""
+    driver, has_gpu = context.driver, has_nvidia(context)
+    # nouveau drives every GPU for which NVIDIA's driver was never installed.
+    messages = (*events(context, "no-nvidia-driver", "nouveau-in-use"), *_looked_in_vain(context))
+    driver_runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
+    is_ours = driver_belongs_here(context) or said_on_the_host(messages)
+    if driver_runs or has_gpu is False or not is_ours:
+        return
+    lacks_library = driver.library_found is False
+    # On a machine with a GPU, a kernel module on the disk means an installed driver. Without a
+    # known GPU, torch's build must need CUDA.
+    is_suspected = not driver.module_version if has_gpu else bool(cuda_needed(context.torch))
+    is_said = messages and not events(context, *PACKAGES_ARE_THERE)
+    if not is_said and not (lacks_library and is_suspected):
+        return
+    evidence = [*messages, *on_the_bus(context)]
+    if lacks_library:
+        evidence.append(shown(context, "driver.library_found", "no library of a driver"))
+    if lender := lender_of(context):
+        fix = Fix(text=lender.gives_a_gpu)
+        subject = f"{lender.name} gave this notebook no GPU"
+    else:
+        fix = drivers.driver_fix(context, "Install the NVIDIA driver")
+        # A cluster job may run on a node with a different GPU from the one in the text.
+        names_gpu = has_gpu and not has_a_scheduler(context)
+        subject = gpu_naming.gpu_names(context) if names_gpu else ""
+    yield finding(context, "driver-missing", evidence, fix=fix, who=subject)
+
+
+def said_on_the_host(messages: Iterable[Event]) -> bool:
+    """Whether one of the messages comes from a container toolkit, which uses the host's driver."""
+    return any(event.values.get("place") == "host" for event in messages)
+
+
+def _looked_in_vain(context: RuleContext) -> Events:
+    """The messages of programs that needed CUDA but did not find nvidia-smi or the driver's
+    library."""
+    messages = tuple(
+        event
+        for event in events(context, "library-missing", "cuda-lib-missing")
+        if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
+    )
+    if events(context, *FAILS_WITHOUT_GPU):
+        return messages
+    return (*messages, *events(context, "smi-not-found"))
+
+
+FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
+"""Failures of an import, which also happen without a GPU, for example on a login node. So a missing
+nvidia-smi in such a text is not the cause. (A GPU without a driver on the PCI bus comes first in
+the order of causes.)"""
+DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
+
+
+def on_the_bus(context: RuleContext) -> Events:
+    """Evidence from the PCI bus: the first two NVIDIA devices with their drivers."""
+    return tuple(
+        shown(
+            context,
+            "pci_devices",
+            f"{device.name or 'NVIDIA device'}, driver: {device.driver or 'none'}",
+        )
+        for device in nvidia_on_pci(context)[:2]
+    )
+
+
+NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
+
+
+def nvml_said(context: RuleContext) -> Events:
+    """NVML's error as evidence; empty if it reported none."""
+    driver = context.driver
+    if not driver.nvml_code:
+        return ()
+    return (shown(context, "driver.nvml_code", driver.nvml_message or f"error {driver.nvml_code}"),)
 
 
 def driver_not_loaded(context: RuleContext) -> Findings:
@@ -251,6 +345,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
 
 
 RULES = (
+    driver_missing,
     driver_not_loaded,
     driver_too_old,
     driver_for_what_is_wanted,
