@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
-from gpusetup.fixes import training_memory
+from gpusetup.fixes import training
 from gpusetup.messages.row import says
 
 
@@ -49,10 +49,10 @@ CAUSES = (
         title="The GPU's memory is full",
         means="The model, its gradients and optimizer states, the activations and other programs "
         "share the GPU's memory, and together they need more than it has.",
-        text=training_memory.STEPS,
+        text=training.STEPS,
         # Source: torch documentation, memory management.
         explains=("gpu-check-failed", "cuda-library-error", "torch-internal-error"),
-        way=training_memory.full_memory,
+        way=training.full_memory,
         cases=(
             Message(where=(lambda context: has_nvidia(context) is False,), text=WITHOUT_CUDA),
             Message(

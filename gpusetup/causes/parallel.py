@@ -6,7 +6,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, says_nothing_else
-from gpusetup.fixes.launching import by_torchrun
+from gpusetup.fixes.training import by_torchrun
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 

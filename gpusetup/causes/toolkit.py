@@ -11,7 +11,7 @@ from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
 from gpusetup.fixes import drivers, paste, system_packages
-from gpusetup.fixes.driver_packages import cuda_repository
+from gpusetup.fixes.drivers import cuda_repository
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, lines
