@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.catalog.facts import switched
 from gpusetup.causes import alike
 from gpusetup.causes.cuda_start import WITH_COMPUTE
-from gpusetup.causes.driver_state import HERE
+from gpusetup.causes.driver import HERE
 from gpusetup.causes.record import Message
 from gpusetup.evidence.context import (
     NO_KERNEL_DRIVER,

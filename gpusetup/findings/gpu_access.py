@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gpusetup.causes.gpu_access import HIDES
+from gpusetup.causes.cuda_start import HIDES
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,

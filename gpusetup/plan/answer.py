@@ -16,7 +16,6 @@ from gpusetup.model.documents import (
 )
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.data_parallel import other_gpu_bytes
 from gpusetup.plan.decide import (
     SOLVERS,
     MachineLimits,
@@ -38,6 +37,7 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
+from gpusetup.plan.memory import other_gpu_bytes
 from gpusetup.plan.notes import assumed_settings, needs_memory_of_others, notes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.plan.decide import MachineLimits, sequence_degrees
+from gpusetup.plan.forward_memory import LOSSES
 from gpusetup.plan.job import TrainingJob, least_tokens
-from gpusetup.plan.losses import LOSSES
 from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.states import OPTIMIZERS
 
@@ -32,7 +32,7 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
          f"`--tp` does not divide the {shape.heads} heads of the model", None),
         (job.expert_parallel > 1 and not shape.experts,
          f"{shape.name} has no experts that `--ep` could divide", None),
-        (job.is_quantized and job.trains_layers,
+        (job.stored_bytes is not None and job.trains_layers,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
         (job.optimizer not in OPTIMIZERS,

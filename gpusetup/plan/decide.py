@@ -327,7 +327,7 @@ def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
             with_offload = decision
     if with_offload is not None:
         return with_offload
-    group = group_size(job)
+    group = job.group_size
     groups = max(MOST_GPUS // group, 1)
     # If each GPU holds a whole copy of the model, more GPUs do not make the copy smaller.
     if job.copies_model:
@@ -347,7 +347,7 @@ def fewest_gpus(job: TrainingJob, limits: MachineLimits) -> RecipeDecision | Non
 def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[RecipeDecision]:
     """The decisions for a growing number of GPU groups: one to seven, then multiples of eight. A
     group holds one copy of the model (`group_size`)."""
-    group = group_size(job)
+    group = job.group_size
     most_gpus = MOST_GPUS
     # If every GPU has a whole copy, more GPUs than samples do not help.
     if job.copies_model:
@@ -361,13 +361,6 @@ def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[Recip
         becomes_ddp = job.strategy == "single" and gpus > 1
         strategy: Strategy = "ddp" if becomes_ddp else job.strategy
         yield decide(replace(job, gpus=gpus, strategy=strategy), limits)
-
-
-def group_size(job: TrainingJob) -> int:
-    """The number of GPUs that together hold one copy of the model under tensor, context and
-    pipeline parallelism."""
-    gpus_of_layer = job.tensor_parallel * job.context_parallel
-    return gpus_of_layer * job.pipeline_parallel
 
 
 SOLVERS: dict[str, Callable[[TrainingJob, MachineLimits], RecipeDecision]] = {

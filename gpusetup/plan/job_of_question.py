@@ -8,6 +8,7 @@ from typing import Any, get_args
 from gpusetup.model.frozen import replace
 from gpusetup.plan.contradictions import check
 from gpusetup.plan.decide import MachineLimits
+from gpusetup.plan.forward_memory import SAME_LOSS
 from gpusetup.plan.frozen_parts import frozen_share
 from gpusetup.plan.job import (
     BYTES,
@@ -17,7 +18,6 @@ from gpusetup.plan.job import (
     TokenBudget,
     TrainingJob,
 )
-from gpusetup.plan.losses import SAME_LOSS
 from gpusetup.plan.model_names import format_in_name
 from gpusetup.plan.question import TrainingQuestion, context_of, counts_samples
 from gpusetup.plan.rl import SUPERVISED, RlSetup, models_beside, usual_loss, usual_setup

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import Capability
-from gpusetup.plan.data_parallel import data_parallel_notes
 from gpusetup.plan.decide import (
     MachineLimits,
     RecipeDecision,
@@ -17,7 +16,8 @@ from gpusetup.plan.decide import (
     gpus_needed,
     max_batch,
 )
-from gpusetup.plan.job import BYTES, TrainingJob, yarn
+from gpusetup.plan.job import BYTES, Recipe, TrainingJob, samples, yarn
+from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.states import FROZEN_ENCODER_BYTES
@@ -89,6 +89,30 @@ def parts_beside(question: TrainingQuestion, decision: RecipeDecision) -> Iterat
         yield (
             "plan knows of nothing that is trained: add the parts around the model "
             "(`--embedding ROWSxWIDTH`, `--lora 16`)"
+        )
+
+
+def data_parallel_notes(job: TrainingJob, recipe: Recipe) -> Iterator[str]:
+    """Sentences of advice for a user of DataParallel: what each GPU holds, and why
+    DistributedDataParallel is better."""
+    first_gib = memory(job, recipe).total / GIB
+    other_gib = other_gpu_bytes(job, recipe) / GIB
+    distributed_gib = memory(replace(job, strategy="ddp"), recipe).total / GIB
+    yield (
+        f"DataParallel: the first GPU holds most, {first_gib:.1f} GiB (weights, gradients, the "
+        f"optimizer's states and the outputs of the whole batch); each other GPU holds "
+        f"{other_gib:.1f} GiB (a copy of the weights, its gradients and activations)"
+    )
+    yield (
+        f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
+        f"{distributed_gib:.1f} GiB, each has its own process, and none waits for the first. "
+        f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
+    )
+    # A data loader cannot be given a token budget as its batch size.
+    if not job.fills_token_budget:
+        yield (
+            f"give DataParallel's loader the whole batch of {job.sequences:,}: it divides the "
+            f"batch among the GPUs itself ({samples(job, recipe):,} each)"
         )
 
 

@@ -9,7 +9,6 @@ from gpusetup.causes.table import ROWS
 from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report import (
-    bare_answer,
     cuda_errors,
     environment,
     failing_program,
@@ -17,9 +16,7 @@ from gpusetup.report import (
     files,
     gpus,
     hardware,
-    hip_errors,
     installers,
-    launches,
     nvidia_smi,
     owners,
     paths,
@@ -51,9 +48,8 @@ READERS: tuple[Reader, ...] = (
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
-    bare_answer.bare_answer,
-    bare_answer.kernels_and_capability,
-    launches.old_launches,
+    typed.bare_answer,
+    typed.old_launches,
     statements.statements,
     files.files,
     owners.owners,
@@ -75,7 +71,7 @@ def read_report(text: str) -> Snapshot:
 
 def facts(text: Text) -> Facts:
     """The facts of all readers, in the order of `READERS`."""
-    text = hip_errors.with_hips_own_words(text)
+    text = cuda_errors.with_hips_own_words(text)
     for reader in READERS:
         yield from reader(text)
 
