@@ -225,8 +225,7 @@ CAUSES = (
         text="Stop the MPS daemon, or use the GPU as the user that started the daemon",
         # Source: NVIDIA, "Multi-Process Service".
         says=(
-            says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)", "mps"),
-            r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+",
+            says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)|cudaErrorMps\w+|CUDA_ERROR_MPS_\w+", "mps"),
         ),
         commands=("echo quit | nvidia-cuda-mps-control",),
     ),
@@ -385,10 +384,9 @@ CAUSES = (
         ),
         says=(
             says(r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions", unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)"),
-            "nvmlerror_nopermission",
+            says(r"nvmlerror_nopermission|NvRmMemInit\w* failed with Permission denied", example="NvRmMemInitNvmap failed with Permission denied"),
             says(r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)", example="Error opening /dev/nvidia0: Permission denied"),
             says(r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)", example="[Errno 13] Permission denied: '/dev/nvidia-uvm'"),
-            says(r"NvRmMemInit\w* failed with Permission denied", example="NvRmMemInitNvmap failed with Permission denied"),
             says(r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable", unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)", example="with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU"),
             says(r"avc: +denied .{0,200}(?P<path>nvidia\w*)", example='type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"'),
         ),

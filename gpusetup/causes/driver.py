@@ -184,9 +184,7 @@ CAUSES = (
             r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
             says(r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'", example="ERROR: Unable to load the kernel module 'nvidia-drm.ko'. This happens most frequently when"),
         ),
-        not_examples=(
-            "nvidia-smi shows the NVIDIA driver",
-        ),
+        not_examples=("nvidia-smi shows the NVIDIA driver",),
     ),
     Cause(
         "driver-build-failed",
@@ -222,9 +220,7 @@ CAUSES = (
             says(r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d", example="make[1]: *** [Makefile:1953: /var/lib/dkms/nvidia/535.183.01/build] Error 2"),
             says(r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ", example="nvidia/nv-procfs.c:1431:17: error: passing argument 4 of 'proc_create_data' from incompatible pointer type"),
             says(r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log", example="akmodsbuild: see /var/cache/akmods/nvidia/565.77-1-for-6.13.5-200.fc41.x86_64.failed.log"),
-            says(r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED", example="Building and installing nvidia-kmod [FAILED]"),
-            r'the step: "Building kernel modules"',
-            r"ERROR: Unable to build the NVIDIA kernel module",
+            says(r"the step: \"Building kernel modules\"|ERROR: Unable to build the NVIDIA kernel module|Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED", example="Building and installing nvidia-kmod [FAILED]"),
             says(r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia", unless=r"amdgpu/|virtualbox|zfs/", example="nVidia 545.23.08 DKMS issue\ndkms: autoinstall for kernel: 6.1.76-x64v4-xanmod1 failed!"),
             says(r"ERROR: Unable to find the development tool \W?\w{2,5}", why="compiler", example="ERROR: Unable to find the development tool 'make' in your path; please make sure that you have the package 'make' installed."),
             says(r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b", why="compiler", example="[ nvidia-modeset    ]  CXX  ../common/displayport/src/dp_list.cpp ↵ /bin/sh: line 1: g++: command not found"),
@@ -258,9 +254,7 @@ CAUSES = (
             says(r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject", example="nvidia module keys are rejected by the kernel"),
             r"The signed kernel module failed to load",
         ),
-        not_examples=(
-            "module.sig_enforce=1 is set and nvidia loads",
-        ),
+        not_examples=("module.sig_enforce=1 is set and nvidia loads",),
     ),
     Cause(
         "driver-does-not-answer",

@@ -56,9 +56,8 @@ CAUSES = (
         alike={alike.KERNEL_LOG: ("hardware-fault", "gpu-does-not-answer")},
         says=(
             says(rf"{FIRMWARE_STATUS}0f\b", status="NV_ERR_GPU_IS_LOST", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!"),
-            says(rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost", example="Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost"),
-            "nvml_error_gpu_is_lost",
-            rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
+            says(rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost|nvml_error_gpu_is_lost"),
+            says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)", example="Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost"),
             says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error", said="unknown error", example="Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"),
         ),
         not_examples=(
@@ -98,10 +97,7 @@ CAUSES = (
             says(r"\buncorrected (?:volatile |aggregate )?ECC errors?\b(?!s?\s{0,9}[:=] ?0\b)", unless=r"\bno (?:\w+ )?uncorrected|\buncorrected ECC errors?\s{0,9}[:=] ?(?:0|N/A)", example="uncorrected ECC error on device 4"),
             says(r"\brow[- ]remap(?:ping|per)?s?\b[^.\n]{0,30}?\b(?:failed|failure occurred: ?yes|pending: ?yes|is pending)", unless=r"\bif\b[^.\n]{0,40}row[- ]remap", example="row remapping failed on GPU 1"),
         ),
-        not_examples=(
-            "GPU 没有错误，程序正常",
-            "一切正常，没有异常",
-        ),
+        not_examples=("GPU 没有错误，程序正常", "一切正常，没有异常"),
     ),
     Cause(
         "gpu-hang",
@@ -141,8 +137,7 @@ CAUSES = (
         ),
         says=(
             says(rf"{FIRMWARE_STATUS}62\b", status="NV_ERR_RESET_REQUIRED", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!"),
-            says("uncorrectable nvlink", what="nvlink"),
-            says("cuda_error_nvlink_uncorrectable", what="nvlink"),
+            says(r"uncorrectable nvlink|cuda_error_nvlink_uncorrectable", what="nvlink"),
             "gpu requires reset",
             says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="nvidia-smi cannot read it (ERR!)", example="| ERR!  ERR! ERR!    ERR! / ERR! |      1MiB / 24564MiB |"),
             says(rf"{GPU}: FAULTY", what="test", example="Tested 2 GPUs:\n GPU 0: OK\n GPU 1: FAULTY"),
@@ -248,9 +243,8 @@ CAUSES = (
         explains=("cuda-library-error",),
         says=(
             says(rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}", example="ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead"),
-            r"setup doesn't support bf16/gpu",
+            r"setup doesn't support bf16/gpu|bf16 mixed precision requires|bf16 is only supported on A100\+ GPUs",
             says(r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16", example="RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16."),
-            "bf16 mixed precision requires",
             r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
             says(
                 r"""(?x)
@@ -260,7 +254,6 @@ CAUSES = (
         """,
                 "bf16",
             ),
-            r"bf16 is only supported on A100\+ GPUs",
         ),
     ),
     Cause(

@@ -239,8 +239,7 @@ CAUSES = (
             says(r"PROCESSOR\b.{0,600}?\b100% CPU\b", program="ollama", example="NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now"),
             says(r"Num GPUs Available:\W{0,3}0\b", program="TensorFlow", example="Num GPUs Available:  0"),
             says(r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)", program="TensorFlow", unless=r"name='/physical_device:GPU", example="print(tf.config.list_physical_devices('GPU')) returns []"),
-            says("cuda backend failed to initialize", program="JAX"),
-            says("no supported devices found for platform cuda", program="JAX"),
+            says(r"cuda backend failed to initialize|no supported devices found for platform cuda", program="JAX"),
             says(r"offloaded 0/\d{1,4} layers to GPU", program="llama.cpp", example="llm_load_tensors: offloaded 0/33 layers to GPU"),
         ),
         not_examples=(
@@ -323,8 +322,7 @@ CAUSES = (
             says(rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)", unless=TORCH_ITSELF),
             says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF, example="XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU"),
             says(r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)", unless=r"torch|Error: Not", example='RuntimeError: "cuda" device requested but this build of Warp does not support CUDA'),
-            says(r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"),
-            says("cudaexecutionprovider not available", program="onnxruntime"),
+            says(r"'CUDAExecutionProvider' is not in available provider names|cudaexecutionprovider not available", program="onnxruntime"),
             # onnxruntime's list of providers, in which no provider is for a GPU.
             says(r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]", program="onnxruntime", example=">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']"),
             says(r"jaxlib is not installed\. falling back", program="JAX"),
@@ -514,10 +512,7 @@ CAUSES = (
         codes=(218, 222),
         way=_older_cuda,
         says=(
-            says(r"\bunsupported PTX version\b", example="Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)"),
-            "unsupported toolchain",
-            r"CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-            "cudaerrorunsupportedptxversion",
+            says(r"\bunsupported PTX version\b|unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|cudaErrorUnsupportedPtxVersion", example="Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)"),
             says(r"Unsupported \.version \d+\.\d+; current version is", example="ptxas application ptx input, line 9; fatal   : Unsupported .version 8.7; current version is '8.4'"),
             says(r"\bPTX mismatch\b", unless=r"\b(?:if|may|might|avoid|no|without) (?:\S{1,12} ){0,2}PTX", example="one sees a PTX mismatch"),
         ),
