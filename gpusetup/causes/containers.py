@@ -327,6 +327,7 @@ CAUSES = (
                 "container-runtime-not-default",
             ),
             Refutation(facts.toolkit_is_installed, "docker-other-daemon", alike.DOCKER_CONTEXT),
+            Refutation(facts.has_no_nvidia_gpu),
         ),
         title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
         "installed or not configured",
