@@ -21,9 +21,9 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan import config
 from gpusetup.plan.answer import PlanRequest, answer
 from gpusetup.plan.cells import plans
-from gpusetup.plan.fetch_config import fetched_shape
 from gpusetup.plan.job import SHARDED, Attention
 from gpusetup.plan.job_of_question import job_of
+from gpusetup.plan.models import fetched_shape
 from gpusetup.plan.other_makers import place_of_machine, place_of_name
 from gpusetup.plan.place import (
     Place,
