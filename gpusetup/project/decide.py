@@ -313,7 +313,7 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
         ways.append(f"add an extra for {best.backend} (`{extra}`), then run this again")
     raise Unsatisfiable(
         "\n  ".join((f"None of the project's extras has a torch for {gpu}", *reasons)),
-        hint="\n  ".join(ways),
+        hint="\n".join(ways),
     )
 
 
