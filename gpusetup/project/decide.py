@@ -221,15 +221,12 @@ def preferred_by(
 ) -> list[tuple[str, str]]:
     """The backends that a project names by its CUDA, its sources or its indexes, first come first,
     each with its place."""
-    preferred = [(ask.backend, f"{ask.path}'s CUDA")] if ask.backend else []
     of_sources = source_backend(ask, variant.name if variant else None, environment)
-    if of_sources:
-        preferred.append((of_sources, ask.path))
-    for index in ask.indexes:
-        # An index for sources only serves the packages that name it.
-        if index.backend and index.name not in [source.index for source in ask.sources]:
-            preferred.append((index.backend, index.place))
-    return preferred
+    named = [(ask.backend, f"{ask.path}'s CUDA"), (of_sources, ask.path)]
+    # An index for sources only serves the packages that name it.
+    own = [source.index for source in ask.sources]
+    named += [(index.backend, index.place) for index in ask.indexes if index.name not in own]
+    return [(backend, place) for backend, place in named if backend]
 
 
 def source_backend(ask: Ask, variant: str | None, environment: Mapping[str, str]) -> str | None:
