@@ -175,7 +175,6 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
     with ExitStack() as stack:
         source = _best_source(nvml, question, out)
         stack.callback(source.close)
-        _say_what_is_watched(source, question, out)
         _choose(source, question, out)
         if question.once:
             return _once(source, question)
@@ -188,10 +187,8 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
 
 
 def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> SampleSource:
-    """The best source of samples: NVML, nvidia-smi, the source of another maker, or the machine
-    without a GPU.
-
-    The source's `not_watched` says why a better one is not used.
+    """The best source of samples: NVML, nvidia-smi, amdgpu's files, or the machine without a GPU.
+    If it is not NVML, its `not_watched` says why, and so does the first line on the screen.
 
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
@@ -200,48 +197,35 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
     from gpusetup.monitor.sources import Machine, SourceEnded
     from gpusetup.probe.deadline import Deadline
 
-    source: SampleSource
     try:
         return open_nvml(nvml, Deadline(timeout_of(question.timeout), out.talk))
     except SourceEnded as problem:
-        blocked, reason = problem.blocked, str(problem)
-    try:
-        source = open_nvidia_smi(question.interval)
-    except SourceEnded as problem:
-        reason += f"; {problem}"
+        blocked, reasons = problem.blocked, [str(problem)]
+    for open_source in (open_nvidia_smi, open_amdgpu):
         try:
-            source = open_amdgpu(question.interval)
-            source.not_watched = reason
+            source = open_source(question.interval)
+        except SourceEnded as problem:
+            reasons.append(str(problem))
+        else:
+            source.not_watched = "; ".join(reasons)
+            why = f", because NVIDIA's library cannot be used ({source.not_watched})"
+            out.talk(
+                f"Watching the GPUs with {source.name}, which tells neither their processes nor "
+                f"their links{why if source.name == 'nvidia-smi' else ''}"
+            )
             return source
-        except SourceEnded as other_problem:
-            others_reason = str(other_problem)
-        if question.gpu:
-            kind = Blocked if blocked else Unsatisfiable
-            message = f"No NVIDIA GPU can be watched ({reason})"
-            raise kind(message, hint="`gpusetup doctor` names the cause") from None
-        source = Machine(question.interval)
-        reason += f"; {others_reason}"
-    source.not_watched = reason
+    if question.gpu:
+        kind = Blocked if blocked else Unsatisfiable
+        message = f"No NVIDIA GPU can be watched ({'; '.join(reasons[:2])})"
+        raise kind(message, hint="`gpusetup doctor` names the cause")
+    source = Machine(question.interval)
+    source.not_watched = "; ".join(reasons)
+    command = "the command's CPU, memory and data loader, and " if question.after else ""
+    out.talk(
+        f"Watching {command}this machine's CPU, memory, disk and network: no NVIDIA GPU can "
+        f"be watched ({source.not_watched}); `gpusetup doctor` names the cause"
+    )
     return source
-
-
-def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Print what is watched, and why not more is watched. Prints nothing if NVML works."""
-    if source.name == "nvidia-smi":
-        out.talk(
-            "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
-            f"links, because NVIDIA's library cannot be used ({source.not_watched})"
-        )
-    elif source.name == "amdgpu":
-        out.talk(
-            f"Watching the GPU with {source.name}, which tells neither its processes nor its links"
-        )
-    elif source.name == "machine":
-        command = "the command's CPU, memory and data loader, and " if question.after else ""
-        out.talk(
-            f"Watching {command}this machine's CPU, memory, disk and network: no NVIDIA GPU can "
-            f"be watched ({source.not_watched}); `gpusetup doctor` names the cause"
-        )
 
 
 def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:

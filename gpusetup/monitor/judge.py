@@ -339,21 +339,9 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
         return None
     words = ", ".join(f"GPU {label} {phrase.format(shares[label])}" for label in (least, most))
     # If a GPU does nothing and no launcher started ranks, one process drives all GPUs.
-    has_ranks = run.launched or (lowest_use >= marks.IDLE and not is_led_by_first(run))
+    has_ranks = run.launched or lowest_use >= marks.IDLE
     step = "balance-the-work" if has_ranks else "one-process-each"
     return Judgement("uneven", "less" if shares[least] else "none", words, (step,))
-
-
-def is_led_by_first(run: WatchedRun) -> bool:
-    """Whether the first GPU works the most and uses a quarter more memory than any other.
-
-    This is typical of DataParallel, where one process gathers all outputs on the first GPU; they
-    take at least a quarter of a replica's memory.
-    """
-    first, *others = [gpu for gpu in run.at_work if gpu.lost_at is None]
-    memory = max((or_zero(gpu.memory.p95) for gpu in others), default=0.0)
-    use = max((or_zero(gpu.utilization) for gpu in others), default=0.0)
-    return or_zero(first.memory.p95) >= memory * 1.25 and or_zero(first.utilization) >= use
 
 
 def left_out(run: WatchedRun) -> Judgement | None:

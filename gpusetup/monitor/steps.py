@@ -186,7 +186,8 @@ STEPS: dict[str, StepRule] = {
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)"),
-    "one-process-each": StepRule("Start one process for each GPU{one_process_each}", TORCHRUN),
+    "one-process-each": StepRule(
+        "Start one process for each GPU (DistributedDataParallel with torchrun)", TORCHRUN),
     "use-the-other-gpus": StepRule(
         "{unused_count} of {gpu_count} GPUs did nothing (GPU {unused}). If they are yours, train "
         "on all of them: start one process for each GPU with torchrun (--nproc_per_node), and look "

@@ -393,19 +393,6 @@ def watch_command(subject: Subject) -> str | None:
     return None if run.at_work or run.is_reading else "gpusetup doctor"
 
 
-@phrase
-def one_process_each(subject: Subject) -> str:
-    run = subject.run
-    present = [gpu for gpu in run.gpus if gpu.lost_at is None]
-    if run.launched or len(run.at_work) < len(present):
-        return ""
-    # All GPUs work, so each may already have its own process.
-    return (
-        " (DistributedDataParallel with torchrun). If there is one for each already, give them "
-        "the same amount of work"
-    )
-
-
 # --- the GPUs that need the same fix --------------------------------------------------------------
 
 
@@ -489,7 +476,10 @@ PHRASES |= {
     "unused": lambda s: labels(s.run.unused_gpus),
     "faulty": lambda s: labels((gpu for gpu in s.run.gpus if gpu.faults), ",") or None,
     "unlaunched": lambda s: (
-        "" if s.run.launched else ". If one process drives all GPUs, start one process for each GPU"
+        ""
+        if s.run.launched
+        else ". If one process drives all GPUs (DataParallel), start one process for each GPU "
+        "(DistributedDataParallel with torchrun)"
     ),
     "foreign": lambda s: named(s.foreign_holders),
 }
