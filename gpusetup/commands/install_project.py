@@ -25,6 +25,7 @@ from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script, refuse_missing_scripts
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.install.task import host_for, wish_of
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
