@@ -7,6 +7,7 @@ It reads nvidia-smi's log (`--query-gpu=… --format=csv` with a heading), its t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from itertools import chain, islice
@@ -25,6 +26,10 @@ FORMAT_HINT = (
     "-q, dmon, or a log of --query-gpu with --format=csv and its heading. For the output of a "
     "program use `gpusetup doctor --report FILE`"
 )
+OTHER_TOOLS = re.compile(
+    r"\b(NVITOP) \d|^\[\d+\] [^|\n]{1,80}\|[^|\n]{1,40}\|[^|\n]{1,40}MB", re.MULTILINE
+)
+"""The frame of nvitop, and a line of gpustat: `[0] NVIDIA L4 | 45'C, 97 % | 8123 / 24564 MB |`."""
 FIRST_LINES = 200
 """How many lines we search for the beginning of a recording, because a shell prompt may precede it.
 """
@@ -47,6 +52,10 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
     texts = [line for line in beginning if line.strip()]
+    other_tool = OTHER_TOOLS.search("".join(texts))
+    if other_tool:
+        tool = "nvitop" if other_tool[1] else "gpustat"
+        raise BadInput(f"{path} is the screen of {tool}, not a recording", hint=FORMAT_HINT)
     # A file that begins with a brace or a bracket is one of our own recordings, which have one JSON
     # document per line.
     if not texts or texts[0].lstrip().startswith(("{", "[")):
