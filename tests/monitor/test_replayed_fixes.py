@@ -26,9 +26,9 @@ SET = "NVIDIA A30, 98 %, 90, 165, 165, 50, 600, 1440, 0x2"
     "gpus, said, text, command",
     [
         ([LOWERED] * 2, "throttled/lowered limit raise-the-power-limit",
-         "of GPU 0, 1 from 200 W to 350 W", "sudo nvidia-smi -i 0,1 -pl 350"),
+         "of GPU 0, 1 to what the card is rated at", "sudo nvidia-smi -i 0,1 -pl 350"),
         ([LOWERED, LOWERED_MORE], "throttled/lowered limit raise-the-power-limit",
-         "to what each card", "sudo nvidia-smi -i 0 -pl 350; sudo nvidia-smi -i 1 -pl 320"),
+         "to what the card", "sudo nvidia-smi -i 0 -pl 350; sudo nvidia-smi -i 1 -pl 320"),
         ([SET] * 2, "throttled/set clocks reset-the-clocks",
          "clocks of GPU 0, 1", "sudo nvidia-smi -i 0,1 -rac; sudo nvidia-smi -i 0,1 -rgc"),
         ([SET], "throttled/set clocks reset-the-clocks",
