@@ -129,8 +129,8 @@ STEPS: dict[str, StepRule] = {
         "Raise the power limit{of_peers} to what the card is rated at, if the cooling allows it",
         "{set_limits}"),
     "plug-it-in": StepRule(
-        "Connect the charger and choose the performance mode: the GPU gets less power than it can use",
-        POWER_DETAILS, s.laptop),
+        "Connect the charger and choose the performance mode: the GPU gets less power than it can "
+        "use", POWER_DETAILS, s.laptop),
     "look-outside": StepRule(
         "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
         "limits in the firmware: the GPU gets less power than it can use", POWER_DETAILS),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from each_row import each
-from replayed import csv, judge_in, verdict_and_step
+from replayed import Judge, csv, verdict_and_step
 
 Said = pytest.CaptureFixture[str]
 COLUMNS = (
@@ -42,16 +40,16 @@ SET = "NVIDIA A30, 98 %, 90, 165, 165, 50, 600, 1440, 0x2"
     ],
 )  # fmt: skip
 def test_a_fix_names_every_gpu_that_needs_it(
-    gpus: list[str], said: str, text: str, command: str, tmp_path: Path, capsys: Said
+    gpus: list[str], said: str, text: str, command: str, judged: Judge
 ) -> None:
-    summary = judge_in(tmp_path, capsys)(csv(COLUMNS, [gpus] * 60))
+    summary = judged(csv(COLUMNS, [gpus] * 60))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert text in summary["next"]["text"]
     assert summary["next"]["command"] == command
 
 
-def test_a_brake_of_all_gpus_points_to_the_server(tmp_path: Path, capsys: Said) -> None:
-    summary = judge_in(tmp_path, capsys)(csv(COLUMNS, [[BRAKES] * 4] * 60))
+def test_a_brake_of_all_gpus_points_to_the_server(judged: Judge) -> None:
+    summary = judged(csv(COLUMNS, [[BRAKES] * 4] * 60))
     assert "BMC" in summary["next"]["text"]
     assert "cable" not in summary["next"]["text"]
 
@@ -66,8 +64,8 @@ def test_a_brake_of_all_gpus_points_to_the_server(tmp_path: Path, capsys: Said) 
     ],
 )
 def test_the_verdict_names_every_gpu_whose_clocks_are_slowed_down(
-    gpus: list[str], begin: str, end: str, tmp_path: Path, capsys: Said
+    gpus: list[str], begin: str, end: str, judged: Judge
 ) -> None:
-    summary = judge_in(tmp_path, capsys)(csv(COLUMNS, [gpus] * 60))
+    summary = judged(csv(COLUMNS, [gpus] * 60))
     assert summary["evidence"].startswith(begin), summary["evidence"]
     assert summary["evidence"].endswith(end)
