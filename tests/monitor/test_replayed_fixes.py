@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from each_row import each
 from replayed import Judge, csv, verdict_and_step
 
-Said = pytest.CaptureFixture[str]
 COLUMNS = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], power.default_limit [W], "
     "temperature.gpu, clocks.sm [MHz], clocks.max.sm [MHz], clocks_event_reasons.active"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-import pytest
 from each_row import each
 from replayed import Judge, csv, dmon, verdict_and_step
 
-Said = pytest.CaptureFixture[str]
 USUAL = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
     "memory.total [MiB]"

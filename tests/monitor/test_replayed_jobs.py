@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from random import Random
 
-import pytest
 from each_row import each
 from monitor_composer import RTX4090, TRAIN, Gpu, Tree, compose
 from replayed import Judge, csv, verdict_and_step
@@ -14,8 +13,6 @@ from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.summary import Story, summarise
 from gpusetup.monitor.tally import RunTally
-
-Said = pytest.CaptureFixture[str]
 
 TABLE = """\
 Mon Nov 16 20:15:{second:02d} 2026

@@ -12,7 +12,6 @@ import pytest
 from each_row import each
 from replayed import Judge, csv, dmon, verdict_and_step
 
-Said = pytest.CaptureFixture[str]
 CARD = "NVIDIA A100-SXM4-40GB"
 USE = "name, utilization.gpu [%], power.draw [W], power.limit [W], temperature.gpu"
 
