@@ -147,7 +147,8 @@ STEPS: dict[str, StepRule] = {
         "Read the command's error: it ended with exit code {run.exit}, and nothing had run on the "
         "GPU"),
     "read-how-it-ended": StepRule(
-        "Read the command's error: it ended with exit code {run.exit}"),
+        "Read the command's error: it ended with exit code {run.exit}. `gpusetup doctor --report "
+        "LOG` explains errors of torch and the driver"),
     "watch-longer": StepRule(
         "Watch longer: nothing ran on the GPU in the first {run.seconds} s. The command may still "
         "be loading or downloading. If nothing changes, see where the process waits", PY_SPY),

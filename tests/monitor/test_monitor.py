@@ -528,3 +528,4 @@ def test_the_last_error_of_a_command_is_in_the_verdict(machine: Machine) -> None
     done = run("--json", "--interval", "0.1", "--", sys.executable, "-c", script)
     summary = documents(done.stdout)[-1]
     assert summary["evidence"].startswith("the command ended with exit 1: RuntimeError: no batch;")
+    assert summary["next"]["id"] == "read-how-it-ended"
