@@ -1,12 +1,13 @@
-"""Faulty GPUs: lost, hanging, or with memory errors."""
+"""GPUs that are faulty, of another maker, or too old for a feature."""
 
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
-from gpusetup.evidence import proofs
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import says_nothing_else
-from gpusetup.messages.fragments import BUS
+from gpusetup.evidence.places import gpu_is_listed
+from gpusetup.messages.fragments import BUS, CAPABILITY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
@@ -29,6 +30,17 @@ NO_ECC_FAILURE = (
 GPU = r"GPU (?P<gpu>\d{1,3})"
 
 
+CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
+
+NO_NVIDIA_GPU = (
+    r"\b(?:do not|don['\u2019]?t|doesn['\u2019]?t|does not) (?:have|own) an? (?:NVIDIA |dedicated |CUDA )*(?:GPU|graphics card|card)\b"
+    r"|\b(?:VPS|VM|server|machine|laptop|PC|computer|host) (?:without an?|without|with no) (?:NVIDIA )?(?:GPU|graphics card)\b"
+    r"|\b(?:there is )?no (?:NVIDIA )?GPU (?:in|on) (?:this|the|my) (?:machine|server|laptop|PC|computer|host)\b"
+    r"|\bCPU[- ]only (?:server|machine|laptop|VPS|VM|PC|computer|host)\b|\bonly have an? CPU\b"
+)
+"""What people say of a machine without an NVIDIA GPU."""
+
+
 CAUSES = (
     Cause(
         "gpu-fell-off-bus",
@@ -44,9 +56,8 @@ CAUSES = (
         alike={alike.KERNEL_LOG: ("hardware-fault", "gpu-does-not-answer")},
         says=(
             says(rf"{FIRMWARE_STATUS}0f\b", status="NV_ERR_GPU_IS_LOST", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!"),
-            says(rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost", example="Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost"),
-            "nvml_error_gpu_is_lost",
-            rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
+            says(rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost|nvml_error_gpu_is_lost"),
+            says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)", example="Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost"),
             says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error", said="unknown error", example="Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"),
         ),
         not_examples=(
@@ -86,10 +97,7 @@ CAUSES = (
             says(r"\buncorrected (?:volatile |aggregate )?ECC errors?\b(?!s?\s{0,9}[:=] ?0\b)", unless=r"\bno (?:\w+ )?uncorrected|\buncorrected ECC errors?\s{0,9}[:=] ?(?:0|N/A)", example="uncorrected ECC error on device 4"),
             says(r"\brow[- ]remap(?:ping|per)?s?\b[^.\n]{0,30}?\b(?:failed|failure occurred: ?yes|pending: ?yes|is pending)", unless=r"\bif\b[^.\n]{0,40}row[- ]remap", example="row remapping failed on GPU 1"),
         ),
-        not_examples=(
-            "GPU 没有错误，程序正常",
-            "一切正常，没有异常",
-        ),
+        not_examples=("GPU 没有错误，程序正常", "一切正常，没有异常"),
     ),
     Cause(
         "gpu-hang",
@@ -129,8 +137,7 @@ CAUSES = (
         ),
         says=(
             says(rf"{FIRMWARE_STATUS}62\b", status="NV_ERR_RESET_REQUIRED", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!"),
-            says("uncorrectable nvlink", what="nvlink"),
-            says("cuda_error_nvlink_uncorrectable", what="nvlink"),
+            says(r"uncorrectable nvlink|cuda_error_nvlink_uncorrectable", what="nvlink"),
             "gpu requires reset",
             says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="nvidia-smi cannot read it (ERR!)", example="| ERR!  ERR! ERR!    ERR! / ERR! |      1MiB / 24564MiB |"),
             says(rf"{GPU}: FAULTY", what="test", example="Tested 2 GPUs:\n GPU 0: OK\n GPU 1: FAULTY"),
@@ -220,5 +227,75 @@ CAUSES = (
         explains=("nvlink-degraded", "nccl-error", "nccl-timeout"),
         commands=("sudo systemctl restart nvidia-fabricmanager",),
         look=("nvidia-smi -q | grep -A 12 Fabric", "sudo journalctl -u nvidia-fabricmanager -b"),
+    ),
+    Cause(
+        "bf16-unsupported",
+        certain_if=proofs.capability_is_read,
+        check=CheckCommand(
+            "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+            "name, compute_cap\nTesla T4, 7.5",
+        ),
+        refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
+        title="{gpus} does not support bfloat16, which needs compute capability 8.0",
+        text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
+        "train one",
+        # Source: CUDA C++ Programming Guide, compute capabilities.
+        explains=("cuda-library-error",),
+        says=(
+            says(rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}", example="ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead"),
+            r"setup doesn't support bf16/gpu|bf16 mixed precision requires|bf16 is only supported on A100\+ GPUs",
+            says(r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16", example="RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16."),
+            r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
+            says(
+                r"""(?x)
+        bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
+        |bf16\ is\ not\ supported
+        \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
+        """,
+                "bf16",
+            ),
+        ),
+    ),
+    Cause(
+        "gpu-too-old-for-triton",
+        certain_if=proofs.message_states_it,
+        refuted_by=(Refutation(gpu_facts.gpu_is_at_least(7)),),
+        title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
+        text='Run without compilation: remove torch.compile, or use backend="eager"',
+        commands=("export TORCHDYNAMO_DISABLE=1",),
+        says=(
+            rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
+            "gputoooldfortriton",
+            r"Unsloth: Your GPU is too old",
+        ),
+    ),
+    Cause(
+        "jetson-wrong-wheel",
+        title="This Jetson has a torch that was built for servers",
+        means="Before CUDA 13.2, a Jetson's GPU needs the wheels that NVIDIA publishes for its "
+        "JetPack.",
+        text="Install NVIDIA's wheel for this JetPack",
+        # Source: NVIDIA, "Installing PyTorch for Jetson Platform".
+        explains=(
+            "torch-cpu-build",
+            "arch-too-old-for-wheel",
+            "arch-too-new-for-wheel",
+            "no-kernel-image",
+        ),
+    ),
+    Cause(
+        "no-nvidia-gpu",
+        title="This machine has no NVIDIA GPU",
+        means="CUDA needs an NVIDIA GPU, but torch's CPU build works without one.",
+        text="Use torch's CPU build here, or use a machine with an NVIDIA GPU",
+        # Source: PCI ids: vendor 10de.
+        lacks="gpu",
+        explains=("container-toolkit-missing",),
+        impossible=(gpu_is_listed,),
+        alike={alike.ON_THE_BUS: ("driver-missing", "container-no-gpu")},
+        says=(
+            says(r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)", example="setup: No NVIDIA GPU detected"),
+            says(NO_NVIDIA_GPU, unless=r"\b(?:as if|if you|works? (?:on|in))\b", example="I don't have an NVIDIA GPU, how do I install this?"),
+        ),
     ),
 )  # fmt: skip

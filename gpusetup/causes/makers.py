@@ -111,10 +111,7 @@ CAUSES = (
     ),
     Cause(
         "rocm-override-wrong",
-        check=CheckCommand(
-            command="echo $HSA_OVERRIDE_GFX_VERSION",
-            prints="10.3.0",
-        ),
+        check=CheckCommand(command="echo $HSA_OVERRIDE_GFX_VERSION", prints="10.3.0"),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
         means="The installed torch has kernels for this GPU. However, the variable is set to "
         "another GPU's target, so the runtime looks for kernels that do not run here.",

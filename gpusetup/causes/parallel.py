@@ -6,7 +6,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, says_nothing_else
-from gpusetup.fixes.launching import by_torchrun
+from gpusetup.fixes.training import by_torchrun
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
@@ -44,9 +44,7 @@ CAUSES = (
             says(rf"no such option:? {LOCAL_RANK}", example="Error: No such option: --local_rank"),
             says(r"unknown (?:command line )?(?:flag|option|argument):? ['\"]?(?:--)?local[-_]rank\b", example="FATAL Flags parsing error: Unknown command line flag 'local_rank'"),
         ),
-        not_examples=(
-            "train.py: error: unrecognized arguments: --local-batch=4",
-        ),
+        not_examples=("train.py: error: unrecognized arguments: --local-batch=4",),
     ),
     Cause(
         "launcher-deprecated",
@@ -71,8 +69,7 @@ CAUSES = (
         look=("ip -brief addr",),
         alike={alike.NCCL_LOG: ("nccl-error",)},
         says=(
-            "no socket interface found",
-            "no interface found in the same subnet",
+            r"no socket interface found|no interface found in the same subnet",
             says(r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)", example="RuntimeError: Unable to find interface for: [eth7]"),
             says(r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device", example="RuntimeError: [enforce fail at device.cc] makeDeviceForHostname(): unsupported gloo device"),
         ),
@@ -94,18 +91,14 @@ CAUSES = (
             )
         },
         says=(
-            "peer access is not supported",
+            r"peer access is not supported|peer mapping resources exhausted|cudaErrorPeerAccessUnsupported|(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
             # A line of `lspci -vvv` that shows that a bridge redirects requests between two cards
             # to the root complex.
             says(r"ACSCtl:\s*SrcValid\+[^\n]*ReqRedir\+", "acsctl", why="acs", example="ACSCtl: SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl-"),
             says(r"(?:doesn't|does not) support faster communication broadband via P2P", example="NotImplementedError: Using RTX 4000 series doesn't support faster communication broadband via P2P or IB."),
-            r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
-            r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
             r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
         ),
-        not_examples=(
-            "ACSCtl: SrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl-",
-        ),
+        not_examples=("ACSCtl: SrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl-",),
     ),
     Cause(
         "nccl-unavailable-windows",
@@ -198,13 +191,9 @@ CAUSES = (
         says=(
             says(r"\bRank (?P<rank>\d{1,5}) -- GPU (?P<gpu_index>\d{1,2}) managed by process (?P<pid>\d{1,8}) on node (?P<node>[\w.:-]{1,60})", example="MISMATCH\n  Rank 5 -- GPU 5 managed by process 2211 on node 10.0.0.7"),
             says(r"\b[Mm]issing ranks?(?: are)?:? ?\{(?P<rank>\d{1,5}(?:, \d{1,5}){0,15})\}", example="Not all ranks joining collective, missing ranks: {3, 4}"),
-            "watchdog caught collective operation timeout",
-            says(r"watchdog got stuck for \d{1,6} seconds", example="ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."),
-            r"NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b",
-            r"Heartbeat monitor timed out!",
+            says(r"watchdog caught collective operation timeout|watchdog got stuck for \d{1,6} seconds|NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b|Heartbeat monitor timed out!|rendezvous\.api\.RendezvousTimeoutError", example="ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."),
             says(r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined", example="torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined."),
             says(r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout", example="retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout"),
-            r"rendezvous\.api\.RendezvousTimeoutError",
             says(r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation", unless="Capture cuda graph failed", example="[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete"),
         ),
         not_examples=("Timed out waiting for a job",),
@@ -224,18 +213,13 @@ CAUSES = (
             says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", unless=r"Cannot allocate memory", example="Call to ibv_modify_qp failed with error No such device"),
             says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", unless=r"Cannot allocate memory", example="misc/ibvwrap.cc:280 NCCL WARN Call to ibv_create_qp failed"),
             says(r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1275, unhandled system error, NCCL version 2.14.3"),
-            says(r"NCCL Error \d{1,2}: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)"),
-            says(r"NCCL error: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)"),
+            says(r"NCCL [Ee]rror(?: \d{1,2})?: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)"),
             r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
             says(r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b", "ncclgroupend", example="RuntimeError: Runtime error: unhandled system error\n ncclGroupEnd() at ResourceManagerCore"),
             r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
             says(r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b", example="host:57:75 [0] NCCL INFO init.cc:876 -> 2"),
             r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
         ),
-        not_examples=(
-            "NCCL Error 0: no error",
-            "NCCL error: none",
-            "a call to ibv_modify_qp",
-        ),
+        not_examples=("NCCL Error 0: no error", "NCCL error: none", "a call to ibv_modify_qp"),
     ),
 )  # fmt: skip

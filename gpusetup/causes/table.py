@@ -8,11 +8,8 @@ from gpusetup.causes.record import Cause
 from gpusetup.messages import boundary, driver, makers, outputs, packages, torch, trainers
 
 FILES = (
-    "companions", "container_engines", "containers", "cuda_libraries", "cuda_start", "driver",
-    "driver_state", "environments", "extension_builds", "extensions", "gpu_access", "gpu_faults",
-    "gpu_models", "host", "libraries", "loading", "makers", "memory",
-    "parallel", "programs", "running", "toolkit", "torch", "torch_builds", "torch_kernels",
-    "training", "wheels", "windows",
+    "companions", "containers", "cuda_start", "driver", "environments", "extensions", "gpu_faults",
+    "host", "libraries", "makers", "memory", "parallel", "programs", "torch", "wheels", "windows",
 )  # fmt: skip
 _known = (cause for file in FILES for cause in import_module(f"gpusetup.causes.{file}").CAUSES)
 CAUSES: tuple[Cause, ...] = tuple(sorted(_known, key=lambda cause: cause.order))

@@ -20,7 +20,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     serving,
 )
-from gpusetup.findings.presence import serves_its_maker
+from gpusetup.findings.other_makers import serves_its_maker
 from gpusetup.model.machine import visible_gpus
 
 if TYPE_CHECKING:

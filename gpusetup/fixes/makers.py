@@ -11,7 +11,7 @@ November 2026.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gpusetup.accelerators.amd import (
     BUILT_FOR,
@@ -57,7 +57,7 @@ from gpusetup.evidence.maker_facts import (
 from gpusetup.fixes import owners, paste, system_packages
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.shell import Line, Lines, filled, lines, shell_line
+from gpusetup.model.shell import Line, Lines, filled, lines
 from gpusetup.model.versions import parsed
 
 # --- the kernel driver and its nodes --------------------------------------------------------------
@@ -69,16 +69,14 @@ class Access(Frozen):
     driver: str
     load: Lines
     nodes: str
-    list_nodes: Lines
-    """The command that lists the device nodes with the numbers of their groups."""
     options: str
     """The options that give a container the nodes."""
     resource: str
     """The resource that a Kubernetes pod asks for."""
     singularity: str
-    start: Mapping[str, Lines]
-    """A container program -> the command that starts a container with the nodes. Podman keeps the
-    groups of its user; docker needs the number of the host's group."""
+    start: Lines
+    """The command that starts a container with the nodes; docker needs the number of the host's
+    group."""
 
 
 ACCESS = {
@@ -86,39 +84,26 @@ ACCESS = {
         driver="amdgpu",
         load=lines("sudo modprobe amdgpu"),
         nodes="/dev/kfd and /dev/dri/renderD128",
-        list_nodes=lines("ls -ln /dev/kfd /dev/dri/renderD*"),
         options="--device /dev/kfd --device /dev/dri",
         resource="amd.com/gpu",
         singularity="--rocm",
-        start={
-            "docker": lines(
-                "docker run --rm --device /dev/kfd --device /dev/dri --group-add video "
-                '--group-add "$(stat -c %g /dev/dri/renderD128)" --security-opt '
-                "seccomp=unconfined ubuntu ls -l /dev/kfd /dev/dri"
-            ),
-            "podman": lines(
-                "podman run --rm --device /dev/kfd --device /dev/dri --group-add keep-groups "
-                "--security-opt seccomp=unconfined ubuntu ls -l /dev/kfd /dev/dri"
-            ),
-        },
+        start=lines(
+            "docker run --rm --device /dev/kfd --device /dev/dri --group-add video "
+            '--group-add "$(stat -c %g /dev/dri/renderD128)" --security-opt seccomp=unconfined '
+            "ubuntu ls -l /dev/kfd /dev/dri"
+        ),
     ),
     INTEL.id: Access(
         driver="i915 or xe",
         load=lines("sudo modprobe xe"),
         nodes="/dev/dri/renderD128",
-        list_nodes=lines("ls -ln /dev/dri/renderD*"),
         options="--device /dev/dri",
         resource="gpu.intel.com/xe",
         singularity="--bind /dev/dri",
-        start={
-            "docker": lines(
-                "docker run --rm --device /dev/dri --group-add video "
-                '--group-add "$(stat -c %g /dev/dri/renderD128)" ubuntu ls -l /dev/dri'
-            ),
-            "podman": lines(
-                "podman run --rm --device /dev/dri --group-add keep-groups ubuntu ls -l /dev/dri"
-            ),
-        },
+        start=lines(
+            "docker run --rm --device /dev/dri --group-add video "
+            '--group-add "$(stat -c %g /dev/dri/renderD128)" ubuntu ls -l /dev/dri'
+        ),
     ),
 }
 
@@ -127,35 +112,25 @@ def load_driver(maker: Maker, bound_to: str | None = None, *, lacks_kfd: bool = 
     """Load the maker's kernel driver, or bind the card to it again. `bound_to`: the driver of
     another kind that has the card, such as vfio-pci; `lacks_kfd`: amdgpu is loaded without compute
     support."""
-    access = ACCESS[maker.id]
-    looks = paste.look(
-        "list the drivers and the kernel's messages",
-        *lines("lspci -k | grep -EA3 'VGA|3D|Display'"),
-        filled(
-            "sudo dmesg | grep -iE {names} | tail -n 20", names=access.driver.replace(" or ", "|")
-        ),
-    )
+    driver = ACCESS[maker.id].driver
     if lacks_kfd:
         return Fix(
             text="Use a kernel whose amdgpu has compute support (CONFIG_HSA_AMD, which the kernels "
             "of the large distributions have), or install AMD's own driver package (amdgpu-dkms). "
-            "If KFD does not support the GPU, the kernel's messages show it",
-            looks=looks,
+            "If KFD does not support the GPU, `sudo dmesg | grep -i kfd` shows it"
         )
     if bound_to:
         return Fix(
             text=f"The GPU is bound to {bound_to}, which passes it to a virtual machine. Use the "
-            f"GPU there, or remove its binding to {bound_to} and restart, so that {access.driver} "
-            "can bind to it",
-            looks=looks,
+            f"GPU there, or remove its binding to {bound_to} and restart, so that {driver} can "
+            "bind to it",
             needs_reboot=True,
         )
     return Fix(
-        text=f"Load {access.driver}. If the driver does not load or creates no device node, the "
-        "kernel is older than the GPU, firmware files are missing, Secure Boot rejects an unsigned "
-        "module, or a file in /etc/modprobe.d blocks it",
-        commands=access.load,
-        looks=looks,
+        text=f"Load {driver}. If the driver does not load or creates no device node, "
+        "`sudo dmesg` shows why: the kernel is older than the GPU, firmware files are missing, "
+        "Secure Boot rejects an unsigned module, or a file in /etc/modprobe.d blocks it",
+        commands=ACCESS[maker.id].load,
         needs_root=True,
     )
 
@@ -163,21 +138,15 @@ def load_driver(maker: Maker, bound_to: str | None = None, *, lacks_kfd: bool = 
 def join_groups(context: RuleContext, maker: Maker) -> Fix:
     """Add the user to the groups that own the device nodes; in a container, the host's groups by
     number."""
-    looks = paste.look(
-        "see which group owns the nodes, and which groups you are in",
-        *ACCESS[maker.id].list_nodes,
-        *lines("id -nG"),
-    )
     if in_container(context):
         fix = into_container(context, maker)
         why = "Groups are compared by number, so the container needs those that own the nodes"
-        return replace(fix, text=f"{why} on the host. {fix.text}", looks=looks)
+        return replace(fix, text=f"{why} on the host (`ls -ln /dev/dri`). {fix.text}")
     return Fix(
         text="Join the groups render and video, then log out and in again (over ssh too; a "
         "running tmux or Jupyter keeps the old groups). A service such as ollama runs as a "
         "separate user, who needs them too. You do not need to reinstall anything",
         commands=lines('sudo usermod -aG render,video "$USER"'),
-        looks=looks,
         needs_root=True,
     )
 
@@ -202,11 +171,11 @@ def into_container(context: RuleContext, maker: Maker) -> Fix:
     }
     if kind in ways:
         return Fix(text=ways[kind])
-    program = "podman" if kind == "podman" else "docker"
+    podman = " (podman: --group-add keep-groups)" if kind == "podman" else ""
     return Fix(
-        text=f"On the host, add `{access.options}` and the groups of the nodes to your own "
-        f"`{program} run` (this command tests it with a plain image)",
-        commands=access.start[program],
+        text=f"On the host, add `{access.options}` and the groups of the nodes{podman} to your own "
+        f"`{kind} run` (this command tests it with a plain image)",
+        commands=access.start if kind == "docker" else (),
     )
 
 
@@ -215,13 +184,13 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
     /dev/kfd."""
     name, target = board_of(context)
     if target not in (None, *WSL_TARGETS):
-        on_windows = from_amds_index(context, target)
+        on_windows = from_amds_index(context, target).commands
         return Fix(
             text=f"ROCm for WSL supports Radeon RX 7700 and newer, and Ryzen AI, but not {name} "
             f"({target}). Neither another ROCm in WSL nor HSA_OVERRIDE_GFX_VERSION changes that. "
             "Use the GPU on Windows itself, in Linux on the machine itself, or by a program that "
             "uses DirectML or Vulkan",
-            alternatives=paste.other("on Windows itself", *on_windows.commands)
+            alternatives=paste.other("on Windows itself", *on_windows)
             if target in WINDOWS_TARGETS
             else (),
         )
@@ -231,11 +200,7 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
         "(https://rocm.docs.amd.com/projects/radeon-ryzen/en/latest/docs/install/installrad/wsl/howto_wsl.html)."
         " Do not install the driver amdgpu in WSL. If `rocminfo` lists the GPU and "
         "torch does not, rename the wheel's own torch/lib/libhsa-runtime64.so*, which does not "
-        "know WSL",
-        looks=paste.look(
-            "check whether ROCm for WSL is installed",
-            *lines("ls /opt/rocm/lib/librocdxg.so* /dev/dxg", "rocminfo | grep -i gfx"),
-        ),
+        "know WSL"
     )
 
 
@@ -288,17 +253,10 @@ def from_amds_index(context: RuleContext, target: str | None) -> Fix:
         "has ROCm builds for Linux only.)"
     )
     python = context.snapshot.python.version
-    if python is None or parsed(python) >= parsed(FIRST_PYTHON_OF_AMDS_WHEELS):
-        return Fix(text=text, commands=(pip_from(context, INDEX_OF_AMD, packages),))
-    folder = ".venv-3.12"
-    into_folder = ("uv", "pip", "install", "--python", folder, *packages)
-    return Fix(
-        text=f"{text} Yours is {python}, so create an environment with a newer one",
-        commands=(
-            shell_line(("uv", "venv", "--python", "3.12", folder), context.os.family),
-            shell_line((*into_folder, "--index-url", INDEX_OF_AMD), context.os.family),
-        ),
-    )
+    if python and parsed(python) < parsed(FIRST_PYTHON_OF_AMDS_WHEELS):
+        text = f"{text} Yours is {python}, so create an environment with a newer one"
+        return paste.with_python(context, "3.12", text)
+    return Fix(text=text, commands=(pip_from(context, INDEX_OF_AMD, packages),))
 
 
 def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> Fix:
@@ -402,23 +360,15 @@ def one_release(context: RuleContext) -> Fix:
     mixed = " ".join(event.text or "" for event in events(context, "maker-libraries-mixed"))
     is_intels = maker_of(context.torch.backend) == INTEL.id or LIBRARY_OF_INTEL.search(mixed)
     brought = "oneAPI (setvars.sh)" if is_intels else "another ROCm"
-    index = str(INTEL.index) if is_intels else pytorchs_index(board_of(context)[1])
-    python = ".venv-torch/bin/python"
-    new = (python, "-m", "pip", "install", "torch", "torchvision", "--index-url", index)
     return Fix(
         text="PyTorch's wheels bring their own libraries. Start the program in a shell in which "
         f"LD_LIBRARY_PATH and LD_PRELOAD name no folder of {brought} or of another torch. If it "
-        "still fails, install the wheel in a new environment. A torch of your distribution uses "
-        "the system's libraries: update all of its packages together",
+        "still fails, install torch in a new environment. A torch of your distribution uses the "
+        "system's libraries: update all of its packages together",
         commands=paste.without_folders(context, "oneapi" if is_intels else "rocm"),
         alternatives=paste.other(
             "a prebuilt torch in a new environment",
-            *lines("python3 -m venv .venv-torch"),
-            shell_line(new, context.os.family),
-        ),
-        looks=paste.look(
-            "see where the libraries come from",
-            *lines("echo $LD_LIBRARY_PATH $LD_PRELOAD", "ls -d /opt/rocm* /opt/intel/oneapi"),
+            paste.command(context, "gpusetup", "install", "--venv", ".venv-torch"),
         ),
     )
 
@@ -466,12 +416,8 @@ OLDER_GRAPHICS = re.compile(
 def graphics_without_xpu(context: RuleContext) -> str:
     """The name of older Intel graphics in a text that names no newer Intel GPU; "" if there is
     none."""
-    if names_gpu_with_xpu(context) and not any(
-        OLDER_GRAPHICS.search(gpu.text or "") for gpu in events(context, "foreign-gpu")
-    ):
-        return ""
-    found = (OLDER_GRAPHICS.search(gpu.text or "") for gpu in events(context, "foreign-gpu"))
-    return next((match[0] for match in found if match), "")
+    named = (OLDER_GRAPHICS.search(gpu.text or "") for gpu in events(context, "foreign-gpu"))
+    return next((match[0] for match in named if match), "")
 
 
 def first_install(context: RuleContext) -> Fix | None:
@@ -653,11 +599,6 @@ def for_intel(context: RuleContext) -> Fix:
             'operation to the CPU (`.to("cpu")`). torch before 2.5 needs float64 even for ordinary '
             "operations there: update it",
             commands=(xpu_build,) if parsed(version) < parsed("2.5") else (),
-            alternatives=paste.other(
-                "let Intel's driver emulate float64 (slow)",
-                paste.setting(context, "OverrideDefaultFP64Settings", "1"),
-                paste.setting(context, "IGC_EnableDPEmulation", "1"),
-            ),
         )
     if older := graphics_without_xpu(context):
         return Fix(
@@ -708,8 +649,7 @@ def _intels_driver(context: RuleContext) -> Fix:
         looks=paste.look(
             "see what Level Zero shows",
             *lines("sycl-ls", "env | grep -E 'ZE_|ONEAPI_'"),
-            *ACCESS[INTEL.id].list_nodes,
-            *lines("id -nG"),
+            *lines("ls -ln /dev/dri/renderD*", "id -nG"),
         ),
         needs_root=True,
     )
@@ -789,10 +729,6 @@ def native_python(context: RuleContext) -> Fix:
             paste.command(context, "gpusetup", "install", "--venv", folder),
         ),
         alternatives=paste.other("with conda", filled(conda, version=version)),
-        looks=paste.look(
-            "check the architecture of this Python (it should be arm64)",
-            *lines('python -c "import platform; print(platform.machine())"'),
-        ),
     )
 
 
@@ -809,20 +745,15 @@ def reach_metal(context: RuleContext) -> Fix:
     return Fix(
         text=f"{condition} the process does not reach Metal. Run the program in a terminal of "
         "the user who is logged in at the screen: a sandbox, an ssh session, a virtual machine and "
-        "a container have no Metal device. You do not need another torch",
-        looks=paste.look(
-            "see the macOS and whether Metal is there",
-            *lines("sw_vers -productVersion", "system_profiler SPDisplaysDataType | grep -i metal"),
-        ),
+        "a container have no Metal device. You do not need another torch"
     )
 
 
 def newer_macos(macos: str) -> Fix:
     """Update macOS to a version on which torch has MPS."""
     return Fix(
-        text=f"Update macOS to {macos} or newer, or install an older torch that supports MPS on "
-        'this macOS. As a workaround, use the device "cpu"',
-        looks=paste.look("see your macOS", *lines("sw_vers")),
+        text=f"Update macOS to {macos} or newer (`sw_vers` prints yours), or install an older "
+        'torch that supports MPS on this macOS. As a workaround, use the device "cpu"'
     )
 
 
@@ -851,12 +782,7 @@ def without_torch(context: RuleContext, program: str) -> Fix:
             "that runs it must be able to open /dev/kfd and /dev/dri/renderD* (groups render and "
             "video), HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES must not hide the GPU, and ROCm "
             f"must support its target. The Vulkan build of {program}, if its project has one, "
-            "works without ROCm",
-            looks=paste.look(
-                "see the nodes and ROCm's list of GPUs",
-                *ACCESS[AMD.id].list_nodes,
-                *lines("rocminfo | grep -i gfx"),
-            ),
+            "works without ROCm"
         )
     return Fix(
         text=f"{note}Use the build of {program} for this GPU (ROCm, Vulkan or SYCL, as its project "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,13 +18,14 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
+from gpusetup.choose.wish import name_of
 from gpusetup.errors import BadInput, Blocked, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.install.job import InstallJob, Plan, device_to_prove
 from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
 from gpusetup.install.switching.unpack import stage_of
 from gpusetup.install.target.find import Target, check_importable
 from gpusetup.install.target.layout import files_listed, files_of_all
-from gpusetup.install.task import Task
+from gpusetup.install.task import Task, choose_task
 from gpusetup.install.wheels import in_folder, size_text
 from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.frozen import replace
@@ -36,7 +37,7 @@ from gpusetup.uv.errors import lacks, names_not_found, names_without_wheel
 from gpusetup.uv.lock import Wheel, unpack_step, wheel_of
 from gpusetup.uv.pages import Login, answered
 from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
-from gpusetup.uv.question import Question, changes_of, lock_of, name_of
+from gpusetup.uv.question import Question, changes_of, lock_of
 
 MOST_OLDER = 12
 """The maximum number of torch versions to look for on a mirror, if its pages for the newest torch's
@@ -44,9 +45,7 @@ builds have no other. A mirror is rarely more than two years behind."""
 MOST_ROUNDS = 8
 """How often uv is asked again without the packages that it found to have no wheel. It names one or
 two at a time."""
-MOST_DIGITS = 19
-"""The maximum number of digits in a file's length, because a number of bytes fits into 64 bits."""
-WORKERS = 4
+WORKERS = 8
 UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
 """The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
 2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
@@ -58,14 +57,9 @@ class LacksWheel(Blocked):
     """Neither an index nor the folder of wheels has the chosen torch."""
 
 
-def plan_newest(
-    job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
-) -> tuple[Task, Plan]:
+def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
     """The task and its plan. If a mirror lacks the newest torch, the newest torch that the mirror
-    has is used.
-
-    `older` creates the task for a torch within a further bound, such as `<2.9.1`.
-    """
+    has is used."""
     job.settings = read_settings()
     try:
         return plan_task(job, target, task)
@@ -76,6 +70,7 @@ def plan_newest(
         if not (is_mirror and takes_newest) or is_exact or task.wish.packages:
             raise
         first_problem = problem
+    wish = task.wish
     # The newest torch on the mirror's pages for these builds, inside the user's bounds.
     found: list[str] = []
     for build in task.builds:
@@ -90,7 +85,9 @@ def plan_newest(
     bound = f"<={max(found, key=parsed)}" if found else f"<{task.build.torch}"
     for _ in range(MOST_OLDER):
         try:
-            task = older(bound)
+            within = replace(wish, torch=",".join(filter(None, (wish.torch, bound))))
+            task = choose_task(task.question, within, task.host)
+            task = replace(task, wish=wish, why="the newest that fits and that the mirror has")
             return plan_task(job, target, task)
         except LacksWheel:
             bound = f"<{task.build.torch}"
@@ -314,32 +311,34 @@ def _wheels_for(
     elif not job.settings.is_offline:
         login = split_login(question.index)[1]
         with ThreadPoolExecutor(WORKERS) as pool:
-            wheels = [*pool.map(lambda wheel: with_size(wheel, login), wheels)]
+            wheels = [*pool.map(lambda wheel: as_served(wheel, login), wheels)]
     return tuple(wheels), notes if installed else locked.notes
 
 
-def with_size(wheel: Wheel, login: Login | None) -> Wheel:
-    """The wheel with its size. If the index does not state the size, as torch's own, the server is
-    asked; if that fails too, the size is None."""
-    if wheel.size_bytes is not None or not wheel.url.startswith("http"):
+def as_served(wheel: Wheel, login: Login | None) -> Wheel:
+    """The wheel with what its server says of it: the host to which it redirects, and the size if
+    the index does not state it, as torch's own. What the server does not say stays unknown."""
+    if not wheel.url.startswith("http"):
         return wheel
+    login = login if wheel.is_of_torch_index else None
     try:
-        with answered(
-            wheel.url, login=login if wheel.is_of_torch_index else None, method="HEAD"
-        ) as answer:
+        with answered(wheel.url, login=login, method="HEAD") as answer:
+            host = urlsplit(answer.url).netloc
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
     except Unreached:
-        # The size is only shown.
+        # Both are only shown.
         return wheel
-    if not (length.isascii() and length.isdigit()) or len(length) > MOST_DIGITS:
-        return wheel
-    return replace(wheel, size_bytes=int(length))
+    size_bytes = wheel.size_bytes
+    # A number of bytes fits into 64 bits.
+    if size_bytes is None and re.fullmatch(r"[0-9]{1,19}", length):
+        size_bytes = int(length)
+    return replace(wheel, size_bytes=size_bytes, served_by=None if host == wheel.host else host)
 
 
 def hosts_of(wheels: Iterable[Wheel], *indexes: str) -> tuple[str, ...]:
     """The hosts of the files and of the indexes, without logins."""
-    urls = (split_login(index)[0] for index in indexes)
-    hosts = (*(wheel.host for wheel in wheels), *(urlsplit(url).netloc for url in urls))
+    hosts = [host for wheel in wheels for host in (wheel.host, wheel.served_by)]
+    hosts += [urlsplit(split_login(index)[0]).netloc for index in indexes]
     return tuple(dict.fromkeys(filter(None, hosts)))
 
 

@@ -105,8 +105,8 @@ def newest_torch(folder: str, python: str) -> str:
     return max((version.partition("+")[0] for version in torches), key=parsed)
 
 
-def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
-    """Download the wheels of a plan into its folder, and return a sentence about them."""
+def fetch_into_folder(job: InstallJob, plan: Plan) -> int:
+    """Download the wheels of a plan into its folder, and return how many they are."""
     folder = Path(plan.target)
     torch_index, torch_login = split_login(plan.choice.index_url)
     logins = {urlsplit(torch_index).netloc: torch_login} if torch_login else {}
@@ -128,7 +128,7 @@ def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
         write_safely(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in known))
     except OSError as problem:
         raise blocked_by(problem, f"{folder} cannot be filled", "make room there") from problem
-    return f"{len(came)} wheels are in {folder}; there: `gpusetup install --offline DIR`"
+    return len(came)
 
 
 def _fetched(

@@ -6,7 +6,7 @@ import re
 
 from gpusetup.accelerators.amd_devices import amd_device
 from gpusetup.accelerators.apple import metal_bytes
-from gpusetup.accelerators.intel import KERNEL_DRIVERS, intel_device
+from gpusetup.accelerators.intel import KERNEL_DRIVERS, intel_name
 from gpusetup.accelerators.makers import AMD, APPLE, INTEL, judged_on, maker_of
 from gpusetup.accelerators.other_gpus import has_xpu
 from gpusetup.model.frozen import replace
@@ -77,10 +77,9 @@ def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
 
 def intel_gpu(device: PciDevice) -> Gpu | None:
     """The GPU if PyTorch's XPU builds support it; None for other Intel graphics."""
-    known = intel_device(device.device_id, device.name)
-    name = known.name if known else device.name
     # On Windows, the device has a name to judge by. A device without a name is only accepted if the
     # table knows its id.
+    name = device.name or intel_name(device.device_id)
     if name is None or not has_xpu(name):
         return None
     return Gpu(

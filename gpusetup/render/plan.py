@@ -57,6 +57,8 @@ def plan_text(plan: PlanCell) -> Screen:
     lines += ["", *_verdict(plan)]
 
     ways = [_way(way, plan.memory_gib.capacity) for way in plan.ways]
+    if any(way.fits for way in plan.ways):
+        ways.append(ScreenLine(f"  {WAY_OPTIONS}", hang=2))
     title = "On this GPU alone, with checkpointing: largest batch or longest sequence"
     lines += section(title, ways)
     if plan.better:
@@ -64,7 +66,8 @@ def plan_text(plan: PlanCell) -> Screen:
 
     lines += _memory(plan)
     if plan.settings:
-        lines += section(f"Set ({_whose_names(plan)})", _settings(plan))
+        of_whole = f" for {plan.recipe}" if plan.ways else ""
+        lines += section(f"Set{of_whole} ({_whose_names(plan)})", _settings(plan))
     if plan.trainer_settings:
         lines += _trainer_settings(plan.trainer_settings)
     # If there is a table of the usual ways to train, it already shows what helps.
@@ -77,6 +80,12 @@ def plan_text(plan: PlanCell) -> Screen:
         lines += _config(plan.config)
     lines += notes(plan.advice)
     return Screen(lines)
+
+
+WAY_OPTIONS = (
+    "for a row's settings, add its options: `--lora 16` (LoRA), `--lora 16 --quantize nf4` "
+    "(QLoRA), `--loss fused`"
+)
 
 
 def _way(way: Way, capacity_gib: float) -> ScreenLine:
@@ -149,7 +158,9 @@ def _confidence(plan: PlanCell) -> str:
     if plan.confidence == "measured":
         return "measured"
     if plan.confidence == "clear":
-        return f"more than {plan.near_percent} % of the memory is left or missing"
+        return (
+            f"more than {plan.near_percent} % of the memory is {'left' if plan.fits else 'missing'}"
+        )
     return f"close: {plan.close_because}"
 
 
@@ -195,7 +206,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     if memory.reserved:
         # The total does not include gaps that the allocator frees before it fails.
         must_reserve = memory.allocated + memory.fragmentation
-        torch_line = f"{memory.allocated:8.2f}  allocated, {must_reserve:.2f} reserved"
+        torch_line = f"{memory.allocated:8.2f}  in tensors, {must_reserve:.2f} reserved"
         # Ignore smaller differences, because the screen shows only two decimals.
         reserves_more = memory.reserved > must_reserve + 0.01
         if reserves_more:
@@ -204,7 +215,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
 
     title = "Memory of a GPU, GiB"
     if plan.ways and plan.fits:
-        title = f"Memory of a GPU for the first line ({plan.recipe}), GiB"
+        title = f"Memory of a GPU for the whole model trained with {plan.recipe}, GiB"
     if memory.other_gpus:
         title = "Memory of the first GPU, GiB"
         lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
@@ -290,38 +301,33 @@ def _helps(plan: PlanCell) -> Iterator[str]:
         yield from _steps("Not enough alone", not_enough, plan)
 
 
+WIDEST_STEP = 56
+"""The width to which steps are padded, so that a line with the saving fits in 80 columns. A longer
+step is not padded."""
+
+
 def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
     """A section with the steps and the GiB that each saves. A part of a recipe is explained only
     where it first occurs."""
-    labels = _step_labels(helps)
-    width = max(map(len, labels), default=0)
-
+    explained: set[str] = set()
+    labels = []
+    for help in helps:
+        label = help.step
+        parts = set(label.strip("`").split(" + "))
+        meaning = _meaning(" + ".join(sorted(parts - explained)))
+        if help.kind == "recipe" and meaning:
+            label += f" ({meaning})"
+        explained |= parts
+        labels.append(label)
+    width = max((len(label) for label in labels if len(label) <= WIDEST_STEP), default=0)
     lines = []
     for help, label in zip(helps, labels, strict=True):
-        savings = f"saves {help.saves_gib:6.1f} GiB"
-        text = f"  {label:{width}}  {savings}"
+        lines.append(ScreenLine(f"  {label:{width}}  saves {help.saves_gib:6.1f} GiB", hang=4))
         # If the job already fits, no step is needed to make it fit.
         if help.recipe and not plan.fits:
-            text += f"   then fits with {help.recipe}"
-        lines.append(ScreenLine(text, hang=4))
+            with_recipe = "" if help.recipe == "vanilla" else f" with {help.recipe}"
+            lines.append(ScreenLine(f"      then fits{with_recipe}"))
     return section(title, lines)
-
-
-def _step_labels(helps: list[Help]) -> list[str]:
-    """The label of each step; a recipe is followed by the meaning of those parts that are new."""
-    labels = []
-    explained_parts: set[str] = set()
-    for help in helps:
-        parts = set(help.step.strip("`").split(" + "))
-        label = help.step
-        if help.kind == "recipe":
-            new_parts = sorted(parts - explained_parts)
-            meaning = _meaning(" + ".join(new_parts))
-            if meaning:
-                label += f" ({meaning})"
-        explained_parts |= parts
-        labels.append(label)
-    return labels
 
 
 def _meaning(recipe: str) -> str:

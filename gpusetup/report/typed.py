@@ -34,6 +34,15 @@ KERNELS_AND_CAPABILITY = lazy(
 # `print(torch.__file__)`, and a file in no folder of the package's name: `/home/me/torch.py`.
 ASKS_FOR_A_FILE = lazy(r"\bprint\((?P<module>\w+)\.__file__\)")
 
+# `2.6.0+cu124 12.4`: torch's version and that of its CUDA.
+VERSION_AND_CUDA = lazy(
+    r"^\W{0,4}(?P<version>\d\.\d{1,2}\.\d(?:\+(?:cu\d{3}|cpu|rocm[\d.]+))?) (?P<cuda>\d{1,2}\.\d|None)\s*$"
+)
+STARTS_CUDA = "torch.cuda.init()"
+FAILED = ("traceback", "error:")
+OTHER_PYTHON = lazy(r"^\s*\S{0,40}\$ (python3(?:\.\d{1,2})?) -c\b")
+SEES_NONE = lazy(r"^\s*\d\.\d{1,2}\.\d\S* False\s*$")
+
 
 def typed(text: Text) -> Facts:
     """What typed commands show: the container they ran in, its shared memory, the version of
@@ -69,6 +78,19 @@ def typed(text: Text) -> Facts:
         if asked_module == "torch" and path.endswith(("/torch.py", "\\torch.py")):
             values = {"module": asked_module, "path": path}
             yield Event(kind="module-shadowed", values=values, source=source, text=path)
+        if answer := VERSION_AND_CUDA.search(line):
+            # The output of the command that doctor suggests if a GPU is not used.
+            yield Claim("torch.version", answer["version"], source, USUAL)
+            if answer["cuda"] != "None":
+                yield Claim("torch.cuda", answer["cuda"], source, USUAL)
+            yield Event(kind="output-shown", values={"what": "torch"}, source=source, text=path)
+        # The command raises an error if torch finds no GPU.
+        if line and command != line and STARTS_CUDA in command and not text.has_any(FAILED):
+            yield Claim("torch.cuda_available", True, source, USUAL)
+        # `$ python3 -c "..."`, with torch's answer below it: that Python's torch sees no GPU.
+        other_python = OTHER_PYTHON.search(command)
+        if other_python and SEES_NONE.search(line):
+            yield Claim("python.executable", other_python[1], source, HINT)
         question = ASKS_FOR_A_FILE.search(line)
         asked_module = question["module"] if question else ""
     for number, line in enumerate(text.lines[:LINES_READ], 1):

@@ -25,11 +25,8 @@ MOST_LETTERS, MOST_LINES = 500, 120
 names and reasons in it, which may be of any length."""
 CAUSE_LETTERS = 120
 """The maximum length of an error's first line."""
-NOT_FOUND = re.compile(
-    r"(?<![\w.-])([\w.-]{1,200}) was not found in the package registry"
-    r"|there are no versions of ([\w.-]{1,200})(?![\w.=<>!~-])"
-)
-"""uv's messages for a package that no index has in any version."""
+NOT_FOUND = re.compile(r"(?<![\w.-])([\w.-]{1,200}) was not found in the package registry")
+"""uv's message for a package that no index has in any version."""
 NO_WHEEL = re.compile(
     r"(?<![\w.-])([\w.-]{1,200})((?:[=<>!~]=?[\w.*+!]{1,60},?){0,4})"
     r" ha(?:s|ve) no (usable )?wheels"
@@ -106,8 +103,7 @@ def names_not_found(message: str) -> tuple[str, ...]:
     >>> names_not_found("Because mine was not found in the package registry and you require mine")
     ('mine',)
     """
-    found = NOT_FOUND.findall(" ".join(message.split()))
-    return tuple(dict.fromkeys(name or listed for name, listed in found))
+    return tuple(dict.fromkeys(NOT_FOUND.findall(" ".join(message.split()))))
 
 
 def names_without_wheel(message: str, *, only_sources: bool = False) -> tuple[str, ...]:

@@ -32,6 +32,8 @@ NOT_PASSED_ON = (
     *("UV_NO_SOURCES", "UV_TORCH_BACKEND"),
     # gpusetup builds nothing, and compares each file with the hash in uv's answer.
     *("UV_NO_BINARY", "UV_NO_BINARY_PACKAGE", "UV_REQUIRE_HASHES"),
+    # Bytecode would be a file that no wheel lists.
+    "UV_COMPILE_BYTECODE",
     # It would empty the folder in which gpusetup keeps the journal of a new environment.
     "UV_VENV_CLEAR",
     # These change which Python starts and what it imports.

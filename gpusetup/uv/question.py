@@ -21,6 +21,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.choose.wish import name_of
 from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login, without_logins
@@ -137,11 +138,6 @@ class Answer(Frozen):
     packages: Mapping[str, Mapping[str, Any]] = {}
     """Maps a package's name to uv's data about it, such as its `version`."""
     notes: tuple[str, ...] = ()
-
-
-def name_of(word: str) -> str:
-    """The normalised name of the package in a requirement."""
-    return canonicalize_name(Requirement(word).name)
 
 
 def lock_of(question: Question, *, with_dependencies: bool = True) -> Answer:

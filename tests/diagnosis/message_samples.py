@@ -51,8 +51,8 @@ def _of_causes() -> Iterator[Sample]:
 
 
 def is_plain(row: MessageRow) -> bool:
-    """Whether a message is letters alone: it is its own sample."""
-    return row.pattern.replace("\\", "").lower() in row.letters
+    """Whether each form of a message is letters alone: it is its own sample."""
+    return {*row.pattern.replace("\\", "").lower().split("|")} <= {*row.letters}
 
 
 def _sample(line: str) -> Sample:

@@ -1,21 +1,23 @@
-"""What keeps torch from using an AMD, Intel or Apple GPU, on a machine that was read and in a text
-in which the maker's own tools speak.
+"""What keeps torch from using an AMD, Intel or Apple GPU, on a machine that was read and in a text,
+and machines without any GPU that torch can use.
 
-`Snapshot.makers` exists only on machines without an NVIDIA GPU. `presence.py` says what a text's
-GPU needs if nothing here applies.
+`Snapshot.makers` exists only on machines without an NVIDIA GPU.
 """
 
 from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, has_kernels
+from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, gfx_of, has_kernels
+from gpusetup.accelerators.amd_devices import amd_device
 from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
-from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, Maker, maker_of
+from gpusetup.accelerators.intel import device_has_xpu
+from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, Maker, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
+    cuda_errors,
     events,
     has_nvidia,
     in_container,
@@ -24,10 +26,16 @@ from gpusetup.evidence.context import (
     on,
     readings,
 )
-from gpusetup.evidence.maker_facts import rocm_of_wheel
+from gpusetup.evidence.maker_facts import (
+    crashes_without_kernels,
+    intels_extension_fails,
+    rocm_of_wheel,
+)
+from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import makers
-from gpusetup.model.finding import Finding, Findings, Fix
+from gpusetup.fixes import makers, paste
+from gpusetup.messages.cuda_codes import BY_PROGRAMS
+from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.machine import Events, MakerStack
 from gpusetup.model.versions import parsed
 
@@ -276,4 +284,250 @@ def _maker_in_text(context: RuleContext) -> Maker | None:
     return next((maker for maker in (AMD, INTEL) if named == {maker.id}), None)
 
 
-RULES = (said_of_the_stack, driver_and_nodes, wrong_build, no_kernels, old_rocm, metal)
+def serves_its_maker(context: RuleContext) -> bool:
+    """Whether the installed torch is a build for this machine's GPU: ROCm for AMD, XPU for Intel,
+    the ordinary one on a Mac, the CPU build without a GPU."""
+    torch = context.torch
+    # The author of a text has a problem, so a build that fits proves nothing.
+    if is_report(context) or not torch.installed or torch.import_error or context.snapshot.gpus:
+        return False
+    if events(context, *LOOKED_FOR_CUDA):
+        return False
+    if _apple(context):
+        return True
+    if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
+        # If torch has no build for the GPU, the CPU build is the right one.
+        return not torch_has_another_build(context)
+    vendors = {device.vendor for device in context.snapshot.pci_devices or ()}
+    stack = context.snapshot.makers
+    if stack is not None:
+        vendors.add(stack.maker)
+    maker_of_build = maker_of(torch.backend)
+    return is_seen_only(maker_of_build) and maker_of_build in vendors
+
+
+def torch_has_another_build(context: RuleContext) -> bool:
+    """Whether torch has a build for one of this machine's AMD or Intel GPUs.
+
+    For old AMD cards and most integrated graphics there is no build, or none that is worth
+    installing.
+    """
+    stack = context.snapshot.makers
+    if stack is not None:
+        return has_a_build(stack) and not is_small(stack)
+    for device in context.snapshot.pci_devices or ():
+        if device.vendor == "intel" and device_has_xpu(device.device_id, device.name):
+            return True
+        # An unknown id may be a new card, so it counts as supported.
+        known = amd_device(device.device_id, device.name)
+        if device.vendor == "amd" and (known is None or known.target in BUILT_FOR):
+            return True
+    return False
+
+
+def no_nvidia_gpu(context: RuleContext) -> Findings:
+    """This machine has no NVIDIA GPU; the finding names the maker of its GPU. It is only a note if
+    no program needed CUDA."""
+    is_a_mac = _apple(context)
+    if _in_use(context) or not (is_a_mac or _is_absent(context)):
+        return
+    # Other rules report problems with another maker's drivers and builds.
+    if stack_of(context) is not None:
+        return
+    # A CUDA error comes from NVIDIA's driver, so the Mac in the text is only the person's terminal.
+    if is_a_mac and is_report(context) and events(context, "cuda-error"):
+        return
+    cause, fix = _of_whom(context)
+    maker_is_at_fault = (
+        intels_extension_fails(context)
+        or crashes_without_kernels(context)
+        or events(context, "hip-kernel-missing")
+    )
+    is_only_a_note = not maker_is_at_fault and (
+        events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
+    )
+    # A program that filled the GPU's memory, or that runs on the Mac's own device, needs no word on
+    # which build fits.
+    used_it = events(context, "out-of-memory", "backend-runs", "mps-lacks")
+    if is_only_a_note and is_report(context) and cause != "no-nvidia-gpu" and used_it:
+        return
+    board = ""
+    for event in events(context, "foreign-gpu"):
+        name = event.values.get("name", "")
+        target = gfx_of(name)
+        # The target decides which build has kernels for the card. A text often has it with and
+        # without the card's name.
+        if target and board in ("", target):
+            board = target if name == target else f"{name} ({target})"
+    program = context.snapshot.failing.program if is_beside_torch(context) else None
+    # A card is quoted too, so not every quote may be an error.
+    errors = events(context, *LOOKED_FOR_CUDA[1:])[: QUOTES - 1]
+    cards = events(context, "foreign-gpu")[: QUOTES - len(errors)]
+    yield finding(
+        context,
+        cause,
+        (*errors, *cards, *_what_is_there(context, cause)),
+        fix=fix,
+        severity=Severity.NOTE if is_only_a_note else None,
+        board=board,
+        build=f"{program or 'torch'}'s ROCm build",
+    )
+
+
+QUOTES = 3
+"""How many messages the evidence quotes."""
+
+
+def _what_is_there(context: RuleContext, cause: str) -> Events:
+    """The devices on the bus, or the Mac, as evidence that no GPU is NVIDIA's; () for a text that
+    names its GPU but lists no devices."""
+    machine = context.snapshot
+    if cause == "apple-silicon":
+        return (shown(context, "os.machine", f"macOS on {machine.os.machine or 'a Mac'}"),)
+    if is_report(context) and not machine.pci_devices and events(context, *LOOKED_FOR_CUDA):
+        return ()
+    devices = "; ".join(
+        f"{device.vendor} {device.name or device.device_id} at {device.bus_id}"
+        for device in machine.pci_devices or ()
+    )
+    return (shown(context, "pci_devices", devices or "no NVIDIA GPU found"),)
+
+
+def _in_use(context: RuleContext) -> bool:
+    """Whether a text shows that another maker's backend runs, and that nothing needs CUDA."""
+    torch = context.torch
+    # Intel's ended extension is at fault although it sees the GPU.
+    if intels_extension_fails(context) or events(context, *LOOKED_FOR_CUDA[1:]):
+        return False
+    if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
+        # torch also lists a GPU without kernels in its wheel, and fails at the first kernel.
+        names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
+        targets = {target for name in names if (target := gfx_of(name))}
+        needs_cuda = events(context, "cuda-lib-missing", "extension-not-built")
+        return not needs_cuda and targets <= {*BUILT_FOR}
+    return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
+
+
+def _is_absent(context: RuleContext) -> bool:
+    """Whether there is no NVIDIA GPU: a source says so, or everything points to another maker."""
+    machine, has_gpu = context.snapshot, has_nvidia(context)
+    if has_gpu is not None or machine.driver.version:
+        return has_gpu is False
+    is_another_makers = is_seen_only(maker_of(machine.torch.backend))
+    if is_another_makers or events(context, *OF_ANOTHER_MAKER) or intels_extension_fails(context):
+        return True
+    return bool(events(context, "foreign-gpu") and events(context, "program-lib-missing"))
+
+
+OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu", "gpu-not-chosen")
+"""Events that only another maker's software reports, or a machine without a GPU."""
+
+
+def _apple(context: RuleContext) -> bool:
+    """Whether the machine is a Mac with an Apple chip; a Mac of unknown architecture in a text
+    counts too."""
+    # The user of a hosted notebook sits at the Mac, but the program runs elsewhere.
+    is_lent = is_report(context) and events(context, "hosted-notebook")
+    if is_lent and not events(context, *LOOKED_FOR_CUDA):
+        return False
+    if events(context, "mps-lacks") and not has_nvidia(context):
+        return True
+    machine = context.os.machine
+    is_apples = machine in ("aarch64", "arm64") or (machine is None and is_report(context))
+    return on(context, "macos") and is_apples
+
+
+# The first event names a GPU. The others prove that a program needed one, so its absence is a
+# failure.
+LOOKED_FOR_CUDA = (
+    "foreign-gpu", "mps-lacks", "gpu-not-chosen", "hip-kernel-missing",
+    "torch-not-compiled-with-cuda", "no-nvidia-driver", "no-nvidia-gpu", "cuda-unavailable",
+    "no-hip-gpus", "no-xpu", "cuda-toolkit-missing",
+)  # fmt: skip
+
+
+STOPS_EARLIER = (
+    "out-of-memory", "no-kernel-image", "no-matching-distribution", "python-no-wheel",
+    "wheel-not-supported", "no-wheel-for-platform", "wrong-index", "resolver-conflict",
+    "conda-not-found", "pip-cache-disk-full", "download-hash-mismatch", "download-network-error",
+    "build-isolation-no-torch", "module-shadowed", "numpy-abi-mismatch", "torch-missing",
+    "glibc-too-old", "ld-library-path-conflict", "extension-abi-mismatch", "torchvision-mismatch",
+    "torchaudio-mismatch", "windows-dll-missing", "windows-pagefile-too-small",
+    "worker-cannot-pickle",
+)  # fmt: skip
+"""Failures that happen with or without a GPU: then a missing GPU is only a note.
+
+The order of causes cannot express this: on a machine without torch, the missing GPU comes first,
+while a text in which an installer finds no torch is not about a GPU at all."""
+
+
+WITHOUT_ITS_GPU = (
+    *("gpu-unused", "cuda-lib-missing", "extension-not-built"),
+    "built-for-another-processor",
+)
+"""Events of a program that ran without the GPU, or that needed a part of CUDA's."""
+
+
+def _runs(context: RuleContext) -> bool:
+    """Whether CUDA ran according to a text, or nothing in the text failed because it needed a GPU.
+
+    The second covers texts that only show a build of torch or, from a Mac, only paths.
+    """
+    machine = context.snapshot
+    if not is_report(context):
+        return False
+    looked_in_vain = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
+    torch_sees_gpu = machine.torch.cuda_available
+    if on(context, "macos"):
+        # Every Mac has no CUDA, so this explains only a failure in which something looked for it.
+        needs_a_gpu = events(context, *LOOKED_FOR_CUDA[1:], *WITHOUT_ITS_GPU)
+        return bool(torch_sees_gpu or not (needs_a_gpu or torch_sees_gpu is False))
+    if looked_in_vain or torch_sees_gpu is False:
+        return False
+    return bool(torch_sees_gpu or not (machine.pci_devices or machine.gpus))
+
+
+def _of_whom(context: RuleContext) -> tuple[str, Fix]:
+    """The id of the finding for the GPU's maker, and the fix for such a GPU."""
+    if _apple(context):
+        return "apple-silicon", makers.for_mac(context)
+    maker_of_build = maker_of(context.torch.backend)
+    # Neither ROCm nor torch's wheels for macOS use the Radeon of an older Mac.
+    if not on(context, "macos"):
+        has_amd = maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
+        if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
+            return "amd-gpu", makers.for_amd(context)
+        needs_xpu = events(context, "no-xpu") or intels_extension_fails(context)
+        if maker_of_build == "intel" or needs_xpu or makers.names_gpu_with_xpu(context):
+            return "intel-gpu", makers.for_intel(context)
+    torch = context.torch
+    text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
+    if older := makers.graphics_without_xpu(context):
+        text = (
+            f"PyTorch's list of Intel GPUs does not have {older}: use the CPU build of torch, "
+            "OpenVINO for inference, or a machine with another GPU"
+        )
+    if in_container(context):
+        text += IMAGE
+    # An installed torch is kept. A CUDA error comes from another machine, which has a GPU.
+    if torch.installed or torch.version or events(context, "cuda-error"):
+        return "no-nvidia-gpu", Fix(text=text)
+    build = paste.chosen_build(context) if context.snapshot.wanted.torch else None
+    words = ("--torch", build.torch) if build else ()
+    return "no-nvidia-gpu", Fix(
+        text=text, commands=(paste.gpusetup(context, *words, "--backend", "cpu"),)
+    )
+
+
+IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
+
+
+RULES = (
+    said_of_the_stack,
+    driver_and_nodes,
+    wrong_build,
+    no_kernels,
+    old_rocm,
+    metal,
+    no_nvidia_gpu,
+)
