@@ -92,7 +92,8 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
-    """Yields the samples and the summary from a recording that the monitor wrote as JSON."""
+    """Yields the samples and the summary from a recording that the monitor wrote as JSON. Raises
+    BadInput for a line that it did not write."""
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         # Skip empty lines; an editor may leave one at the end.
@@ -101,25 +102,16 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
         try:
             plain = json.loads(line)
         except ValueError as problem:
-            is_last_line = not line.endswith("\n")
-            if is_last_line:
+            if not line.endswith("\n"):
                 return  # the recorder was killed while writing this line
             raise BadInput(f"{where} is not JSON: {problem}", hint=FORMAT_HINT) from problem
         # Skip `null`, which is valid JSON but not a document.
-        if plain is not None:
-            yield _document(plain, where)
-
-
-def _document(plain: Any, where: str) -> Sample | Summary:
-    """One document of a recording. Raises BadInput if it was not written by `monitor --json`."""
-    is_map = isinstance(plain, dict)
-    schema = plain.get("schema") if is_map else None
-    if schema != SCHEMA:
-        what_it_is = schema or "something else"
-        hint = f"it is {what_it_is}; this version reads {SCHEMA}"
-        raise BadInput(f"{where} is not a sample of `gpusetup monitor --json`", hint=hint)
-    # The summary is the last line.
-    is_summary = plain.get("kind") == "summary"
-    kind: Any = Summary if is_summary else Sample
-    document: Sample | Summary = from_plain(plain, kind, what=where)
-    return document
+        if plain is None:
+            continue
+        schema = plain.get("schema") if isinstance(plain, dict) else None
+        if schema != SCHEMA:
+            hint = f"it is {schema or 'something else'}; this version reads {SCHEMA}"
+            raise BadInput(f"{where} is not a sample of `gpusetup monitor --json`", hint=hint)
+        # The summary is the last line.
+        kind: Any = Summary if plain.get("kind") == "summary" else Sample
+        yield from_plain(plain, kind, what=where)
