@@ -22,9 +22,6 @@ SERVED_CARDS = (
 """The cards with the targets of `BUILT_FOR`, in words for somebody who does not know the target.
 gfx900 and gfx906 are left out because of `LAST_ROCM`."""
 
-BUILT_FOR_TORCH = "2.13"
-"""The version of torch whose build script is the source of `BUILT_FOR`."""
-
 BUILT_FOR_ROCM = "7.2"
 """The newest ROCm version in that script."""
 

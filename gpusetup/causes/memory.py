@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
-from gpusetup.fixes import training_memory
+from gpusetup.fixes import training
 from gpusetup.messages.row import says
 
 
@@ -40,7 +40,6 @@ CAUSES = (
         text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On your "
         "own machine, look for a limit on the process's memory, then restart the machine",
         # Source: GitHub, actions/runner-images: Metal in macOS runners.
-        by_check=True,
     ),
     Cause(
         "out-of-memory",
@@ -50,11 +49,10 @@ CAUSES = (
         title="The GPU's memory is full",
         means="The model, its gradients and optimizer states, the activations and other programs "
         "share the GPU's memory, and together they need more than it has.",
-        text=training_memory.STEPS,
+        text=training.STEPS,
         # Source: torch documentation, memory management.
         explains=("gpu-check-failed", "cuda-library-error", "torch-internal-error"),
-        by_check=True,
-        way=training_memory.full_memory,
+        way=training.full_memory,
         cases=(
             Message(where=(lambda context: has_nvidia(context) is False,), text=WITHOUT_CUDA),
             Message(
@@ -123,62 +121,28 @@ CAUSES = (
         says=(
             says(r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp", how="the report of it"),
             r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?" rf"(?:{SAME_MESSAGE}{{0,90}}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?(?:{SAME_MESSAGE}{{0,200}}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?(?:{SAME_MESSAGE}{{0,200}}?(?P<idle>[\d.]+ ?[KMG]i?B) is reserved by PyTorch but unallocated)?",
-            r"mps backend out of memory(?: \(MPS allocated: (?P<held>[\d.]+ ?(?:bytes|[KMG]i?B)), other allocations: (?P<beside>[\d.]+ ?(?:bytes|[KMG]i?B)), max allowed: (?P<total>[\d.]+ ?[KMG]i?B)\)(?:\.? ?Tried to allocate (?P<asked>[\d.]+ ?(?:bytes|[KMG]i?B)))?)?",
-            "hip error: out of memory",
-            "ur_result_error_out_of_device_memory",
-            "cuda_error_out_of_memory",
-            r"\bcuda_out_of_memory\b",
-            r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)",
+            says(r"mps backend out of memory(?: \(MPS allocated: (?P<held>[\d.]+ ?(?:bytes|[KMG]i?B)), other allocations: (?P<beside>[\d.]+ ?(?:bytes|[KMG]i?B)), max allowed: (?P<total>[\d.]+ ?[KMG]i?B)\)(?:\.? ?Tried to allocate (?P<asked>[\d.]+ ?(?:bytes|[KMG]i?B)))?)?", example="RuntimeError: MPS backend out of memory (MPS allocated: 17.50 GB, other allocations: 380.00 MB, max allowed: 18.13 GB). Tried to allocate 512.00 MB on private pool."),
+            r"hip error: out of memory|ur_result_error_out_of_device_memory|cuda_error_out_of_memory|\bcuda_out_of_memory\b|cublas_status_alloc_failed|cudaerrormemoryallocation|erroroutofdevicememory",
+            says(r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)|OOM when allocating tensor.{0,200}?device:GPU|Out of memory allocating [\d,]{1,20} bytes", example="XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes."),
             r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
-            "cublas_status_alloc_failed",
-            "cudaerrormemoryallocation",
-            says(r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static", engine="SGLang", short="cache"),
-            r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens",
-            r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}",
-            r"Allocation on device \d? ?would exceed allowed memory",
-            r"failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers",
-            "erroroutofdevicememory",
-            r"ggml_vulkan: Device memory allocation of size \d{5,15} failed",
-            r"BFCArena::\w{3,40}\([^)\n]{0,40}\) Failed to allocate memory for requested buffer|BFCArena::\w{3,40}\([^)\n]{0,40}\) Available memory of \d{1,15} is smaller",
+            says(r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static", engine="SGLang", short="cache", example="RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.88"),
+            says(r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens", example="RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`"),
+            says(r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}", example="Out of memory in cuMemAlloc(&device_pointer, size)"),
+            says(r"Allocation on device \d? ?would exceed allowed memory", example="Allocation on device 0 would exceed allowed memory. (out of memory)"),
+            says(r"unable to allocate CUDA\d{1,2} buffer|failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers|ggml_vulkan: Device memory allocation of size \d{5,15} failed", example="ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 565182976"),
+            says(r"BFCArena::\w{3,40}\([^)\n]{0,40}\) Failed to allocate memory for requested buffer|BFCArena::\w{3,40}\([^)\n]{0,40}\) Available memory of \d{1,15} is smaller", example="bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t) Failed to allocate memory for requested buffer of size 1073741824"),
             r"Some modules are dispatched on the CPU or the disk",
-            r"RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)",
-            r"OOM when allocating tensor.{0,200}?device:GPU",
-            r"Out of memory allocating [\d,]{1,20} bytes",
-            r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total",
-            r"unable to allocate CUDA\d{1,2} buffer",
+            says(r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total", example="E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: 4194304 bytes free, 25386352640 bytes total."),
             says(r"torch\.(?:cuda\.)?OutOfMemoryError", unless=r"memory\. tried to allocate|except torch"),
-            says(r"\bNvMapMem\w{4,40}: \d{1,20} error 12\b", engine="Jetson"),
-            says(r"Free memory on device.{0,20}?(?:\((?P<left>[\d.]{1,7})/(?P<of>[\d.]{1,7}) GiB\).{0,30}?)?is less than desired GPU memory utilization(?: \((?P<share>[01]?\.\d{1,4}))?", engine="vLLM at its start"),
+            says(r"\bNvMapMem\w{4,40}: \d{1,20} error 12\b", engine="Jetson", example="NvMapMemAllocInternalTagged: 1074810371 error 12"),
+            says(r"Free memory on device.{0,20}?(?:\((?P<left>[\d.]{1,7})/(?P<of>[\d.]{1,7}) GiB\).{0,30}?)?is less than desired GPU memory utilization(?: \((?P<share>[01]?\.\d{1,4}))?", engine="vLLM at its start", example="ValueError: Free memory on device (9.5/23.6 GiB) on startup is less than desired GPU memory utilization (0.9, 21.2 GiB)."),
             says(r"Failed to allocate memory for requested buffer of size \d{3,15}", unless=r"\['CPUExecutionProvider'\]|ortvalue.{0,20}cpu"),
-            says(r"failed to allocate (?:a )?buffer for (?:the )?kv cache", unless=r"CPU KV buffer|--no-kv-offload"),
-            says(r"\b(?:CUDA|GPUs?|VRAM|torch)(?: memory)? (?:\w+ )?(?:out of memory(?![a-z:_])|OOMs?\b)|\bOOMs? on (?:the |my )?(?:\w+ )?(?:GPU|card)\b|\bout of memory on (?:the |my )?GPU\b", unless=r"\b(?:avoid|prevent|without|never|no) (?:\S{1,12} ){0,3}(?:OOM|out of memory)|\bif\b"),
-            says(r"\b(?:not enough|out of) (?:GPU memory|VRAM)\b|\b(?:VRAM|GPU memory) (?:is|gets) (?:exhausted|full)\b", unless=r"\bif\b"),
-            says(r"显存(?:不足|不够|溢出|耗尽)|爆显存", "显存", unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存"),
-            says(r"no available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)", engine="vLLM", short="cache"),
+            says(r"failed to allocate (?:a )?buffer for (?:the )?kv cache", unless=r"CPU KV buffer|--no-kv-offload", example="Failed to initialize the context: failed to allocate buffer for kv cache"),
+            says(r"\b(?:CUDA|GPUs?|VRAM|torch)(?: memory)? (?:\w+ )?(?:out of memory(?![a-z:_])|OOMs?\b)|\bOOMs? on (?:the |my )?(?:\w+ )?(?:GPU|card)\b|\bout of memory on (?:the |my )?GPU\b", unless=r"\b(?:avoid|prevent|without|never|no) (?:\S{1,12} ){0,3}(?:OOM|out of memory)|\bif\b", example="after an hour the GPU ran out of memory"),
+            says(r"\b(?:not enough|out of) (?:GPU memory|VRAM)\b|\b(?:VRAM|GPU memory) (?:is|gets) (?:exhausted|full)\b", unless=r"\bif\b", example="there is not enough VRAM for this model"),
+            says(r"显存(?:不足|不够|溢出|耗尽)|爆显存", "显存", unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存", example="训练到第三轮就报显存不足"),
+            says(r"no available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)", engine="vLLM", short="cache", example="(5.62 GiB KV cache is needed, which is larger than the available KV cache memory (3.2 GiB)."),
             says(r"cudaMalloc failed: out of memory", engine="llama.cpp"),
-        ),
-        examples=(
-            "after an hour the GPU ran out of memory",
-            "there is not enough VRAM for this model",
-            "RuntimeError: MPS backend out of memory (MPS allocated: 17.50 GB, other allocations: 380.00 MB, max allowed: 18.13 GB). Tried to allocate 512.00 MB on private pool.",
-            "ValueError: Free memory on device (9.5/23.6 GiB) on startup is less than desired GPU memory utilization (0.9, 21.2 GiB).",
-            "tensorflow.python.framework.errors_impl.ResourceExhaustedError: failed to allocate memory [Op:Mul]",
-            "NvMapMemAllocInternalTagged: 1074810371 error 12",
-            "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.88",
-            "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`",
-            "Out of memory in cuMemAlloc(&device_pointer, size)",
-            "Allocation on device 0 would exceed allowed memory. (out of memory)",
-            "llama_model_load: error loading model: unable to allocate CUDA0 buffer",
-            "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 565182976",
-            "ggml_vulkan: Device memory allocation of size 1073741824 failed.",
-            "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t) Failed to allocate memory for requested buffer of size 1073741824",
-            "Failed to initialize the context: failed to allocate buffer for kv cache",
-            "训练到第三轮就报显存不足",
-            "(5.62 GiB KV cache is needed, which is larger than the available KV cache memory (3.2 GiB).",
-            "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes.",
-            "OOM when allocating tensor with shape[128,256] on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
-            "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes",
-            "E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: 4194304 bytes free, 25386352640 bytes total.",
         ),
         not_examples=(
             "a helper is_cuda_out_of_memory(exception)",

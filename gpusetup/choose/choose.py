@@ -16,20 +16,20 @@ from __future__ import annotations
 
 from gpusetup.accelerators.makers import Maker
 from gpusetup.catalog.builds import Catalog
-from gpusetup.choose.candidates import (
-    PackageQuestion,
-    PackageSet,
-    notes_on_sources,
-    set_by_table,
-    source_only,
-)
 from gpusetup.choose.choice import Choice, crosses
 from gpusetup.choose.compatibility import numpy_beside, uses_torch
 from gpusetup.choose.host import Host
 from gpusetup.choose.index import AnsweringIndex, SetQuestion
 from gpusetup.choose.installed import installed_backend
 from gpusetup.choose.other_makers import maker_to_serve, newest_for_maker
-from gpusetup.choose.packages import set_by_index
+from gpusetup.choose.packages import (
+    PackageQuestion,
+    PackageSet,
+    notes_on_sources,
+    set_by_index,
+    set_by_table,
+    source_only,
+)
 from gpusetup.choose.policy import change_for_maker, kept_unasked, least_change
 from gpusetup.choose.shown_wish import wishes_shown
 from gpusetup.choose.wish import Wish, name_of
@@ -82,7 +82,7 @@ def choose_with_packages(
     asked."""
     question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
     sources = source_only(question)
-    question = question.without(tuple(sources))
+    question = question.without(sources)
     wish = question.wish
     choice = choose_torch(wish, host, catalog)
     # A nightly or a vendor's build is not in the catalog (it has no `pythons`), so no index is
@@ -110,7 +110,7 @@ def choose_with_packages(
 
 def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     """Choose torch alone. Other packages only count for whether a CPU build may stay."""
-    if wish.is_open:
+    if not (wish.packages or wish.family or wish.names_build or wish.upgrade):
         # The first request that the machine or the report shows and for which a build exists wins;
         # if there is none, the last request.
         for shown_wish in wishes_shown(host.machine, catalog):

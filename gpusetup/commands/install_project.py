@@ -28,15 +28,15 @@ from gpusetup.model.builds import TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
-from gpusetup.project.ask import Ask, named_family
-from gpusetup.project.decide import Decision, afterwards, allows_python, decide, newest_python
+from gpusetup.project.ask import Ask, Variant, named_family
+from gpusetup.project.decide import afterwards, allows_python, decide, newest_python
 from gpusetup.project.edit import (
     JOIN,
     SOURCES,
     Edit,
+    builds_of_variants,
     edit_for,
-    edit_of_extras,
-    extras_named,
+    edit_of_variants,
     notes_on_tables,
     project_lines,
 )
@@ -60,8 +60,6 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
             f"`--project` takes one script at a time: {', '.join(scripts)}",
             hint="run it once for each of them",
         )
-    if scripts and question.extra:
-        raise UsageError("a script has no extras", hint="leave out `--extra`")
     packages = tuple(word for word in question.packages if word not in scripts)
     question = question.replaced(packages=packages)
     catalog = load_catalog()
@@ -114,28 +112,29 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     """The reply with the edit for a project of uv or Poetry."""
     catalog = load_catalog()
     host, python_notes = _for_pythons(ask, host, wish, catalog)
-    decision = Decision(wish=wish)
-    if not question.extra:
-        # uv itself chooses a Python for the project, so the one here excludes nothing.
-        decision = decide((replace(ask, python=None),), wish, host, catalog)
+    # uv itself chooses a Python for the project, so the one here excludes nothing.
+    decision = decide((replace(ask, python=None),), wish, host, catalog)
     alone = replace(decision.wish, packages=())
     choice = choose(alone, host, catalog)
     build = choice.build
-    extras = extras_named(question.extra, ask, build, catalog)
     family = wanted_family(choice, host)
     names_torch = bool(ask.family or decision.variant)
     has_sources = any(source.package == "torch" for source in ask.sources)
     after: dict[str, str] = {}
-    if question.extra or (extras and not has_sources and not ask.is_poetry):
-        chosen = next((one for one in extras if build and one.backend == build.backend), extras[-1])
-        edit = edit_of_extras(extras, ask, family, alone, root, catalog, chosen)
+    variants: dict[Variant, TorchBuild] = {}
+    if not has_sources and not ask.is_poetry:
+        variants = builds_of_variants(ask, build, alone, catalog)
+    if variants:
+        of_backend = [
+            one for one, its in variants.items() if build and its.backend == build.backend
+        ]
+        chosen = (of_backend or [*variants])[-1]
+        edit = edit_of_variants(variants, ask, family, root, catalog, chosen)
         pins = []
-        for extra in extras if wish.torch else ():
-            if extra.is_there:
-                option = "--optional" if extra.variant.kind == "extra" else "--group"
-                versions = build.family(extra.variant.family) if build else {"torch": wish.torch}
-                exact = (f"{name}=={version}" for name, version in versions.items())
-                pins.append(("uv", "add", "--no-sync", option, extra.variant.name, *exact))
+        for variant, its in variants.items() if wish.torch else ():
+            option = "--optional" if variant.kind == "extra" else "--group"
+            exact = (f"{name}=={version}" for name, version in its.family(variant.family).items())
+            pins.append(("uv", "add", "--no-sync", option, variant.name, *exact))
         edit = replace(edit, steps=(*pins, *edit.steps))
     elif build is None:
         raise nothing_fits(choice)

@@ -38,9 +38,9 @@ def facts_read(context: RuleContext) -> tuple[ReadFact, ...]:
     )
     read = []
     for name, value, subject in rows:
+        of_program = failing.source if name in ("program", "failing step") else ""
+        source = of_program or (source_of(context, subject) if subject else "")
         if value:
-            source = failing.source if name in ("program", "failing step") else ""
-            source = source or (source_of(context, subject) if subject else "")
             read.append(ReadFact(name=name, value=value, source=source or ""))
     return tuple(read)
 
@@ -126,13 +126,11 @@ def _torch_and_the_rest(context: RuleContext) -> Iterator[Fit]:
 
 def _python_and_wheels(context: RuleContext) -> Iterator[Fit]:
     """Whether the release of torch has wheels for this Python."""
-    python, release = context.snapshot.python.version, (context.torch.version or "").split("+")[0]
-    if not python:
-        return
-    tag = ".".join(python.split(".")[:2])
+    release = (context.torch.version or "").split("+")[0]
+    tag = ".".join((context.snapshot.python.version or "").split(".")[:2])
     rows = [row for row in context.catalog.builds if row.torch == release]
     pythons = {version for row in rows for version in row.pythons}
-    if pythons:
+    if tag and pythons:
         has = "has" if tag in pythons else "has no"
         sentence = f"torch {release} {has} wheels for Python {tag}"
         yield Fit(sentence=sentence, fits=tag in pythons)

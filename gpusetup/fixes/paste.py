@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.choose.coming import new_folder, options_of_new_environment
 from gpusetup.choose.compatibility import notes_on_installed
-from gpusetup.choose.document import new_folder, options_of_new_environment
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
 from gpusetup.fixes import needs
@@ -273,7 +273,7 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     source = build.backend
     if build.channel != "pytorch":
         source = f"{build.channel} ({build.backend})"
-    if unread := needs.unread_torch(context):
+    if unread := needs.unread(context, needs.TORCH):
         sentence = (
             f"{why}Install a build of torch from {source}, or from another index that fits GPU and "
             "driver, in the release that the program needs"

@@ -9,31 +9,31 @@ from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import END_OF_WORK, Judgement, picture_of
-from gpusetup.monitor.losses import reason_of
 from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
 from gpusetup.monitor.signs import Sign
+from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.steps import WORKERS_HELP
 from gpusetup.monitor.words import filled
 from gpusetup.monitor.work import or_zero
 from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
 
 NOTES: tuple[tuple[Sign, str], ...] = (
-    (s.memory_grew & ~(s.peak_high | s.fills_soon), "{memory_growth}; a leak?"),
+    (s.memory_grew & ~s.fills_soon, "{memory_growth}; a leak?"),
     (s.several_holders & ~s.held_by_others, "processes that hold its memory{holders}"),
     (s.work_ended, END_OF_WORK),
-    (s.memory_high & ~(s.memory_grew | s.server), "memory {memory} % full, more than 90 %"),
+    (s.memory_high & ~(s.memory_grew | s.server), "memory {gpu.memory.p95} % full, more than 90 %"),
     (s.held_by_others, "memory that is not the job's: {foreign}"),
-    (s.memory_has_room & s.training, "memory {memory} % full: 70 to 90 % is usual"),
-    (s.hot, "{heat} °C, more than 85 °C"),
+    (s.memory_has_room & s.training, "memory {gpu.memory.p95} % full: 70 to 90 % is usual"),
+    (s.hot, "{gpu.heat} °C, more than 85 °C"),
     (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),
-     "the first {start} s, before the GPU was used, are not counted"),
+     "the first {gpu.parts.start} s, before the GPU was used, are not counted"),
     (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}"),
     (Sign(lambda subject: subject.gpu.only_draws),
      "only programs that draw on the screen use this GPU"),
-    (s.slow_link | (s.lacks_lanes & ~s.busy),
+    (s.slow_link,
      "{lanes}: check the slot and the riser (two cards may share the lanes)"),
     (s.busy & s.clocks_low & s.unexplained,
-     "SM clock at {clock} % of its maximum, and the driver gives no reason; "
+     "SM clock at {work.clock_share} % of its maximum, and the driver gives no reason; "
      "`nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),
 )  # fmt: skip
 """Notes on a GPU that worked, each with the condition under which it is shown. The acceleration

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from functools import partial
 from io import TextIOWrapper
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.codec import from_plain
-from gpusetup.model.frozen import Frozen
-from gpusetup.monitor import smi_csv, smi_text
+from gpusetup.monitor import smi_logs
 from gpusetup.monitor.documents import Sample, Summary
-from gpusetup.monitor.losses import with_losses
+from gpusetup.monitor.smi_logs import SmiLog
 
 SCHEMA = "gpusetup.monitor/1"
 FORMAT_HINT = (
@@ -32,15 +30,12 @@ FIRST_LINES = 200
 """
 
 
-class RecordedRun(Frozen):
-    """A recording: its source, what its columns contain, and its samples."""
+class RecordedRun(NamedTuple):
+    """The documents of a recording, and the form of nvidia-smi's output that it is in."""
 
-    source: str | None = None
-    has_times: bool = True
-    has_utilization: bool = True
-    names_its_gpus: bool = True
-    """False for a log without a column that tells which GPU a row is about."""
-    documents: Iterable[Any]
+    documents: Iterator[Sample | Summary]
+    log: SmiLog | None = None
+    """None for our own recordings."""
 
 
 def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
@@ -54,36 +49,15 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     texts = [line for line in beginning if line.strip()]
     # A file that begins with a brace or a bracket is one of our own recordings, which have one JSON
     # document per line.
-    if texts and texts[0].lstrip().startswith(("{", "[")):
-        return RecordedRun(documents=_documents(path, chain(beginning, lines)))
+    if not texts or texts[0].lstrip().startswith(("{", "[")):
+        return RecordedRun(_documents(path, chain(beginning, lines)))
     for number, line in enumerate(beginning):
-        names = smi_csv.headings(line)
-        if names:
-            rows = chain(beginning[number + 1 :], lines)
-            samples = with_losses(rows, partial(smi_csv.samples, names), interval)
-            has_times = "timestamp" in names
-            return RecordedRun(
-                source=smi_csv.NAME,
-                has_times=has_times,
-                has_utilization="utilization.gpu" in names,
-                names_its_gpus=smi_csv.names_its_gpus(names),
-                documents=samples,
-            )
-        form = smi_text.form_that_begins(line)
-        if form:
-            # The lines above the recording's first line may contain its time.
-            all_lines = chain(beginning, lines)
-            samples = with_losses(all_lines, form.samples, interval)
-            has_times = form.tells_time(beginning)
-            return RecordedRun(
-                source=form.name,
-                has_times=has_times,
-                has_utilization=smi_text.has_utilization(form, beginning),
-                documents=samples,
-            )
-    if not texts:
-        return RecordedRun(documents=())
-    if smi_csv.lacks_its_heading(texts[0]):
+        log = smi_logs.log_that_begins(line, beginning)
+        if log:
+            # The lines above may contain the time, or rows of other columns.
+            rows = beginning[number + 1 :] if log.name == smi_logs.CSV else beginning
+            return RecordedRun(smi_logs.with_losses(log, chain(rows, lines), interval), log)
+    if smi_logs.lacks_its_heading(texts[0]):
         raise BadInput(
             f"{path} is a log of nvidia-smi without its header line",
             hint="put the line with the names of the columns above it, or record again with "

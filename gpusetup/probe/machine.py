@@ -71,44 +71,34 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
     """The state of the host, the allowed environment variables, and events about files in the
     environment."""
     environment = allowed_variables(system.environ())
-    events = (
-        *_stale_environment(system, target),
-        *library_events(system, target),
-        *runtime_events(system, target),
-        *unfinished_events(system, target),
-        *guard_events(system, target),
-    )
+    # The target's folder if it is a conda environment, otherwise the active conda environment.
+    is_conda = target is not None and target.manager == "conda"
+    prefix = target.prefix if target and is_conda else system.environ().get("CONDA_PREFIX") or None
     return Snapshot(
-        conda=Conda(prefix=_conda_prefix(system, target)),
+        conda=Conda(prefix=prefix),
         cpu=read_cpu(system),
         memory=read_memory(system),
         disks=read_disks(system, target),
         environment=environment,
         wanted=wanted_by(environment),
-        events=events,
+        events=(
+            *_stale_environment(system, target),
+            *library_events(system, target),
+            *runtime_events(system, target),
+            *unfinished_events(system, target),
+            *guard_events(system, target),
+        ),
     )
 
 
-def _conda_prefix(system: System, target: TargetPython | None) -> str | None:
-    """The target's folder if it is a conda environment, otherwise the active conda environment;
-    None if there is neither."""
-    if target is not None and target.manager == "conda":
-        return target.prefix
-    return system.environ().get("CONDA_PREFIX") or None
-
-
 def _stale_environment(system: System, target: TargetPython | None) -> tuple[Event, ...]:
-    """An event if the activated environment no longer exists, so that another one is used."""
+    """An event if the activated environment no longer exists, so that another one is used. With
+    `--python`, it does not matter which environment is activated."""
     activated = system.environ().get("VIRTUAL_ENV")
-    if not activated or target is None:
-        return ()
-    # With `--python`, the user chose the target, so it does not matter which environment is
-    # activated.
-    if target.chosen_by in ("--python", "VIRTUAL_ENV"):
+    if not activated or target is None or target.chosen_by in ("--python", "VIRTUAL_ENV"):
         return ()
     values = {"variable": "VIRTUAL_ENV", "path": activated, "instead": target.python}
-    event = Event(kind="stale-environment", values=values, source="VIRTUAL_ENV", text=activated)
-    return (event,)
+    return (Event(kind="stale-environment", values=values, source="VIRTUAL_ENV", text=activated),)
 
 
 INDEX_VARIABLES = (

@@ -15,10 +15,6 @@ ALWAYS_THERE = "kernel32.dll"
 """A file that Windows always has. If it seems to be missing too, the folder cannot be read, and a
 missing runtime is not proven."""
 
-IN_AN_ENVIRONMENT = ("", "Library\\bin")
-"""Folders in an environment that may contain it, because conda has a package for it
-(vc14_runtime)."""
-
 
 def runtime_events(system: System, target: TargetPython | None) -> tuple[Event, ...]:
     """An event if the C++ runtime is missing, because torch's DLLs cannot be loaded without it."""
@@ -27,16 +23,11 @@ def runtime_events(system: System, target: TargetPython | None) -> tuple[Event, 
     environ = system.environ()
     root = environ.get("SystemRoot") or environ.get("SYSTEMROOT") or "C:\\Windows"
     system_folder = join(root, "System32")
-    if not exists(system, join(system_folder, ALWAYS_THERE)):
+    # conda has a package for it (vc14_runtime).
+    folders = (system_folder, target.prefix, join(target.prefix, "Library\\bin"))
+    is_readable = exists(system, join(system_folder, ALWAYS_THERE))
+    if not is_readable or any(exists(system, join(folder, CPP_LIBRARY)) for folder in folders):
         return ()
-
-    folders = [system_folder]
-    for part in IN_AN_ENVIRONMENT:
-        folders.append(join(target.prefix, part) if part else target.prefix)
-    if any(exists(system, join(folder, CPP_LIBRARY)) for folder in folders):
-        return ()
-
     values = {"dll": CPP_LIBRARY, "searched": system_folder}
     text = f"no {CPP_LIBRARY} in {system_folder}"
-    event = Event(kind="windows-dll-missing", values=values, source=system_folder, text=text)
-    return (event,)
+    return (Event(kind="windows-dll-missing", values=values, source=system_folder, text=text),)

@@ -209,7 +209,7 @@ def with_requests(wish: Wish, requests: Sequence[Requested], bounds: Bounds) -> 
     return replace(
         wish,
         torch=exact[1] if exact else torch or None,
-        backend=wish.wanted_backend if wish.names_backend else bounds.backend or "auto",
+        backend=wish.wanted_backend if wish.wanted_backend != "auto" else bounds.backend or "auto",
         family=named_family(family),
         packages=tuple(dict.fromkeys(packages)),
         from_project=bool(requests),
@@ -307,10 +307,13 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
         return None
     gpu = host.facts.gpus[0].name if host.facts.gpus else "this machine"
     best = pick(question_of(Wish(), host, catalog))
-    way = best and f"`gpusetup install --project --extra {best.backend}` prints the lines for one "
+    ways = [UNCHANGED]
+    if best:
+        extra = f'{best.backend} = ["torch"]'
+        ways.append(f"add an extra for {best.backend} (`{extra}`), then run this again")
     raise Unsatisfiable(
         "\n  ".join((f"None of the project's extras has a torch for {gpu}", *reasons)),
-        hint=f"{way}more" if way else UNCHANGED,
+        hint="\n  ".join(ways),
     )
 
 

@@ -121,19 +121,19 @@ def timeline(text: Text) -> Iterator[Event]:
     >>> [event.kind for event in timeline(text_of("OSError: no\\nTraining completed"))]
     ['program-failed', 'run-finished']
     """
-    unread_lines = max(len(text.lines) - LINES_READ, 0)
-    lines = text.lines[unread_lines:]
+    unread = max(len(text.lines) - LINES_READ, 0)
+    lines = text.lines[unread:]
     failed = _last_failure(lines)
     if failed is not None:
-        yield _failure_event(lines, failed, line_source(unread_lines + failed + 1))
-    after = failed if failed is not None else -1
+        yield _failure_event(lines, failed, line_source(unread + failed + 1))
+    first = 0 if failed is None else failed + 1
     for kind, form in (("run-finished", FINISHED), ("gpu-in-use", USES_THE_GPU)):
-        for index in reversed(range(after + 1, len(lines))):
+        for index in reversed(range(first, len(lines))):
             line = lines[index].strip()
             if kind == "run-finished" and CRASHED.search(line):
                 break
             if form.search(line):
-                source = line_source(unread_lines + index + 1)
+                source = line_source(unread + index + 1)
                 yield Event(kind=kind, source=source, text=line[:SHOWN_CHARACTERS])
                 break
 
@@ -141,15 +141,15 @@ def timeline(text: Text) -> Iterator[Event]:
 def _last_failure(lines: Sequence[str]) -> int | None:
     """The index of the last line in which a program reports its failure. An installer's report that
     a build failed counts only if the text does not show the build's own error."""
-    last_report: int | None = None
+    report: int | None = None
     for index in reversed(range(len(lines))):
         line = lines[index].strip()
         if NOTICE.search(line) or not any(form.search(line) for form in FAILURE_FORMS):
             continue
         if not REPORTS_A_BUILD.search(line):
             return index
-        last_report = index if last_report is None else last_report
-    return last_report
+        report = index if report is None else report
+    return report
 
 
 def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
@@ -160,38 +160,20 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     itself and not the GPU stack failed.
     """
     line = lines[index].strip()
-    lines_before = lines[max(index - LINES_BEFORE, 0) : index]
-    lines_from_here = lines[index : index + LINES_AFTER]
-    failure = FAILURE.search(line)
-    mismatch = SAYS_MISMATCH.search(line)
-    missing_line = _nearest_missing(line, lines_before)
-
-    exception = failure["name"] if failure else None
-    values = {"exception": exception or "error"}
-    if missing_line:
+    before = lines[max(index - LINES_BEFORE, 0) : index]
+    failure, mismatch = FAILURE.search(line), SAYS_MISMATCH.search(line)
+    # The failure's line or the last line before it that says that something is missing.
+    missing = next(filter(SAYS_MISSING.search, (line, *reversed(before))), None)
+    values = {"exception": (failure["name"] if failure else None) or "error"}
+    if missing:
         values["needs"] = "yes"
     if mismatch and not mismatch["object"]:
         values["releases"] = "yes"
-    surroundings = "\n".join((*lines_before, *lines_from_here))
-    is_of_the_program = failure is not None and _is_of_the_program(failure, surroundings)
-    if missing_line or mismatch or is_of_the_program:
+    surroundings = "\n".join((*before, *lines[index : index + LINES_AFTER]))
+    if missing or mismatch or (failure and _is_of_the_program(failure, surroundings)):
         values["own"] = "yes"
-    quoted_line = (missing_line or line).strip()
-    return Event(
-        kind="program-failed",
-        values=values,
-        source=source,
-        text=quoted_line[:SHOWN_CHARACTERS],
-    )
-
-
-def _nearest_missing(line: str, lines_before: Sequence[str]) -> str | None:
-    """The line that says that something is missing: the failure's line or the last such line before
-    it; None if there is none."""
-    for candidate in (line, *reversed(lines_before)):
-        if SAYS_MISSING.search(candidate):
-            return candidate
-    return None
+    quote = (missing or line).strip()[:SHOWN_CHARACTERS]
+    return Event(kind="program-failed", values=values, source=source, text=quote)
 
 
 def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:

@@ -45,13 +45,14 @@ def samples() -> tuple[Sample, ...]:
 
 def _of_causes() -> Iterator[Sample]:
     for cause in CAUSES:
-        yield from (Sample(frozenset({cause.id}), text) for text in cause.examples)
+        examples = filter(None, (row.example for row in cause.rows))
+        yield from (Sample(frozenset({cause.id}), text) for text in examples)
         yield from (Sample(frozenset(), text) for text in cause.not_examples)
 
 
 def is_plain(row: MessageRow) -> bool:
-    """Whether a message is letters alone: it is its own sample."""
-    return row.pattern.replace("\\", "").lower() in row.letters
+    """Whether each form of a message is letters alone: it is its own sample."""
+    return {*row.pattern.replace("\\", "").lower().split("|")} <= {*row.letters}
 
 
 def _sample(line: str) -> Sample:

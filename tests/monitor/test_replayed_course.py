@@ -120,7 +120,7 @@ def test_turns_of_work_and_rest_and_steady_half_use(
     "gpus, step, words",
     [
         ([card(99), card(70), card(99)], "balance-the-work", "one process for each GPU"),
-        ([card(90, 40000), card(45, 20000)], "one-process-each", "same amount of work"),
+        ([card(90, 40000), card(45, 20000)], "balance-the-work", "same amount of work"),
     ],
 )
 def test_an_uneven_load_of_unknown_kind_names_both_ways_out(

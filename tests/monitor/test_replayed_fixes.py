@@ -26,7 +26,7 @@ SET = "NVIDIA A30, 98 %, 90, 165, 165, 50, 600, 1440, 0x2"
     "gpus, said, text, command",
     [
         ([LOWERED] * 2, "throttled/lowered limit raise-the-power-limit",
-         "on GPU 0, 1 from 200 W to 350 W", "sudo nvidia-smi -i 0,1 -pl 350"),
+         "of GPU 0, 1 from 200 W to 350 W", "sudo nvidia-smi -i 0,1 -pl 350"),
         ([LOWERED, LOWERED_MORE], "throttled/lowered limit raise-the-power-limit",
          "to what each card", "sudo nvidia-smi -i 0 -pl 350; sudo nvidia-smi -i 1 -pl 320"),
         ([SET] * 2, "throttled/set clocks reset-the-clocks",

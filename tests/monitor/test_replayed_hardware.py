@@ -136,7 +136,7 @@ def with_a_link(use: int, watts: int, link: str) -> str:
         (40, 160, "1, 4, 1, 16", FEW_LANES, "1 of 16 lanes"),
         (40, 160, "4, 4, 4, 16", FEW_LANES, "4 of 16 lanes"),
         # Half of the lanes is what two cards on one board get, and such a GPU rarely waits for it.
-        (40, 160, "4, 4, 8, 16", "input-starved/short-pieces help-the-host", "8 of 16 lanes"),
+        (40, 160, "4, 4, 8, 16", "input-starved/short-pieces help-the-host", ""),
         (40, 160, "4, 4, 16, 16", "input-starved/short-pieces help-the-host", ""),
         (98, 400, "4, 4, 1, 16", "good/ none", "1 of 16 lanes"),
         (98, 400, "4, 4, 16, 16", "good/ none", ""),

@@ -17,7 +17,7 @@ from report_messages import MESSAGES
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.fixes.lenders import LENDERS
+from gpusetup.fixes.owners import LENDERS
 from gpusetup.model.finding import Fix, command_lines
 from gpusetup.model.machine import Container, Os, Snapshot
 from gpusetup.render.doctor import answering
