@@ -9,7 +9,7 @@ from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.finding import Fix
 
 REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
 """Errors that the driver returns for a kernel that it cannot use."""
@@ -149,16 +149,6 @@ CAUSES = (
         "image for older GPUs. Or use another program that supports the GPU, or run this one on "
         "the CPU. A newer driver, cuDNN or torch does not help, because this program does not "
         "use torch",
-    ),
-    Cause(
-        "builds-for-gpu",
-        severity=Severity.NOTE,
-        title="{gpu} needs a build of torch from {builds}: most others have no kernels for it",
-        plain="The GPU needs certain builds of torch",
-        means="The text does not show which torch is installed.",
-        text="Check whether your torch is one of these builds",
-        # Source: the wheels and indexes of torch, read for the catalog.
-        by_check=True,
     ),
     Cause(
         "no-kernel-image",
