@@ -520,15 +520,6 @@ CAUSES = (
         "use torch",
     ),
     Cause(
-        "builds-for-gpu",
-        severity=Severity.NOTE,
-        title="{gpu} needs a build of torch from {builds}: most others have no kernels for it",
-        plain="The GPU needs certain builds of torch",
-        means="The text does not show which torch is installed.",
-        text="Check whether your torch is one of these builds",
-        # Source: the wheels and indexes of torch, read for the catalog.
-    ),
-    Cause(
         "no-kernel-image",
         check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(
