@@ -130,16 +130,6 @@ CAUSES = (
         # Source: CUDA C++ Programming Guide, environment variables.
     ),
     Cause(
-        "memory-caching-off",
-        severity=Severity.WARNING,
-        title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
-        means="With PYTORCH_NO_CUDA_MEMORY_CACHING=1, the driver allocates every tensor "
-        "separately.",
-        text="Unset PYTORCH_NO_CUDA_MEMORY_CACHING",
-        commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
-        # Source: torch documentation, CUDA semantics.
-    ),
-    Cause(
         "tf32-precision",
         check=CheckCommand('python -c "import torch; ' "print(torch.backends.cuda.matmul.allow_tf32, " 'torch.backends.cudnn.allow_tf32)"', "False True"),
         title="The GPU computes float32 products in TF32: results differ in the third digit",
