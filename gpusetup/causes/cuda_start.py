@@ -210,9 +210,7 @@ CAUSES = (
         "not ready, or has too many clients.",
         text="Stop the MPS daemon, or use the GPU as the user that started the daemon",
         # Source: NVIDIA, "Multi-Process Service".
-        says=(
-            says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)|cudaErrorMps\w+|CUDA_ERROR_MPS_\w+", "mps"),
-        ),
+        says=(says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)|cudaErrorMps\w+|CUDA_ERROR_MPS_\w+", "mps"),),
         commands=("echo quit | nvidia-cuda-mps-control",),
     ),
     Cause(

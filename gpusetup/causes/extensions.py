@@ -239,9 +239,7 @@ CAUSES = (
         "Turing GPUs, you can use FlashAttention 1 (`flash-attn<2`)",
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
         commands=("pip uninstall -y flash-attn",),
-        says=(
-            r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
-        ),
+        says=(r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",),
     ),
     Cause(
         "extension-abi-mismatch",
