@@ -8,7 +8,7 @@ from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import Capability
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
+from gpusetup.report.facts import HINT, SHOWN_CHARACTERS, SURE, USUAL, Claim, Facts, Gpus
 
 LINES_READ = 2_000
 # `$ df -h /dev/shm  # in the container`: the remark of the person who typed the command.
@@ -156,8 +156,6 @@ COMMAND = lazy(
 CONTINUED = lazy(r"\s[\\`^]$")
 MAX_LINES = 12
 """At most this many lines are read as one command."""
-SHOWN_CHARACTERS = 200
-"""At most this many characters of the command are quoted as evidence."""
 
 
 def old_launches(text: Text) -> Facts:
