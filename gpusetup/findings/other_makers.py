@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, gfx_of, has_kernels
-from gpusetup.accelerators.amd_devices import amd_device
 from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
-from gpusetup.accelerators.intel import device_has_xpu
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, Maker, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
 from gpusetup.choose.installed import vendors_of
@@ -32,7 +30,7 @@ from gpusetup.evidence.maker_facts import (
     rocm_of_wheel,
 )
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.findings.message_rules import finding, shown
+from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import makers, paste
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Finding, Findings, Fix, Severity
@@ -62,48 +60,50 @@ def driver_and_nodes(context: RuleContext) -> Findings:
     stack = stack_of(context)
     if stack is None or stack.maker not in OWN_DRIVERS:
         return
-    maker, who = BY_ID[stack.maker], gpu_names(stack)
-    nodes = stack.nodes or ()
+    maker, who, nodes = BY_ID[stack.maker], gpu_names(stack), stack.nodes or ()
+    has_its_build = maker_of(context.torch.backend) == maker.id
     lacks_kfd = maker is AMD and stack.nodes is not None and KFD not in [n.path for n in nodes]
     renders = [node for node in nodes if node.path != KFD]
     if context.os.wsl and not in_container(context):
-        if maker is AMD and maker_of(context.torch.backend) == AMD.id and not stack.runtime:
-            seen = shown(context, "os.wsl", "WSL, and no /opt/rocm")
-            fix = makers.rocm_in_wsl(context)
-            yield finding(
-                context, "maker-driver-not-loaded", (seen,), fix=fix, who=who, place="wsl"
-            )
+        if maker is AMD and has_its_build and not stack.runtime:
+            text, fix = "WSL, and no /opt/rocm", makers.rocm_in_wsl(context)
+            yield seen(context, NOT_LOADED, "os.wsl", text, fix=fix, who=who, place="wsl")
         return
     if in_container(context):
         # If torch has no build for the GPU, no program in the container would use it.
         is_missing = lacks_kfd if maker is AMD else stack.nodes is not None and not renders
-        if is_missing and maker_of(context.torch.backend) == maker.id:
-            node = KFD if maker is AMD else "/dev/dri/renderD*"
-            seen = shown(context, "makers.nodes", f"{node} is not in this container")
+        if is_missing and has_its_build:
+            text = f"{_node_of(maker)} is not in this container"
             fix = makers.into_container(context, maker)
-            yield finding(context, "container-no-maker-gpu", (seen,), fix=fix, who=who)
+            yield seen(context, "container-no-maker-gpu", "makers.nodes", text, fix=fix, who=who)
     # On Windows, the probe cannot read which driver a card has.
     elif on(context, "linux") and has_a_build(stack):
         if stack.kernel_driver not in OWN_DRIVERS[maker.id]:
-            driver = f"{who}, driver: {stack.kernel_driver or 'none'}"
-            seen = shown(context, "pci_devices", driver)
+            text = f"{who}, driver: {stack.kernel_driver or 'none'}"
             fix = makers.load_driver(maker, stack.kernel_driver)
-            yield finding(context, "maker-driver-not-loaded", (seen,), fix=fix, who=who)
+            yield seen(context, NOT_LOADED, "pci_devices", text, fix=fix, who=who)
         elif lacks_kfd:
-            seen = shown(context, "makers.nodes", f"amdgpu is loaded, and {KFD} is not there")
+            text = f"amdgpu is loaded, and {KFD} is not there"
             fix = makers.load_driver(maker, lacks_kfd=True)
-            yield finding(context, "maker-driver-not-loaded", (seen,), fix=fix, who=who)
+            yield seen(context, NOT_LOADED, "makers.nodes", text, fix=fix, who=who)
     refused = [node for node in nodes if not (node.readable and node.writable)]
     # One render node is enough, but there is only one /dev/kfd.
-    if any(node.path == KFD for node in refused) or (
-        renders and all(n in refused for n in renders)
-    ):
+    is_shut = bool(renders) and all(node in refused for node in renders)
+    if is_shut or any(node.path == KFD for node in refused):
         rights = [
             shown(context, "makers.nodes", f"{node.path} {node.mode or ''}".strip())
             for node in refused
         ]
         fix = makers.join_groups(context, maker)
         yield finding(context, "maker-device-permission", rights, fix=fix, node=refused[0].path)
+
+
+NOT_LOADED = "maker-driver-not-loaded"
+
+
+def _node_of(maker: Maker) -> str:
+    """The device node that a maker's runtime opens first."""
+    return KFD if maker is AMD else "/dev/dri/renderD*"
 
 
 def wrong_build(context: RuleContext) -> Findings:
@@ -258,18 +258,15 @@ def said_of_the_stack(context: RuleContext) -> Findings:
     # Docker on Windows runs in a machine that has no device node at all.
     on_host = not on(context, "windows") and any(e.values.get("place") == "host" for e in missing)
     if refused:
-        fix = makers.join_groups(context, maker)
-        node = KFD if maker is AMD else "/dev/dri/renderD*"
+        fix, node = makers.join_groups(context, maker), _node_of(maker)
         yield finding(context, "maker-device-permission", refused, fix=fix, node=node)
     elif missing and not on_host and (in_container(context) or on(context, "windows")):
         fix = makers.into_container(context, maker)
         yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=maker.name)
     # In WSL there is neither /dev/kfd nor a Linux kernel module.
     elif (missing or unloaded) and context.os.wsl is not True:
-        who = f"the {maker.name} GPU"
-        fix = makers.load_driver(maker)
-        seen = (*unloaded, *missing)
-        yield finding(context, "maker-driver-not-loaded", seen, fix=fix, who=who)
+        who, fix = f"the {maker.name} GPU", makers.load_driver(maker)
+        yield finding(context, NOT_LOADED, (*unloaded, *missing), fix=fix, who=who)
 
 
 def _maker_in_text(context: RuleContext) -> Maker | None:
@@ -286,8 +283,8 @@ def _maker_in_text(context: RuleContext) -> Maker | None:
 
 def serves_its_maker(context: RuleContext) -> bool:
     """Whether the installed torch is a build for this machine's GPU: ROCm for AMD, XPU for Intel,
-    the ordinary one on a Mac, the CPU build without a GPU."""
-    torch = context.torch
+    the ordinary one on a Mac, the CPU build without a GPU that torch has a build for."""
+    torch, stack = context.torch, context.snapshot.makers
     # The author of a text has a problem, so a build that fits proves nothing.
     if is_report(context) or not torch.installed or torch.import_error or context.snapshot.gpus:
         return False
@@ -296,33 +293,11 @@ def serves_its_maker(context: RuleContext) -> bool:
     if _apple(context):
         return True
     if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
-        # If torch has no build for the GPU, the CPU build is the right one.
-        return not torch_has_another_build(context)
+        return stack is None or not has_a_build(stack) or is_small(stack)
     vendors = {device.vendor for device in context.snapshot.pci_devices or ()}
-    stack = context.snapshot.makers
     if stack is not None:
         vendors.add(stack.maker)
-    maker_of_build = maker_of(torch.backend)
-    return is_seen_only(maker_of_build) and maker_of_build in vendors
-
-
-def torch_has_another_build(context: RuleContext) -> bool:
-    """Whether torch has a build for one of this machine's AMD or Intel GPUs.
-
-    For old AMD cards and most integrated graphics there is no build, or none that is worth
-    installing.
-    """
-    stack = context.snapshot.makers
-    if stack is not None:
-        return has_a_build(stack) and not is_small(stack)
-    for device in context.snapshot.pci_devices or ():
-        if device.vendor == "intel" and device_has_xpu(device.device_id, device.name):
-            return True
-        # An unknown id may be a new card, so it counts as supported.
-        known = amd_device(device.device_id, device.name)
-        if device.vendor == "amd" and (known is None or known.target in BUILT_FOR):
-            return True
-    return False
+    return is_seen_only(maker_of(torch.backend)) and maker_of(torch.backend) in vendors
 
 
 def no_nvidia_gpu(context: RuleContext) -> Findings:

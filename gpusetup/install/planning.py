@@ -309,16 +309,17 @@ def _wheels_for(
     if job.wheels:
         wheels = [*in_folder(job.wheels, wheels)]
     elif not job.settings.is_offline:
-        login = split_login(question.index)[1]
+        login, silent = split_login(question.index)[1], set[str]()
         with ThreadPoolExecutor(WORKERS) as pool:
-            wheels = [*pool.map(lambda wheel: as_served(wheel, login), wheels)]
+            wheels = [*pool.map(lambda wheel: as_served(wheel, login, silent), wheels)]
     return tuple(wheels), notes if installed else locked.notes
 
 
-def as_served(wheel: Wheel, login: Login | None) -> Wheel:
+def as_served(wheel: Wheel, login: Login | None, silent: set[str]) -> Wheel:
     """The wheel with what its server says of it: the host to which it redirects, and the size if
-    the index does not state it, as torch's own. What the server does not say stays unknown."""
-    if not wheel.url.startswith("http"):
+    the index does not state it, as torch's own. What the server does not say stays unknown.
+    `silent` gets the hosts that do not answer, so that each is waited for once."""
+    if not wheel.url.startswith("http") or wheel.host in silent:
         return wheel
     login = login if wheel.is_of_torch_index else None
     try:
@@ -326,7 +327,7 @@ def as_served(wheel: Wheel, login: Login | None) -> Wheel:
             host = urlsplit(answer.url).netloc
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
     except Unreached:
-        # Both are only shown.
+        silent.add(wheel.host)
         return wheel
     size_bytes = wheel.size_bytes
     # A number of bytes fits into 64 bits.

@@ -47,9 +47,12 @@ def judge(run: WatchedRun, error: str | None = None) -> Judgement:
     # If the command ended with an error, say so first; such a run is never "good".
     reason = f": {error}" if error else ""
     ended = f"the command ended with exit {run.exit}{reason}; before, {judgement.evidence}"
-    if judgement.verdict != "good":
-        return judgement._replace(evidence=ended)
-    return Judgement(None, "failed", ended, ("read-how-it-ended",), judgement.subject)
+    if judgement.verdict == "good":
+        return Judgement(None, "failed", ended, ("read-how-it-ended",), judgement.subject)
+    # Full memory, a lost GPU or a hang may be why it failed; what made it slow is not.
+    explains_it = judgement.verdict in ("memory-tight", "faulty") or judgement.cause == "hang"
+    first = ("read-how-it-ended",) if error and not explains_it else ()
+    return judgement._replace(evidence=ended, steps=(*first, *judgement.steps))
 
 
 def judgement_of(run: WatchedRun) -> Judgement:

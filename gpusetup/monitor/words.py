@@ -433,24 +433,6 @@ def supply(subject: Subject) -> str:
 
 
 @phrase
-def withheld(subject: Subject) -> str:
-    if subject.gpu.latest.power_limit_watts is None:
-        return "something outside the GPU holds its clocks far down"
-    return "the GPU gets less power than its limit allows"
-
-
-@phrase
-def limits(subject: Subject) -> str:
-    """From which power limit to which, if it is the same for all GPUs that need it."""
-    pairs = {
-        (whole(one.gpu.latest.power_limit_watts), whole(one.could_draw)) for one in peers(subject)
-    }
-    if len(pairs) > 1:
-        return "to what each card is rated at"
-    return "from {} W to {} W".format(*pairs.pop())
-
-
-@phrase
 def set_limits(subject: Subject) -> str:
     """The commands that raise each GPU's power limit, one for each different number of watts."""
     by_watts: dict[str, list[GpuRun]] = {}

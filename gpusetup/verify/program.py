@@ -159,8 +159,8 @@ class Run:
         self.results: List[Result] = []
         self.end = time.monotonic() + (options.timeout or float("inf"))
         """The time at which `--timeout` ends the run."""
-        self.late = 0
-        """How many checks had not begun, or not finished, when the time ran out."""
+        self.is_late = False
+        """Whether a check had not begun, or not finished, when the time ran out."""
         self.silent: Dict[str, int] = {}
         """Device -> how many of its last checks in a row gave no answer."""
         self.stopped: Dict[str, str] = {}
@@ -184,8 +184,8 @@ class Run:
             outcome = skip(blocker) if blocker else judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, outcome))
         # A run that was cut short has not passed.
-        if self.late:
-            detail = f"--timeout {self.options.timeout:g}: {self.late} checks were not finished"
+        if self.is_late:
+            detail = f"--timeout {self.options.timeout:g}: not every check was finished"
             outcome = Outcome(FAILED, detail, problem=NOT_ASKED)
             self.results.append(Result("timeout", HOST, outcome))
 
@@ -256,7 +256,7 @@ class Run:
             outcome = Outcome(SKIPPED, self.stopped[device])
             self.results.append(Result(check.name, device, outcome))
         elif left <= 0:
-            self.late += 1
+            self.is_late = True
         else:
             # Rank 0's progress is in its own report.
             if self.rank and self.rank.rank:
@@ -294,7 +294,7 @@ class Run:
             means = answer.get("means") or check.means
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
         if outcome.status == SKIPPED and time.monotonic() >= self.end:
-            self.late += 1
+            self.is_late = True
         is_silent = outcome.detail.startswith("no answer") and device != HOST
         self.silent[device] = 1 + self.silent.get(device, 0) if is_silent else 0
         if self.silent[device] >= MOST_SILENT:
