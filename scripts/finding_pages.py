@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.causes import container_engines, containers, parallel
+from gpusetup.causes import containers, parallel
 from gpusetup.causes.layers import STAGES, Layer
 from gpusetup.causes.record import Cause
 from gpusetup.diagnosis.diagnose import diagnose
@@ -69,7 +69,7 @@ GROUPS = (
 def group_of(record: Cause) -> str:
     """The group of the index that a finding stands in."""
     layer = record.place[0] if record.place else None
-    if layer is Layer.BOUNDARY or record in (*containers.CAUSES, *container_engines.CAUSES):
+    if layer is Layer.BOUNDARY or record in containers.CAUSES:
         return "A container, a pod or WSL has no GPU"
     if layer in (Layer.HARDWARE, Layer.DRIVER):
         return "nvidia-smi or the driver fails, or the GPU is faulty"

@@ -90,8 +90,7 @@ MECHANISMS: dict[str, Callable[[], Any]] = {
     "2 owner of the failing file": lambda: replaced((read, "READERS", without_files())),
     "3 needs of a change": lambda: replaced(
         (needs, "judge", every_fix_is_shown),
-        (needs, "unread_torch", nothing_is_unread),
-        (needs, "unread_engine", nothing_is_unread),
+        (needs, "unread", nothing_is_unread),
     ),
 }
 """Mechanism -> how it is taken out."""

@@ -55,13 +55,10 @@ CAUSES = (
         means="torch includes Triton on Linux only.",
         text="Install the community build triton-windows, in the release that fits this torch "
         "(2.4 or newer). As an alternative, do not use torch.compile",
-        stage="first-kernel",
         where=(no(ON_LINUX), no(ON_MACOS)),
         commands=_triton_windows,
         says=(
-            r"Cannot find a working triton installation",
-            r"Windows not yet supported for torch\.compile",
-            "tritonmissing",
+            r"Cannot find a working triton installation|Windows not yet supported for torch\.compile|tritonmissing",
             says(r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))", unless="matching Triton is not available|comfy_kitchen|unavailable_reason", example="ModuleNotFoundError: No module named 'triton'"),
             says(r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b", example="ERROR: No matching distribution found for triton==2.1.0"),
         ),
@@ -71,12 +68,10 @@ CAUSES = (
         "triton-mismatch",
         certain_if=proofs.message_states_it,
         title="The installed triton does not match this torch: it lacks {name}",
-        plain="The installed triton does not match this torch",
         means="torch.compile uses Triton's internals, which change with every release: each torch "
         "works with one release of triton only.",
         text="Keep torch, and install the triton release that it requires (`pip check` names it)",
         # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
-        stage="first-kernel",
         look=("pip check",),
         says=(
             says(r"cannot import name ['\"]?(?P<name>\w{3,40})['\"]? from ['\"]?triton\.(?:compiler|runtime|backends)\b", "cannot import name", example="ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'"),
@@ -93,28 +88,20 @@ CAUSES = (
         text='Install the version of Triton that torch requires. `python -c "import triton"` '
         "shows why Triton cannot be imported",
         # Source: torch/_inductor/scheduler.py.
-        stage="first-kernel",
         events=("triton-missing-windows",),
         where=(ON_LINUX,),
         look=("pip check",),
     ),
     Cause(
         "triton-build-failed",
+        look=(alike.WHICH_LIBCUDA,),
         title="Triton cannot build its helper program: the C code does not compile",
         means="The C compiler runs but cannot find libcuda.so, cuda.h or Python.h.",
-        text="Read the compiler's first error above",
+        text="Read the compiler's first error above. If it does not find libcuda (`-lcuda`), set "
+        "TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's libcuda.so.1, or "
+        "create a link called libcuda.so next to it",
         # Source: Triton's sources (build.py, driver.py).
-        stage="first-kernel",
         explains=("triton-no-compiler",),
-        cases=(
-            Message(
-                having={"lacks": "cuda$|libcuda"},
-                title="Triton cannot build its helper program: the linker cannot find libcuda.so",
-                text="Set TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's "
-                "libcuda.so.1, or create a link called libcuda.so next to it",
-                look=("ldconfig -p | grep libcuda",),
-            ),
-        ),
         says=(
             says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION, example="/usr/bin/ld: cannot find -lcuda: No such file or directory"),
             says(r"(?P<lacks>Python\.h): No such file", unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building", example="main.c:3:10: fatal error: Python.h: No such file or directory"),
@@ -132,7 +119,6 @@ CAUSES = (
         title="torch.compile needs a C compiler, but there is none on PATH",
         means="Triton builds a small helper program with the compiler.",
         text="Install a C compiler (gcc), or set CC to an installed one",
-        stage="first-kernel",
         commands=("package gcc",),
         needs_root=True,
         cases=(
@@ -145,10 +131,7 @@ CAUSES = (
         ),
         alike={"gcc --version": ("compiler-missing",)},
         says=(
-            "failed to find c compiler",
-            says(r"No working C(?:\+\+)? compiler found", example="torch._inductor.exc.InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx"),
-            "invalidcxxcompiler",
-            "compiler: cl is not found",
+            says(r"failed to find c compiler|No working C(?:\+\+)? compiler found|InvalidCxxCompiler|compiler: cl is not found", example="torch._inductor.exc.InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx"),
             says(r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'", unless=IN_A_BUILD, example="FileNotFoundError: [Errno 2] No such file or directory: 'gcc'"),
         ),
     ),
@@ -167,11 +150,9 @@ CAUSES = (
         "updating only one of the two packages breaks them.",
         text="Install the torchvision that fits this torch, from the same index",
         # Source: the wheels' metadata.
-        by_check=True,
         says=(
             r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
-            r"Couldn't load custom C\+\+ ops",
-            r"module 'torchvision' has no attribute 'extension'",
+            says(r"Couldn't load custom C\+\+ ops|module 'torchvision' has no attribute 'extension'"),
             says(r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions", example="RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and torchvision has CUDA Version=11.8."),
             says(r"register a meta kernel directly to the operator \W?torchvision::", example="RuntimeError: We should not register a meta kernel directly to the operator 'torchvision::roi_align', because it has a CompositeImplicitAutograd kernel in core."),
             says(r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)", unless="Failed to load image Python extension", example="ImportError: /x/torchvision/_C.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl"),
@@ -195,7 +176,6 @@ CAUSES = (
         "release of torchaudio.",
         text="Install the torchaudio that fits this torch, from the same index",
         # Source: the wheels' metadata.
-        by_check=True,
         says=(
             says(r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions", example="RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1."),
             r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",
@@ -245,14 +225,10 @@ CAUSES = (
             ),
         ),
         says=(
-            "_array_api not found",
+            says(r"_array_api not found|numpy\.core\.multiarray failed to import|numpy\.(?:dtype|ufunc|ndarray) size changed|Could not infer dtype of numpy\.\w+|(?:Error: |processing !!! |error: )Numpy is not available", example="ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject"),
             says(r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)", example="A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.3 as it may crash."),
-            r"numpy\.core\.multiarray failed to import",
-            says(r"numpy\.(?:dtype|ufunc|ndarray) size changed", example="ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject"),
             says(r"compiled against NumPy C-API version 0x\w+ \(NumPy (?P<compiled>2)[\d.]*\) but the running NumPy has C-API version", wants="NumPy 2", example="RuntimeError: module was compiled against NumPy C-API version 0x12 (NumPy 2.0) but the running NumPy has C-API version 0x11"),
             says(r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)", example="RuntimeError: module compiled against API version 0x10 but this version of numpy is 0xf"),
-            says(r"Could not infer dtype of numpy\.\w+", example="RuntimeError: Could not infer dtype of numpy.float32"),
-            says(r"(?:Error: |processing !!! |error: )Numpy is not available", example="RuntimeError: Numpy is not available"),
         ),
     ),
     Cause(
@@ -265,10 +241,8 @@ CAUSES = (
         # Source: pytorch/pytorch#123097.
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),
         says=(
-            r"undefined symbol: (?P<symbol>iJIT_\w+)",
-            says(r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)", "mkl", example="Intel MKL FATAL ERROR: Cannot load libmkl_avx512.so.2 or libmkl_def.so.2."),
-            r"MKL_THREADING_LAYER=INTEL is incompatible with",
-            says(r"undefined symbol: (?P<symbol>mkl_\w+)", example="libmkl_avx2.so: undefined symbol: mkl_sparse_optimize_bsr_trsm_i8"),
+            says(r"undefined symbol: (?P<symbol>(?:iJIT|mkl)_\w+)", example="libmkl_avx2.so: undefined symbol: mkl_sparse_optimize_bsr_trsm_i8"),
+            says(r"(?:Intel )?MKL (?:FATAL )?ERROR: (?:Cannot load|The specified)|MKL_THREADING_LAYER=INTEL is incompatible with", "mkl", example="Intel MKL FATAL ERROR: Cannot load libmkl_avx512.so.2 or libmkl_def.so.2."),
         ),
     ),
 )  # fmt: skip

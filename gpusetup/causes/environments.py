@@ -85,8 +85,7 @@ CAUSES = (
         commands=_add_pip,
         says=(
             r"No module named ['\"]?pip\b['\"]?(?!\.)",
-            says(r"\bpip3?: (?:command )?not found|command not found: pip3?\b", example="bash: pip: command not found"),
-            says(r"'pip3?' is not recognized", example="'pip' is not recognized as an internal or external command"),
+            says(r"\bpip3?: (?:command )?not found|command not found: pip3?\b|'pip3?' is not recognized", example="bash: pip: command not found"),
             says(r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b", "pip", example="RUN python3 -m pip install torch says that the module pip is not installed"),
         ),
         not_examples=("the package pip is not the newest",),
@@ -118,7 +117,6 @@ CAUSES = (
     Cause(
         "site-not-writable",
         title="The installer has no write permission for {path}",
-        plain="The installer has no write permission in the environment",
         means="The environment belongs to another user, or a running program uses its files.",
         text="Create your own environment and install there, or close the programs that use its "
         "files",
@@ -135,7 +133,6 @@ CAUSES = (
         means="gpusetup does not look at the environment that uvx or pipx made for gpusetup "
         "itself.",
         text="Activate an environment, or name one with `--python PATH`",
-        by_check=True,
     ),
     Cause(
         "stale-environment",
@@ -155,7 +152,6 @@ CAUSES = (
         text="Rename that file or folder (and delete its __pycache__), or start Python in "
         "another folder",
         # Source: Python documentation, sys.path.
-        stage="import",
         explains=(
             "torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing",
             "torch-missing", "torch-half-installed",
@@ -179,20 +175,17 @@ CAUSES = (
             rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
             says(rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)", example="ImportError: cannot import name 'Queue' from 'multiprocessing' (/home/u/proj/multiprocessing.py)"),
             says(r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name", example="AttributeError: module 'random' has no attribute 'randint' (consider renaming '/home/u/random.py' since it has the same name as the standard library module named 'random')"),
-            says(r"loaded the `torch/_C` folder of the PyTorch repository", module="torch"),
+            says(r"loaded the `torch/_C` folder of the PyTorch repository|cannot import name '\w+' from 'torch\._C' \(unknown location\)|module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'", example="ImportError: cannot import name '_initExtension' from 'torch._C' (unknown location)", module="torch"),
             says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b", module="torch", example="File \"/home/u/pytorch/torch/__init__.py\", line 237, in <module>\nModuleNotFoundError: No module named 'torch._C'"),
             says(r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b", module="torch", example="/home/u/pytorch/torch/__init__.py in <module>\n    9 from torch._C import *\nModuleNotFoundError: No module named 'torch._C'"),
             says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined", module="torch", example="File \"/home/u/pytorch/torch/__init__.py\", line 465, in <module>\nNameError: name '_C' is not defined"),
             says(r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?", module="torch", example="ImportError: You are importing PyTorch from a clone of the git repo: /home/u/pytorch"),
-            says(r"cannot import name '\w+' from 'torch\._C' \(unknown location\)", module="torch", example="ImportError: cannot import name '_initExtension' from 'torch._C' (unknown location)"),
-            says(r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'", module="torch"),
         ),
     ),
     Cause(
         "installed-by-two",
         certain_if=proofs.message_states_it,
         title="pip cannot remove {name}: conda or the distribution installed it",
-        plain="pip cannot remove a package that conda or the distribution installed",
         means="Packages that conda or the distribution installed lack the list of files (RECORD) "
         "that pip needs to remove them.",
         text="Remove the package with the tool that installed it, or create a new environment",

@@ -78,11 +78,8 @@ CAUSES = (
         ),
         alike={"df -h": ("pip-cache-disk-full",)},
         says=(
-            says(r"killed by signal: Bus error|bus error encountered in worker", example="ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm)."),
-            r"Signal 7 \(SIGBUS\) received",
-            r"exitcode\s{0,8}: ?-7\b",
-            r"insufficient shared memory \(shm\)",
-            r"workers are out of shared memory",
+            says(r"killed by signal: Bus error|bus error encountered in worker|Signal 7 \(SIGBUS\) received|exitcode\s{0,8}: ?-7\b"),
+            says(r"insufficient shared memory \(shm\)|workers are out of shared memory", example="ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm)."),
             says(r"unable to write to file </?torch_\w+>", example="RuntimeError: unable to write to file </torch_812_3419>"),
             says(r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)", example="RuntimeError: unable to mmap 1024 bytes from file </torch_7_8_9>: Cannot allocate memory (12)"),
             says(r"No space left on device.{0,20}'/dev/shm/(?!nccl)", example="OSError: [Errno 28] No space left on device: '/dev/shm/psm_ab12'"),
@@ -95,17 +92,11 @@ CAUSES = (
         text="Raise the hard limit and log in again. For a service such as slurmd, set "
         "LimitMEMLOCK=infinity in the service's unit file",
         # Source: NCCL documentation, troubleshooting.
-        stage="distributed",
         commands=(
             "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
             "| sudo tee /etc/security/limits.d/99-memlock.conf",
         ),
-        says=(
-            r"ibv_reg_mr\w* failed",
-            says(r"ibv_create_\w+ failed.{0,40}Cannot allocate memory", example="ibv_create_qp failed with error Cannot allocate memory"),
-            says(r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)", "memlock", example="RLIMIT_MEMLOCK is too small: 65536"),
-            says(r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)", example="UCX WARN: max locked memory limit is too low"),
-        ),
+        says=(says(r"ibv_reg_mr\w* failed|ibv_create_\w+ failed.{0,40}Cannot allocate memory|(?:RLIMIT_MEMLOCK|memlock limit|max locked memory).{0,60}(?:too (?:small|low)|exceed|insufficient)", example="UCX WARN: max locked memory limit is too low"),),
     ),
     Cause(
         "pip-cache-disk-full",
@@ -117,7 +108,6 @@ CAUSES = (
         "temporary files",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),
-        by_check=True,
         commands=making_room,
         says=(
             says(r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?", unless=SHM),
@@ -136,16 +126,6 @@ CAUSES = (
         text="Unset CUDA_LAUNCH_BLOCKING",
         commands=("unset CUDA_LAUNCH_BLOCKING",),
         # Source: CUDA C++ Programming Guide, environment variables.
-    ),
-    Cause(
-        "memory-caching-off",
-        severity=Severity.WARNING,
-        title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
-        means="With PYTORCH_NO_CUDA_MEMORY_CACHING=1, the driver allocates every tensor "
-        "separately.",
-        text="Unset PYTORCH_NO_CUDA_MEMORY_CACHING",
-        commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
-        # Source: torch documentation, CUDA semantics.
     ),
     Cause(
         "tf32-precision",
@@ -204,32 +184,17 @@ CAUSES = (
         says=(
             says(r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b", who="pip", example="Downloading https://host.example/whl/torch-2.4.0-cp310-cp310-linux_x86_64.whl (797.2 MB)\nKilled"),
             says(r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b", who="pip", example='File "/x/pip/_vendor/msgpack/fallback.py", line 3\nMemoryError'),
-            says(r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes", who="torch", example="RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12"),
-            says(r"DefaultCPUAllocator: not enough memory", who="torch"),
+            says(r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes|DefaultCPUAllocator: not enough memory", example="RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12", who="torch"),
             says(r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)", example="Out of memory: Killed process 4711 (python3) total-vm:91234567kB, anon-rss:62345678kB"),
-            says(r"oom-kill(?:er|:)?", example="python3 invoked oom-killer: gfp_mask=0x100cca"),
-            says("oomkilled", example="Last State: Terminated\n      Reason:       OOMKilled\n      Exit Code:    137"),
-            r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
-            r"OSError: \[Errno 12\] Cannot allocate memory",
-            r"Signal 9 \(SIGKILL\) received",
-            says(r"return ?code ?= ?-9\b", example="the run is killed and exits with return code = -9 on one GPU"),
-            says(r"exitcode\s{0,8}: ?-9\b", example="exitcode  : -9 (pid: 12)"),
-            "std::bad_alloc",
+            says(r"oom-kill(?:er|:)?|oomkilled|std::bad_alloc|OSError: \[Errno 12\] Cannot allocate memory|MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB", example="python3 invoked oom-killer: gfp_mask=0x100cca"),
+            says(r"Signal 9 \(SIGKILL\) received|return ?code ?= ?-9\b|exitcode\s{0,8}: ?-9\b|(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b", example="exitcode  : -9 (pid: 12)"),
             says(r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)", example="nvcc error   : 'cicc' died due to signal 9 (Kill signal)"),
-            r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b",
-            says(r"Detected \d{1,6} oom_kill events?", who="slurm", example="slurmstepd: error: Detected 3 oom_kill events in StepId=12.batch"),
-            says(r"have been OOM Killed", who="slurm"),
-            says(r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory", who="slurm", example="srun: error: node7: tasks 0-3: Out Of Memory"),
+            says(r"Detected \d{1,6} oom_kill events?|have been OOM Killed|srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory", example="slurmstepd: error: Detected 3 oom_kill events in StepId=12.batch", who="slurm"),
             says(r"killed due to the node running low on memory", who="ray"),
-            says(r"scheduler died during initialization \(exit code: -9\)", who="the system"),
-            says(r"llama runner process has terminated: signal: killed", who="the system"),
-            says(r"model requires more system memory \([\d.]{1,8} GiB\) than is available", who="ollama", example="Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)"),
-            says(r"model requires more system memory \(\s?[\d.]{1,8} \wiB\) than is available", who="ollama"),
+            says(r"scheduler died during initialization \(exit code: -9\)|llama runner process has terminated: signal: killed", who="the system", example="Error: llama runner process has terminated: signal: killed"),
+            says(r"model requires more system memory \(\s?[\d.]{1,8} \w{1,3}\) than is available", example="Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)", who="ollama"),
         ),
-        not_examples=(
-            "except MemoryError:",
-            "exits with return code = 1",
-        ),
+        not_examples=("except MemoryError:", "exits with return code = 1"),
     ),
     Cause(
         "open-files-limit",
@@ -239,22 +204,17 @@ CAUSES = (
         'torch.multiprocessing.set_sharing_strategy("file_system")',
         # Source: torch documentation, multiprocessing.
         commands=("ulimit -n 65535",),
-        says=(
-            says(r"Too many open files|received 0 items of ancdata", example="OSError: [Errno 24] Too many open files"),
-            r"received 0 items of ancdata",
-        ),
+        says=(says(r"Too many open files|received 0 items of ancdata", example="OSError: [Errno 24] Too many open files"),),
     ),
     Cause(
         "port-in-use",
         certain_if=proofs.message_states_it,
         title="The rendezvous port of the ranks ({port}) is in use",
-        plain="The rendezvous port of the ranks is in use",
         means="Usually another training run uses the port, because torchrun always starts with "
         "port 29500 by default.",
         text="Give this run another port (`torchrun --master-port 29501`), or end the process "
         "that listens on that port",
         # Source: torch documentation, torchrun.
-        stage="distributed",
         commands=("export MASTER_PORT=29501",),
         look=("ss -ltnp",),
         says=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
-from gpusetup.fixes import training_memory
+from gpusetup.fixes import training
 from gpusetup.messages.row import says
 
 
@@ -40,7 +40,6 @@ CAUSES = (
         text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On your "
         "own machine, look for a limit on the process's memory, then restart the machine",
         # Source: GitHub, actions/runner-images: Metal in macOS runners.
-        by_check=True,
     ),
     Cause(
         "out-of-memory",
@@ -50,11 +49,10 @@ CAUSES = (
         title="The GPU's memory is full",
         means="The model, its gradients and optimizer states, the activations and other programs "
         "share the GPU's memory, and together they need more than it has.",
-        text=training_memory.STEPS,
+        text=training.STEPS,
         # Source: torch documentation, memory management.
         explains=("gpu-check-failed", "cuda-library-error", "torch-internal-error"),
-        by_check=True,
-        way=training_memory.full_memory,
+        way=training.full_memory,
         cases=(
             Message(where=(lambda context: has_nvidia(context) is False,), text=WITHOUT_CUDA),
             Message(
@@ -124,28 +122,17 @@ CAUSES = (
             says(r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp", how="the report of it"),
             r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?" rf"(?:{SAME_MESSAGE}{{0,90}}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?(?:{SAME_MESSAGE}{{0,200}}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?(?:{SAME_MESSAGE}{{0,200}}?(?P<idle>[\d.]+ ?[KMG]i?B) is reserved by PyTorch but unallocated)?",
             says(r"mps backend out of memory(?: \(MPS allocated: (?P<held>[\d.]+ ?(?:bytes|[KMG]i?B)), other allocations: (?P<beside>[\d.]+ ?(?:bytes|[KMG]i?B)), max allowed: (?P<total>[\d.]+ ?[KMG]i?B)\)(?:\.? ?Tried to allocate (?P<asked>[\d.]+ ?(?:bytes|[KMG]i?B)))?)?", example="RuntimeError: MPS backend out of memory (MPS allocated: 17.50 GB, other allocations: 380.00 MB, max allowed: 18.13 GB). Tried to allocate 512.00 MB on private pool."),
-            "hip error: out of memory",
-            "ur_result_error_out_of_device_memory",
-            "cuda_error_out_of_memory",
-            r"\bcuda_out_of_memory\b",
-            says(r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)", example="tensorflow.python.framework.errors_impl.ResourceExhaustedError: failed to allocate memory [Op:Mul]"),
+            r"hip error: out of memory|ur_result_error_out_of_device_memory|cuda_error_out_of_memory|\bcuda_out_of_memory\b|cublas_status_alloc_failed|cudaerrormemoryallocation|erroroutofdevicememory",
+            says(r"ResourceExhaustedError\b.{0,300}?(?:failed to allocate memory|OOM when allocating)|RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)|OOM when allocating tensor.{0,200}?device:GPU|Out of memory allocating [\d,]{1,20} bytes", example="XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes."),
             r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
-            "cublas_status_alloc_failed",
-            "cudaerrormemoryallocation",
             says(r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static", engine="SGLang", short="cache", example="RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.88"),
             says(r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens", example="RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`"),
             says(r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}", example="Out of memory in cuMemAlloc(&device_pointer, size)"),
             says(r"Allocation on device \d? ?would exceed allowed memory", example="Allocation on device 0 would exceed allowed memory. (out of memory)"),
-            says(r"failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers", example="ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 565182976"),
-            "erroroutofdevicememory",
-            says(r"ggml_vulkan: Device memory allocation of size \d{5,15} failed", example="ggml_vulkan: Device memory allocation of size 1073741824 failed."),
+            says(r"unable to allocate CUDA\d{1,2} buffer|failed to allocate (?:CUDA|Vulkan|ROCm|SYCL|HIP)\d{1,2} buffer of size|failed to allocate compute (?:pp |tg )?buffers|ggml_vulkan: Device memory allocation of size \d{5,15} failed", example="ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 565182976"),
             says(r"BFCArena::\w{3,40}\([^)\n]{0,40}\) Failed to allocate memory for requested buffer|BFCArena::\w{3,40}\([^)\n]{0,40}\) Available memory of \d{1,15} is smaller", example="bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t) Failed to allocate memory for requested buffer of size 1073741824"),
             r"Some modules are dispatched on the CPU or the disk",
-            says(r"RESOURCE_EXHAUSTED: (?:Out of memory|Failed to allocate)", example="XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4294967296 bytes."),
-            says(r"OOM when allocating tensor.{0,200}?device:GPU", example="OOM when allocating tensor with shape[128,256] on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc"),
-            says(r"Out of memory allocating [\d,]{1,20} bytes", example="cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,000,000,000 bytes"),
             says(r"Memory usage: \d{1,8} bytes free, \d{10,13} bytes total", example="E external/xla/xla/stream_executor/cuda/cuda_dnn.cc:443] Memory usage: 4194304 bytes free, 25386352640 bytes total."),
-            says(r"unable to allocate CUDA\d{1,2} buffer", example="llama_model_load: error loading model: unable to allocate CUDA0 buffer"),
             says(r"torch\.(?:cuda\.)?OutOfMemoryError", unless=r"memory\. tried to allocate|except torch"),
             says(r"\bNvMapMem\w{4,40}: \d{1,20} error 12\b", engine="Jetson", example="NvMapMemAllocInternalTagged: 1074810371 error 12"),
             says(r"Free memory on device.{0,20}?(?:\((?P<left>[\d.]{1,7})/(?P<of>[\d.]{1,7}) GiB\).{0,30}?)?is less than desired GPU memory utilization(?: \((?P<share>[01]?\.\d{1,4}))?", engine="vLLM at its start", example="ValueError: Free memory on device (9.5/23.6 GiB) on startup is less than desired GPU memory utilization (0.9, 21.2 GiB)."),

@@ -92,7 +92,6 @@ CAUSES = (
         "download-hash-mismatch",
         certain_if=proofs.message_states_it,
         title="The downloaded file does not match its hash: {file}",
-        plain="The downloaded file does not match its hash",
         means="A proxy, a full disk or a mirror cut off or changed the download. Another "
         "possible cause is a lock file that contains the hash of a different build.",
         text="Clear the installer's cache, then run the same installation again. If you use a "
@@ -115,7 +114,6 @@ CAUSES = (
     Cause(
         "download-network-error",
         title="{host} cannot be reached or verified",
-        plain="The package index cannot be reached or verified",
         means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download. "
         "torch, CUDA and the driver are not the cause.",
         text=ANY_NETWORK + MIRROR,
@@ -135,17 +133,11 @@ CAUSES = (
             says(rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,240}}?timed out", how="timeout"),
             says(rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}", how="timeout", example='File "/usr/lib/python3/dist-packages/pip/_vendor/urllib3/response.py", line 438\nTimeoutError: The read operation timed out'),
             says(r"due to network timeout", how="timeout"),
-            says(r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'", how="connection", example="! cannot open URL 'https://download.pytorch.org/libtorch/cu124/libtorch-win.zip'"),
-            says(r"NewConnectionError", how="connection"),
+            says(r"NewConnectionError|cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'", example="! cannot open URL 'https://download.pytorch.org/libtorch/cu124/libtorch-win.zip'", how="connection"),
             says(rf"error sending request for url \(https?://{HOST}", how="connection", example="error: error sending request for url (https://index.example.org/simple/torch/)"),
-            says(r"ProxyError|Cannot connect to proxy|Tunnel connection failed", how="proxy", example="WARNING: Retrying after ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed: 407'))"),
-            says("wrong_version_number", how="proxy"),
-            says(r"Temporary failure in name resolution|NameResolutionError", how="name", example="Temporary failure in name resolution"),
-            says("getaddrinfo failed", how="name"),
-            says("dns error", how="name"),
-            says(r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(", how="cut", example="ConnectionError: ('Connection broken: IncompleteRead(1234 bytes read, 5678 more expected)')"),
-            says(r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer", how="cut", example="pip: ConnectionResetError(104, 'Connection reset by peer') for https://files.example.org/x.whl"),
-            says(r"<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]", how="cut", example="error: <urlopen error [Errno 104] Connection reset by peer>"),
+            says(r"ProxyError|Cannot connect to proxy|Tunnel connection failed|wrong_version_number", example="WARNING: Retrying after ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed: 407'))", how="proxy"),
+            says(r"Temporary failure in name resolution|NameResolutionError|getaddrinfo failed|dns error", example="Temporary failure in name resolution", how="name"),
+            says(r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(|<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]|Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer", example="error: <urlopen error [Errno 104] Connection reset by peer>", how="cut"),
             says(rf"Failed to fetch: `https?://{HOST}", unless=r"40[34] ", example="error: Failed to fetch: `https://index.example.org/simple/numpy/`"),
         ),
         not_examples=(
@@ -165,17 +157,8 @@ CAUSES = (
         # Source: messages of uv, pip, conda and pixi.
         way=_as_chosen,
         says=(
-            "no solution found when resolving",
-            "resolutionimpossible",
-            "because there are no viable options",
-            "contain conflicting urls for package",
-            r"because these package versions have conflicting dependencies",
-            "the conflict is caused by:",
-            "unsatisfiableerror",
-            "version solving failed",
-            "found conflicts!",
+            r"no solution found when resolving|resolutionimpossible|because there are no viable options|contain conflicting urls for package|because these package versions have conflicting dependencies|the conflict is caused by:|unsatisfiableerror|version solving failed|found conflicts!|encountered problems while solving",
             says(r"failed to solve (?:the pypi )?requirements of environment", example="failed to solve the pypi requirements of environment 'default' for platform 'linux-64'"),
-            "encountered problems while solving",
             says("for which no candidates were found", unless=r"__cuda"),
         ),
     ),
@@ -213,15 +196,12 @@ CAUSES = (
     Cause(
         "python-no-wheel",
         certain_if=proofs.python_is_outside_the_wheels,
-        refuted_by=(
-            Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),
-        ),
+        refuted_by=(Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",
         text="Make an environment with another Python",
         # Source: the wheels and indexes of torch, read for the catalog.
-        by_check=True,
         way=_create_64_bit_environment,
         says=(
             says(rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?", example="hint: torch==1.13.1 has no wheels with a matching Python implementation tag"),
@@ -240,16 +220,14 @@ CAUSES = (
         "silicon.",
         text="Use another image or system",
         # Source: the wheels and indexes of torch, read for the catalog.
-        by_check=True,
         way=lambda context, _: Fix(text=way_without_wheels(context)),
         alike={alike.BITS: ("wrong-index", "python-no-wheel")},
         says=(
-            says(rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform", example="torch==2.8.0 is unusable because no wheels are available with a matching platform, we can conclude"),
+            says(rf"{REQUIREMENT} (?:is unusable because no wheels are available with a matching platform|has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?)", example="hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)"),
             says(r"""(?x)
         (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)(?:\ @\ registry\+(?P<index>https?://download\.pytorch\.org/[\w./-]{1,60}))?[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
         """, "wheel for the current platform", example="error: Distribution `pillow==11.3.0 @ registry+https://download.pytorch.org/whl/cu128` can't be installed because it doesn't have a source distribution or wheel for the current platform"),
             says(r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution", example="error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution"),
-            says(rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?", example="hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)"),
             r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
             says(r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))", what="Python or system", example="Unable to find installation candidates for torch (2.1.0+cu118)"),
         ),
@@ -263,13 +241,13 @@ CAUSES = (
         means="torch's wheels need glibc 2.28 since torch 2.6.",
         text="Use a newer distribution, or a container with one. Do not replace the system's glibc",
         # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
-        stage="import",
         explains=("torch-missing", "torch-half-installed", "library-missing"),
         way=newer_glibc,
         says=(r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} ?not found(?: \(required by (?P<by>[^()\s]{1,200})\))?",),
     ),
     Cause(
         "wrong-index",
+        plain="The index, or a version's label such as `+cu121`, does not exist",
         title="{asked} does not exist where the installer looked",
         means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "
         "does not have every label for every release.",
@@ -283,9 +261,6 @@ CAUSES = (
             says(r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'", example="ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel"),
             says(r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b", example="error: Request failed: https://download.pytorch.org/whl/cu120/torch/ - HTTP 403 Forbidden"),
         ),
-        by_check=True,
-        plain="The index, or the label at the end of the version (such as `+cu121`), does not exist "
-        "where the installer looked",
     ),
     Cause(
         "package-not-found",
@@ -294,6 +269,5 @@ CAUSES = (
         text="Use PyTorch's index only for torch",
         # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
-        plain="The installer finds no file of a package other than torch",
     ),
 )  # fmt: skip

@@ -13,10 +13,10 @@ from gpusetup.model.finding import Findings, Severity
 # The modules with the rules, by subject. `precedence` decides which finding is the root. If two
 # rules make a finding with the same id, the first one's title is kept, so rules that read device
 # nodes come before those that read NVML's codes.
-DRIVER_FILES = ("driver", "kernels", "gpu_access", "cuda", "gpu_faults")
+DRIVER_FILES = ("driver", "kernels", "cuda", "gpu_faults")
 """Rules about a driver and its GPUs."""
 RULE_FILES = (
-    *("message_rules", "container", "maker_stacks", "presence", "environment", "companions"),
+    *("message_rules", "container", "other_makers", "environment"),
     *DRIVER_FILES,
     *("running", "wheels"),
 )
@@ -25,11 +25,8 @@ RULE_FILES = (
 @cache
 def rules_of(files: tuple[str, ...]) -> tuple[Rule, ...]:
     """The rules in these files, in order."""
-    rules: list[Rule] = []
-    for file in files:
-        module = import_module(f"gpusetup.findings.{file}")
-        rules += module.RULES
-    return tuple(rules)
+    modules = [import_module(f"gpusetup.findings.{file}") for file in files]
+    return tuple(rule for module in modules for rule in module.RULES)
 
 
 def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:

@@ -21,8 +21,8 @@ from gpusetup.evidence.context import (
     whole_number,
 )
 from gpusetup.evidence.places import in_an_image_build, job_without_gpu
+from gpusetup.findings.driver import NVML_UNKNOWN
 from gpusetup.findings.message_rules import finding, seen, shown
-from gpusetup.findings.presence import NVML_UNKNOWN
 from gpusetup.model.finding import Findings
 from gpusetup.model.machine import Events
 
@@ -42,28 +42,22 @@ def wsl_driver(context: RuleContext) -> Findings:
         yield finding(context, "wsl-driver", evidence)
 
 
+NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "cuda-unavailable")
+
+
 def _nothing_answers_in_wsl(context: RuleContext) -> bool:
     """Whether the Windows driver cannot be reached: its library is missing, NVML returns an error,
-    or there is no device node."""
+    there is no device node, or a CUDA build of torch in a text finds no GPU."""
     driver, nodes = context.driver, context.snapshot.devices
     if driver.library_found is False or driver.nvml_code:
         return True
     # WSL reaches the Windows driver through this device node.
     if nodes is not None and "/dev/dxg" not in [node.path for node in nodes]:
         return True
-    return _text_without_driver(context)
-
-
-NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "cuda-unavailable")
-
-
-def _text_without_driver(context: RuleContext) -> bool:
-    """Whether a text shows a CUDA build of torch that finds no GPU."""
     if not is_report(context):
         return False
-    if events(context, *NO_DRIVER_IN_WSL[:3]):
-        return True
-    return is_cuda_build(context.torch) and cuda_was_refused(context)
+    is_refused = is_cuda_build(context.torch) and cuda_was_refused(context)
+    return is_refused or bool(events(context, *NO_DRIVER_IN_WSL[:3]))
 
 
 def wsl_linux_driver(context: RuleContext) -> Findings:
@@ -106,44 +100,30 @@ def _got_none(context: RuleContext) -> bool:
     """Whether a container has no driver although its host has a GPU, or although it was started
     with one."""
     machine = context.snapshot
-    if not in_container(context):
-        return False
-    if driver_answers(context) or machine.container.nvidia_requested:
+    asked = machine.container.nvidia_requested
+    if not in_container(context) or driver_answers(context) or asked:
         return False
     # Container engines mount nvidia-smi together with the devices; in LXC it is installed by hand.
     by_hand = ("driver-not-loaded",) if machine.container.kind == "lxc" else ()
     blind_programs = events(context, *BLIND, *by_hand)
-    places = [event.values.get("place") for event in blind_programs]
     # The toolkit queried the host's driver, so that driver is what is missing.
-    if "host" in places:
+    if any(event.values.get("place") == "host" for event in blind_programs):
         return False
-    if blind_programs or nvidia_on_pci(context):
+    visible = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
+    was_promised = visible not in NOTHING and machine.pci_devices is None
+    if blind_programs or nvidia_on_pci(context) or was_promised:
         return True
-    visible_devices = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
-    if visible_devices not in NOTHING and machine.pci_devices is None:
-        return True
-    return _text_wants_a_gpu(context)
-
-
-def _text_wants_a_gpu(context: RuleContext) -> bool:
-    """Whether a program in a text's container looked for CUDA, did not find it, and was built to
-    use it.
-
-    A text need not list the device nodes that a live container shows.
-    """
-    machine = context.snapshot
+    # A text need not list the device nodes that a live container shows.
     if not is_report(context):
         return False
     # The command that started the container gave it no GPU, and NVML does not start in it: the
     # driver is not old, it is not there.
-    was_given_none = machine.container.nvidia_requested is False
-    if was_given_none and machine.driver.nvml_code and machine.driver.version is None:
+    if asked is False and machine.driver.nvml_code and machine.driver.version is None:
         return True
     if not cuda_was_refused(context) and not events(context, *IN_VAIN):
         return False
-    if was_given_none or is_cuda_build(machine.torch):
-        return True
-    return bool(events(context, "gpu-image"))
+    wants_a_gpu = is_cuda_build(machine.torch) or events(context, "gpu-image")
+    return asked is False or bool(wants_a_gpu)
 
 
 def _blind_beside_a_driver(context: RuleContext) -> Events:
@@ -156,9 +136,8 @@ def _blind_beside_a_driver(context: RuleContext) -> Events:
     if is_in_wsl_itself or events(context, *OTHER_REASONS):
         return ()
     # A container that was started without a GPU has no nvidia-smi either.
-    if context.snapshot.container.nvidia_requested is False:
-        return events(context, *BLIND)
-    return events(context, "no-nvidia-driver")
+    has_no_gpu = context.snapshot.container.nvidia_requested is False
+    return events(context, *(BLIND if has_no_gpu else BLIND[:1]))
 
 
 OTHER_REASONS = (
@@ -199,13 +178,10 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     index = whole_number(first_entry)
     if index is not None:
         return index >= len(listed)
-    if not first_entry.startswith(("GPU-", "MIG-")):
-        return False
-    identifiers: list[str] = []
-    for gpu in listed:
-        identifiers += (gpu.uuid or "", *gpu.mig_instances)
     # An entry may be the beginning of a GPU's identifier.
-    return not any(identifier.startswith(first_entry) for identifier in identifiers)
+    identifiers = [name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)]
+    is_known = any(name.startswith(first_entry) for name in identifiers)
+    return first_entry.startswith(("GPU-", "MIG-")) and not is_known
 
 
 def container_nvml_lost(context: RuleContext) -> Findings:

@@ -1,15 +1,21 @@
-"""Rules for a driver or CUDA that does not respond, responds late, or returns an error."""
+"""Whether device nodes can be opened, how one GPU is shared (MIG, compute modes, vGPU), and a
+driver or CUDA that does not respond, responds late, or returns an error."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from gpusetup.catalog.facts import switched
 from gpusetup.causes import alike
-from gpusetup.causes.cuda_start import WITH_COMPUTE
-from gpusetup.causes.driver_state import HERE
-from gpusetup.causes.record import Message
+from gpusetup.causes.cuda_start import HIDES, WITH_COMPUTE
+from gpusetup.causes.driver import HERE
+from gpusetup.causes.record import RECORDS, Message
 from gpusetup.evidence.context import (
     NO_KERNEL_DRIVER,
     RuleContext,
+    cuda_errors,
+    cuda_was_refused,
     driver_answers,
     events,
     failed_children,
@@ -23,16 +29,190 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.findings.gpu_faults import UNCORRECTABLE
-from gpusetup.findings.message_rules import (
-    finding,
-    of_gpus,
-    seen,
-    shown,
-)
+from gpusetup.findings.message_rules import finding, of_gpus, seen, shown
 from gpusetup.fixes import gpu_naming
-from gpusetup.model.finding import Findings
+from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Events
+from gpusetup.model.machine import DeviceNode, Event, Events, Gpu
+from gpusetup.model.shell import Lines, filled
+
+
+def uvm_missing(context: RuleContext) -> Findings:
+    """The unified memory module or its device node is missing: NVML works, but CUDA cannot
+    start."""
+    # In WSL, the Windows driver manages the memory, so this module does not exist.
+    if context.os.wsl:
+        return
+    messages = [
+        event
+        for event in events(context, "uvm-missing", "module-not-found")
+        if "uvm" in event.values.get("module", event.kind)
+    ]
+    machine = context.snapshot
+    paths = [node.path for node in machine.devices or ()]
+    has_no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
+    lacks_uvm = machine.driver.uvm_loaded is False or has_no_node
+    if lacks_uvm and driver_answers(context) and machine.cuda_api.init_code:
+        text = "module nvidia_uvm is not loaded, or /dev/nvidia-uvm is missing"
+        messages.append(shown(context, "devices", text))
+    if messages:
+        yield finding(context, "uvm-missing", messages)
+
+
+def device_permission(context: RuleContext) -> Findings:
+    """This user has no permission to open the device nodes."""
+    messages = list(events(context, "device-permission"))
+    closed_nodes = [node for node in context.snapshot.devices or () if _is_shut(context, node)]
+    # Put /dev/nvidia0 before /dev/nvidiactl and /dev/nvidia-uvm, because people know it best.
+    for node in sorted(closed_nodes, key=lambda node: len(node.path)):
+        text = f"{node.path} {node.mode or 'is closed'}"
+        messages.append(shown(context, "devices", text, node=node.path))
+    if messages:
+        yield finding(context, "device-permission", messages)
+
+
+def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
+    """Whether this user cannot open a device node. In a text: whether only the node's group can
+    open it and CUDA failed."""
+    if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
+        return False
+    if False in (node.readable, node.writable):
+        return True
+    # A text does not show which user ran the program. `crw-rw----` means that only the node's group
+    # can open it.
+    if not is_report(context) or "uvm" in node.path or not node.mode:
+        return False
+    return (node.mode[7:9] != "rw") and (cuda_was_refused(context) and not gpus(context))
+
+
+INVALID_DEVICE = 101
+"""cudaErrorInvalidDevice. It also appears if the variable names several MIG instances, because CUDA
+uses only the first."""
+
+
+BUSY = 46
+"""cudaErrorDevicesUnavailable, which a vGPU without a licence returns after a while."""
+
+
+def mig_misconfigured(context: RuleContext) -> Findings:
+    """MIG is on, but there is no instance that a process can use, or there are several and none is
+    selected."""
+    messages, cause = _messages_of_mig(context), "mig-misconfigured"
+    sliced = [gpu for gpu in unhidden(context) if gpu.mig_enabled]
+    empty = [gpu for gpu in sliced if instances(gpu) == 0]
+    if empty and not messages:
+        create = _for_gpus(empty, "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
+        fix = Fix(text=NOTHING_RUNS, commands=create, needs_root=True)
+        what = "MIG is on, and there is no MIG instance that can compute"
+        yield of_gpus(context, cause, empty, *MIG, "name", fix=fix, what=what)
+    if messages or _must_choose_an_instance(context, sliced):
+        what = "MIG is on, and the process does not use exactly one MIG instance"
+        is_weak = not messages and not context.snapshot.cuda_api.init_code
+        yield of_gpus(context, cause, sliced, *MIG, messages=messages, weak=is_weak, what=what)
+
+
+def _messages_of_mig(context: RuleContext) -> Events:
+    """The messages about MIG. Messages that have other meanings too count only if a GPU has MIG
+    turned on or the variable names an instance."""
+    has_mig = any(gpu.mig_enabled for gpu in unhidden(context))
+    variable = context.snapshot.environment.get(HIDES, "")
+    messages = events(context, "mig-misconfigured")
+    if not has_mig and "MIG-" not in variable:
+        # The record marks such a message with the value `shown`.
+        messages = tuple(message for message in messages if "shown" not in message.values)
+    # CUDA accepts one instance. If the variable names several, CUDA reports it as invalid.
+    if variable.count("MIG-") > 1:
+        messages += cuda_errors(context, INVALID_DEVICE)
+    return messages
+
+
+def _must_choose_an_instance(context: RuleContext, sliced: Sequence[Gpu]) -> bool:
+    """Whether there are several MIG instances (or also whole GPUs) and no variable chooses one.
+
+    A process computes on one MIG instance, or on whole GPUs.
+    """
+    count = sum(instances(gpu) or 0 for gpu in sliced)
+    if not count or context.snapshot.environment.get(HIDES, "").startswith("MIG-"):
+        return False
+    skips = any(not gpu.mig_enabled and gpu.visible is False for gpu in unhidden(context))
+    return skips or count > 1
+
+
+MIG = ("mig_enabled", "mig_count", "mig_instances")
+NOTHING_RUNS = (
+    "Run the command. If it says that the GPU is in use, end the programs on the GPU first"
+)
+
+
+def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
+    """An nvidia-smi command for these GPUs, or for the first GPU if they cannot be identified."""
+    return (filled(command, gpus=gpu_naming.smi_list(concerned) or "0"),)
+
+
+def unhidden(context: RuleContext) -> list[Gpu]:
+    """The GPUs that no variable hides and that are not lost. CUDA may still skip one of them
+    because it is faulty."""
+    is_set = HIDES in context.snapshot.environment
+    listed = gpus(context)
+    return [gpu for gpu in listed if not gpu.lost and not (is_set and gpu.visible is False)]
+
+
+def instances(gpu: Gpu) -> int | None:
+    """How many MIG instances a GPU has, from their names or their number; None if no source shows
+    it.
+
+    >>> instances(Gpu(name="A30", mig_instances=("MIG-1",))), instances(Gpu(name="A30"))
+    (1, None)
+    """
+    return len(gpu.mig_instances) or gpu.mig_count
+
+
+def compute_mode(context: RuleContext) -> Findings:
+    """The GPU's compute mode excludes other processes, or its vGPU profile lacks CUDA."""
+    causes = {
+        "virtual": "vgpu-no-compute",
+        "prohibited": "compute-mode-prohibited",
+        "exclusive": "compute-mode-exclusive",
+    }
+    for mode, cause in causes.items():
+        closed = [gpu for gpu in unhidden(context) if _mode(gpu) == mode]
+        if not closed:
+            continue
+        # A vGPU profile without CUDA cannot compute in any compute mode.
+        command = "sudo nvidia-smi -i {gpus} -c DEFAULT"
+        opens = () if mode == "virtual" else _for_gpus(closed, command)
+        fix = Fix(text=RECORDS[cause].text, commands=opens, needs_root=True)
+        # One process may compute in the exclusive mode.
+        is_weak = mode == "exclusive"
+        yield of_gpus(context, cause, closed, "name", "compute_mode", fix=fix, weak=is_weak)
+
+
+def _mode(gpu: Gpu) -> str:
+    """The compute mode; `virtual` for vGPU profiles without CUDA, whose names end in A or B (Q and
+    C profiles have CUDA).
+
+    >>> _mode(Gpu(name="GRID T4-8A")), _mode(Gpu(name="A40", compute_mode="Exclusive_Process"))
+    ('virtual', 'exclusive')
+    """
+    mode, _, _ = (gpu.compute_mode or "").lower().partition("_")
+    has_profile_without_cuda = re.search(r"-\d{1,3}[AB]$", gpu.name.strip()) is not None
+    is_virtual = (gpu.virtualization or "").lower() == "vgpu"
+    if has_profile_without_cuda or (is_virtual and mode == "prohibited"):
+        return "virtual"
+    return mode
+
+
+def vgpu_unlicensed(context: RuleContext) -> Findings:
+    """A vGPU has no licence, so it becomes slow or refuses CUDA."""
+    unlicensed = [
+        gpu for gpu in gpus(context) if gpu.licensed is False and gpu.virtualization != "none"
+    ]
+    messages = events(context, "vgpu-unlicensed")
+    if messages or unlicensed:
+        is_refused = cuda_errors(context, BUSY) or context.snapshot.cuda_api.init_code == BUSY
+        cause, weak = "vgpu-unlicensed", not is_refused
+        yield of_gpus(context, cause, unlicensed, "name", messages=messages, weak=weak)
+
 
 CODES: dict[int, str] = {
     2: "cuda-init-out-of-memory",
@@ -69,35 +249,25 @@ def cuda_answers(context: RuleContext) -> Findings:
     """The error that CUDA returns when it starts: the probe's own reading, or the one in a
     program's message."""
     api = context.snapshot.cuda_api
-    messages_by_code = _messages_by_code(context)
-    init_code = api.init_code
+    messages: dict[int, Events] = {}
+    for event in events(context, "cuda-error", *CODE_OF_KIND):
+        named = CODE_OF_KIND.get(event.kind)
+        code = named or whole_number(event.values.get("code")) or 0
+        code = ALIASES.get(code, code)
+        if (code in CODES and (named or code not in RUNS_ALREADY)) or code == api.init_code:
+            messages[code] = (*messages.get(code, ()), event)
     # In a text, the quoted line already contains the code.
-    is_quoted = is_report(context) and init_code in messages_by_code
-    if init_code and not context.other_host and not is_quoted:
-        text = f"cuInit: {api.init_name} {init_code}"
-        answer = shown(context, "cuda_api.init_code", text, code=str(init_code))
-        messages_by_code[init_code] = (*messages_by_code.get(init_code, ()), answer)
-    for code, messages in messages_by_code.items():
-        if _is_a_fault(context, code, messages):
+    is_quoted = is_report(context) and api.init_code in messages
+    if api.init_code and not context.other_host and not is_quoted:
+        text, code = f"cuInit: {api.init_name} {api.init_code}", api.init_code
+        answer = shown(context, "cuda_api.init_code", text, code=str(code))
+        messages[code] = (*messages.get(code, ()), answer)
+    for code, evidence in messages.items():
+        if _is_a_fault(context, code, evidence):
             cause = CODES.get(code, "cuda-init-failed")
             # A program that fails after hours of work had started CUDA, so this is not a failed
             # start.
-            yield finding(context, cause, messages, weak=events(context, "ran-first"))
-
-
-def _messages_by_code(context: RuleContext) -> dict[int, Events]:
-    """Error code of the driver API -> the messages of programs that failed with it when CUDA
-    started."""
-    messages_by_code: dict[int, Events] = {}
-    for event in events(context, "cuda-error", *CODE_OF_KIND):
-        code = CODE_OF_KIND.get(event.kind)
-        if not code:
-            code = whole_number(event.values.get("code")) or 0
-        code = ALIASES.get(code, code)
-        is_known = code in CODES and (event.kind in CODE_OF_KIND or code not in RUNS_ALREADY)
-        if is_known or code == context.snapshot.cuda_api.init_code:
-            messages_by_code[code] = (*messages_by_code.get(code, ()), event)
-    return messages_by_code
+            yield finding(context, cause, evidence, weak=events(context, "ran-first"))
 
 
 NO_DEVICE, SYSTEM_NOT_READY = 100, 802
@@ -112,21 +282,17 @@ def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
     is_our_answer = code == context.snapshot.cuda_api.init_code
     if code == SYSTEM_NOT_READY and not is_our_answer and _has_no_fabric(context):
         return any(event.kind not in CODE_OF_KIND for event in messages)
-    if code != NO_DEVICE:
-        return True
     # On a machine without an NVIDIA GPU, "no device" is correct. A text rarely lists the GPU that
     # its program looked for.
-    if (not gpus(context) and not nvidia_on_pci(context)) and not is_report(context):
-        return False
-    return has_nvidia(context) is not False
+    is_looked_for = gpus(context) or nvidia_on_pci(context) or is_report(context)
+    return code != NO_DEVICE or (bool(is_looked_for) and has_nvidia(context) is not False)
 
 
 def _has_no_fabric(context: RuleContext) -> bool:
     """Whether no GPU here is behind an NVSwitch, as far as the GPUs are known."""
-    if events(context, "no-nvswitch"):
-        return True
     are_switched = [switched(gpu.name) for gpu in gpus(context)]
-    return bool(are_switched) and not any(are_switched)
+    is_said = bool(events(context, "no-nvswitch"))
+    return is_said or (bool(are_switched) and not any(are_switched))
 
 
 def fabric_not_completed(context: RuleContext) -> Findings:
@@ -148,14 +314,11 @@ def libcuda_missing(context: RuleContext) -> Findings:
     nvml_works = driver.nvml_code == 0
     has_library = driver.library_found and has_nvidia(context) is not False
     has_driver = nvml_works or driver.module_loaded or has_library
-    messages: Events = ()
     # In a container and in WSL, nvidia-smi's "ERR!" has other causes.
-    version_errors: Events = ()
-    if not in_container(context) and not os.wsl:
-        version_errors = events(context, "cuda-version-err")
-    if version_errors:
-        messages = version_errors
-    elif has_driver and not os.jetson:
+    is_bare = not in_container(context) and not os.wsl
+    version_errors = events(context, "cuda-version-err") if is_bare else ()
+    messages = version_errors
+    if not version_errors and has_driver and not os.jetson:
         messages = events(context, "libcuda-missing")
     messages += events(context, "libcuda-unlinked")
     if messages:
@@ -168,29 +331,27 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
     """A library of the driver crashed or hung when gpusetup queried it."""
     children = failed_children(context)
     # The child process that queried one GPU tells more than the one that queried all GPUs.
-    children_of_a_gpu = [event for event in children if "gpu" in event.values]
-    messages = (*children_of_a_gpu, *children, *events(context, "driver-does-not-answer"))
-    if not messages:
-        return
-    first = messages[0]
-    values = {**first.values}
-    # Without these values, for example in a text, the title is the record's plain one.
-    if children:
-        values = {"asked": "The driver", "problem": "no response", **values}
-    if children_of_a_gpu:
-        values["problem"] += f" for {named_gpu(context, first)}"
-    first = replace(first, values=values)
-    # If the driver in the text responds, the problem that the text describes is over.
-    is_over = not children and driver_answers(context)
-    yield finding(context, "driver-does-not-answer", (first, *messages[1:]), weak=is_over)
+    of_a_gpu = [event for event in children if "gpu" in event.values]
+    messages = (*of_a_gpu, *children, *events(context, "driver-does-not-answer"))
+    for first in messages[:1]:
+        values = dict(first.values)
+        # Without these values, for example in a text, the title is the record's plain one.
+        if children:
+            values = {"asked": "The driver", "problem": "no response", **values}
+        if of_a_gpu:
+            values["problem"] += f" for {named_gpu(context, first)}"
+        evidence = (replace(first, values=values), *messages[1:])
+        # If the driver in the text responds, the problem that the text describes is over.
+        is_over = not children and driver_answers(context)
+        yield finding(context, "driver-does-not-answer", evidence, weak=is_over)
 
 
 def named_gpu(context: RuleContext, event: Event) -> str:
     """The GPU that an event is about; its number is NVML's or CUDA's."""
     number = event.values.get("gpu")
-    is_cudas_number = event.values.get("asked") == "libcuda"
+    is_cudas = event.values.get("asked") == "libcuda"
     for gpu in gpus(context):
-        if number == str(gpu.cuda_index if is_cudas_number else gpu.nvml_index):
+        if number == str(gpu.cuda_index if is_cudas else gpu.nvml_index):
             return gpu_naming.gpu_in_full(gpu)
     return f"GPU {number} {event.values.get('bus', '')}"
 
@@ -212,10 +373,9 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
         # Some GPUs do not have this value.
         if values.get("code") == NOT_SUPPORTED:
             continue
-        nvml_code = 0
-        if values.get("asked") == "nvml":
-            nvml_code = whole_number(values.get("code")) or 0
-        cause = NVML.get(nvml_code, "gpu-does-not-answer")
+        is_nvmls = values.get("asked") == "nvml"
+        nvml_code = whole_number(values.get("code")) if is_nvmls else None
+        cause = NVML.get(nvml_code or 0, "gpu-does-not-answer")
         # A failing sensor does not keep programs from using the GPU.
         is_sensor = values.get("field") in MEASURED
         message = replace(event, values=values)
@@ -262,11 +422,10 @@ LIBRARIES = Message(
 def nvml_init_failed(context: RuleContext) -> Findings:
     """NVML failed to start on this machine; each error code has its own cause."""
     machine, is_in_container = context.snapshot, in_container(context)
-    code = machine.driver.nvml_code or 0
+    code, cuda_starts = machine.driver.nvml_code or 0, machine.cuda_api.init_code == 0
     # Only a probed machine has an NVML code; other rules handle the messages in a text.
     if is_report(context) or context.other_host or code in (NVML_STARTS, NVML_OTHER_LIBRARY):
         return
-    cuda_starts = machine.cuda_api.init_code == 0
     lacks_kernel_driver = code in NO_KERNEL_DRIVER
     driver_runs = cuda_starts or machine.driver.module_loaded
     # There is no driver at all, and other rules report that.
@@ -275,14 +434,13 @@ def nvml_init_failed(context: RuleContext) -> Findings:
     # The rules for containers report it: the container lost its GPU or never had one.
     if is_in_container and not cuda_starts and code in (*NO_KERNEL_DRIVER, NVML_UNKNOWN_ERROR):
         return
-    message = LIBRARIES if lacks_kernel_driver else ANSWERED
     answer = f"{machine.driver.nvml_message or 'an error'} (code {code})"
     yield seen(
         context,
         NVML.get(code, "nvml-init-failed"),
         "driver.nvml_code",
         answer,
-        message=message,
+        message=LIBRARIES if lacks_kernel_driver else ANSWERED,
         # A container without NVML's library may still compute.
         weak=lacks_kernel_driver and is_in_container,
         said=answer,
@@ -308,6 +466,11 @@ def driver_slow(context: RuleContext) -> Findings:
 
 
 RULES = (
+    uvm_missing,
+    device_permission,
+    mig_misconfigured,
+    compute_mode,
+    vgpu_unlicensed,
     cuda_answers,
     fabric_not_completed,
     libcuda_missing,

@@ -1,6 +1,8 @@
-"""The driver: whether it is loaded, has one version, is new enough and can start the GPU."""
+"""The driver: whether it is there, loaded, of one version and new enough, and starts the GPU."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.choose.host import driver_family, first_drivers, gpus_to_serve
@@ -27,30 +29,123 @@ from gpusetup.evidence.facts import (
     driver_serves,
     wanted_cuda,
 )
-from gpusetup.evidence.places import job_without_gpu
+from gpusetup.evidence.places import in_an_image_build, job_without_gpu
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.findings.presence import (
-    NOT_LOADED,
-    NVML_DRIVER_NOT_LOADED,
-    driver_belongs_here,
-    nvml_said,
-    on_the_bus,
-    said_on_the_host,
-)
 from gpusetup.fixes import drivers, gpu_naming, paste
+from gpusetup.fixes.owners import has_a_scheduler, lender_of
 from gpusetup.model.finding import Finding, Findings, Fix
-from gpusetup.model.machine import Events, Torch
+from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
+
+NVML_DRIVER_NOT_LOADED = 9
+
+
+NVML_UNKNOWN = 999
+
+
+def driver_belongs_here(context: RuleContext) -> bool:
+    """Whether the machine itself must have the NVIDIA driver, so that its absence is a fault.
+
+    False if the driver belongs to another machine, or on macOS, which has none.
+    """
+    if context.other_host or on(context, "macos"):
+        return False
+    # Containers, image builds and WSL use the driver of their host.
+    return not (in_container(context) or in_an_image_build(context) or context.os.wsl)
+
+
+PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected", "nouveau-in-the-way")
+"""Events that show an installed driver: torch's "no NVIDIA driver" then means that none is
+loaded."""
+
+
+def driver_missing(context: RuleContext) -> Findings:
+    """There is an NVIDIA GPU, or a program that needs one, but no NVIDIA driver at all."""
+    driver, has_gpu = context.driver, has_nvidia(context)
+    # nouveau drives every GPU for which NVIDIA's driver was never installed.
+    messages = (*events(context, "no-nvidia-driver", "nouveau-in-use"), *_looked_in_vain(context))
+    driver_runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
+    is_ours = driver_belongs_here(context) or said_on_the_host(messages)
+    if driver_runs or has_gpu is False or not is_ours:
+        return
+    lacks_library = driver.library_found is False
+    # On a machine with a GPU, a kernel module on the disk means an installed driver. Without a
+    # known GPU, torch's build must need CUDA.
+    is_suspected = not driver.module_version if has_gpu else bool(cuda_needed(context.torch))
+    is_said = messages and not events(context, *PACKAGES_ARE_THERE)
+    if not is_said and not (lacks_library and is_suspected):
+        return
+    evidence = [*messages, *on_the_bus(context)]
+    if lacks_library:
+        evidence.append(shown(context, "driver.library_found", "no library of a driver"))
+    if lender := lender_of(context):
+        fix = Fix(text=lender.gives_a_gpu)
+        subject = f"{lender.name} gave this notebook no GPU"
+    else:
+        fix = drivers.driver_fix(context, "Install the NVIDIA driver")
+        # A cluster job may run on a node with a different GPU from the one in the text.
+        names_gpu = has_gpu and not has_a_scheduler(context)
+        subject = gpu_naming.gpu_names(context) if names_gpu else ""
+    yield finding(context, "driver-missing", evidence, fix=fix, who=subject)
+
+
+def said_on_the_host(messages: Iterable[Event]) -> bool:
+    """Whether one of the messages comes from a container toolkit, which uses the host's driver."""
+    return any(event.values.get("place") == "host" for event in messages)
+
+
+def _looked_in_vain(context: RuleContext) -> Events:
+    """The messages of programs that needed CUDA but did not find nvidia-smi or the driver's
+    library."""
+    messages = tuple(
+        event
+        for event in events(context, "library-missing", "cuda-lib-missing")
+        if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
+    )
+    if events(context, *FAILS_WITHOUT_GPU):
+        return messages
+    return (*messages, *events(context, "smi-not-found"))
+
+
+FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
+"""Failures of an import, which also happen without a GPU, for example on a login node. So a missing
+nvidia-smi in such a text is not the cause. (A GPU without a driver on the PCI bus comes first in
+the order of causes.)"""
+DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
+
+
+def on_the_bus(context: RuleContext) -> Events:
+    """Evidence from the PCI bus: the first two NVIDIA devices with their drivers."""
+    return tuple(
+        shown(
+            context,
+            "pci_devices",
+            f"{device.name or 'NVIDIA device'}, driver: {device.driver or 'none'}",
+        )
+        for device in nvidia_on_pci(context)[:2]
+    )
+
+
+NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
+
+
+def nvml_said(context: RuleContext) -> Events:
+    """NVML's error as evidence; empty if it reported none."""
+    driver = context.driver
+    if not driver.nvml_code:
+        return ()
+    return (shown(context, "driver.nvml_code", driver.nvml_message or f"error {driver.nvml_code}"),)
 
 
 def driver_not_loaded(context: RuleContext) -> Findings:
     """The driver's packages are installed, but its kernel module does not respond."""
     driver = context.driver
-    messages = []
-    for event in events(context, *NOT_LOADED, "module-not-found"):
-        # The unified memory module has its own finding.
-        if "uvm" not in event.values.get("module", ""):
-            messages.append(event)
+    # The unified memory module has its own finding.
+    messages = [
+        event
+        for event in events(context, *NOT_LOADED, "module-not-found")
+        if "uvm" not in event.values.get("module", "")
+    ]
     is_installed = driver.library_found or driver.module_version or driver.library_version
     if messages or is_installed or driver.version:
         messages += events(context, "nouveau-in-use")
@@ -70,54 +165,49 @@ def driver_not_loaded(context: RuleContext) -> Findings:
 
 def driver_too_old(context: RuleContext) -> Findings:
     """The driver supports an older CUDA than the installed torch needs, or than any torch needs."""
-    driver, torch = context.driver, context.torch
+    driver, torch, catalog = context.driver, context.torch, context.catalog
     complaints = complaints_of_the_driver(context)
     # No driver helps if no current build of torch supports the GPU.
-    if context.catalog.never_serves(gpus(context)):
+    if catalog.never_serves(gpus(context)):
         return
-    unmet_complaints = []
-    named_floor = None
-    for complaint in complaints:
-        floor_of_complaint = driver_asked_by(context, complaint)
-        if not (floor_of_complaint and not _is_older(driver.version or "0", floor_of_complaint)):
-            unmet_complaints.append(complaint)
-            named_floor = named_floor or floor_of_complaint
-    if complaints and not unmet_complaints:
+    floors = [driver_asked_by(context, complaint) for complaint in complaints]
+    unmet = [
+        (complaint, floor)
+        for complaint, floor in zip(complaints, floors, strict=True)
+        if not floor or _is_older(driver.version or "0", floor)
+    ]
+    if complaints and not unmet:
         # A fact in the record's `refuted_by` applies: the message is about another library.
-        first_floor = driver_asked_by(context, complaints[0])
-        yield _too_old(context, "torch or the program", first_floor, complaints)
-    cuda = cuda_needed(torch) or _cuda_beyond_driver(complaints)
+        yield _too_old(context, TORCH_OR_PROGRAM, floors[0], complaints)
+    cuda, named_floor = cuda_needed(torch), next((floor for _, floor in unmet if floor), None)
+    if not cuda:
+        # torch's message names the CUDA that the driver serves (`12090`), so torch needs the next
+        # major version. CUDA 11 is the oldest version that the catalog's builds are for.
+        served = [whole_number(event.values.get("found")) or 0 for event in complaints]
+        major = max(served, default=0) // 1000
+        cuda = f"{major + 1}.0" if major > 10 else None
     floor = named_floor
     if not floor and cuda:
-        floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
-    # In WSL and with cuda-compat, the driver itself reports that it supports this CUDA version.
-    driver_names_this_cuda = False
-    if not named_floor and cuda and driver.cuda:
-        driver_names_this_cuda = not _is_older(driver.cuda, cuda)
-    # A Jetson's driver has different version numbers, so its JetPack decides.
-    is_jetson = board_of(context.snapshot) is not None
-    serves = torch.cuda_available or is_jetson or driver_names_this_cuda
+        floor = catalog.driver_floor(cuda, driver_family(context.snapshot))
+    # In WSL and with cuda-compat, the driver itself reports that it supports this CUDA version. A
+    # Jetson's driver has different version numbers, so its JetPack decides.
+    names_this_cuda = not named_floor and cuda and driver.cuda and not _is_older(driver.cuda, cuda)
+    serves = torch.cuda_available or board_of(context.snapshot) is not None or names_this_cuda
     is_short = not serves and _is_older(driver.version, floor)
     # If no driver listed the GPUs, take the one that needs the newest driver.
-    first_of_gpus = first_drivers(context.snapshot, context.catalog)
-    gpu, first_driver = max(first_of_gpus, key=lambda row: parsed(row[1]), default=("", "0"))
+    firsts = first_drivers(context.snapshot, catalog)
+    gpu, first_driver = max(firsts, key=lambda row: parsed(row[1]), default=("", "0"))
     if _is_older(driver.version, first_driver):
-        least = first_driver
-        if is_short and floor:
-            least = max(first_driver, floor, key=parsed)
+        least = max(first_driver, floor, key=parsed) if is_short and floor else first_driver
         yield _too_old(context, gpu, least, ())
-    elif unmet_complaints or is_short:
+    elif unmet or is_short:
         # The messages may require a newer driver than torch does, without naming what requires it.
         least_known = floor if is_short or not driver.version else None
-        yield _too_old(context, "torch or the program", least_known, tuple(unmet_complaints))
+        said = tuple(complaint for complaint, _ in unmet)
+        yield _too_old(context, TORCH_OR_PROGRAM, least_known, said)
 
 
-def _cuda_beyond_driver(complaints: Events) -> str | None:
-    """The next major version of CUDA after the one that the driver supports: 13.0 for `12090`."""
-    served_versions = [whole_number(event.values.get("found")) or 0 for event in complaints]
-    major = max(served_versions, default=0) // 1000
-    # CUDA 11 is the oldest version that the catalog's builds are for.
-    return f"{major + 1}.0" if major > 10 else None
+TORCH_OR_PROGRAM = "torch or the program"
 
 
 def driver_for_what_is_wanted(context: RuleContext) -> Findings:
@@ -139,8 +229,7 @@ def _too_old(context: RuleContext, who: str, floor: str | None, complaints: Even
     """The finding that `who` needs a newer driver: version `floor` or newer, or an unknown version
     if `floor` is None."""
     messages = list(complaints)
-    version = context.driver.version
-    if version:
+    if version := context.driver.version:
         messages.append(shown(context, "driver.version", f"driver {version}"))
     fix = _newer_or_another(context, complaints, floor)
     needs = f"driver {floor}" if floor else "a newer driver"
@@ -156,20 +245,20 @@ def _newer_or_another(context: RuleContext, complaints: Events, floor: str | Non
     driver_is_known = driver.version or driver.cuda
     if build is None or build.backend == "cpu" or torch_stays or not driver_is_known:
         return newer
-    torch = f"torch {build.torch} from {build.backend}"
     # If torch has no kernel for the GPU, a newer driver is not enough.
-    torch_serves_gpus = True
-    if context.torch.kernels is not None:
-        torch_serves_gpus = all(serving(context, gpu) for gpu in gpus(context))
+    lacks_kernels = context.torch.kernels is not None and not all(
+        serving(context, gpu) for gpu in gpus(context)
+    )
     or_newer = newer.text[:1].lower() + newer.text[1:]
-    update = paste.other(or_newer, *newer.commands) if torch_serves_gpus else ()
+    update = () if lacks_kernels else paste.other(or_newer, *newer.commands)
     # torch's own message contains the CUDA version that torch found.
     is_from_torch = any("found" in event.values for event in complaints)
     if context.torch == Torch() and is_report(context) and not is_from_torch:
         text = f"Use the program's build for an older CUDA. Or: {newer.text}"
         return Fix(text=text, alternatives=update, min_driver=newer.min_driver)
     return Fix(
-        text=f"Install {torch}: it works with your driver, so you need no driver update",
+        text=f"Install torch {build.torch} from {build.backend}: it works with your driver, so you "
+        "need no driver update",
         commands=paste.install_commands(context),
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,
@@ -211,33 +300,27 @@ def nvml_mismatch(context: RuleContext) -> Findings:
 def gpu_init_failed(context: RuleContext) -> Findings:
     """The kernel module is loaded and bound to the GPU, but the driver lists no GPU, or not this
     one."""
+    machine = context.snapshot
     if context.other_host:
         return
     left_out = events(context, "gpu-not-listed")
     messages: Events = ()
-    is_empty_list = False
+    lists_nothing = False
     # A job without a GPU has no GPU to start, and a list of GPUs shows that they have started.
     if not job_without_gpu(context) and not listed_gpus(context):
         messages = events(context, "gpu-init-failed", "no-devices-found")
-        is_empty_list = _driver_lists_nothing(context)
-    if messages or left_out or is_empty_list:
-        places = []
-        for event in left_out:
-            place = event.values.get("place")
-            number = "the GPU" if place is None else f"GPU {place}"
-            places.append(f"{number} ({event.values.get('bus')})")
+        is_bound = "nvidia" in [device.driver for device in nvidia_on_pci(context)]
+        nvml_answers = machine.driver.module_loaded and not machine.driver.nvml_code
+        lists_nothing = is_bound and bool(nvml_answers) and machine.gpus == ()
+    if messages or left_out or (lists_nothing and driver_belongs_here(context)):
+        places = (
+            (f"GPU {place}" if (place := event.values.get("place")) else "the GPU")
+            + f" ({event.values.get('bus')})"
+            for event in left_out
+        )
         names = ", ".join(places) or gpu_naming.gpu_names(context)
         evidence = (*messages, *left_out, *on_the_bus(context))
         yield finding(context, "gpu-init-failed", evidence, who=names)
-
-
-def _driver_lists_nothing(context: RuleContext) -> bool:
-    """Whether the module is bound to a GPU on the bus although NVML lists no GPU."""
-    machine = context.snapshot
-    drivers_of_devices = [device.driver for device in nvidia_on_pci(context)]
-    is_bound = "nvidia" in drivers_of_devices and driver_belongs_here(context)
-    nvml_answers = machine.driver.module_loaded and not machine.driver.nvml_code
-    return is_bound and bool(nvml_answers) and machine.gpus == ()
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
@@ -245,24 +328,24 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     kind of kernel modules."""
     driver, catalog = context.driver, context.catalog
     messages = events(context, "gpu-not-supported-by-driver")
-    dropped_gpus = catalog.too_new(driver.version, gpus_to_serve(context.snapshot, catalog))
+    dropped = catalog.too_new(driver.version, gpus_to_serve(context.snapshot, catalog))
     is_open, request = driver.open_module, drivers.driver_request(context)
-    lacks_open = request.needs_open and is_open is False
-    has_needless_open = is_open and not request.takes_open
+    is_wrong_kind = not request.takes_open if is_open else request.needs_open and is_open is False
     # Only a probed machine proves that no GPU is listed, because a text may leave out the list.
     is_live = driver.module_loaded and driver_belongs_here(context) and not is_report(context)
-    if not messages and (lacks_open or has_needless_open) and is_live:
-        flavour = "open" if is_open else "closed"
-        text = f"{flavour} kernel modules"
-        messages = (shown(context, "driver.open_module", text, driver=flavour),)
-    is_dropped = dropped_gpus and not context.torch.cuda_available
+    if not messages and is_wrong_kind and is_live:
+        kind = "open" if is_open else "closed"
+        text = f"{kind} kernel modules"
+        messages = (shown(context, "driver.open_module", text, driver=kind),)
+    is_dropped = dropped and not context.torch.cuda_available
     if is_dropped or (messages and not listed_gpus(context)):
-        messages += tuple(shown(context, "driver.version", text) for text in dropped_gpus)
+        messages += tuple(shown(context, "driver.version", text) for text in dropped)
         names = gpu_naming.gpu_names(context)
         yield finding(context, "gpu-not-supported-by-driver", messages, gpus=names)
 
 
 RULES = (
+    driver_missing,
     driver_not_loaded,
     driver_too_old,
     driver_for_what_is_wanted,

@@ -1,12 +1,19 @@
 """torch in its environment: whether it is complete, installed once, and built for this machine;
-also its libraries, its Python and the host."""
+also its companions, its libraries, its Python and the host."""
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.accelerators.makers import BY_ID, maker_of
+from gpusetup.catalog.builds import index_url
+from gpusetup.catalog.companion_table import Project, companion_table, releases_for, takes_torch
+from gpusetup.catalog.companions import serves_backend, serves_torch
+from gpusetup.catalog.rows import Name
 from gpusetup.causes.host import short_disks
+from gpusetup.causes.record import RECORDS
 from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
-from gpusetup.choose.compatibility import takes_numpy
+from gpusetup.choose.compatibility import releases_beside, takes_numpy, why_release_differs
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import (
@@ -28,11 +35,16 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.maker_facts import intels_extension_fails
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
-from gpusetup.fixes import gpu_naming, paste
+from gpusetup.fixes import gpu_naming, needs, paste
+from gpusetup.fixes.owners import lender_of
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.finding import Evidence, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Package
+from gpusetup.model.shell import Line
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
+from gpusetup.readings.packages import normalised
 
 
 def torch_missing(context: RuleContext) -> Findings:
@@ -64,14 +76,13 @@ def torch_itself(context: RuleContext) -> Findings:
     # What fails to load with Intel's extension is the extension's, which `intel-gpu` replaces.
     if torch.import_error and not intels_extension_fails(context):
         yield seen(context, "torch-import-failed", "torch.import_error", torch.import_error)
-    version = torch.version
-    if version and numpy and not takes_numpy(version, numpy.version, context.catalog):
-        versions = f"torch {version}, numpy {numpy.version}"
+    if torch.version and numpy and not takes_numpy(torch.version, numpy.version, context.catalog):
+        versions = f"torch {torch.version}, numpy {numpy.version}"
         # Only a warning (`weak`) if torch sees the GPU: then it computes, and only conversions to
         # and from numpy fail.
         yield seen(context, "numpy-abi-mismatch", "packages", versions, weak=torch.cuda_available)
-    libcuda = context.driver.libcuda_path or ""
     # CUDA toolkits have an empty libcuda in a folder `stubs`, only for linking.
+    libcuda = context.driver.libcuda_path or ""
     if "stub" in libcuda:
         yield seen(context, "libcuda-stub", "driver.libcuda_path", libcuda)
 
@@ -83,9 +94,9 @@ def two_torch_installs(context: RuleContext) -> Findings:
     # Another rule reports an environment with both conda's and pip's torch.
     if len(versions) < 2 or all(conda_and_pip(context)):
         return
-    evidence = []
-    for copy in copies:
-        evidence.append(shown(context, "packages", f"torch {copy.version} in {copy.location}"))
+    evidence = [
+        shown(context, "packages", f"torch {copy.version} in {copy.location}") for copy in copies
+    ]
     # In one folder their files are mixed, which is an error. In two folders the first copy hides
     # the other, which is only worth a warning.
     yield finding(
@@ -110,11 +121,10 @@ def torch_outside_target(context: RuleContext) -> Findings:
     folders_of_environment = tuple(filter(None, (python.prefix, python.site_packages)))
     if location.startswith(folders_of_environment) or events(context, *HALVES_DO_NOT_FIT):
         return
-    torch_has_to_change = context.choice.action != "kept"
     # If nothing can be installed in the environment, somebody chose the torch outside on purpose.
-    is_in_the_way = torch_has_to_change and not paste.target_refuses(context)
+    has_to_change = context.choice.action != "kept" and not paste.target_refuses(context)
     cause = "torch-outside-environment"
-    yield seen(context, cause, "torch.location", location, weak=not is_in_the_way, place=location)
+    yield seen(context, cause, "torch.location", location, weak=not has_to_change, place=location)
 
 
 def torch_cpu_build(context: RuleContext) -> Findings:
@@ -127,18 +137,15 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     has_gpu = has_nvidia(context)
     if has_gpu is None:
         # If no source shows whether there is a GPU, only a text about CUDA makes one likely.
-        has_gpu = is_report(context) and bool(
-            messages or cuda_was_refused(context) or says_nothing_else(context)
-        )
+        is_about_cuda = messages or cuda_was_refused(context) or says_nothing_else(context)
+        has_gpu = is_report(context) and bool(is_about_cuda)
     if not has_gpu or not (messages or (torch.backend == "cpu" and not torch.cuda_available)):
         return
     # If the listed build has CUDA, a different torch printed the message.
     name = torch_in_words(context) if torch.backend in (None, "cpu") else "The torch that runs"
     gpu = gpu_naming.gpu_names(context)
-    evidence = [
-        *messages,
-        shown(context, "torch.version", f"{name}, backend {torch.backend or 'cpu'}"),
-    ]
+    backend = context.torch.backend or "cpu"
+    evidence = [*messages, shown(context, "torch.version", f"{name}, backend {backend}")]
     if gpus(context):
         evidence.append(shown(context, "gpus", gpu))
     yield finding(context, "torch-cpu-build", evidence, who=name, gpu=gpu)
@@ -162,10 +169,9 @@ def foreign_wheel(context: RuleContext) -> Findings:
     maker = maker_of(backend)
     # If there is also a GPU of another maker, the build may be meant for that one.
     if maker in ("amd", "intel") and gpus(context) and not events(context, "foreign-gpu"):
-        evidence = (shown(context, "torch.version", f"backend {backend}"),)
-        who = torch_in_words(context)
-        name = BY_ID[maker].name
-        yield finding(context, "rocm-wheel-on-nvidia", evidence, who=who, maker=name)
+        who, name = torch_in_words(context), BY_ID[maker].name
+        text = f"backend {backend}"
+        yield seen(context, "rocm-wheel-on-nvidia", "torch.version", text, who=who, maker=name)
 
 
 def torch_sees_no_gpu(context: RuleContext) -> Findings:
@@ -176,30 +182,30 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
     if torch.cuda_available is None and not torch.version and is_beside_torch(context):
         return
     # A build for Intel's GPUs has no CUDA that could be available.
-    if torch.cuda_available is False and (torch.backend != "xpu") and not messages:
+    if torch.cuda_available is False and torch.backend != "xpu" and not messages:
         messages = (shown(context, "torch.cuda_available", "torch.cuda.is_available(): False"),)
     if messages and has_nvidia(context) is not False:
         yield finding(context, "torch-sees-no-gpu", messages)
 
 
-def cuda_lib_missing(context: RuleContext) -> Findings:
-    """A CUDA library that torch needs is missing or incomplete."""
-    torn_packages = []
-    for installed in context.snapshot.packages or ():
-        if installed.name.startswith("nvidia-") and installed.intact is False:
-            torn_packages.append((installed.name, installed.version))
-    if not torn_packages:
-        return
-    requirements = exactly(torn_packages)
-    reinstall = paste.pip(context, "install", "--force-reinstall", "--no-deps", *requirements)
-    fix = Fix(text="Reinstall these packages", commands=(reinstall,))
-    names = ", ".join(name for name, _ in torn_packages[:NAMES_SHOWN])
-    text = f"{names}: files are missing"
-    yield replace(seen(context, "cuda-lib-missing", "packages", text, library=names), fix=fix)
-
-
 NAMES_SHOWN = 3
 """How many packages a title lists."""
+
+
+def cuda_lib_missing(context: RuleContext) -> Findings:
+    """A CUDA library that torch needs is missing or incomplete."""
+    torn = [
+        (installed.name, installed.version)
+        for installed in context.snapshot.packages or ()
+        if installed.name.startswith("nvidia-") and installed.intact is False
+    ]
+    if not torn:
+        return
+    again = ("install", "--force-reinstall", "--no-deps", *exactly(torn))
+    fix = Fix(text="Reinstall these packages", commands=(paste.pip(context, *again),))
+    names = ", ".join(name for name, _ in torn[:NAMES_SHOWN])
+    text = f"{names}: files are missing"
+    yield seen(context, "cuda-lib-missing", "packages", text, fix=fix, library=names)
 
 
 def interpreter(context: RuleContext) -> Findings:
@@ -209,71 +215,55 @@ def interpreter(context: RuleContext) -> Findings:
         # A torch that ran, or that an installer lists, is 64-bit, and so is its Python.
         torch_is_there = torch.cuda_available is not None or package(context, "torch")
         if not is_report(context) or not torch_is_there:
-            path = paste.python(context)
-            yield seen(context, "python-32bit", "python.bits", f"{path}: 32 bits")
+            text = f"{paste.python(context)}: 32 bits"
+            yield seen(context, "python-32bit", "python.bits", text)
         return
-    musl_messages = events(context, "musl-libc")
+    musl = events(context, "musl-libc")
     # If torch is installed, or the text is about something else, an old Python is not the problem.
-    if is_report(context) and (torch.version or context.snapshot.events) and not musl_messages:
+    if is_report(context) and (torch.version or context.snapshot.events) and not musl:
         return
-    builds = []
-    for build in context.catalog.builds:
-        if (build.os, build.machine) == (os.family, os.machine):
-            builds.append(build)
-    libc = os.libc or ""
-    python_of_target = python_tag(context.snapshot)
+    builds = [
+        row for row in context.catalog.builds if (row.os, row.machine) == (os.family, os.machine)
+    ]
+    libc, tag = os.libc or "", python_tag(context.snapshot)
     # torch's wheels are built against glibc.
-    if musl_messages or libc.startswith("musl"):
-        evidence = musl_messages or (shown(context, "os.libc", libc),)
+    if musl or libc.startswith("musl"):
+        evidence = musl or (shown(context, "os.libc", libc),)
         system = "this system: a musl libc"
         yield finding(context, "no-wheel-for-platform", evidence, what=system, asked="torch")
     elif os.family and os.machine and not builds:
         system = f"{os.family} on {os.machine}"
-        evidence = (shown(context, "os.libc", system),)
-        yield finding(context, "no-wheel-for-platform", evidence, what=system, asked="torch")
-    elif (
-        builds
-        and python_of_target
-        and python_of_target not in {tag for build in builds for tag in build.pythons}
-    ):
-        text = f"Python {python_of_target}"
-        yield seen(context, "python-no-wheel", "python.version", text, asked="torch")
-    oldest_glibc = min(filter(None, (build.glibc for build in builds)), key=parsed, default="0")
-    if libc.startswith("glibc ") and parsed(libc.removeprefix("glibc ")) < parsed(oldest_glibc):
-        yield seen(context, "glibc-too-old", "os.libc", libc, needed=oldest_glibc)
+        yield seen(context, "no-wheel-for-platform", "os.libc", system, what=system, asked="torch")
+    elif builds and tag and not any(tag in build.pythons for build in builds):
+        yield seen(context, "python-no-wheel", "python.version", f"Python {tag}", asked="torch")
+    oldest = min(filter(None, (build.glibc for build in builds)), key=parsed, default="0")
+    if libc.startswith("glibc ") and parsed(libc.removeprefix("glibc ")) < parsed(oldest):
+        yield seen(context, "glibc-too-old", "os.libc", libc, needed=oldest)
 
 
 def environment(context: RuleContext) -> Findings:
     """Something in the target environment keeps an installer from changing it; no finding if no
     target was named."""
-    python = context.snapshot.python
-    problems = []
-    for reading in context.snapshot.readings:
-        if reading.subject == "python" and reading.problem:
-            problems.append(reading.problem)
+    python, warning = context.snapshot.python, Severity.WARNING
+    problems = [
+        reading.problem
+        for reading in context.snapshot.readings
+        if reading.subject == "python" and reading.problem
+    ]
     if python.version is None and python.executable is None and problems:
         yield seen(context, "no-target", "python", problems[0])
     # uv installs without pip.
     if python.has_pip is False:
         yield seen(context, "pip-missing", "python.has_pip", "no pip", severity=Severity.NOTE)
     # A warning only, because what is installed there may work.
+    subject = "python.externally_managed"
     if python.externally_managed:
-        yield seen(
-            context,
-            "externally-managed",
-            "python.externally_managed",
-            "EXTERNALLY-MANAGED",
-            severity=Severity.WARNING,
-        )
+        mark = "EXTERNALLY-MANAGED"
+        yield seen(context, "externally-managed", subject, mark, severity=warning)
     elif python.site_writable is False:
-        yield seen(
-            context,
-            "site-not-writable",
-            "python.site_writable",
-            "not writable",
-            severity=Severity.WARNING,
-            path=python.site_packages or python.prefix or "it",
-        )
+        path = python.site_packages or python.prefix or "it"
+        subject, text = "python.site_writable", "not writable"
+        yield seen(context, "site-not-writable", subject, text, severity=warning, path=path)
 
 
 def host(context: RuleContext) -> Findings:
@@ -281,10 +271,10 @@ def host(context: RuleContext) -> Findings:
     for Triton."""
     machine = context.snapshot
     messages = events(context, "pip-cache-disk-full")
-    disks = []
-    for disk in short_disks(context):
-        text = f"{disk.path}: {gib(disk.free_bytes or 0)} free"
-        disks.append(shown(context, "disks", text))
+    disks = [
+        shown(context, "disks", f"{disk.path}: {gib(disk.free_bytes or 0)} free")
+        for disk in short_disks(context)
+    ]
     if messages or disks:
         # Without an error message, a nearly full disk is only a warning.
         yield finding(context, "pip-cache-disk-full", (*messages, *disks), weak=not messages)
@@ -295,10 +285,9 @@ def host(context: RuleContext) -> Findings:
         text = f"/dev/shm is {gib(shared_memory)}"
         yield seen(context, "shm-too-small", "memory.shm_total_bytes", text, weak=True)
     # A text does not show which compilers a machine has. On Linux, Triton compiles with gcc.
-    if is_report(context) or not on(context, "linux"):
-        return
     lacks_compiler = machine.packages is not None and machine.toolkit.compiler is None
-    if lacks_compiler and is_cuda_build(machine.torch) and has_nvidia(context):
+    may_compile = on(context, "linux") and not is_report(context) and is_cuda_build(machine.torch)
+    if lacks_compiler and may_compile and has_nvidia(context):
         yield seen(context, "triton-no-compiler", "PATH", "no gcc", weak=True)
 
 
@@ -317,6 +306,180 @@ def settings(context: RuleContext) -> Findings:
             yield seen(context, cause, "environment", f"{name}=1", name=name)
 
 
+IMAGE_WARNING = "torchvision-image-mismatch"
+"""The event of a torchvision that only fails to read images, which matters only if nothing else
+failed."""
+
+
+def companions(context: RuleContext) -> Findings:
+    """torchvision or torchaudio belongs to another torch, as a program's message or the versions
+    show."""
+    names: tuple[Name, ...] = ("torchvision", "torchaudio")
+    for name in names:
+        cause = f"{name}-mismatch"
+        messages = events(context, cause)
+        # torch computes although versions differ: the companion fails when it is used.
+        is_weak = not messages and bool(context.torch.cuda_available)
+        if name == "torchvision" and not messages and (messages := events(context, IMAGE_WARNING)):
+            is_weak = not says_nothing_else(context, IMAGE_WARNING)
+        difference = _difference(context, name)
+        if messages or difference:
+            pair = f"{name} does not belong to this torch{difference}"
+            fix = _companion_fix(context, name)
+            evidence = (*messages, shown(context, "packages", pair))
+            yield finding(context, cause, evidence, fix=fix, weak=is_weak, pair=pair)
+
+
+def _difference(context: RuleContext, name: Name) -> str:
+    """How a companion does not fit torch (release, CUDA or backend); "" if it fits.
+
+    It is the end of the sentence "NAME does not belong to this torch".
+    """
+    torch, companion, catalog = context.torch, package(context, name), context.catalog
+    if companion is None:
+        return ""
+    release = catalog.release_of(torch.version) if torch.version else None
+    if release and serves_torch(catalog, name, companion.version, release.torch) is False:
+        return f" {torch.version}: {name} {companion.version}"
+    if not torch.backend:
+        return ""
+    # What an unlabelled wheel is built for depends on its platform. A text may not show it, and
+    # conda's packages have builds of their own.
+    is_wheel = not is_report(context) and companion.installer != "conda"
+    platform = f"{context.os.family}-{context.os.machine}" if is_wheel else None
+    fits = serves_backend(catalog, name, companion.version, torch.backend, platform)
+    return f": it is not built for {torch.backend}" if fits is False else ""
+
+
+def _companion_fix(context: RuleContext, name: Name) -> Fix:
+    """Install the companion of the installed torch, or both together if torch must change too."""
+    torch = context.torch
+    # A torch below /usr whose version is unknown came with the image of a board or a container.
+    lies_in_system = "/usr/" in (torch.location or "")
+    if context.os.jetson or (lies_in_system and not torch.version and not lender_of(context)):
+        return Fix(
+            text=f"Keep this torch, which the maker of the board or image provides. Get {name} "
+            "from the same maker, or build it for the torch release that the command prints",
+            commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
+        )
+    if unread := needs.unread(context, needs.TORCH):
+        text = (
+            f"Keep the installed torch, and install the release of {name} that belongs to it. Each "
+            f"torch release has one matching release of {name}, which `gpusetup resolve {name}` "
+            "prints"
+        )
+        return Fix(text=text, needs=unread)
+    which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
+    look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 ignores ~/.local)"
+    way = paste.install_torch(context, f"Install torch and {name} together. ")
+    return replace(way, looks=paste.look(look, which))
+
+
+WHICH_COPY = "import torch; print(torch.__version__, torch.__file__)"
+
+
+def pairs(context: RuleContext) -> Findings:
+    """Packages that do not work with the installed torch."""
+    torch = context.torch.version
+    if not torch:
+        return
+    for installed in context.snapshot.packages or ():
+        project = companion_table().project(normalised(installed.name))
+        # Other functions judge the packages of torch's own index by their release, and conda checks
+        # its own packages.
+        if project is None or project.wheels == "torch index" or installed.installer == "conda":
+            continue
+        alternative = project.alternative
+        if takes_torch(project, installed.version, torch) is False:
+            pair = f"{project.name} {installed.version} is not for torch {torch}"
+            releases = releases_for(project, torch)
+        elif found := _other_cuda(context, project, installed):
+            pair, build = found
+            releases = releases_beside(project, build, context.catalog)
+            alternative = project.way_out(build, index_url(build.backend))
+        else:
+            continue
+        # Without --no-deps pip might replace torch.
+        fix = Fix(
+            text=f"Install the release for this torch, if there is one. Otherwise, {alternative}",
+            commands=tuple(
+                paste.pip(context, "install", "--no-deps", f"{project.name}{release}")
+                for release in releases[:1]
+            ),
+        )
+        evidence = (value_evidence(context, "packages", pair),)
+        yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
+
+
+def _other_cuda(
+    context: RuleContext, project: Project, installed: Package
+) -> tuple[str, TorchBuild] | None:
+    """Why a default index's wheel for another CUDA version does not load beside torch, as `resolve`
+    gives it, and torch's build; None if it may load.
+
+    The companion table is not about texts, labelled wheels and wheels from a folder. A package that
+    also works in Python only does not fail.
+    """
+    os, torch = context.os, context.torch
+    is_known_wheel = not (is_report(context) or "+" in installed.version or installed.direct)
+    build = context.catalog.row_of(
+        torch.version or "", torch.backend or "", os.family or "", os.machine or ""
+    )
+    if not is_known_wheel or build is None or not build.cuda or project.python_only:
+        return None
+    reason = why_release_differs(project.name, installed.version, build, context.catalog)
+    return (reason.partition(" (")[0], build) if reason else None
+
+
+CHANGED = "guarded-set-changed"
+PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
+"""A pin as the probe writes it. A snapshot from another person may contain anything in its place.
+"""
+
+
+def guarded_set_changed(context: RuleContext) -> Findings:
+    """One finding for all guarded packages whose versions have changed; removed packages are not
+    judged here."""
+    versions = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
+    versions["torch"] = context.torch.version or versions.get("torch", "")
+    for event in events(context, "guarded-set")[:1]:
+        pins = re.findall(PIN, event.values.get("pins", ""))
+        moved = {
+            name: pinned
+            for name, pinned in pins
+            if versions.get(name) and not is_same(pinned, versions[name])
+        }
+        # The title names only one package, but the command restores all of them.
+        for name, pinned in list(moved.items())[:1]:
+            fix = Fix(text=RECORDS[CHANGED].text, commands=(_back(context, moved),))
+            now = versions[name]
+            yield finding(context, CHANGED, (event,), fix=fix, name=name, was=pinned, now=now)
+
+
+def is_same(pinned: str, installed: str) -> bool:
+    """Whether a version is the pinned one. A pin without a build label matches every label.
+
+    >>> is_same("2.13.0", "2.13.0+cu130"), is_same("2.13.0+cu130", "2.13.0+cpu")
+    (True, False)
+    """
+    if "+" in pinned:
+        return installed == pinned
+    return pinned in (installed, installed.partition("+")[0])
+
+
+def _back(context: RuleContext, moved: dict[str, str]) -> Line:
+    """The command that restores the packages: with torch and its family if torch was changed,
+    otherwise only the other packages."""
+    releases = {name: version.partition("+")[0] for name, version in moved.items()}
+    if "torch" not in moved:
+        pins = (f"{name}=={release}" for name, release in releases.items())
+        return paste.pip(context, "install", "--no-deps", *pins)
+    backend = moved["torch"].partition("+")[2]
+    words = ("--python", paste.python(context), "--torch", releases["torch"])
+    by_label = ("--backend", backend) if backend else ()
+    return paste.command(context, "gpusetup", "install", *words, *by_label)
+
+
 RULES = (
     torch_missing,
     torch_itself,
@@ -330,4 +493,7 @@ RULES = (
     environment,
     host,
     settings,
+    companions,
+    pairs,
+    guarded_set_changed,
 )

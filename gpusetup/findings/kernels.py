@@ -25,7 +25,6 @@ from gpusetup.evidence.context import (
     in_container,
     is_cuda_build,
     is_report,
-    says_nothing_else,
     serving,
 )
 from gpusetup.evidence.places import is_beside_torch
@@ -49,27 +48,22 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     # A text about torch may not show that torch is installed. On a probed machine, the probe looked
     # for torch.
     may_be_installed = torch.installed or (torch.installed is None and is_report(context))
+    # NVIDIA's own wheel needs some libraries without declaring them, so where only these are
+    # missing, torch is the right one.
     missing = events(context, "cuda-lib-missing")
-    missing_and_declared: Events = ()
-    for event in missing:
-        if undeclared(event.values.get("library", "")) is None:
-            missing_and_declared += (event,)
-    # If only libraries are missing that NVIDIA's wheel needs without declaring them, torch is the
-    # right one.
-    if missing and not missing_and_declared:
+    declared = tuple(e for e in missing if undeclared(e.values.get("library", "")) is None)
+    if missing and not declared:
         return
-    if not ((sees_no_gpu and may_be_installed) or missing_and_declared or _is_for_others(context)):
+    if not ((sees_no_gpu and may_be_installed) or declared or _is_for_others(context)):
         return
-    fix = jetson_fix(context)
     # Up to JetPack 4, the container gets CUDA's libraries from its host.
-    if missing_and_declared and in_container(context):
-        fix = OF_THE_HOST
+    fix = OF_THE_HOST if declared and in_container(context) else jetson_fix(context)
     yield RECORDS["jetson-wrong-wheel"].found(
         f"{torch_in_words(context)} is not made for this Jetson ({board})",
         detail=f"torch's aarch64 wheels run on Thor with CUDA {FIRST_OF_THOR.cuda} or newer, and "
         f"on Orin with {UNIFIED.cuda} or newer. With an older CUDA, a Jetson needs NVIDIA's "
         "wheels for its JetPack.",
-        evidence=(*event_evidence(missing_and_declared), *version_evidence(context)),
+        evidence=(*event_evidence(declared), *version_evidence(context)),
         fix=fix,
     )
 
@@ -97,24 +91,12 @@ def _is_for_others(context: RuleContext) -> bool:
         return True
     if torch.cuda_available or not cuda:
         return False
-    return _is_of_newer_cuda(context, cuda) or _serves_no_listed_gpu(context)
-
-
-def _is_of_newer_cuda(context: RuleContext, cuda: str) -> bool:
-    """Whether a build needs a later major version of CUDA than the board's driver supports."""
     jetpack = jetpack_of(board_of(context.snapshot))
     cuda_of_board = context.driver.cuda or (jetpack.cuda if jetpack else None)
-    if not cuda_of_board:
-        return False
-    return release(cuda)[0] > release(cuda_of_board)[0]
-
-
-def _serves_no_listed_gpu(context: RuleContext) -> bool:
-    """Whether torch's list of kernels is known, and contains none for this machine's GPUs."""
-    if not context.torch.kernels:
-        return False
-    kernels_of_gpus = [serving(context, gpu) for gpu in gpus(context) if gpu.compute_capability]
-    return bool(kernels_of_gpus) and not any(kernels_of_gpus)
+    if cuda_of_board and release(cuda)[0] > release(cuda_of_board)[0]:
+        return True
+    kernels = [serving(context, gpu) for gpu in gpus(context) if gpu.compute_capability]
+    return bool(torch.kernels and kernels) and not any(kernels)
 
 
 def arch_not_in_wheel(context: RuleContext) -> Findings:
@@ -150,7 +132,7 @@ def _unserved(
     who = _program_beside_torch(context) or _torch_that_lacks(context)
     cause = "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel"
     name = gpu or gpu_naming.gpu_names(context)
-    return finding(context, cause, (*messages, *_seen(context)), who=who or "torch", gpu=name)
+    return finding(context, cause, (*messages, *_seen(context)), who=who, gpu=name)
 
 
 def _program_beside_torch(context: RuleContext) -> str:
@@ -166,14 +148,13 @@ def _torch_that_lacks(context: RuleContext) -> str:
 
     In that case the text names one torch, but another one runs.
     """
-    release_here, _, _ = (context.torch.version or "").partition("+")
-    backend_here = context.torch.backend
+    named = ((context.torch.version or "").partition("+")[0], context.torch.backend)
     targets = {gpu.compute_capability.sm for gpu in gpus(context) if gpu.compute_capability}
-    for build in context.catalog.builds:
-        is_this_build = (build.torch, build.backend) == (release_here, backend_here)
-        if is_this_build and targets and targets.issubset(build.kernels):
-            return "The torch that runs"
-    return torch_in_words(context)
+    has_them = any(
+        (build.torch, build.backend) == named and targets.issubset(build.kernels)
+        for build in context.catalog.builds
+    )
+    return "The torch that runs" if targets and has_them else torch_in_words(context)
 
 
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:
@@ -184,11 +165,10 @@ def _capabilities(kernels: Iterable[str]) -> list[Capability]:
 def _said_older(context: RuleContext, message: Event) -> bool:
     """Whether the GPU is older than the kernels: by both capabilities if they are known, otherwise
     by the message."""
-    kernels_in_message = message.values.get("kernels", "").split()
-    served = _capabilities((*kernels_in_message, *(context.torch.kernels or ())))
-    of_gpus_here = capabilities(context)
-    if served and of_gpus_here:
-        return min(of_gpus_here) < max(served)
+    in_message = message.values.get("kernels", "").split()
+    served = _capabilities((*in_message, *(context.torch.kernels or ())))
+    if served and (here := capabilities(context)):
+        return min(here) < max(served)
     return message.values.get("side", "").startswith("old")
 
 
@@ -202,11 +182,9 @@ def _seen(context: RuleContext) -> Events:
 def no_kernel_image(context: RuleContext) -> Findings:
     """torch, or an extension, has no kernel for this GPU."""
     messages = kernel_messages(context)
-    torch_lacks_it = False
-    if context.torch.kernels:
-        for gpu in gpus(context):
-            if gpu.compute_capability and serving(context, gpu) is None:
-                torch_lacks_it = True
+    torch_lacks_it = context.torch.kernels and any(
+        gpu.compute_capability and serving(context, gpu) is None for gpu in gpus(context)
+    )
     # If torch itself lacks the kernel, arch_not_in_wheel finds it.
     if not messages or torch_lacks_it or events(context, "gpu-not-in-wheel"):
         return
@@ -236,43 +214,7 @@ def _by_age(context: RuleContext, known: list[Capability]) -> str:
     return "arch-too-old-for-wheel" if min(known) < oldest else "extension-arch-mismatch"
 
 
-USUAL = (Capability(7, 5), Capability(9, 0))
-"""Every build of the last years has kernels for GPUs between these two."""
-
-
-def builds_for_gpu(context: RuleContext) -> Findings:
-    """The builds that support a GPU, for a text that names the GPU and no torch."""
-    torch, named_gpus = context.torch, gpus(context)
-    is_shown = torch.version or torch.kernels or torch.installed is False
-    # A message tells more than the age of a card.
-    if not is_report(context) or is_shown or not says_nothing_else(context):
-        return
-    for gpu in named_gpus[:1]:
-        capability = gpu.compute_capability
-        if capability is None or USUAL[0] <= capability <= USUAL[1]:
-            continue
-        rows = []
-        for row in context.catalog.builds:
-            is_cuda_wheel = row.channel == "pytorch" and row.backend.startswith("cu")
-            if is_cuda_wheel and capability.sm in row.kernels:
-                rows.append(row)
-        if not rows:
-            continue
-        rows.sort(key=lambda row: (parsed(row.torch), parsed(row.cuda or "0")))
-        first, last = rows[0], rows[-1]
-        # New GPUs need a build from some release on; old ones were dropped after some release.
-        if capability > USUAL[1]:
-            builds = f"{first.backend} or newer (torch {first.torch} on)"
-        else:
-            builds = f"{last.backend} or older"
-        seen_gpu = (shown(context, "gpus", f"{gpu.name}, {capability.sm}"),)
-        yield finding(
-            context, "builds-for-gpu", seen_gpu, gpu=f"{gpu.name} ({capability.sm})", builds=builds
-        )
-
-
 RULES = (
-    builds_for_gpu,
     jetson_wrong_wheel,
     arch_not_in_wheel,
     no_kernel_image,

@@ -6,13 +6,13 @@ message (a version, a GPU, another event) have a function in their subject's fil
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from gpusetup.causes.record import RECORDS, Message
-from gpusetup.causes.table import CAUSES
+from gpusetup.causes.table import BY_CHECK, CAUSES
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import (
     RuleContext,
@@ -29,7 +29,7 @@ from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.model.patterns import in_any_case
-from gpusetup.model.shell import Line, Lines, lines
+from gpusetup.model.shell import Lines, lines
 
 
 def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[Message, Events]:
@@ -52,11 +52,10 @@ def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[M
 
 def has(event: Event, patterns: Mapping[str, str]) -> bool:
     """Whether an event's values match all these patterns."""
-    for name, pattern in patterns.items():
-        value = event.values.get(name)
-        if value is None or not in_any_case(pattern).search(value):
-            return False
-    return True
+    return all(
+        name in event.values and in_any_case(pattern).search(event.values[name])
+        for name, pattern in patterns.items()
+    )
 
 
 def finding(
@@ -78,17 +77,15 @@ def finding(
     event has no value.
     """
     record = RECORDS[cause]
-    usual_values = {name: value for name, value in values.items() if value}
-    complete_messages = []
-    for event in messages:
-        complete_messages.append(replace(event, values={**usual_values, **event.values}))
-    case, matching = case_of(context, message or record, tuple(complete_messages))
+    usual = {name: value for name, value in values.items() if value}
+    complete = tuple(replace(event, values={**usual, **event.values}) for event in messages)
+    case, matching = case_of(context, message or record, complete)
     if not case.text:
         case = replace(case, text=record.text)
     if weak:
         severity = severity or Severity.WARNING
     finding_of_record = record.found(
-        title_of(context, case, matching) or PLACE_OF_A_VALUE.sub(r"the \1", record.name),
+        title_of(context, case, matching),
         detail=case.means,
         evidence=event_evidence(matching),
         fix=fix or fix_of(context, case, matching),
@@ -103,20 +100,23 @@ def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event
 
 def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Events:
     """These values of GPUs as events."""
-    values = []
-    for quote in gpu_naming.value_evidence_of(context, concerned, *fields):
-        values.append(Event(kind="shown", source=quote.source, text=quote.text))
-    return tuple(values)
+    quotes = gpu_naming.value_evidence_of(context, concerned, *fields)
+    return tuple(Event(kind="shown", source=quote.source, text=quote.text) for quote in quotes)
 
 
 def of_gpus(
-    context: RuleContext, cause: str, concerned: Sequence[Gpu], *fields: str, **how: Any
+    context: RuleContext,
+    cause: str,
+    concerned: Sequence[Gpu],
+    *fields: str,
+    messages: Iterable[Event] = (),
+    **how: Any,
 ) -> Finding:
-    """The finding about some of the machine's GPUs, with their values as evidence."""
+    """The finding about some of the machine's GPUs, with messages and their values as evidence."""
     names = gpu_naming.gpus_in_title(context, concerned)
     verb = gpu_naming.has_or_have(concerned)
-    values = marked(context, concerned, *fields)
-    return finding(context, cause, values, who=names, gpus=names, have=verb, **how)
+    evidence = (*messages, *marked(context, concerned, *fields))
+    return finding(context, cause, evidence, **{"who": names, "gpus": names, "have": verb, **how})
 
 
 def seen(context: RuleContext, cause: str, subject: str, text: str, **how: Any) -> Finding:
@@ -140,12 +140,7 @@ def title_of(context: RuleContext, message: Message, messages: Events) -> str:
             continue
         # An empty value would leave two spaces.
         return " ".join(title.split())
-    name = message.plain or message.title
-    return "" if PLACE_OF_A_VALUE.search(name) else name
-
-
-PLACE_OF_A_VALUE = re.compile(r"\{(\w+)\}")
-"""A placeholder for an event's value in a title."""
+    return message.name
 
 
 def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
@@ -155,11 +150,8 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
 
     def typed(commands: tuple[str, ...]) -> Lines:
         """The commands in the form for this machine, with the values of the first event."""
-        event = messages[0]
-        lines_for_target: list[Line] = []
-        for command in commands:
-            lines_for_target += _as_typed(context, command, event)
-        return tuple(lines_for_target)
+        typed_lines = (_as_typed(context, command, messages[0]) for command in commands)
+        return tuple(chain.from_iterable(typed_lines))
 
     family = context.os.family
     # If the system is unknown, Windows commands are shown only if there are no others.
@@ -186,38 +178,28 @@ def _as_typed(context: RuleContext, command: str, event: Event) -> Lines:
     it is a Linux command on Windows.
     """
     # A text may contain anything as a value, so only plain names are put into a command.
-    plain_values = {}
-    for name, value in event.values.items():
-        if is_an_identifier(value):
-            plain_values[name] = value
+    plain = {name: value for name, value in event.values.items() if is_an_identifier(value)}
     try:
-        words = [word.format_map(plain_values) for word in shlex.split(command)]
+        program, *words = (word.format_map(plain) for word in shlex.split(command))
     except (KeyError, IndexError, ValueError):
         return paste.posix(context, command) if "{" not in command else ()
-    writer = WRITERS.get(words[0])
-    if writer:
-        return writer(context, words[1:])
+    if writer := WRITERS.get(program):
+        return writer(context, words)
     if "{" not in command:
         return paste.posix(context, command)
-    if on(context, "windows"):
-        return ()
-    return (paste.command(context, *words),)
+    return () if on(context, "windows") else (paste.command(context, program, *words),)
 
 
 def _settings(context: RuleContext, words: list[str]) -> Lines:
     """The commands that set variables given as `NAME=VALUE`."""
-    settings: list[Line] = []
-    for word in words:
-        name, _, value = word.partition("=")
-        settings.append(paste.setting(context, name, value))
-    return tuple(settings)
+    pairs = (word.partition("=") for word in words)
+    return tuple(paste.setting(context, name, value) for name, _, value in pairs)
 
 
 def _gpusetup(context: RuleContext, words: list[str]) -> Lines:
     """A command of gpusetup; `install` gets the words that the machine needs."""
-    subcommand, *options = (*words, "")
     # A new environment has its own Python, so the target's options are left out.
-    if subcommand != "install" or "--venv" in options:
+    if words[:1] != ["install"] or "--venv" in words:
         return (paste.command(context, "gpusetup", *words),)
     return (paste.gpusetup(context, *words[1:]),)
 
@@ -236,12 +218,13 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
 def said(context: RuleContext) -> Findings:
     """A finding for each of these causes whose message occurs."""
     for cause in CAUSES:
-        if cause.by_check:
+        if cause.id in BY_CHECK:
             continue
-        messages = []
-        for event in (*events(context, *cause.kinds), *cuda_errors(context, *cause.codes)):
-            if not (bool(cause.but) and has(event, cause.but)):
-                messages.append(event)
+        messages = [
+            event
+            for event in (*events(context, *cause.kinds), *cuda_errors(context, *cause.codes))
+            if not (cause.but and has(event, cause.but))
+        ]
         if messages and all(condition(context) for condition in cause.where):
             yield finding(context, cause.id, messages)
 

@@ -24,13 +24,24 @@ from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.readings.gpu_use import GpuUse, gpu_use
 from gpusetup.readings.nvidia_smi import shows_computing
 
+MEMORY_ALLOCATION = 2
+"""cudaErrorMemoryAllocation."""
+FULL = 0.95
+"""Above this share of used GPU memory, a library has no room for its workspace."""
+MOST = 0.6
+"""Above this share of a GPU's memory, other programs use most of it."""
+
 
 def out_of_memory(context: RuleContext) -> Findings:
     """The GPU's memory was not enough."""
     messages = (*events(context, "out-of-memory"), *cuda_errors(context, MEMORY_ALLOCATION))
     # cuBLAS and cuDNN cannot start if the memory of every GPU is full.
     listed = gpus(context)
-    if listed and all(map(_is_full, listed)):
+    is_full = [
+        (gpu.memory_used_bytes or 0) >= FULL * (gpu.memory_total_bytes or float("inf"))
+        for gpu in listed
+    ]
+    if listed and all(is_full):
         messages += events(context, "cuda-library-error")
     if not messages:
         return
@@ -47,49 +58,24 @@ def out_of_memory(context: RuleContext) -> Findings:
     yield out_of_memory
 
 
-MEMORY_ALLOCATION = 2
-"""cudaErrorMemoryAllocation."""
-FULL = 0.95
-"""Above this share of used GPU memory, a library has no room for its workspace."""
-
-
-def _is_full(gpu: Gpu) -> bool:
-    """Whether a GPU's memory is almost full; False if the usage is unknown."""
-    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-    if not used or not total:
-        return False
-    return used >= FULL * total
-
-
-MOST = 0.6
-"""Above this share of a GPU's memory, other programs use most of it."""
-
-
 def _measured(message: Event) -> Event:
     """A message with what explains it: a request beyond the GPU, other programs, or free memory."""
-
-    def bytes_of(name: str) -> int | None:
-        """The number of bytes under this name in the message: `asked` (requested), `total`, `free`,
-        or `held` (by torch)."""
-        return whole_number(message.values.get(f"{name}_bytes"))
-
-    requested, total, free = bytes_of("asked"), bytes_of("total"), bytes_of("free")
-    held_by_torch = bytes_of("held")
-    # The request is larger than the whole memory of this GPU.
+    names = ("asked_bytes", "total_bytes", "free_bytes", "held_bytes")
+    requested, total, free, held_by_torch = (
+        whole_number(message.values.get(name)) for name in names
+    )
+    values = {}
     if requested and total and requested > total:
-        return replace(message, values={**message.values, "alone": gib(requested)})
-    if requested is None or total is None or free is None:
-        return message
-    values = {"asked": gib(requested), "total": gib(total)}
-    # If the message does not contain torch's own share, the share of other programs is unknown.
-    held_by_others = 0
-    if held_by_torch is not None:
-        held_by_others = total - free - held_by_torch
-    if held_by_others > MOST * total:
-        values["others"] = gib(held_by_others)
-    elif free > 2 * requested:
-        # Far more memory is free than the program requested.
-        values["unused"] = gib(free)
+        values["alone"] = gib(requested)
+    elif requested is not None and total is not None and free is not None:
+        values = {"asked": gib(requested), "total": gib(total)}
+        # If the message does not contain torch's own share, the share of other programs is unknown.
+        held_by_others = 0 if held_by_torch is None else total - free - held_by_torch
+        if held_by_others > MOST * total:
+            values["others"] = gib(held_by_others)
+        elif free > 2 * requested:
+            # Far more memory is free than the program requested.
+            values["unused"] = gib(free)
     return replace(message, values={**message.values, **values})
 
 
@@ -197,9 +183,6 @@ def library_missing(context: RuleContext) -> Findings:
         yield finding(context, "cuda-lib-missing", messages, message=OF_A_PROGRAM)
 
 
-UNSAID = {"library": "A CUDA library"}
-
-
 def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
     """The events of these kinds from the program that failed, with its name for the title.
 
@@ -212,17 +195,18 @@ def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
     if program in ("JAX", "TensorFlow") and events(context, "backend-runs"):
         return ()
     # Most programs run on torch, so its name in a traceback does not say that torch itself failed.
-    shown_name = "The program" if program is None or program == "torch" else program
-    usual_values = {**UNSAID, "program": shown_name}
-    messages = []
-    for event in events(context, *kinds):
-        program_of_event = event.values.get("program")
-        if program and program_of_event and program_of_event.lower() != program.lower():
-            continue
-        quote = (event.text or "an error")[:QUOTE_CHARACTERS]
-        values = {**usual_values, "said": quote, **event.values}
-        messages.append(replace(event, values=values))
-    return tuple(messages)
+    shown_name = "The program" if program in (None, "torch") else program
+    usual = {"library": "A CUDA library", "program": shown_name or ""}
+    return tuple(
+        replace(event, values={**usual, "said": _quoted(event), **event.values})
+        for event in events(context, *kinds)
+        if not program or event.values.get("program", program).lower() == program.lower()
+    )
+
+
+def _quoted(event: Event) -> str:
+    """The beginning of a message, for a title."""
+    return (event.text or "an error")[:QUOTE_CHARACTERS]
 
 
 QUOTE_CHARACTERS = 120
@@ -238,17 +222,16 @@ def gpu_works_little(context: RuleContext) -> Findings:
     asks_about_speed = says_nothing_else(context) and context.torch.cuda_available is not False
     if not is_report(context) or not asks_about_speed:
         return
-    concerned = [gpu for gpu in gpus(context) if _use_of(gpu).use == "low"]
-    if not concerned:
-        return
-    first_gpu = concerned[0]
-    use = _use_of(first_gpu)
-    values = marked(context, concerned, "utilization_percent", "power_watts", "temperature_celsius")
-    label = gpu_naming.gpu_label(first_gpu)
-    low = finding(context, "gpu-works-little", values, who=label, picture=use.words)
-    steps = ", ".join(f"{number}. {step}" for number, step in enumerate(use.steps, 1))
-    fix = low.fix and replace(low.fix, text=f"In this order: {steps}. {low.fix.text}")
-    yield replace(low, fix=fix)
+    uses = [(gpu, _use_of(gpu)) for gpu in gpus(context)]
+    concerned = [(gpu, use) for gpu, use in uses if use.use == "low"]
+    for first, use in concerned[:1]:
+        fields = ("utilization_percent", "power_watts", "temperature_celsius")
+        values = marked(context, [gpu for gpu, _ in concerned], *fields)
+        label = gpu_naming.gpu_label(first)
+        low = finding(context, "gpu-works-little", values, who=label, picture=use.words)
+        steps = ", ".join(f"{number}. {step}" for number, step in enumerate(use.steps, 1))
+        fix = low.fix and replace(low.fix, text=f"In this order: {steps}. {low.fix.text}")
+        yield replace(low, fix=fix)
 
 
 def _use_of(gpu: Gpu) -> GpuUse:

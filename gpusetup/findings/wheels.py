@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.jetpack import board_of
@@ -12,7 +10,6 @@ from gpusetup.causes.wheels import good_python, way_without_wheels
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.evidence.lookups import (
-    Lookup,
     index_label,
     lookup_in,
     requirement,
@@ -25,9 +22,6 @@ from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event
 from gpusetup.model.versions import parsed
-
-if TYPE_CHECKING:
-    from packaging.version import Version
 
 KINDS = (
     *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
@@ -70,10 +64,7 @@ def no_file(context: RuleContext) -> Findings:
 
 def _requested(message: Event) -> str:
     """The requirement, index, package or wheel that an installer's message says it looked for."""
-    for name in NAMED:
-        if name in message.values:
-            return message.values[name]
-    return ""
+    return next((message.values[name] for name in NAMED if name in message.values), "")
 
 
 ITS_INDEX = (
@@ -110,21 +101,20 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         python = f"{tags[1]}.{tags[2]}"
         text = (
             f"This file is for 64-bit Python {python}: create an environment with that Python, "
-            "or let "
+            "or let the installer choose the file for yours"
         )
-        return paste.with_python(context, python, text + "the installer choose the file for yours")
+        return paste.with_python(context, python, text)
     if cause == "python-no-wheel":
         return _other_python(context, requested)
     if cause == "apple-silicon":
         return makers.native_python(context)
-    if cause == "no-wheel-for-platform" and paste.chosen_build(context) is None:
-        return Fix(text=way_without_wheels(context))
-    if cause == "glibc-too-old" and paste.chosen_build(context) is None:
-        return None
-    named_gpu = makers.first_install(context)
-    if named_gpu is not None:
-        return named_gpu
-    return paste.install_torch(context, "Install a release that has a wheel for this system. ")
+    if paste.chosen_build(context) is None:
+        if cause == "no-wheel-for-platform":
+            return Fix(text=way_without_wheels(context))
+        if cause == "glibc-too-old":
+            return None
+    why = "Install a release that has a wheel for this system. "
+    return makers.first_install(context) or paste.install_torch(context, why)
 
 
 def _is_of_torch(requested: str) -> bool:
@@ -165,7 +155,11 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
     python = good_python(context)
     if torch:
-        python = _newest_python_of(context, torch) or python
+        # The newest Python with wheels of this torch on this system, or else on any. "3.13t" is a
+        # Python without the GIL, which few packages support.
+        tags = {tag for row in _here(context, torch) for tag in row.pythons if tag[-1] != "t"}
+        newest = max(tags, key=parsed, default=context.catalog.last_python(torch))
+        python = newest or python
     text = (
         f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
         "for this one"
@@ -173,37 +167,26 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
     return paste.with_python(context, python, text)
 
 
-def _newest_python_of(context: RuleContext, torch: str) -> str | None:
-    """The newest Python for which a release has wheels on this system. If it has none here, on any
-    system."""
-    pythons: set[str] = set()
-    for build in _here(context, torch):
-        # "3.13t" is a Python without the GIL, which few packages support.
-        pythons.update(tag for tag in build.pythons if not tag.endswith("t"))
-    if pythons:
-        return max(pythons, key=parsed)
-    return context.catalog.last_python(torch)
-
-
 def _rows(context: RuleContext, torch: str | None, backend: str | None = None) -> list[TorchBuild]:
     """The catalog's wheels for a release and a backend; None means any."""
-    rows = []
-    for row in context.catalog.builds:
-        is_requested = torch in (None, row.torch) and backend in (None, row.backend)
-        if row.channel == "pytorch" and is_requested:
-            rows.append(row)
-    return rows
+    return [
+        row
+        for row in context.catalog.builds
+        if row.channel == "pytorch"
+        and torch in (None, row.torch)
+        and backend in (None, row.backend)
+    ]
 
 
 def _here(context: RuleContext, torch: str | None, backend: str | None = None) -> list[TorchBuild]:
     """The wheels of `_rows` that fit this operating system and processor, as far as these are
     known."""
-    system = context.os
-    rows = []
-    for row in _rows(context, torch, backend):
-        if (system.family in (None, row.os)) and (system.machine in (None, row.machine)):
-            rows.append(row)
-    return rows
+    os = context.os
+    return [
+        row
+        for row in _rows(context, torch, backend)
+        if os.family in (None, row.os) and os.machine in (None, row.machine)
+    ]
 
 
 def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
@@ -212,18 +195,23 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     name, _, _ = requirement(requested)
     lookup = lookup_in(event, context.catalog)
     if lookup is not None:
-        return _cause_of_lookup(context, lookup)
+        if on(context, "macos") or (lookup.maker == "amd" and on(context, "windows")):
+            return "no-wheel-for-platform"
+        # The index offers other releases to this Python, so the release is what it lacks.
+        return "wrong-index" if lookup.offered or lookup.torch else "python-no-wheel"
     if event.kind == "wrong-index":
         return "wrong-index"
     if event.kind == "conda-not-found":
-        return _why_conda_has_none(context, requested)
+        # An exported build only fits one machine.
+        if re.fullmatch(EXPORTED, requested):
+            return "package-not-found"
+        return "no-wheel-for-platform" if context.os.family == "macos" else "wrong-index"
     if event.kind == "wheel-not-supported":
         return _tag_that_fails(context, requested)
     if event.kind == "no-matching-distribution":
         # The catalog contains only the releases of torch, torchvision and torchaudio.
-        if name in FAMILY:
-            return _why_no_release(context, event, requested)
-        return "package-not-found"
+        in_catalog = name in FAMILY
+        return _why_no_release(context, event, requested) if in_catalog else "package-not-found"
     # The remaining case: the installer knows the release but has no file of it for this machine.
     is_in_torchs_index = name.startswith(OURS)
     if not is_in_torchs_index and event.kind == "no-wheel-for-platform":
@@ -235,23 +223,6 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     # Some releases in the range may lack this Python and others this system. Another Python is the
     # easier fix.
     return "python-no-wheel" if events(context, "python-no-wheel") else "no-wheel-for-platform"
-
-
-def _cause_of_lookup(context: RuleContext, lookup: Lookup) -> str:
-    """The cause if an installer looked for AMD's or Intel's builds: the system, the index or the
-    Python."""
-    if on(context, "macos") or (lookup.maker == "amd" and on(context, "windows")):
-        return "no-wheel-for-platform"
-    # The index offers other releases to this Python, so the release is what it lacks.
-    return "wrong-index" if lookup.offered or lookup.torch else "python-no-wheel"
-
-
-def _why_conda_has_none(context: RuleContext, requested: str) -> str:
-    """The cause if conda finds no package: an exported build that only fits one machine, or a
-    channel without current builds for this system."""
-    if re.fullmatch(EXPORTED, requested):
-        return "package-not-found"
-    return "no-wheel-for-platform" if context.os.family == "macos" else "wrong-index"
 
 
 def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
@@ -266,38 +237,24 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     if is_unknown_cuda or ".dev" in (version or ""):
         return "wrong-index"
     torch = torch_of(context.catalog, name, version)
-    offered = _releases_offered(event)
+    # The releases that the message lists ("from versions: ..."), the oldest first.
+    words = re.split(r"[,\s]+", event.values.get("versions", ""))
+    offered = sorted(parsed(word.partition("+")[0]) for word in words if word[:1].isdigit())
     number = parsed(version or "0")
-    # Indexes offer only these releases to a Python for Intel processors.
-    if _ends_for_intel_macs(context, offered, number) and context.os.machine == "aarch64":
+    # torch 2.2.2 is the last release for Intel's processors. Indexes offer only these releases to a
+    # Python for them.
+    last_of_intel = parsed("2.2.2")
+    is_a_mac, newest = context.os.family == "macos", max(offered, default=None)
+    ends_for_intel = is_a_mac and newest == last_of_intel and number > last_of_intel
+    if ends_for_intel and context.os.machine == "aarch64":
         return "apple-silicon"
     exists_elsewhere = _rows(context, torch, backend) and not _here(context, torch, backend)
-    if exists_elsewhere or _ends_for_intel_macs(context, offered, number):
+    if exists_elsewhere or ends_for_intel:
         return "no-wheel-for-platform"
     # A release inside the range of those offered was never made with that label or number; files of
     # older or newer ones only: the Python (or the platform) is another one's.
     is_inside = bool(offered) and offered[0] <= number <= offered[-1]
     return "wrong-index" if is_inside else "python-no-wheel"
-
-
-def _releases_offered(event: Event) -> list[Version]:
-    """The releases that an installer's message lists ("from versions: ..."), the oldest first."""
-    releases = []
-    for word in re.split(r"[,\s]+", event.values.get("versions", "")):
-        if word[:1].isdigit():
-            release, _, _ = word.partition("+")
-            releases.append(parsed(release))
-    return sorted(releases)
-
-
-def _ends_for_intel_macs(
-    context: RuleContext, offered: Sequence[Version], requested: Version
-) -> bool:
-    """Whether a Mac is offered torch up to 2.2.2, the last release for Intel's processors."""
-    if context.os.family != "macos" or not offered:
-        return False
-    newest = offered[-1]
-    return newest == parsed("2.2.2") and requested > newest
 
 
 def _tag_that_fails(context: RuleContext, wheel: str) -> str:

@@ -81,30 +81,24 @@ def _release_for_this_torch(context: RuleContext, distribution: str) -> str:
 
     "" if the table lists none, or if that release is installed already and must be built again.
     """
-    project = companion_table().project(distribution)
-    torch = context.torch.version
-    if project is None or not torch:
-        return ""
-    newest_first = releases_for(project, torch)
+    project, torch = companion_table().project(distribution), context.torch.version
+    releases = releases_for(project, torch) if project and torch else ()
     # A range shows only the lowest release, not the one that was built for this torch.
-    if not newest_first or not newest_first[0].startswith("=="):
+    if not releases or not releases[0].startswith("=="):
         return ""
-    specifier = newest_first[0]
     installed = package(context, distribution)
-    is_installed = installed is not None and allows(specifier, installed.version)
-    return "" if is_installed else f"{distribution}{specifier}"
+    is_installed = installed is not None and allows(releases[0], installed.version)
+    return "" if is_installed else f"{distribution}{releases[0]}"
 
 
 def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
-    """A fix that rebuilds the module named by the event with the most values."""
+    """A fix that rebuilds the module named by the event with the most values, because that message
+    identifies the module most exactly."""
 
     def way(context: RuleContext) -> Lines:
-        """The commands that rebuild the module. They contain a placeholder if no event has the
-        module's name."""
-        # The message with the most values identifies the module most exactly.
+        """The commands that rebuild the module."""
         fullest = max(events(context, kind), key=lambda event: len(event.values))
-        module = fullest.values.get("module")
-        return rebuild_commands(context, module)
+        return rebuild_commands(context, fullest.values.get("module"))
 
     return way
 
@@ -126,7 +120,8 @@ FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_L
 def newer_glibc(context: RuleContext, text: str) -> Fix:
     """Use a system with a newer glibc; if a package other than torch needs it, change that package
     first."""
-    if _is_needed_by_rocm(context):
+    needed_by = [event.values.get("by", "") for event in events(context, "glibc-too-old")]
+    if needed_by and all(re.search(OF_ROCM, name) for name in needed_by):
         return Fix(
             text="torch does not need it: ROCm's packages here were built for a newer release of "
             "the distribution. Remove them (`sudo amdgpu-uninstall`), and install ROCm's packages "
@@ -150,12 +145,6 @@ OF_ROCM = r"/rocm|\b(?:rocm|roc|hip|hsa|amd)[\w-]*$|lib(?:amd|hip|hsa|roc)\w*\.s
 """The path or name of a program or library of ROCm."""
 
 
-def _is_needed_by_rocm(context: RuleContext) -> bool:
-    """Whether a program or library of ROCm, and not torch, needs the newer glibc."""
-    needed_by = [event.values.get("by", "") for event in events(context, "glibc-too-old")]
-    return bool(needed_by) and all(re.search(OF_ROCM, name) for name in needed_by)
-
-
 def gpus_for_docker(context: RuleContext) -> str:
     """The options of `docker run` that pass the GPUs of this maker to a container."""
     if has_nvidia(context):
@@ -169,15 +158,13 @@ def gpus_for_docker(context: RuleContext) -> str:
 def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:
     """The commands that install a library which a Jetson's torch needs but does not declare, and
     that put it on the loader's path."""
-    package_of_library = undeclared(library)
-    if package_of_library is None:
+    undeclared_package = undeclared(library)
+    if undeclared_package is None:
         return ()
     cuda_major, _, _ = cuda.partition(".")
-    names = package_of_library.by_pip(cuda_major)
-    install = paste.pip(context, "install", "--no-deps", *names)
-    folder = package_of_library.below(cuda_major)
+    install = paste.pip(context, "install", "--no-deps", *undeclared_package.by_pip(cuda_major))
+    folder = undeclared_package.below(cuda_major)
     site_packages = context.snapshot.python.site_packages
     if not site_packages:
         return install, *folders_first(context, folder)
-    full_folder = f"{site_packages}/{folder}"
-    return install, paste.prepending(context, "LD_LIBRARY_PATH", full_folder)
+    return install, paste.prepending(context, "LD_LIBRARY_PATH", f"{site_packages}/{folder}")

@@ -77,29 +77,18 @@ def value_evidence_of(
 
 def _value_text(name: str, value: object) -> str:
     """A GPU's field with its value in words; "" if there is no value."""
+    words = name.replace("_", " ")
     if value is None or value is False or value == ():
         return ""
-    words = name.replace("_", " ")
-    if value is True:
-        return words
     if isinstance(value, tuple):
         value = ", ".join(map(str, value))
-    return f"{words} {value}"
-
-
-def smi_indices(concerned: Iterable[Gpu]) -> tuple[str, ...]:
-    """The arguments of `nvidia-smi -i` for these GPUs; those that cannot be named are left out."""
-    each_once: dict[str, None] = {}
-    for gpu in concerned:
-        index = smi_index(gpu)
-        if index and is_an_identifier(index):
-            each_once[index] = None
-    return tuple(each_once)
+    return words if value is True else f"{words} {value}"
 
 
 def smi_list(concerned: Iterable[Gpu]) -> str:
-    """One argument of `nvidia-smi -i` for all of these GPUs; "" if none can be named."""
-    return ",".join(smi_indices(concerned))
+    """One argument of `nvidia-smi -i` for all of these GPUs that can be named; "" if none can."""
+    named = (smi_index(gpu) for gpu in concerned)
+    return ",".join(dict.fromkeys(index for index in named if index and is_an_identifier(index)))
 
 
 def has_or_have(concerned: Sequence[Gpu]) -> str:
@@ -109,17 +98,10 @@ def has_or_have(concerned: Sequence[Gpu]) -> str:
 
 def gpus_at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
     """The GPUs in the PCI slots of events. A GPU that no source lists has only its slot."""
-    gpu_by_slot: dict[str, Gpu] = {}
-    for gpu in gpus(context):
-        if gpu.pci_bus_id:
-            gpu_by_slot[slot_key(gpu.pci_bus_id)] = gpu
-    gpu_of_event: dict[str, Gpu] = {}
-    for event in events:
-        address = event.values.get("bus_id", "")
-        if ":" in address:
-            slot = slot_key(address)
-            gpu_of_event[slot] = gpu_by_slot.get(slot) or Gpu(name="unknown", pci_bus_id=slot)
-    return tuple(gpu_of_event.values())
+    by_slot = {slot_key(gpu.pci_bus_id): gpu for gpu in gpus(context) if gpu.pci_bus_id}
+    addresses = (event.values.get("bus_id", "") for event in events)
+    slots = dict.fromkeys(slot_key(address) for address in addresses if ":" in address)
+    return tuple(by_slot.get(slot) or Gpu(name="unknown", pci_bus_id=slot) for slot in slots)
 
 
 def slot_key(bus_id: str | None) -> str:
@@ -134,15 +116,7 @@ def slot_key(bus_id: str | None) -> str:
 
 
 BRAND_WORDS = {
-    "nvidia",
-    "geforce",
-    "graphics",
-    "device",
-    "quadro",
-    "tesla",
-    "rtx",
-    "gtx",
-    "unknown",
+    *("nvidia", "geforce", "graphics", "device", "quadro", "tesla", "rtx", "gtx", "unknown"),
 }
 """Words that do not identify a model. nvidia-smi's narrow tables cut names, so sometimes only these
 words are left."""
@@ -150,17 +124,14 @@ words are left."""
 
 def gpu_names(context: RuleContext) -> str:
     """The names of this machine's NVIDIA GPUs, for a sentence."""
-    names = [gpu.name for gpu in gpus(context) if _is_telling(gpu.name)]
+    names = [
+        gpu.name
+        for gpu in gpus(context)
+        if not {*re.findall(r"\w+", gpu.name.lower())} <= BRAND_WORDS
+    ]
     if not names:
         names = [name_on_bus(device) for device in nvidia_on_pci(context)]
     return counted_names(names) or context.os.jetson or "the NVIDIA GPU"
-
-
-def _is_telling(name: str) -> bool:
-    """Whether a name contains the model and not only brand words, because nvidia-smi's narrow
-    tables cut names."""
-    words = set(re.findall(r"\w+", name.lower()))
-    return not words <= BRAND_WORDS
 
 
 def name_on_bus(device: PciDevice) -> str:
@@ -179,10 +150,7 @@ def counted_names(names: Sequence[str]) -> str:
     >>> counted_names(("T4", "T4")), counted_names(("A100", "T4", "T4")), counted_names(())
     ('T4', 'A100, 2 x T4', '')
     """
-    count_by_name = Counter(names)
-    if len(count_by_name) < 2:
-        return "".join(count_by_name)
-    parts = []
-    for name, count in count_by_name.items():
-        parts.append(f"{count} x {name}" if count > 1 else name)
-    return ", ".join(parts)
+    counts = Counter(names)
+    if len(counts) < 2:
+        return "".join(counts)
+    return ", ".join(f"{n} x {name}" if n > 1 else name for name, n in counts.items())

@@ -55,135 +55,127 @@ from gpusetup.evidence.maker_facts import (
     whys,
 )
 from gpusetup.fixes import owners, paste, system_packages
-from gpusetup.model.finding import Alternative, Fix
-from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line, filled, lines, shell_line
+from gpusetup.model.finding import Fix
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.shell import Line, Lines, filled, lines
 from gpusetup.model.versions import parsed
 
 # --- the kernel driver and its nodes --------------------------------------------------------------
 
-LOAD = {AMD.id: lines("sudo modprobe amdgpu"), INTEL.id: lines("sudo modprobe xe")}
-DRIVER_OF = {AMD.id: "amdgpu", INTEL.id: "i915 or xe"}
-NODES_OF = {AMD.id: "/dev/kfd /dev/dri/renderD*", INTEL.id: "/dev/dri/renderD*"}
-LIST_NODES = {
-    AMD.id: lines("ls -ln /dev/kfd /dev/dri/renderD*"),
-    INTEL.id: lines("ls -ln /dev/dri/renderD*"),
-}
-"""A maker -> the command that lists its device nodes with the numbers of their groups."""
-START = {
-    (AMD.id, "docker"): lines(
-        "docker run --rm --device /dev/kfd --device /dev/dri --group-add video "
-        '--group-add "$(stat -c %g /dev/dri/renderD128)" --security-opt seccomp=unconfined '
-        "ubuntu ls -l /dev/kfd /dev/dri"
-    ),
-    (AMD.id, "podman"): lines(
-        "podman run --rm --device /dev/kfd --device /dev/dri --group-add keep-groups "
-        "--security-opt seccomp=unconfined ubuntu ls -l /dev/kfd /dev/dri"
-    ),
-    (INTEL.id, "docker"): lines(
-        "docker run --rm --device /dev/dri --group-add video "
-        '--group-add "$(stat -c %g /dev/dri/renderD128)" ubuntu ls -l /dev/dri'
-    ),
-    (INTEL.id, "podman"): lines(
-        "podman run --rm --device /dev/dri --group-add keep-groups ubuntu ls -l /dev/dri"
-    ),
-}
-"""A maker and a container program -> the command that starts a container with the GPU's device
-nodes. Podman keeps the groups of its user; docker needs the number of the host's group."""
-DEVICES_OF = {AMD.id: "--device /dev/kfd --device /dev/dri", INTEL.id: "--device /dev/dri"}
+
+class Access(Frozen):
+    """How programs reach one maker's GPU: through a kernel driver and its device nodes."""
+
+    driver: str
+    load: Lines
+    nodes: str
+    options: str
+    """The options that give a container the nodes."""
+    resource: str
+    """The resource that a Kubernetes pod asks for."""
+    singularity: str
+    start: Lines
+    """The command that starts a container with the nodes; docker needs the number of the host's
+    group."""
 
 
-def load_driver(maker: Maker, bound_to: str | None = None) -> Fix:
+ACCESS = {
+    AMD.id: Access(
+        driver="amdgpu",
+        load=lines("sudo modprobe amdgpu"),
+        nodes="/dev/kfd and /dev/dri/renderD128",
+        options="--device /dev/kfd --device /dev/dri",
+        resource="amd.com/gpu",
+        singularity="--rocm",
+        start=lines(
+            "docker run --rm --device /dev/kfd --device /dev/dri --group-add video "
+            '--group-add "$(stat -c %g /dev/dri/renderD128)" --security-opt seccomp=unconfined '
+            "ubuntu ls -l /dev/kfd /dev/dri"
+        ),
+    ),
+    INTEL.id: Access(
+        driver="i915 or xe",
+        load=lines("sudo modprobe xe"),
+        nodes="/dev/dri/renderD128",
+        options="--device /dev/dri",
+        resource="gpu.intel.com/xe",
+        singularity="--bind /dev/dri",
+        start=lines(
+            "docker run --rm --device /dev/dri --group-add video "
+            '--group-add "$(stat -c %g /dev/dri/renderD128)" ubuntu ls -l /dev/dri'
+        ),
+    ),
+}
+
+
+def load_driver(maker: Maker, bound_to: str | None = None, *, lacks_kfd: bool = False) -> Fix:
     """Load the maker's kernel driver, or bind the card to it again. `bound_to`: the driver of
-    another kind that has the card, such as vfio-pci."""
-    driver = DRIVER_OF[maker.id]
-    looks = paste.look(
-        "list the drivers and the kernel's messages",
-        *lines("lspci -k | grep -EA3 'VGA|3D|Display'"),
-        filled("sudo dmesg | grep -iE {names} | tail -n 20", names=driver.replace(" or ", "|")),
-    )
+    another kind that has the card, such as vfio-pci; `lacks_kfd`: amdgpu is loaded without compute
+    support."""
+    driver = ACCESS[maker.id].driver
+    if lacks_kfd:
+        return Fix(
+            text="Use a kernel whose amdgpu has compute support (CONFIG_HSA_AMD, which the kernels "
+            "of the large distributions have), or install AMD's own driver package (amdgpu-dkms). "
+            "If KFD does not support the GPU, `sudo dmesg | grep -i kfd` shows it"
+        )
     if bound_to:
         return Fix(
             text=f"The GPU is bound to {bound_to}, which passes it to a virtual machine. Use the "
             f"GPU there, or remove its binding to {bound_to} and restart, so that {driver} can "
             "bind to it",
-            looks=looks,
             needs_reboot=True,
         )
     return Fix(
-        text=f"Load {driver}. If the driver does not load or creates no device node, the kernel is "
-        "older than the GPU, firmware files are missing, Secure Boot rejects an unsigned module, "
-        "or a file in /etc/modprobe.d blocks it",
-        commands=LOAD[maker.id],
-        looks=looks,
+        text=f"Load {driver}. If the driver does not load or creates no device node, "
+        "`sudo dmesg` shows why: the kernel is older than the GPU, firmware files are missing, "
+        "Secure Boot rejects an unsigned module, or a file in /etc/modprobe.d blocks it",
+        commands=ACCESS[maker.id].load,
         needs_root=True,
-    )
-
-
-def compute_driver_missing() -> Fix:
-    """What to do if amdgpu is loaded but /dev/kfd does not exist."""
-    return Fix(
-        text="Use a kernel whose amdgpu has compute support (CONFIG_HSA_AMD, which the kernels "
-        "of the large distributions have), or install AMD's own driver package (amdgpu-dkms). If "
-        "KFD does not support the GPU, the kernel's messages show it",
-        looks=paste.look(
-            "see what KFD says of the GPU", *lines("sudo dmesg | grep -i kfd | tail -n 20")
-        ),
     )
 
 
 def join_groups(context: RuleContext, maker: Maker) -> Fix:
     """Add the user to the groups that own the device nodes; in a container, the host's groups by
     number."""
-    nodes = (*LIST_NODES[maker.id], *lines("id -nG"))
     if in_container(context):
         fix = into_container(context, maker)
-        return replace(
-            fix,
-            text="Groups are compared by number, so the container needs those that own the nodes "
-            f"on the host. {fix.text}",
-            looks=paste.look("see the numbers of the groups on the host", *nodes),
-        )
+        why = "Groups are compared by number, so the container needs those that own the nodes"
+        return replace(fix, text=f"{why} on the host (`ls -ln /dev/dri`). {fix.text}")
     return Fix(
         text="Join the groups render and video, then log out and in again (over ssh too; a "
         "running tmux or Jupyter keeps the old groups). A service such as ollama runs as a "
         "separate user, who needs them too. You do not need to reinstall anything",
         commands=lines('sudo usermod -aG render,video "$USER"'),
-        looks=paste.look("see which group owns the nodes, and which groups you are in", *nodes),
         needs_root=True,
     )
 
 
 def into_container(context: RuleContext, maker: Maker) -> Fix:
     """Start the container with the maker's GPU; the command is for the host."""
-    kind = context.snapshot.container.kind or "docker"
-    nodes = NODES_OF[maker.id].replace("*", "128").replace(" ", " and ")
+    access, kind = ACCESS[maker.id], context.snapshot.container.kind or "docker"
     if on(context, "windows") or context.os.wsl:
-        return Fix(
-            text="Docker Desktop runs containers in a virtual machine of WSL, which has none of "
-            f"{nodes}. Run the program on Windows itself with {maker.name}'s wheels, in WSL, or "
-            "in a container on a Linux machine"
-        )
-    if kind == "kubernetes":
-        resource = "amd.com/gpu" if maker is AMD else "gpu.intel.com/xe"
-        return Fix(
-            text=f"Request the GPU in the pod's specification (resources.limits `{resource}: 1`). "
-            f"The node needs a current {maker.name} device plugin, which grants the pod the rights"
-        )
-    if kind == "lxc":
-        return Fix(
-            text=f"Pass {nodes} to the container in its configuration on the host, with the "
-            "number of the container's group render (in Proxmox: Resources, Add, Device "
-            "Passthrough), and restart the container"
-        )
-    if kind == "singularity":
-        option = "--rocm" if maker is AMD else "--bind /dev/dri"
-        return Fix(text=f"Start the container with `{option}` (`apptainer exec {option} IMAGE …`)")
-    program = "podman" if kind == "podman" else "docker"
+        kind = "desktop"
+    ways = {
+        "desktop": "Docker Desktop runs containers in a virtual machine of WSL, which has none of "
+        f"{access.nodes}. Run the program on Windows itself with {maker.name}'s wheels, in WSL, or "
+        "in a container on a Linux machine",
+        "kubernetes": "Request the GPU in the pod's specification (resources.limits "
+        f"`{access.resource}: 1`). The node needs a current {maker.name} device plugin, which "
+        "grants the pod the rights",
+        "lxc": f"Pass {access.nodes} to the container in its configuration on the host, with the "
+        "number of the container's group render (in Proxmox: Resources, Add, Device "
+        "Passthrough), and restart the container",
+        "singularity": f"Start the container with `{access.singularity}` (`apptainer exec "
+        f"{access.singularity} IMAGE …`)",
+    }
+    if kind in ways:
+        return Fix(text=ways[kind])
+    podman = " (podman: --group-add keep-groups)" if kind == "podman" else ""
     return Fix(
-        text=f"On the host, add `{DEVICES_OF[maker.id]}` and the groups of the nodes to your own "
-        f"`{program} run` (this command tests it with a plain image)",
-        commands=START[maker.id, program],
+        text=f"On the host, add `{access.options}` and the groups of the nodes{podman} to your own "
+        f"`{kind} run` (this command tests it with a plain image)",
+        commands=access.start if kind == "docker" else (),
     )
 
 
@@ -192,15 +184,14 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
     /dev/kfd."""
     name, target = board_of(context)
     if target not in (None, *WSL_TARGETS):
-        on_windows = from_amds_index(context, target)
+        has_wheels = target in WINDOWS_TARGETS
+        on_windows = from_amds_index(context, target).commands if has_wheels else ()
         return Fix(
             text=f"ROCm for WSL supports Radeon RX 7700 and newer, and Ryzen AI, but not {name} "
             f"({target}). Neither another ROCm in WSL nor HSA_OVERRIDE_GFX_VERSION changes that. "
             "Use the GPU on Windows itself, in Linux on the machine itself, or by a program that "
             "uses DirectML or Vulkan",
-            alternatives=paste.other("on Windows itself", *on_windows.commands)
-            if target in WINDOWS_TARGETS
-            else (),
+            alternatives=paste.other("on Windows itself", *on_windows),
         )
     return Fix(
         text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and "
@@ -208,11 +199,7 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
         "(https://rocm.docs.amd.com/projects/radeon-ryzen/en/latest/docs/install/installrad/wsl/howto_wsl.html)."
         " Do not install the driver amdgpu in WSL. If `rocminfo` lists the GPU and "
         "torch does not, rename the wheel's own torch/lib/libhsa-runtime64.so*, which does not "
-        "know WSL",
-        looks=paste.look(
-            "check whether ROCm for WSL is installed",
-            *lines("ls /opt/rocm/lib/librocdxg.so* /dev/dxg", "rocminfo | grep -i gfx"),
-        ),
+        "know WSL"
     )
 
 
@@ -265,17 +252,10 @@ def from_amds_index(context: RuleContext, target: str | None) -> Fix:
         "has ROCm builds for Linux only.)"
     )
     python = context.snapshot.python.version
-    if python is None or parsed(python) >= parsed(FIRST_PYTHON_OF_AMDS_WHEELS):
-        return Fix(text=text, commands=(pip_from(context, INDEX_OF_AMD, packages),))
-    folder = ".venv-3.12"
-    into_folder = ("uv", "pip", "install", "--python", folder, *packages)
-    return Fix(
-        text=f"{text} Yours is {python}, so create an environment with a newer one",
-        commands=(
-            shell_line(("uv", "venv", "--python", "3.12", folder), context.os.family),
-            shell_line((*into_folder, "--index-url", INDEX_OF_AMD), context.os.family),
-        ),
-    )
+    if python and parsed(python) < parsed(FIRST_PYTHON_OF_AMDS_WHEELS):
+        text = f"{text} Yours is {python}, so create an environment with a newer one"
+        return paste.with_python(context, "3.12", text)
+    return Fix(text=text, commands=(pip_from(context, INDEX_OF_AMD, packages),))
 
 
 def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> Fix:
@@ -284,26 +264,20 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
     if build is not None and build.backend.startswith(maker.label or "-"):
         return paste.install_torch(context)
     if maker is INTEL:
-        return Fix(
-            text=f'Install torch\'s XPU build, which uses this GPU as the device "xpu". {USE_XPU}',
-            commands=(pip_from(context, str(INTEL.index)),),
-        )
+        text = f'Install torch\'s XPU build, which uses this GPU as the device "xpu". {USE_XPU}'
+        return Fix(text=text, commands=(pip_from(context, str(INTEL.index)),))
     if on(context, "windows"):
         return from_amds_index(context, target)
+    install = pip_from(context, pytorchs_index(target))
     if target is None:
+        ways = () if context.os.wsl else paste.other("if the GPU is one of these", install)
         return Fix(
             text=f"Install torch's ROCm build, if it has kernels for this GPU: {SERVED_CARDS} "
             "(`rocminfo | grep gfx` prints the target). Otherwise the CPU build works",
-            alternatives=()
-            if context.os.wsl
-            else paste.other(
-                "if the GPU is one of these", pip_from(context, pytorchs_index(target))
-            ),
+            alternatives=ways,
         )
-    return Fix(
-        text=f"Install torch's ROCm build, which has kernels for {target}",
-        commands=(pip_from(context, pytorchs_index(target)),),
-    )
+    text = f"Install torch's ROCm build, which has kernels for {target}"
+    return Fix(text=text, commands=(install,))
 
 
 USE_XPU = (
@@ -323,11 +297,7 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
         )
     if on(context, "windows"):
         return from_amds_index(context, target)
-    last, first, first_torch = (
-        LAST_ROCM.get(target),
-        FIRST_ROCM.get(target),
-        FIRST_TORCH.get(target),
-    )
+    last, first_torch = LAST_ROCM.get(target), FIRST_TORCH.get(target)
     if last and (not rocm or parsed(rocm) > parsed(last)):
         return Fix(
             text=f"After ROCm {last}, rocBLAS comes without files for {target}, so that every "
@@ -335,9 +305,9 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
             "have them",
             commands=(pip_from(context, pytorchs_index(target)),),
         )
-    first, first_torch = FIRST_ROCM.get(target), FIRST_TORCH.get(target)
-    version = (context.torch.version or "").partition("+")[0]
+    first, version = FIRST_ROCM.get(target), (context.torch.version or "").partition("+")[0]
     is_older_torch = bool(first_torch and version and parsed(version) < parsed(first_torch))
+    newest = pip_from(context, str(AMD.index))
     if first and (is_older_torch or not rocm or parsed(rocm) < parsed(first)):
         since = f"torch {first_torch}" if first_torch else f"ROCm {first}"
         installed = f"is for ROCm {rocm}" if rocm else "has none"
@@ -345,32 +315,26 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
             text=f"torch's wheels have kernels for {target} since {since}, but the installed one "
             f"{installed}. Install a wheel for ROCm {BUILT_FOR_ROCM}. You do not need to override "
             "the target",
-            commands=(pip_from(context, str(AMD.index)),),
+            commands=(newest,),
         )
     amds = from_amds_index(context, target)
     relative, override = RELATIVES.get(target, ("", ""))
     if relative and on(context, "linux") and not context.os.wsl:
         # A build for CUDA or for the CPU ignores ROCm's variables.
-        is_rocm = (
-            maker_of(context.torch.backend) in (None, AMD.id) and context.torch.backend != "cpu"
-        )
+        backend = context.torch.backend
+        is_rocm = backend != "cpu" and maker_of(backend) in (None, AMD.id)
+        variable = paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override)
         return Fix(
             text=f"None of PyTorch's wheels has kernels for {target}. However, the GPU can run "
             f"those of the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. Many people "
             "use this, but AMD does not support it, so test the results with `gpusetup verify`. If "
             "the processor's integrated graphics come first in the list, set HIP_VISIBLE_DEVICES "
             "to the card's number",
-            commands=(
-                *(() if is_rocm else (pip_from(context, str(AMD.index)),)),
-                paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override),
-            ),
-            alternatives=paste.other(f"AMD's own wheels for {target}", *amds.commands)
-            if amds.commands
-            else (),
+            commands=(variable,) if is_rocm else (newest, variable),
+            alternatives=paste.other(f"AMD's own wheels for {target}", *amds.commands),
         )
     if amds.commands:
-        why = f"PyTorch's ROCm wheels have no kernels for {target}"
-        return replace(amds, text=f"{why}. {amds.text}")
+        return replace(amds, text=f"PyTorch's wheels have no kernels for {target}. {amds.text}")
     return Fix(
         text=f"None of PyTorch's or AMD's wheels has kernels for {target}, and no other target's "
         "kernels run on it. Use the CPU build, another GPU, or a build from your distribution or "
@@ -380,51 +344,23 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
 
 def one_release(context: RuleContext) -> Fix:
     """Use a prebuilt torch with the libraries that it brings, and no others."""
-    is_intels = maker_of(context.torch.backend) == INTEL.id or any(
-        LIBRARY_OF_INTEL.search(event.text or "")
-        for event in events(context, "maker-libraries-mixed")
-    )
-    target = board_of(context)[1]
+    mixed = " ".join(event.text or "" for event in events(context, "maker-libraries-mixed"))
+    is_intels = maker_of(context.torch.backend) == INTEL.id or LIBRARY_OF_INTEL.search(mixed)
     brought = "oneAPI (setvars.sh)" if is_intels else "another ROCm"
-    text = (
-        f"PyTorch's wheels bring their own libraries. Start the program in a shell in which "
-        f"LD_LIBRARY_PATH and LD_PRELOAD name no folder of {brought} or of another torch. If it "
-        "still fails, install the wheel in a new environment"
-    )
-    if not is_intels:
-        text += (
-            ". A distribution's torch uses the system's ROCm: update all of its packages together"
-        )
-    index = str(INTEL.index) if is_intels else pytorchs_index(target)
-    packages: tuple[str, ...] = ("torch", "torchvision")
-    if not is_intels and target not in (None, *BUILT_FOR) and device_extras([target]):
-        index, packages = INDEX_OF_AMD, (f"torch[{device_extras([target])[0]}]",)
-    new = (".venv-torch/bin/python", "-m", "pip", "install", *packages, "--index-url", index)
     return Fix(
-        text=text,
+        text="PyTorch's wheels bring their own libraries. Start the program in a shell in which "
+        f"LD_LIBRARY_PATH and LD_PRELOAD name no folder of {brought} or of another torch. If it "
+        "still fails, install torch in a new environment. A torch of your distribution uses the "
+        "system's libraries: update all of its packages together",
         commands=paste.without_folders(context, "oneapi" if is_intels else "rocm"),
         alternatives=paste.other(
             "a prebuilt torch in a new environment",
-            *lines("python3 -m venv .venv-torch"),
-            shell_line(new, context.os.family),
-        ),
-        looks=paste.look(
-            "see where the libraries come from",
-            *lines("echo $LD_LIBRARY_PATH $LD_PRELOAD", "ls -d /opt/rocm* /opt/intel/oneapi"),
+            paste.command(context, "gpusetup", "install", "--venv", ".venv-torch"),
         ),
     )
 
 
 LIBRARY_OF_INTEL = re.compile(r"xpu|libsycl|libur_|libpi_|libumf|oneapi")
-
-
-def update_rocm(context: RuleContext, wanted: str, installed: str) -> Fix:
-    """Install a torch that works with the machine's ROCm, or update that ROCm."""
-    return Fix(
-        text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own wheels, "
-        f"which include their own ROCm and do not use the installed {installed}",
-        commands=(pip_from(context, str(AMD.index)),),
-    )
 
 
 # --- a text that names the GPU --------------------------------------------------------------------
@@ -467,12 +403,8 @@ OLDER_GRAPHICS = re.compile(
 def graphics_without_xpu(context: RuleContext) -> str:
     """The name of older Intel graphics in a text that names no newer Intel GPU; "" if there is
     none."""
-    if names_gpu_with_xpu(context) and not any(
-        OLDER_GRAPHICS.search(gpu.text or "") for gpu in events(context, "foreign-gpu")
-    ):
-        return ""
-    found = (OLDER_GRAPHICS.search(gpu.text or "") for gpu in events(context, "foreign-gpu"))
-    return next((match[0] for match in found if match), "")
+    named = (OLDER_GRAPHICS.search(gpu.text or "") for gpu in events(context, "foreign-gpu"))
+    return next((match[0] for match in named if match), "")
 
 
 def first_install(context: RuleContext) -> Fix | None:
@@ -496,22 +428,18 @@ def note_on_override(context: RuleContext) -> str:
     if target is None or chosen in (None, target):
         return ""
     if on(context, "windows"):
-        return "HIP for Windows does not read HSA_OVERRIDE_GFX_VERSION, so remove it"
-    fitting = RELATIVES.get(target, ("", ""))[1]
+        return "HIP for Windows does not read HSA_OVERRIDE_GFX_VERSION, so remove it. "
+    fitting, set_here = RELATIVES.get(target, ("", ""))[1], f"HSA_OVERRIDE_GFX_VERSION={value}"
     if value == fitting:
         return (
-            f"HSA_OVERRIDE_GFX_VERSION={value} is the right value for this GPU ({target}). Make "
-            "sure that the program receives it, because services and containers have their own "
-            "variables"
+            f"{set_here} is the right value for this GPU ({target}). Make sure that the program "
+            "receives it, because services and containers have their own variables. "
         )
     if fitting:
-        return (
-            f"HSA_OVERRIDE_GFX_VERSION={value} does not fit this GPU ({target}): set it to "
-            f"{fitting}"
-        )
+        return f"{set_here} does not fit this GPU ({target}): set it to {fitting}. "
     return (
-        f"First remove HSA_OVERRIDE_GFX_VERSION={value}: it makes ROCm load kernels for {chosen}, "
-        f"and on this GPU ({target}) those can crash the program or the machine"
+        f"First remove {set_here}: it makes ROCm load kernels for {chosen}, and on this GPU "
+        f"({target}) those can crash the program or the machine. "
     )
 
 
@@ -530,38 +458,41 @@ def target_of_override(value: str) -> str | None:
 def for_amd(context: RuleContext) -> Fix:
     """The fix for an AMD GPU in a text, after a note if an override for another target is set."""
     fix = _for_amd(context)
-    note = note_on_override(context)
-    return replace(fix, text=f"{note}. {fix.text}") if note else fix
+    return replace(fix, text=f"{note_on_override(context)}{fix.text}")
 
 
 def _for_amd(context: RuleContext) -> Fix:
     if translation := owners.translation_layer(context):
         return Fix(text=translation.sentence)
-    target = lacks_target_on_windows(context) or board_of(context)[1]
-    backend, rocm = context.torch.backend, rocm_of_wheel(context)
+    # Windows' list of targets is shorter than that of PyTorch's wheels.
+    not_on_windows = lacks_target_on_windows(context)
+    target, rocm = not_on_windows or board_of(context)[1], rocm_of_wheel(context)
+    may_fit = (
+        target is None
+        or not rocm
+        or has_kernels(target, rocm, context.torch.version or "") is not False
+    )
     finds_none = bool(events(context, "no-hip-gpus"))
     # HIP's own words about memory show a ROCm build whose version the text does not have.
     hip_ran = any("HIP " in (event.text or "") for event in events(context, "out-of-memory"))
-    is_rocm = maker_of(backend) == AMD.id or finds_none or hip_ran
+    is_rocm = maker_of(context.torch.backend) == AMD.id or finds_none or hip_ran
     finds_none = finds_none or (is_rocm and context.torch.cuda_available is False)
     lacking = bool(
         events(context, "hip-kernel-missing")
         or crashes_without_kernels(context)
-        or lacks_target_on_windows(context)
-        or (rocm_lists_the_gpu(context) and target and not _may_fit(context, target))
+        or not_on_windows
+        or (rocm_lists_the_gpu(context) and not may_fit)
     )
     is_for_wsl = target in (None, *WSL_TARGETS)
     if context.os.wsl and (finds_none and not lacking if is_for_wsl else target not in DROPPED):
         return rocm_in_wsl(context)
-    has_no_kernels = target is not None and (
-        target in DROPPED
-        or target not in BUILT_FOR
-        or not _may_fit(context, target)
-        or (lacking and not rocm)
-        or lacks_target_on_windows(context)
-    )
+    has_no_kernels = target not in BUILT_FOR or not may_fit or not_on_windows
     # torch counts a GPU without kernels, so a torch that finds none does not reach it.
-    if target and has_no_kernels and (lacking or target in DROPPED or not finds_none):
+    if (
+        target
+        and (has_no_kernels or (lacking and not rocm))
+        and (lacking or target in DROPPED or not finds_none)
+    ):
         return kernels_for_target(context, target, rocm if is_rocm else "")
     if lacking:
         return Fix(
@@ -579,15 +510,9 @@ def _for_amd(context: RuleContext) -> Fix:
             "needs it (flash-attn: `FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE`, or "
             'attn_implementation="sdpa")'
         )
-    if in_container(context) and context.snapshot.container.kind == "kubernetes":
+    if context.snapshot.container.kind == "kubernetes":
         return into_container(context, AMD)
     return build_for(context, AMD, target)
-
-
-def _may_fit(context: RuleContext, target: str) -> bool:
-    """Whether the installed build, as far as it is known, may have kernels for a target."""
-    rocm = rocm_of_wheel(context)
-    return not rocm or has_kernels(target, rocm, context.torch.version or "") is not False
 
 
 def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
@@ -600,42 +525,29 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
             "HIP_VISIBLE_DEVICES does not hide the GPU"
         )
     masks = [name for name in AMD.masks if name in context.snapshot.environment] or [*AMD.masks]
-    hidden = f"the variables that can hide the GPU ({', '.join(masks)})"
-    relative, override = RELATIVES.get(target or "", ("", ""))
+    hidden = f"Remove the variables that can hide the GPU ({', '.join(masks)})"
     then = ""
-    if relative:
+    if target in RELATIVES:
+        relative, override = RELATIVES[target]
         then = (
             f". Once torch finds the GPU, it also needs HSA_OVERRIDE_GFX_VERSION={override}: its "
             f"wheels have kernels for the related {relative}, not for {target}"
         )
     elif target not in (None, *BUILT_FOR):
-        then = (
-            f". PyTorch's wheels have no kernels for {target}: it needs AMD's own ({INDEX_OF_AMD})"
-        )
-    looks = paste.look(
-        "see the GPU's nodes, your groups and what hides it",
-        *lines(
-            "ls -ln /dev/kfd /dev/dri/renderD*; id -nG",
-            "rocminfo | grep -i gfx",
-            "env | grep VISIBLE_DEVICES",
-        ),
-    )
+        then = f". PyTorch's wheels have no kernels for {target}: use AMD's own ({INDEX_OF_AMD})"
     if rocm_lists_the_gpu(context):
         return Fix(
             text="rocminfo lists the GPU, so the kernel driver, its device nodes and your "
-            f"permissions work. Remove {hidden}, and make sure that the program runs the Python "
+            f"permissions work. {hidden}, and make sure that the program runs the Python "
             f"and the torch that you expect{then}",
             commands=tuple(line for name in masks for line in paste.unset(context, name)),
-            looks=looks,
         )
-    fix = join_groups(context, AMD)
     return replace(
-        fix,
+        join_groups(context, AMD),
         text="The build is right, so first see whether you may open the GPU: `rocminfo` must list "
         "it, and `ls -l /dev/kfd` must show the node. If you may not, join the groups render and "
         "video. If /dev/kfd is missing, the kernel has no amdgpu driver for this GPU (in a "
-        f"container: start it with `{DEVICES_OF[AMD.id]}`). Remove {hidden}{then}",
-        looks=looks,
+        f"container: start it with `{ACCESS[AMD.id].options}`). {hidden}{then}",
     )
 
 
@@ -643,6 +555,7 @@ def for_intel(context: RuleContext) -> Fix:
     """The fix for an Intel GPU in a text: its driver if torch does not reach the GPU, the XPU build
     if it is missing, otherwise how to select the device."""
     why = whys(context, "no-xpu")
+    xpu_build = pip_from(context, str(INTEL.index))
     if intels_extension_fails(context):
         return Fix(
             text="Remove Intel's extension (intel-extension-for-pytorch, ipex-llm), which Intel "
@@ -650,24 +563,17 @@ def for_intel(context: RuleContext) -> Fix:
             'code delete "import intel_extension_for_pytorch" and keep the device "xpu"',
             commands=(
                 paste.pip(context, "uninstall", "-y", "intel-extension-for-pytorch", "ipex-llm"),
-                pip_from(context, str(INTEL.index)),
+                xpu_build,
             ),
         )
-    version = (context.torch.version or "").partition("+")[0]
     if "float64" in why:
+        version = (context.torch.version or "99").partition("+")[0]
         return Fix(
             text='Use float32: `.float()` before `.to("xpu")`, `dtype=torch.float32` for new '
             "tensors and for arrays from NumPy, which are float64 by default. Or move this "
             'operation to the CPU (`.to("cpu")`). torch before 2.5 needs float64 even for ordinary '
             "operations there: update it",
-            commands=(pip_from(context, str(INTEL.index)),)
-            if version and parsed(version) < parsed("2.5")
-            else (),
-            alternatives=paste.other(
-                "let Intel's driver emulate float64 (slow)",
-                paste.setting(context, "OverrideDefaultFP64Settings", "1"),
-                paste.setting(context, "IGC_EnableDPEmulation", "1"),
-            ),
+            commands=(xpu_build,) if parsed(version) < parsed("2.5") else (),
         )
     if older := graphics_without_xpu(context):
         return Fix(
@@ -684,8 +590,7 @@ def for_intel(context: RuleContext) -> Fix:
         )
     if why - {"build", None}:
         return _intels_driver(context)
-    lacks_cuda = events(context, *SHOW_A_TORCH)
-    runs_on_xpu = events(context, "backend-runs") and not lacks_cuda
+    runs_on_xpu = events(context, "backend-runs") and not events(context, *SHOW_A_TORCH)
     if maker_of(context.torch.backend) == INTEL.id or runs_on_xpu:
         return Fix(text=f'torch\'s XPU build calls this GPU "xpu". {USE_XPU}')
     return build_for(context, INTEL)
@@ -693,41 +598,30 @@ def for_intel(context: RuleContext) -> Fix:
 
 def _intels_driver(context: RuleContext) -> Fix:
     """Install what torch's XPU build needs of the system to reach the GPU."""
+    hides = "ZE_AFFINITY_MASK or ONEAPI_DEVICE_SELECTOR"
     if in_container(context):
         fix = into_container(context, INTEL)
-        return replace(
-            fix,
-            text=f"{fix.text}. The image needs Intel's compute runtime (libze1, libze-intel-gpu1) "
-            "in a release that knows this GPU",
-        )
+        runtime = "Intel's compute runtime (libze1, libze-intel-gpu1) in a release that knows it"
+        return replace(fix, text=f"{fix.text}. The image needs {runtime}")
     if on(context, "windows"):
         return Fix(
-            text="Install Intel's newest graphics driver and restart. Make sure that "
-            "ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR are not set. Arc cards also need "
-            "Resizable BAR, which is switched on in the firmware (BIOS)"
+            text=f"Install Intel's newest graphics driver and restart. Unset {hides}. Arc cards "
+            "also need Resizable BAR, which is switched on in the firmware (BIOS)"
         )
-    of_wsl = (
-        "Install Intel's newest graphics driver on Windows, and in WSL"
-        if context.os.wsl
-        else (
-            "`lspci -k` must name i915 or xe as the GPU's driver (if not, use a newer kernel and "
-            "linux-firmware). Then install"
-        )
+    first = (
+        "`lspci -k` must name i915 or xe as the GPU's driver (if not, use a newer kernel and "
+        "linux-firmware). Then install"
     )
+    if context.os.wsl:
+        first = "Install Intel's newest graphics driver on Windows, and in WSL"
+    has_apt = system_packages.linux_family(context) in ("ubuntu", "debian")
     return Fix(
-        text=f"{of_wsl} Intel's compute runtime with Level Zero (libze1, libze-intel-gpu1; "
+        text=f"{first} Intel's compute runtime with Level Zero (libze1, libze-intel-gpu1; "
         "torch's wheels and oneAPI lack both), and join the group `render`. Then `sycl-ls` must "
-        "print level_zero:gpu. If it does and torch finds none, ZE_AFFINITY_MASK or "
-        "ONEAPI_DEVICE_SELECTOR hides the GPU, or oneAPI's setvars.sh put other libraries first",
-        commands=lines("sudo apt install -y libze1 libze-intel-gpu1")
-        if system_packages.linux_family(context) in ("ubuntu", "debian")
-        else (),
-        looks=paste.look(
-            "see what Level Zero shows",
-            *lines("sycl-ls", "env | grep -E 'ZE_|ONEAPI_'"),
-            *LIST_NODES[INTEL.id],
-            *lines("id -nG"),
-        ),
+        f"print level_zero:gpu. If it does and torch finds none, {hides} hides the GPU, or "
+        "oneAPI's setvars.sh put other libraries first",
+        commands=lines("sudo apt install -y libze1 libze-intel-gpu1") if has_apt else (),
+        looks=paste.look("see what Level Zero shows", *lines("sycl-ls", "id -nG")),
         needs_root=True,
     )
 
@@ -736,36 +630,35 @@ FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
 """The variable that lets torch compute operators on the CPU that mps lacks. It catches an operator
 without any code for mps (torch's MPSFallback.mm), and not an error inside the operator's code."""
 
+MPS_WAYS = {
+    "tensors": "MPS works, but one tensor of this call is still on the CPU: move the model and "
+    'every input to "mps" and keep the result (`x = x.to("mps")`), because `.to()` returns '
+    "a copy. `print(x.device)` before the line of your traceback shows which one",
+    "types": 'The model and its input differ in type or device: move both to "mps" '
+    '(`.to("mps")`), and convert the input with `.to(model.dtype)`. A program often has an '
+    "option for float32 (`--no-half`, `--fp32`)",
+    "dtype": '"mps" does not support this type: use float32 in place of float64, float16 in '
+    "place of float8, and bfloat16 only from macOS 14 with a current torch; or keep these "
+    'tensors on "cpu"',
+}
+"""A reason in torch's message -> what to do."""
+
 
 def for_mac(context: RuleContext) -> Fix:
     """The fix on a Mac in a text: for what mps lacks if the program already uses it, otherwise how
     to select the device."""
     if events(context, "built-for-another-processor"):
         return native_python(context)
-    lacks = events(context, "mps-lacks")
-    why = whys(context, "mps-lacks")
-    update = paste.pip(context, "install", "--upgrade", "torch", "torchvision")
+    lacks, why = events(context, "mps-lacks"), whys(context, "mps-lacks")
     if why & {"metal", "macos"}:
         return reach_metal(context)
-    if "tensors" in why:
-        return Fix(
-            text="MPS works, but one tensor of this call is still on the CPU: move the model and "
-            'every input to "mps" and keep the result (`x = x.to("mps")`), because `.to()` returns '
-            "a copy. `print(x.device)` before the line of your traceback shows which one"
-        )
-    if "types" in why:
-        return Fix(
-            text='The model and its input differ in type or device: move both to "mps" '
-            '(`.to("mps")`), and convert the input with `.to(model.dtype)`. A program often has an '
-            "option for float32 (`--no-half`, `--fp32`)"
-        )
-    if "dtype" in why:
-        return Fix(
-            text='"mps" does not support this type: use float32 in place of float64, float16 in '
-            "place of float8, and bfloat16 only from macOS 14 with a current torch; or keep these "
-            'tensors on "cpu"'
-        )
-    if any("caught" in event.values for event in lacks) and not _fallback_is_set(context):
+    for reason, text in MPS_WAYS.items():
+        if reason in why:
+            return Fix(text=text)
+    update = paste.pip(context, "install", "--upgrade", "torch", "torchvision")
+    scripts = events(context, "variable-in-script")
+    set_variables = {*context.snapshot.environment, *(e.values.get("variable") for e in scripts)}
+    if any("caught" in event.values for event in lacks) and FALLBACK not in set_variables:
         return Fix(
             text='The program already uses "mps", which lacks this operator: let torch run it on '
             "the CPU (slower), set before the program imports torch. Or update torch, whose newer "
@@ -792,14 +685,6 @@ def for_mac(context: RuleContext) -> Fix:
     )
 
 
-def _fallback_is_set(context: RuleContext) -> bool:
-    """Whether a text sets PYTORCH_ENABLE_MPS_FALLBACK, in a shell or in the script."""
-    in_scripts = events(context, "variable-in-script")
-    return FALLBACK in context.snapshot.environment or any(
-        event.values.get("variable") == FALLBACK for event in in_scripts
-    )
-
-
 def native_python(context: RuleContext) -> Fix:
     """Replace a translated Python with one for Apple's processors."""
     version = ".".join((context.snapshot.python.version or "3.12").split(".")[:2])
@@ -815,10 +700,6 @@ def native_python(context: RuleContext) -> Fix:
             paste.command(context, "gpusetup", "install", "--venv", folder),
         ),
         alternatives=paste.other("with conda", filled(conda, version=version)),
-        looks=paste.look(
-            "check the architecture of this Python (it should be arm64)",
-            *lines('python -c "import platform; print(platform.machine())"'),
-        ),
     )
 
 
@@ -835,20 +716,15 @@ def reach_metal(context: RuleContext) -> Fix:
     return Fix(
         text=f"{condition} the process does not reach Metal. Run the program in a terminal of "
         "the user who is logged in at the screen: a sandbox, an ssh session, a virtual machine and "
-        "a container have no Metal device. You do not need another torch",
-        looks=paste.look(
-            "see the macOS and whether Metal is there",
-            *lines("sw_vers -productVersion", "system_profiler SPDisplaysDataType | grep -i metal"),
-        ),
+        "a container have no Metal device. You do not need another torch"
     )
 
 
 def newer_macos(macos: str) -> Fix:
     """Update macOS to a version on which torch has MPS."""
     return Fix(
-        text=f"Update macOS to {macos} or newer, or install an older torch that supports MPS on "
-        'this macOS. As a workaround, use the device "cpu"',
-        looks=paste.look("see your macOS", *lines("sw_vers")),
+        text=f"Update macOS to {macos} or newer (`sw_vers` prints yours), or install an older "
+        'torch that supports MPS on this macOS. As a workaround, use the device "cpu"'
     )
 
 
@@ -857,39 +733,32 @@ def newer_macos(macos: str) -> Fix:
 
 def without_torch(context: RuleContext, program: str) -> Fix:
     """The fix for a program without torch on a GPU of AMD or Intel."""
-    note = note_on_override(context)
+    note, relative = note_on_override(context), RELATIVES.get(board_of(context)[1] or "")
     vulkan = " (set OLLAMA_VULKAN=1 for its server)" if program == "ollama" else ""
     if events(context, "hip-kernel-missing"):
-        target = board_of(context)[1]
-        relative, override = RELATIVES.get(target or "", ("", ""))
         if not note and relative and on(context, "linux"):
             note = (
-                f"Set HSA_OVERRIDE_GFX_VERSION={override} to use the kernels of the related "
-                f"{relative}"
+                f"Set HSA_OVERRIDE_GFX_VERSION={relative[1]} to use the kernels of the related "
+                f"{relative[0]}. "
             )
-        way = (
-            f"Use the Vulkan build of {program}{vulkan}, which does not depend on ROCm's list of "
-            "GPUs, or its build for the CPU"
+        if note:
+            note += "If that does not help: "
+        return Fix(
+            text=f"{note}Use the Vulkan build of {program}{vulkan}, which does not depend on "
+            "ROCm's list of GPUs, or its build for the CPU"
         )
-        return Fix(text=f"{note}. If that does not help: {way}" if note else way)
     if events(context, "no-hip-gpus"):
         return Fix(
             text=f"The ROCm build of {program} is installed, but ROCm shows it no GPU. The user "
             "that runs it must be able to open /dev/kfd and /dev/dri/renderD* (groups render and "
             "video), HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES must not hide the GPU, and ROCm "
             f"must support its target. The Vulkan build of {program}, if its project has one, "
-            "works without ROCm",
-            looks=paste.look(
-                "see the nodes and ROCm's list of GPUs",
-                *LIST_NODES[AMD.id],
-                *lines("rocminfo | grep -i gfx"),
-            ),
+            "works without ROCm"
         )
-    way = (
-        f"Use the build of {program} for this GPU (ROCm, Vulkan or SYCL, as its project offers), "
-        "or its build for the CPU"
+    return Fix(
+        text=f"{note}Use the build of {program} for this GPU (ROCm, Vulkan or SYCL, as its project "
+        "offers), or its build for the CPU"
     )
-    return Fix(text=f"{note}. {way}" if note else way)
 
 
 def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
@@ -911,9 +780,9 @@ def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
 def for_lookup(context: RuleContext, lookup: Lookup) -> Fix:
     """The fix for an installer that found no build of a maker: the maker's newest build for this
     system, never another maker's."""
+    maker = BY_ID[lookup.maker]
     if on(context, "macos"):
         return for_mac(context)
-    maker = BY_ID[lookup.maker]
     if maker is AMD and on(context, "windows"):
         return _on_windows(context, lookup.torch)
     requested = f"{lookup.package} {lookup.version}" if lookup.version else lookup.package
@@ -938,5 +807,4 @@ def _on_windows(context: RuleContext, torch: str | None = None) -> Fix:
         )
     release = ("--torch", torch) if torch else ()
     cpu = paste.gpusetup(context, *release, "--backend", "cpu")
-    ways: tuple[Alternative, ...] = paste.other("to use only the CPU", cpu)
-    return replace(fix, alternatives=(*fix.alternatives, *ways))
+    return replace(fix, alternatives=paste.other("to use only the CPU", cpu))

@@ -1,48 +1,259 @@
 """What must be known before a command changes something, and whether it is known.
 
-Each row stands for one fact: the installed torch, a node's container engine, the Python that must
-stay, a boot screen that must be reachable. `judge` compares the rows with the readings. If a block
-of commands needs a fact that is unknown or false, the block is not shown. The fix keeps its text,
-and doctor asks for the row's command.
+Each row of `NEEDS` stands for one fact: the installed torch, a node's container engine, the Python
+that must stay, a boot screen that must be reachable. If a block of commands needs a fact that is
+unknown or false, `judge` leaves the block out. The fix keeps its text, and doctor asks for the
+row's command.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Callable
 
-from gpusetup.evidence.context import RuleContext
-from gpusetup.fixes import owners
-from gpusetup.fixes.need_readings import (
-    GPUS_ON_THE_BUS,
-    NODES_ENGINE,
-    PROGRAMS_PYTHON,
-    TORCHS_KERNELS,
-    TORCHS_VERSION,
-    Reading,
-    abi_of_the_missing_symbol,
-    always,
-    build_for_the_other_card,
-    cluster_without_docker,
-    compiled_for_the_torch_that_is_there,
-    engine_of_the_node,
-    host_of_a_lender,
-    kernels_of_torch,
-    maker_of_the_gpu_that_is_there,
-    marker_of_another_system,
-    never,
-    no_administrator,
-    no_boot_screen,
-    pin_of_another_package,
-    python_of_another_program,
-    python_of_the_program,
-    python_that_must_stay,
-    reboot_was_tried,
-    reinstall_was_tried,
-    torch_that_is_there,
+from gpusetup.accelerators.makers import INTEL
+from gpusetup.catalog.jetpack import board_of
+from gpusetup.evidence import facts
+from gpusetup.evidence.context import (
+    RuleContext,
+    events,
+    is_report,
+    packages,
+    releases_of_torch,
 )
+from gpusetup.evidence.maker_facts import cards_of_other_makers, may_be_another_makers
+from gpusetup.fixes import owners
 from gpusetup.model.finding import Alternative, Fix, Need, command_lines, map_blocks
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Lines
+from gpusetup.model.versions import parsed
+
+Reading = Callable[[RuleContext], str]
+"""A function that returns in words what was read; "" if nothing was read."""
+
+
+def always(_context: RuleContext) -> str:
+    """For rows whose fact is never asked for."""
+    return "nothing more is needed"
+
+
+def never(_context: RuleContext) -> str:
+    """For rows that nothing speaks against, or that add nothing to the text."""
+    return ""
+
+
+def shown(sentence: str, *kinds: str) -> Reading:
+    """The sentence with the values of the first event of these kinds; "" if there is none."""
+
+    def read(context: RuleContext) -> str:
+        for event in events(context, *kinds):
+            said = (event.text or "")[:40].strip()
+            return sentence.format_map(defaultdict(str, {**event.values, "said": said}))
+        return ""
+
+    return read
+
+
+# --- which torch is there -------------------------------------------------------------------------
+
+INSTALLING = (
+    *("no-matching-distribution", "python-no-wheel", "wheel-not-supported", "wrong-index"),
+    *("no-wheel-for-platform", "conda-not-found", "resolver-conflict", "torch-missing"),
+    *("build-isolation-no-torch", "download-hash-mismatch", "download-network-error"),
+    *("conda-cuda-virtual-missing", "externally-managed", "pip-cache-disk-full"),
+)
+"""Events of a person who is about to install torch, so that the installed torch does not matter."""
+SHOW_WHICH_TORCH = (
+    *("torch-not-compiled-with-cuda", "gpu-not-in-wheel", "no-nvidia-driver"),
+    *("no-xpu", "hip-kernel-missing", "torch-lacks-device"),
+)
+"""Events in which torch itself says what it lacks."""
+TELL_THEM_APART = ("release-regressed", "pin-pulls-torch", *INSTALLING, *SHOW_WHICH_TORCH)
+"""Events that show which of two named releases works, stays or does not matter."""
+
+
+def torch_that_is_there(context: RuleContext) -> str:
+    """The installed torch, as exactly as a command that changes it must know it; "" if it is not
+    known."""
+    torch, wanted = context.torch, context.snapshot.wanted
+    if board := board_of(context.snapshot):
+        return f"{board}, whose JetPack decides"
+    # A probed machine's torch is known. For a described host, the answer is only what would fit it.
+    if not is_report(context) or context.other_host:
+        return torch.version or "no torch is installed"
+    for event in events(context, "packaged-program", "hosted-notebook"):
+        return f"the torch of {event.values.get('program') or event.values.get('service', '')}"
+    # If a program printed the build, that build runs. conda's `pytorch` together with pip's `torch`
+    # is a cause of its own.
+    if not (
+        torch.backend
+        or len(releases_of_torch(context)) < 2
+        or packages(context, "pytorch")
+        or events(context, *TELL_THEM_APART)
+    ):
+        return ""
+    # For each release there is one build for macOS, and torch itself prints this message.
+    if events(context, "mps-lacks"):
+        return "torch's build for macOS"
+    # A release that a person mentions does not identify the build, because the index that it came
+    # from is unknown.
+    is_printed = not events(context, "torch-only-named") or "+" in (torch.version or "")
+    if torch.backend or (torch.version and is_printed):
+        return f"torch {torch.version or torch.backend}"
+    if torch.kernels:
+        return f"torch with kernels for {' '.join(torch.kernels)}"
+    if torch.installed is False or events(context, *INSTALLING):
+        return "no torch is installed yet"
+    if asked := wanted.torch or wanted.backend or wanted.companion:
+        return f"torch {asked} is asked for"
+    for companion in (*packages(context, "torchvision"), *packages(context, "torchaudio")):
+        return f"{companion.name} {companion.version}, which belongs to one torch"
+    for event in events(context, *SHOW_WHICH_TORCH):
+        return event.text or event.kind
+    return ""
+
+
+def kernels_of_torch(context: RuleContext) -> str:
+    """What shows that torch has kernels for the GPU; "" if nothing does.
+
+    Without such kernels, rebuilding an extension changes nothing.
+    """
+    if not events(context, "no-kernel-image"):
+        return "no kernel is missing"
+    if context.torch.kernels is not None:
+        return f"torch has kernels for {' '.join(context.torch.kernels)}"
+    return "torch computes here" if events(context, "gpu-computes") else ""
+
+
+# --- which GPU, Python and engine -----------------------------------------------------------------
+
+
+def one_makers_cards(context: RuleContext) -> str:
+    """Whose build of torch the machine can use; "" if a text names cards of two makers, so that the
+    one with the failing program may be either."""
+    is_open = may_be_another_makers(context.snapshot)
+    return "" if is_open else "the text names cards of one maker"
+
+
+def build_for_the_other_card(context: RuleContext) -> str:
+    """What to install if the other maker's card is the one in the machine; "" for texts with cards
+    of one maker."""
+    if not may_be_another_makers(context.snapshot):
+        return ""
+    card = cards_of_other_makers(context.snapshot)[0].values
+    build = "XPU" if card.get("vendor") == INTEL.id else "ROCm"
+    name = card.get("name", "")
+    return (
+        f"If the {name} is in this machine, install torch's {build} build: "
+        f"`gpusetup resolve --gpu '{name}'` names it. If the NVIDIA card is: "
+    )
+
+
+def python_of_the_program(context: RuleContext) -> str:
+    """The Python of a program that comes with its environment; a command must name exactly this
+    Python."""
+    python = context.snapshot.python
+    if python.executable or python.manager or not owners.has_own_environment(context):
+        return python.executable or "no other environment is named"
+    return ""
+
+
+def engine_of_the_node(context: RuleContext) -> str:
+    """The container engine of the node."""
+    if engine := shown("the node's engine is {engine}", "container-engine")(context):
+        return engine
+    return "" if context.snapshot.container.kind == "kubernetes" else "this host's own engine"
+
+
+# --- what was tried, and what changes together ----------------------------------------------------
+
+
+def reboot_was_tried(context: RuleContext) -> str:
+    """The machine was restarted already, and the failure is still there."""
+    return "the machine was already restarted" if owners.was_tried(context, "reboot") else ""
+
+
+def reinstall_was_tried(context: RuleContext) -> str:
+    """The same torch was reinstalled already."""
+    build, torch = context.choice.build, context.torch
+    if not owners.was_tried(context, "torch") or build is None or torch.version is None:
+        return ""
+    same_release = parsed(torch.version.partition("+")[0]) == parsed(build.torch)
+    if not (same_release and torch.backend in (None, build.backend)):
+        return ""
+    return f"torch {torch.version} was reinstalled already, without effect"
+
+
+def marker_of_another_system(context: RuleContext) -> str:
+    """What to change if the project uses its torch index only on another system, so this one gets
+    CPU builds; "" otherwise.
+    """
+    if not events(context, "index-marker") or context.torch.backend != "cpu":
+        return ""
+    return (
+        "In pyproject.toml, the index of torch applies to one system only. Add this system to "
+        "the marker under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == "
+        "'win32'`), because otherwise `uv sync` installs the CPU build again. "
+    )
+
+
+def pin_of_another_package(context: RuleContext) -> str:
+    """A package whose requirement would bring the other torch back at its next installation."""
+    for event in events(context, "pin-pulls-torch"):
+        package, torch = event.values.get("package", ""), event.values.get("torch", "")
+        version, file = event.values.get("version"), event.values.get("file", "its requirements")
+        requirement = f"{package}=={version}" if version else package
+        return (
+            f"{requirement} requires torch=={torch} and restores it whenever it is installed: "
+            f"first remove this pin from {file}, or choose a release of {package} for the newer "
+            "torch. "
+        )
+    return ""
+
+
+def compiled_for_the_torch_that_is_there(context: RuleContext) -> str:
+    """Packages compiled for the present torch, and what happens to them if it changes."""
+    compiled = {event.values["package"] for event in events(context, "compiled-for-torch")}
+    # For listed packages, `choose.compatibility` reports this with both versions. The last three
+    # change together with torch.
+    listed = {package.name for package in context.snapshot.packages or ()}
+    bound = sorted(compiled - listed - {"torchvision", "torchaudio", "triton"})
+    if not bound:
+        return ""
+    are, their = ("are", "their releases") if bound[1:] else ("is", "its release")
+    return (
+        f". {' and '.join(bound)} {are} compiled for the installed torch: right after installing "
+        f"the new torch, install {their} for it or build from source, because otherwise imports "
+        "fail with an undefined symbol"
+    )
+
+
+NEW_ABI = "__cxx11"
+OLD_ABI = re.compile(r"\b_Z\w+[EK]Ss\w*")
+"""A symbol that takes a `std::string` of the old C++ ABI (Itanium C++ ABI: `Ss`)."""
+
+
+def abi_of_the_missing_symbol(context: RuleContext) -> str:
+    """Advice on the C++ ABI that an extension needs, judged by the symbol that it misses in torch.
+
+    On Linux torch's wheels have the new ABI since 2.7; of the 2.6 wheels only those for CUDA 12.6.
+    """
+    for event in events(context, "extension-abi-mismatch"):
+        symbol = event.text or ""
+        is_old = OLD_ABI.search(symbol) is not None
+        if "undefined symbol" not in symbol or not (is_old or NEW_ABI in symbol):
+            continue
+        built, needed = ("old", "TRUE") if is_old else ("new", "FALSE")
+        return (
+            f". The missing symbol has the {built} C++ ABI: if torch has the other one (`python "
+            '-c "import torch; print(torch.compiled_with_cxx11_abi())"`), choose a wheel with '
+            f"`cxx11abi{needed}` in its name"
+        )
+    return ""
+
+
+# --- the table ------------------------------------------------------------------------------------
 
 
 class NeedRow(Frozen):
@@ -73,30 +284,31 @@ INSTALLS_TORCH = (
 )
 """A command that replaces the installed torch. With `--venv`, or in a folder `.venv-…`, the
 environment is new and has no torch yet."""
-
-TORCH = "torch"
-"""The need to know which torch is there."""
+CHANGES_PACKAGES = rf"{INSTALLS_TORCH}|^(?:\S*python\S* -m )?(?:uv )?pip3? (?:un)?install\b"
+TORCH, ENGINE = "torch", "container engine"
+"""The needs to know which torch is there, and which container engine a node has."""
 
 NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
         what="GPU",
         lines=INSTALLS_TORCH,
-        read=maker_of_the_gpu_that_is_there,
-        asks=GPUS_ON_THE_BUS,
+        read=one_makers_cards,
+        asks="lspci -nn | grep -iE 'vga|3d|display'",
         first=build_for_the_other_card,
     ),
     NeedRow(
         what=TORCH,
         lines=INSTALLS_TORCH,
         read=torch_that_is_there,
-        asks=TORCHS_VERSION,
+        asks='python -c "import torch; print(torch.__version__, torch.version.cuda)"',
     ),
     NeedRow(
         what="Python of the program",
         lines=rf"{INSTALLS_TORCH}|^gpusetup install (?!.*--python)",
         read=python_of_the_program,
-        denied=python_of_another_program,
-        asks=PROGRAMS_PYTHON,
+        denied=facts.another_python_was_asked,
+        asks='python -c "import sys, torch; print(sys.executable, torch.__version__, '
+        'torch.cuda.get_arch_list())"',
         instead="Find the program's own Python first (its folder has a `venv`, `env`, `runtime` "
         "or `python_embeded`), run the command below with it to see its torch, and install "
         "there: `gpusetup install --python PATH`",
@@ -116,14 +328,14 @@ NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
         what="host",
         lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
-        denied=host_of_a_lender,
+        denied=shown("the host cannot be changed from here ({said})", "host-of-a-lender"),
         instead="The host belongs to the provider: report the message to the provider, stop this "
         "instance, and start one on another host",
     ),
     NeedRow(
         what="container program",
         lines=r"^(?:sudo )?docker run\b",
-        denied=cluster_without_docker,
+        denied=shown("a scheduler starts the jobs here", "slurm-job", "login-node"),
         keeps_text=True,
         instead="Clusters do not offer docker: use the cluster's own container program, for "
         "example `apptainer exec --nv docker://IMAGE COMMAND`",
@@ -131,7 +343,7 @@ NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
         what="rights",
         lines=r"^(?:sudo|su) ",
-        denied=no_administrator,
+        denied=shown("you have no administrator rights on this machine", "no-root-rights"),
         keeps_text=True,
         instead="Ask the administrators of the machine for this",
     ),
@@ -139,7 +351,8 @@ NEEDS: tuple[NeedRow, ...] = (
         what="torch's list of kernels",
         lines=r"TORCH_CUDA_ARCH_LIST|--no-binary",
         read=kernels_of_torch,
-        asks=TORCHS_KERNELS,
+        asks='python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
+        'torch.cuda.get_device_capability())"',
     ),
     NeedRow(what="marker", lines=INSTALLS_TORCH, first=marker_of_another_system),
     NeedRow(what="pins", lines=INSTALLS_TORCH, first=pin_of_another_package),
@@ -154,15 +367,19 @@ NEEDS: tuple[NeedRow, ...] = (
         then=abi_of_the_missing_symbol,
     ),
     NeedRow(
-        what="container engine",
+        what=ENGINE,
         lines=r"nvidia-ctk runtime configure|systemctl restart (?:docker|containerd|crio)",
         read=engine_of_the_node,
-        asks=NODES_ENGINE,
+        asks="kubectl get nodes -o wide  # its last column is CONTAINER-RUNTIME",
     ),
     NeedRow(
         what="boot screen",
         lines=r"mokutil --import|modprobe nvidia|dkms autoinstall",
-        denied=no_boot_screen,
+        denied=shown(
+            "the screen that enrols a key appears before the system starts, where you cannot "
+            "reach it from here",
+            *("cloud-machine", "no-boot-screen"),
+        ),
         instead="Install the distribution's own signed kernel modules, which need no key (Ubuntu: "
         "`linux-modules-nvidia-BRANCH-FLAVOUR`, for example linux-modules-nvidia-535-azure), or "
         "use a machine without Secure Boot (Azure: security type Standard)",
@@ -170,7 +387,7 @@ NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
         what="Python",
         lines=r"^uv venv --python|--python 3\.\d|^conda create\b.*python=",
-        denied=python_that_must_stay,
+        denied=shown("the program is bound to Python {python}", "python-bound"),
         instead="No wheel of torch for that Python has kernels for this GPU. Build torch from "
         "source for it, move to a release of the program for a newer Python, or use another GPU",
     ),
@@ -178,21 +395,27 @@ NEEDS: tuple[NeedRow, ...] = (
 """All facts that commands may need, in the order in which doctor asks for them."""
 
 
-def unread_torch(context: RuleContext) -> tuple[Need, ...]:
-    """The need of a fix that has no command until the installed torch is known."""
-    return _unread(context, TORCH)
-
-
-def unread_engine(context: RuleContext) -> tuple[Need, ...]:
-    """The need of a fix for a node whose container engine is not known."""
-    return _unread(context, "container engine")
-
-
-def _unread(context: RuleContext, what: str) -> tuple[Need, ...]:
-    """The need in a tuple if nothing shows whether it is met, otherwise ()."""
-    row, *_ = (row for row in NEEDS if row.what == what)
-    need = _state(context, row)
+def unread(context: RuleContext, what: str) -> tuple[Need, ...]:
+    """The need of a fix that has no command until this fact is known; () if it is known."""
+    need = next(_state(context, row) for row in NEEDS if row.what == what)
     return (need,) if need.state == "unread" else ()
+
+
+def _state(context: RuleContext, row: NeedRow) -> Need:
+    """Whether a needed fact is known (`read`), unknown (`unread`) or false (`denied`)."""
+    if because := row.denied(context):
+        return Need(what=row.what, state="denied", because=because)
+    if because := row.read(context):
+        return Need(what=row.what, state="read", because=because)
+    return Need(what=row.what, state="unread", reading=row.asks or None)
+
+
+def any_line(form: str, commands: Lines) -> bool:
+    """Whether a line matches this pattern; a notebook's leading `!` is ignored."""
+    return any(re.search(form, line.removeprefix("!")) for line in commands)
+
+
+# --- the judgement --------------------------------------------------------------------------------
 
 
 def judge(context: RuleContext, fix: Fix) -> Fix:
@@ -211,7 +434,7 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
         """The commands if all facts that they need were read; otherwise None. Notes each need."""
         is_known = True
         for row in NEEDS:
-            if not _needs(row, block.commands):
+            if not any_line(row.lines, block.commands):
                 continue
             need = needs.setdefault(row.what, _state(context, row))
             if need.state == "denied" and row not in denied:
@@ -225,10 +448,11 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
         return fix
     rows = [row for row in NEEDS if row.what in needs]
     firsts = "".join(row.first(context) for row in rows)
-    thens = "".join(row.then(context) for row in rows)
-    text = f"{firsts}{fix.text}{thens}"
+    text = firsts + fix.text + "".join(row.then(context) for row in rows)
     for row in denied:
-        text = _text_where_denied(row, needs[row.what], text)
+        because = needs[row.what].because
+        sentences = (because[:1].upper() + because[1:], row.instead, row.keeps_text and text)
+        text = ". ".join(sentence for sentence in sentences if sentence)
     judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
         judged = _after_the_owners_way(owner, judged)
@@ -251,78 +475,28 @@ def _after_the_owners_way(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
     text = f"{owner.sentence}: {fix.text}"
     if not owner.commands_are_for:
         return replace(fix, text=text)
-
-    def with_title(way: Alternative) -> Alternative:
-        """The alternative, under the owner's title if it installs torch."""
-        installs = _any_line(INSTALLS_TORCH, way.commands)
-        return replace(way, title=owner.commands_are_for) if installs else way
-
-    return replace(
-        fix,
-        text=text.replace(BY_GPUSETUP, ""),
-        commands=(),
-        alternatives=tuple(map(with_title, fix.alternatives)),
-    )
-
-
-CHANGES_PACKAGES = rf"{INSTALLS_TORCH}|^(?:\S*python\S* -m )?(?:uv )?pip3? (?:un)?install\b"
+    title = owner.commands_are_for
+    titled = [
+        replace(way, title=title) if any_line(INSTALLS_TORCH, way.commands) else way
+        for way in fix.alternatives
+    ]
+    text = text.replace(BY_GPUSETUP, "")
+    return replace(fix, text=text, commands=(), alternatives=tuple(titled))
 
 
 def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
     """The fix with the owner's instructions in place of each installation command."""
-    if not (_changes_torch(fix) or (owner.holds_all_packages and _changes_packages(fix))):
-        return fix
     installs = CHANGES_PACKAGES if owner.holds_all_packages else INSTALLS_TORCH
-
-    def unless_it_installs(block: Alternative) -> Alternative | None:
-        """The commands; None if they install something that the owner provides."""
-        return None if _any_line(installs, block.commands) else block
-
-    kept = map_blocks(fix, unless_it_installs)
+    if not _changes_torch(fix) and not any_line(installs, command_lines(fix)):
+        return fix
+    kept = map_blocks(fix, lambda block: None if any_line(installs, block.commands) else block)
     others = tuple(need for need in fix.needs if need.what != TORCH)
     because = Need(what="owner of the environment", state="denied", because=owner.because)
-    return replace(
-        kept,
-        text=owner.sentence,
-        commands=kept.commands or owner.commands,
-        needs=(*others, because),
-    )
+    commands = kept.commands or owner.commands
+    return replace(kept, text=owner.sentence, commands=commands, needs=(*others, because))
 
 
 def _changes_torch(fix: Fix) -> bool:
     """Whether a fix installs torch, or would if it were known which torch is there."""
-    needs_of_fix = [need.what for need in fix.needs]
-    return TORCH in needs_of_fix or _any_line(INSTALLS_TORCH, command_lines(fix))
-
-
-def _changes_packages(fix: Fix) -> bool:
-    """Whether a fix installs or removes any package with pip or uv."""
-    return _any_line(CHANGES_PACKAGES, command_lines(fix))
-
-
-def _any_line(form: str, commands: Lines | tuple[str, ...]) -> bool:
-    """Whether a line matches this pattern; a notebook's leading `!` is ignored."""
-    pattern = re.compile(form)
-    lines_without_mark = [line.removeprefix("!") for line in commands]
-    return any(map(pattern.search, lines_without_mark))
-
-
-def _needs(row: NeedRow, lines: Lines) -> bool:
-    """Whether one of these commands needs the fact of a row."""
-    return _any_line(row.lines, lines)
-
-
-def _state(context: RuleContext, row: NeedRow) -> Need:
-    """Whether a needed fact is known (`read`), unknown (`unread`) or false (`denied`)."""
-    if because := row.denied(context):
-        return Need(what=row.what, state="denied", because=because)
-    if because := row.read(context):
-        return Need(what=row.what, state="read", because=because)
-    return Need(what=row.what, state="unread", reading=row.asks or None)
-
-
-def _text_where_denied(row: NeedRow, need: Need, text: str) -> str:
-    """The reason and what to do instead, before the fix's text or in its place."""
-    because = need.because[:1].upper() + need.because[1:]
-    remaining_text = text if row.keeps_text else ""
-    return ". ".join(filter(None, (because, row.instead, remaining_text)))
+    is_needed = TORCH in [need.what for need in fix.needs]
+    return is_needed or any_line(INSTALLS_TORCH, command_lines(fix))

@@ -9,16 +9,11 @@ checks it before each command that changes torch.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report
-from gpusetup.fixes.lenders import lender_of
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import Lines, lines
-
-if TYPE_CHECKING:
-    from gpusetup.model.machine import Event
 
 
 class EnvironmentOwner(Frozen):
@@ -54,29 +49,107 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
     """
     if not is_report(context):
         return None
-    for find in (
-        executable,
-        store,
-        notebook,
-        image,
-        module,
-        system_packages,
-        translation_layer,
-        project,
-        program,
-        unnamed_container,
-    ):
-        owner = find(context)
-        if owner is not None:
-            return owner
+    return (
+        _of_a_file(context)
+        or _notebook(context)
+        or image(context)
+        or _of_a_folder(context)
+        or translation_layer(context)
+        or _project(context)
+        or _program(context)
+        or _unnamed_container(context)
+    )
+
+
+# --- services that lend notebooks and nodes -------------------------------------------------------
+
+
+class Lender(Frozen):
+    """A service that lends machines, with the names of its menus for each action. Its user cannot
+    install a driver there, restart the machine or read its kernel log."""
+
+    name: str
+    gives_a_gpu: str
+    restart: str
+    """How to restart the program so that it loads the newly installed packages."""
+    anew: str
+    """How to get another machine. Files on the previous machine are lost."""
+
+
+# Sources: googlecolab/colabtools#3792 and #5197, Kaggle's documentation of notebooks,
+# mlflow/mlflow#21612, oegedijk/explainerdashboard#245; read in March 2026.
+LENDERS = {
+    one.name: one
+    for one in (
+        Lender(
+            name="Google Colab",
+            gives_a_gpu="Choose a runtime with a GPU (Runtime, Change runtime type). The session "
+            "restarts",
+            restart="Runtime, Restart session",
+            anew="Runtime, Disconnect and delete runtime",
+        ),
+        Lender(
+            name="Kaggle",
+            gives_a_gpu="Choose `GPU T4 x2` for the session (Settings, Accelerator): newer builds "
+            "of torch have no kernels for the P100 (compute capability 6.0). The session restarts",
+            restart="in the Run menu",
+            anew="Run, Factory reset",
+        ),
+        Lender(
+            name="SageMaker",
+            gives_a_gpu="Choose an instance with a GPU (ml.g or ml.p) and its GPU image",
+            restart="Kernel, Restart Kernel",
+            anew="stop the instance and start it again",
+        ),
+    )
+}
+
+
+def lender_of(context: RuleContext) -> Lender | None:
+    """The service whose notebook a text comes from; None for a person's own machine."""
+    if not is_report(context):
+        return None
+    for event in events(context, "gpu-not-chosen", "hosted-notebook"):
+        if lender := LENDERS.get(event.values.get("service", "")):
+            return lender
     return None
 
 
-# --- where no package can be installed ------------------------------------------------------------
+def is_lent(context: RuleContext) -> bool:
+    """Whether a text comes from a service's notebook, whose driver the person cannot change."""
+    return lender_of(context) is not None
 
 
-def executable(context: RuleContext) -> EnvironmentOwner | None:
-    """A program shipped as one executable, with Python and torch inside."""
+def has_a_scheduler(context: RuleContext) -> bool:
+    """Whether a scheduler assigns GPUs to jobs here, so that a login node has none."""
+    return bool(events(context, "slurm-job", "login-node"))
+
+
+# --- what a text shows ----------------------------------------------------------------------------
+
+
+def _named(context: RuleContext, owner: str) -> str:
+    """The name of the first owner of this kind in a text, or the kind if it has no name; "" if the
+    text shows none."""
+    for event in events(context, "environment-owner"):
+        if event.values.get("owner") == owner:
+            return event.values["name"] or owner
+    return ""
+
+
+def has_own_environment(context: RuleContext) -> bool:
+    """Whether a text is about a program that runs in an environment of its own."""
+    return bool(_named(context, "program"))
+
+
+def was_tried(context: RuleContext, remedy: str) -> bool:
+    """Whether a text says that this remedy was tried already."""
+    return remedy in {event.values.get("what") for event in events(context, "remedy-tried")}
+
+
+def _of_a_file(context: RuleContext) -> EnvironmentOwner | None:
+    """A program shipped as one executable, with Python and torch inside, or a package in a store
+    that only its package manager may write."""
     for event in events(context, "packaged-program"):
         name = event.values.get("program", "the program")
         return EnvironmentOwner(
@@ -85,11 +158,6 @@ def executable(context: RuleContext) -> EnvironmentOwner | None:
             "GPU), or run the program from its source",
             holds_all_packages=True,
         )
-    return None
-
-
-def store(context: RuleContext) -> EnvironmentOwner | None:
-    """A package in a store that only its package manager may write."""
     for event in events(context, "failing-file"):
         if event.values.get("place") == "store":
             package = event.values.get("package", "the package")
@@ -102,7 +170,7 @@ def store(context: RuleContext) -> EnvironmentOwner | None:
     return None
 
 
-def notebook(context: RuleContext) -> EnvironmentOwner | None:
+def _notebook(context: RuleContext) -> EnvironmentOwner | None:
     """A hosted notebook, which comes with a torch for its GPUs and may have no network."""
     lender = lender_of(context)
     if lender is None:
@@ -117,8 +185,7 @@ def notebook(context: RuleContext) -> EnvironmentOwner | None:
         )
     # The lender's torch serves all of its GPUs but Kaggle's oldest (P100).
     old_gpu = events(context, "gpu-not-in-wheel", "no-kernel-image")
-    take_back = f"Undo the installation: {lender.anew}"
-    first_step = lender.gives_a_gpu if old_gpu else take_back
+    first_step = lender.gives_a_gpu if old_gpu else f"Undo the installation: {lender.anew}"
     return EnvironmentOwner(
         because=f"{lender.name} includes a torch in its runtime",
         way=f"{first_step}. If the program needs another torch",
@@ -126,12 +193,12 @@ def notebook(context: RuleContext) -> EnvironmentOwner | None:
     )
 
 
-# --- images ---------------------------------------------------------------------------------------
+# --- images and containers ------------------------------------------------------------------------
 
 AMDS_FOLDER = re.compile(r"/opt/conda/envs/py_3\.\d+")
 """Where the images rocm/pytorch and rocm/vllm have their environment (ROCm/pytorch's Dockerfiles:
 `conda create -n py_3.12`)."""
-SYSTEMS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
+SYSTEMS_FOLDER = re.compile(r"/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages")
 """The folder in which an image's maker installs torch; environments of users are in other folders.
 """
 
@@ -139,8 +206,7 @@ SYSTEMS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
 def image(context: RuleContext) -> EnvironmentOwner | None:
     """The image that torch belongs to: a vendor's image with its own torch, or a program's image
     with the torch that it needs."""
-    for event in _named(context, "image"):
-        name = event.values["name"]
+    if name := _named(context, "image"):
         repository = re.sub(r":[\w.-]+$", "", name)
         return EnvironmentOwner(
             because=f"the program and its torch are part of the image {name}",
@@ -150,15 +216,19 @@ def image(context: RuleContext) -> EnvironmentOwner | None:
         )
     if makers_image := _image_of_a_maker(context):
         return EnvironmentOwner(
-            because=f"torch is part of the image {makers_image}".rstrip(),
+            because=f"torch is part of the image {makers_image}",
             way="Keep the image's torch, because its maker built it for this machine. Use "
             "another tag of the image (a newer one for a newer GPU, an older one for an older "
             "driver), or change the program",
         )
-    for event in _named(context, "base-image"):
+    if name := _named(context, "base-image"):
+        build, tag = context.choice.build, "a newer tag of pytorch/pytorch"
+        if build is not None and build.cuda is not None:
+            # The images contain cuDNN 9 since torch 2.4, and older releases are rarely chosen.
+            tag = f"`pytorch/pytorch:{build.torch}-cuda{build.cuda}-cudnn9-runtime`"
         return EnvironmentOwner(
-            because=f"torch belongs to the image {event.values['name']}",
-            way=f"Use {_tag_of_pytorch(context)}, in the command or in the Dockerfile's FROM line",
+            because=f"torch belongs to the image {name}",
+            way=f"Use {tag}, in the command or in the Dockerfile's FROM line",
         )
     return None
 
@@ -169,34 +239,20 @@ def _image_of_a_maker(context: RuleContext) -> str:
         return event.values.get("image", "")
     if _named(context, "maker-image"):
         return "of NVIDIA (its `a0` version of torch is on no index)"
-    torch_location = context.torch.location or ""
-    python = context.snapshot.python.executable or ""
-    amds_folder = AMDS_FOLDER.search(python)
+    amds_folder = AMDS_FOLDER.search(context.snapshot.python.executable or "")
     if amds_folder and "amd" in vendors_of(context.snapshot):
         return f"of AMD (rocm/pytorch and rocm/vllm keep their Python in {amds_folder[0]})"
-    in_system_folder = re.search(SYSTEMS_FOLDER, torch_location)
-    if in_container(context) and in_system_folder:
+    if in_container(context) and SYSTEMS_FOLDER.match(context.torch.location or ""):
         return "in whose system folder its maker put it"
     return ""
 
 
-def _tag_of_pytorch(context: RuleContext) -> str:
-    """The tag of PyTorch's own image that has the chosen build."""
-    build = context.choice.build
-    if build is None or build.cuda is None:
-        return "a newer tag of pytorch/pytorch"
-    # The images contain cuDNN 9 since torch 2.4, and older releases are rarely chosen.
-    return f"`pytorch/pytorch:{build.torch}-cuda{build.cuda}-cudnn9-runtime`"
-
-
-def unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
+def _unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
     """A container whose image the text does not name: its Dockerfile installs torch."""
     executable = context.snapshot.python.executable or ""
     # An environment in a home folder is a person's own, wherever it runs.
-    if not in_container(context) or re.search(r"^/(?:home|root)/|conda", executable):
-        return None
-    kind = context.snapshot.container.kind
-    if kind not in ("docker", "podman", "kubernetes"):
+    is_own = re.search(r"^/(?:home|root)/|conda", executable)
+    if is_own or context.snapshot.container.kind not in ("docker", "podman", "kubernetes"):
         return None
     return EnvironmentOwner(
         because="the program runs in a container, and packages that you install in a running "
@@ -208,69 +264,57 @@ def unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
     )
 
 
-# --- modules, the system, layers ------------------------------------------------------------------
+# --- modules, the system, layers, projects --------------------------------------------------------
 
 OF_A_CLUSTER = re.compile(
-    r"^/(?:sw|software|apps|cvmfs|easybuild|lustre/sw|opt/(?:apps|ohpc|cray|modulefiles)"
+    r"/(?:sw|software|apps|cvmfs|easybuild|lustre/sw|opt/(?:apps|ohpc|cray|modulefiles)"
     r"|cluster/(?:apps|software)|projappl/soft|share/apps)/",
     re.I,
 )
 """Folders in which clusters keep the programs of their modules (Lmod, EasyBuild, Spack)."""
+OF_THE_SYSTEM = re.compile(r"/usr/lib(?:64)?/python3")
 
 
-def module(context: RuleContext) -> EnvironmentOwner | None:
-    """A cluster's module, which only its administrators write."""
-    root = _root_of_torch(context)
-    modules = _named(context, "module")
-    if modules:
-        module_name = modules[0].values["name"]
-        owner_name = f"the module {module_name}"
-    elif OF_A_CLUSTER.search(root):
-        owner_name = f"the cluster ({root})"
-    else:
-        return None
-    return EnvironmentOwner(
-        because=f"torch belongs to {owner_name}, which only its administrators can change",
-        way="Load a newer module (`module avail` lists them), or create a new environment "
-        "without the module",
-        commands=lines("module avail pytorch", "gpusetup install --venv ~/torch-env"),
-    )
-
-
-SYSTEMS_OWN = re.compile(r"^/usr/lib(?:64)?/python3")
-
-
-def system_packages(context: RuleContext) -> EnvironmentOwner | None:
-    """The distribution's package manager, outside of containers: pip would break its files."""
-    root = _root_of_torch(context)
-    if in_container(context) or not SYSTEMS_OWN.search(root):
-        return None
-    return EnvironmentOwner(
-        because=f"this torch is a package of the distribution ({root})",
-        way="Leave it to the distribution's package manager, and create a new environment for "
-        "the program",
-        commands=lines("gpusetup install --venv .venv"),
-    )
-
-
-def translation_layer(context: RuleContext) -> EnvironmentOwner | None:
-    """ZLUDA: it runs a CUDA build of torch on an AMD GPU."""
-    for event in _named(context, "translation"):
-        name = event.values["name"]
+def _of_a_folder(context: RuleContext) -> EnvironmentOwner | None:
+    """A cluster's module, which only its administrators write, or the distribution's package
+    manager, outside of containers."""
+    roots = [event.values["root"] for event in events(context, "torch-folder")]
+    root, module = "".join(roots[:1]), _named(context, "module")
+    if module or OF_A_CLUSTER.match(root):
+        owner = f"the module {module}" if module else f"the cluster ({root})"
         return EnvironmentOwner(
-            because=f"{name} lets a CUDA build of torch run on the AMD GPU",
-            way=f"Keep that build. Install the HIP SDK and the {name} that the program's own page "
-            "lists for this GPU, with the rocBLAS library files for its target; or use a ROCm "
-            "build of torch without it",
+            because=f"torch belongs to {owner}, which only its administrators can change",
+            way="Load a newer module (`module avail` lists them), or create a new environment "
+            "without the module",
+            commands=lines("module avail pytorch", "gpusetup install --venv ~/torch-env"),
+        )
+    if OF_THE_SYSTEM.match(root) and not in_container(context):
+        return EnvironmentOwner(
+            because=f"this torch is a package of the distribution ({root})",
+            way="Leave it to the distribution's package manager, and create a new environment for "
+            "the program",
+            commands=lines("gpusetup install --venv .venv"),
         )
     return None
 
 
-def project(context: RuleContext) -> EnvironmentOwner | None:
+def translation_layer(context: RuleContext) -> EnvironmentOwner | None:
+    """ZLUDA: it runs a CUDA build of torch on an AMD GPU."""
+    name = _named(context, "translation")
+    if not name:
+        return None
+    return EnvironmentOwner(
+        because=f"{name} lets a CUDA build of torch run on the AMD GPU",
+        way=f"Keep that build. Install the HIP SDK and the {name} that the program's own page "
+        "lists for this GPU, with the rocBLAS library files for its target; or use a ROCm "
+        "build of torch without it",
+    )
+
+
+def _project(context: RuleContext) -> EnvironmentOwner | None:
     """A project whose tool manages the environment, so the tool's next run removes what pip
     installed."""
     build = context.choice.build
-
     # Without a chosen CUDA build the command shows one as an example.
     backend = build.backend if build is not None and build.cuda else "cu126"
     index = f"https://download.pytorch.org/whl/{backend}"
@@ -283,18 +327,16 @@ def project(context: RuleContext) -> EnvironmentOwner | None:
         "pdm": (),
         "pixi": ("pixi workspace system-requirements add cuda 12", "pixi add pytorch-gpu"),
     }
-    for event in _named(context, "project"):
-        tool = event.values["name"]
-        return EnvironmentOwner(
-            because=f"{tool} creates this environment from the project's file, and its next run "
-            "removes what pip installed",
-            way="Add the build to the project's file, and let the tool install it",
-            commands=lines(*commands_of_tools[tool]),
-        )
-    return None
+    tool = _named(context, "project")
+    if not tool:
+        return None
+    return EnvironmentOwner(
+        because=f"{tool} creates this environment from the project's file, and its next run "
+        "removes what pip installed",
+        way="Add the build to the project's file, and let the tool install it",
+        commands=lines(*commands_of_tools[tool]),
+    )
 
-
-# --- programs with an environment of their own ----------------------------------------------------
 
 WAYS_OF_PROGRAMS = {
     "ComfyUI portable": r"run `update\update_comfyui_and_python_dependencies.bat`, or unpack the "
@@ -321,46 +363,13 @@ WAYS_OF_PROGRAMS = {
 """A program that creates its own environment -> how to change torch there."""
 
 
-def program(context: RuleContext) -> EnvironmentOwner | None:
+def _program(context: RuleContext) -> EnvironmentOwner | None:
     """A program whose start script makes its environment and installs its torch."""
-    for event in _named(context, "program"):
-        name = event.values["name"]
-        way = f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment"
-        if _was_updated_in_vain(context):
-            way = "Its updater was already tried. In its environment"
-        return EnvironmentOwner(
-            because=f"the environment is {name}'s own",
-            way=way,
-            is_closed=False,
-        )
-    return None
-
-
-def _was_updated_in_vain(context: RuleContext) -> bool:
-    """Whether the text names the script with which the program renews its environment."""
-    tried = {event.values.get("what") for event in events(context, "remedy-tried")}
-    return "program-update" in tried
-
-
-def has_own_environment(context: RuleContext) -> bool:
-    """Whether a text is about a program that runs in an environment of its own."""
-    return bool(_named(context, "program"))
-
-
-# --- what was read --------------------------------------------------------------------------------
-
-
-def _named(context: RuleContext, owner: str) -> list[Event]:
-    """The events that name an owner of this kind."""
-    owners_events = []
-    for event in events(context, "environment-owner"):
-        if event.values.get("owner") == owner:
-            owners_events.append(event)
-    return owners_events
-
-
-def _root_of_torch(context: RuleContext) -> str:
-    """The folder above the packages of the torch that a text loads; "" if it shows none."""
-    for event in events(context, "torch-folder"):
-        return event.values["root"]
-    return ""
+    name = _named(context, "program")
+    if not name:
+        return None
+    way = f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment"
+    if was_tried(context, "program-update"):
+        way = "Its updater was already tried. In its environment"
+    because = f"the environment is {name}'s own"
+    return EnvironmentOwner(because=because, way=way, is_closed=False)

@@ -12,7 +12,6 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.rules import DRIVER_FILES, rules_of
 from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
-from gpusetup.findings import presence
 from gpusetup.findings.gpu_faults import DEVICE_FAULTS
 from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, GPU_NAME, facts_of, words_of
 from gpusetup.fleet.names import ranges
@@ -92,7 +91,7 @@ def check_node(node: str, record: NodeRecord, expected: Mapping[str, str]) -> No
 
 def check_rules() -> tuple[Rule, ...]:
     """The rules that `fleet check` applies: those about the driver and its GPUs."""
-    return (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
+    return rules_of(("message_rules", *DRIVER_FILES))
 
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:

@@ -81,30 +81,24 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
 def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     """The preference or RL setup of a config for TRL, LLaMA-Factory, ms-swift, axolotl or
     OpenRLHF."""
-    trainer, generates = fields["trainer"], method in GENERATING
-    share, sleeps, elsewhere = None, False, False
+    trainer, generates, read = fields["trainer"], method in GENERATING, reader.text_named
+    share, sleeps, generated_at_once = None, False, 0
+    read("num_generations", "answers to one prompt")
     if generates:
-        mode = reader.text_named("vllm_mode", "where the engine runs")
-        servers = [reader.text_named(key, "a server elsewhere") for key in SERVER_KEYS]
-        elsewhere = mode == "server" or any(servers)
-        named_share = reader.text_named("vllm_gpu_memory_utilization", "the engine's share")
-        named_share = named_share or reader.text_named("gpu_memory_utilization", "the share")
-        sleep = reader.text_named("vllm_enable_sleep_mode", "the engine sleeps")
-        sleep = sleep or reader.text_named("sleep_level", "the engine sleeps")
+        mode = read("vllm_mode", "where the engine runs")
+        servers = [read(key, "a server elsewhere") for key in SERVER_KEYS]
+        named_share = read("vllm_gpu_memory_utilization", "the engine's share")
+        named_share = named_share or read("gpu_memory_utilization", "the share")
+        sleep = read("vllm_enable_sleep_mode", "the engine sleeps")
+        sleep = sleep or read("sleep_level", "the engine sleeps")
         colocates = is_on(reader, "colocate_all_models") or mode == "colocate"
-        if (is_on(reader, "use_vllm") or colocates) and not elsewhere:
-            share = share_of(named_share, ENGINE_SHARE["trl"])
-            sleeps = sleep is not None and sleep not in (*FALSE, "0")
-    reader.text_named("num_generations", "answers to one prompt")
-    generated_at_once = 0
-    # Without an inference engine, here or on other GPUs, the trainer itself generates the answers,
-    # by default for all micro-batches of an optimizer step together (TRL).
-    if generates and share is None and not elsewhere:
-        micro_batches = int(fields.get("accumulate") or 1)
-        text = reader.text_named("steps_per_generation", "micro-batches of one generation")
-        if text and re.fullmatch(r"\d{1,5}", text):
-            micro_batches = int(text)
-        generated_at_once = int(fields.get("per_gpu") or 1) * micro_batches
+        uses_engine = is_on(reader, "use_vllm") or colocates
+        if mode != "server" and not any(servers):
+            if uses_engine:
+                share = share_of(named_share, ENGINE_SHARE["trl"])
+                sleeps = sleep is not None and sleep not in (*FALSE, "0")
+            else:
+                generated_at_once = sequences_at_once(reader, fields)
     # LLaMA-Factory's critic is a head on the policy.
     critic: Literal["model", "head"] = "head" if trainer == "llama-factory" else "model"
     # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
@@ -116,12 +110,21 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
         has_reference=has_reference(reader, fields, method),
         reward_models=reward_models(reader, fields, method) if generates else (),
         critic=critic if method in WITH_CRITIC else "none",
-        critic_name=reader.text_named("critic_pretrain", "the critic") or SAME_AS_POLICY,
+        critic_name=read("critic_pretrain", "the critic") or SAME_AS_POLICY,
         frozen_in_16_bits=trainer != "trl" or bool(says_16_bits),
         engine_share=share,
         engine_sleeps=sleeps,
         generated_at_once=generated_at_once,
     )
+
+
+def sequences_at_once(reader: Reader, fields: Fields) -> int:
+    """The number of sequences that a GPU generates at once if the trainer itself generates the
+    answers: by default those for all micro-batches of an optimizer step (TRL)."""
+    text = reader.text_named("steps_per_generation", "micro-batches of one generation") or ""
+    is_number = re.fullmatch(r"\d{1,5}", text)
+    micro_batches = int(text) if is_number else int(fields.get("accumulate") or 1)
+    return int(fields.get("per_gpu") or 1) * micro_batches
 
 
 def has_reference(reader: Reader, fields: Fields, method: str) -> bool:

@@ -74,5 +74,4 @@ def visible_devices(gpus: int) -> str:
     >>> visible_devices(4)
     '0,1,2,3'
     """
-    numbers = range(gpus)
-    return ",".join(map(str, numbers))
+    return ",".join(map(str, range(gpus)))

@@ -216,9 +216,7 @@ def unknown_hint(text: str) -> str:
         "its folder), or its hub id with `--fetch-config`"
     )
     if HUB_ID.fullmatch(text):
-        config = (
-            f"to read its config.json from the hub, add `--fetch-config`, or run {by_hand(text)}"
-        )
+        config = f"to read its config.json from the hub, add `--fetch-config`, or {by_hand(text)}"
     size_word = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
     size = size_word[1].upper() if size_word else "7B"
     return (

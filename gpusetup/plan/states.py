@@ -265,7 +265,8 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
     # Additional embedding tables are in FSDP's outermost unit, which stays gathered with its
     # gradients.
     unit += job.tables * 2 * job.compute_bytes
-    if job.gpus == 1 or job.strategy != "zero3":
+    # A single GPU gathers too if the weights are in the host's RAM.
+    if job.strategy != "zero3" or (job.gpus == 1 and not recipe.offload):
         return unit
     live = min(LIVE_PARAMETERS, per_gpu(job, job.shape.parameters))
     return max(unit, live * job.compute_bytes)

@@ -36,13 +36,11 @@ class Smi(Frozen):
 ERRORS = {
     "couldn't communicate with the nvidia driver": 9,
     "driver/library version mismatch": 18,
-    "couldn't find libnvidia-ml.so": 12,
-    "couldn't find nvml.dll": 12,
+    **dict.fromkeys(("couldn't find libnvidia-ml.so", "couldn't find nvml.dll"), 12),
     "nvml shared library not found": 12,
     "gpu access blocked by the operating system": 17,
     "insufficient permissions": 4,
-    "driver not loaded": 9,
-    "driver is not loaded": 9,
+    **dict.fromkeys(("driver not loaded", "driver is not loaded"), 9),
     "error_library_not_found": 12,
     "error_driver_not_loaded": 9,
     "error_lib_rm_version_mismatch": 18,
@@ -53,8 +51,7 @@ ERRORS = {
     "gpu requires reset": 16,
     "failed to initialize nvml: timeout": 10,
     "failed to initialize nvml: not found": 6,
-    "failed to initialize nvml": 999,
-    "nvml: unknown error": 999,
+    **dict.fromkeys(("failed to initialize nvml", "nvml: unknown error"), 999),
     "unable to determine the device handle": 999,
 }
 NO_DEVICES = "no devices were found"
@@ -69,10 +66,7 @@ def parse_error(line: str) -> int | None:
     (12, None)
     """
     lower_line = line.lower()
-    for message, code in ERRORS.items():
-        if message in lower_line:
-            return code
-    return None
+    return next((code for message, code in ERRORS.items() if message in lower_line), None)
 
 
 # --- cells --------------------------------------------------------------------------------------
@@ -92,12 +86,9 @@ def cell(text: str | None) -> str | None:
     """
     plain = (text or "").strip()
     word = plain.strip("[]").lower()
-    if word in BLANKS or word.startswith(REASONS_FOR_A_BLANK):
-        return None
     # A cell without a value may say "[Requested functionality has been deprecated]".
-    if "deprecated" in word:
-        return None
-    return plain
+    is_blank = word in BLANKS or word.startswith(REASONS_FOR_A_BLANK) or "deprecated" in word
+    return None if is_blank else plain
 
 
 def says_lost(text: str | None) -> bool:
@@ -112,7 +103,7 @@ def number(text: str | None) -> float | None:
     (72.0, 16.0, None)
     """
     digits = re.search(r"(?<!\d)-?\d{1,15}(?!\d)(?:\.\d+)?", cell(text) or "")
-    return float(digits.group()) if digits else None
+    return float(digits[0]) if digits else None
 
 
 def integer(text: str | None) -> int | None:
@@ -187,11 +178,9 @@ def throttle_mask(text: str | None) -> tuple[str, ...] | None:
     >>> throttle_mask("0x0000000000000044")
     ('sw_power_cap', 'hw_thermal_slowdown')
     """
-    try:
-        mask = int(cell(text) or "", 16)
-    except ValueError:
-        return None
-    return tuple(name for bit, name in THROTTLE_BITS if mask & bit)
+    mask = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,16})", cell(text) or "")
+    bits = int(mask[1], 16) if mask else 0
+    return tuple(name for bit, name in THROTTLE_BITS if bits & bit) if mask else None
 
 
 def dotted(text: str | None) -> str | None:
@@ -339,16 +328,14 @@ def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
     if not heading:
         return None
     by_gpu: dict[int, tuple[GpuProcess, ...]] = {}
-    for line in listed.splitlines():
-        if row := PROCESS_ROW.match(line):
-            number = int(row["gpu"])
-            process = GpuProcess(
-                pid=int(row["pid"]),
-                name=row["name"],
-                kind=row["kind"],
-                memory_bytes=memory(row["memory"]),
-            )
-            by_gpu[number] = (*by_gpu.get(number, ()), process)
+    for row in filter(None, map(PROCESS_ROW.match, listed.splitlines())):
+        process = GpuProcess(
+            pid=int(row["pid"]),
+            name=row["name"],
+            kind=row["kind"],
+            memory_bytes=memory(row["memory"]),
+        )
+        by_gpu[int(row["gpu"])] = (*by_gpu.get(int(row["gpu"]), ()), process)
     return by_gpu
 
 
@@ -365,11 +352,9 @@ def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
     """
     if not processes:
         return None
-    for process in processes:
-        if process.kind == "C" or "python" in (process.name or "").lower():
-            return True
-    only_draws = all(process.kind == "G" for process in processes)
-    return False if only_draws else None
+    if any(one.kind == "C" or "python" in (one.name or "").lower() for one in processes):
+        return True
+    return False if all(process.kind == "G" for process in processes) else None
 
 
 RECOVERY_ACTIONS = (
@@ -390,11 +375,8 @@ def recovery_action(text: str | None) -> str | None:
     >>> recovery_action("Reset"), recovery_action("Node Reboot Required"), recovery_action("N/A")
     ('gpu_reset', 'node_reboot', None)
     """
-    lower_text = (text or "").strip().lower()
-    for words, name in RECOVERY_ACTIONS:
-        if words in lower_text:
-            return name
-    return None
+    said = (text or "").strip().lower()
+    return next((name for words, name in RECOVERY_ACTIONS if words in said), None)
 
 
 GPU_HEAD = lazy(r"(?m)^\s*GPU ((?i:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]))[^\S\n]*$")
@@ -438,12 +420,10 @@ def parse_query(text: str) -> Smi:
     """
     head, *parts = GPU_HEAD.split(text)
     # The pattern has one group, so `split` returns addresses and pages alternately.
-    addresses, pages = parts[::2], parts[1::2]
-    gpus = tuple(map(gpu_of, pages, addresses))
-    if not gpus:
-        # Without a GPU's heading line, the text may be a part of one GPU's page.
-        only_gpu = gpu_of(head)
-        gpus = () if only_gpu == Gpu(name=UNNAMED) else (only_gpu,)
+    gpus = tuple(map(gpu_of, parts[1::2], parts[::2]))
+    # Without a GPU's heading line, the text may be a part of one GPU's page.
+    if not gpus and (only_gpu := gpu_of(head)) != Gpu(name=UNNAMED):
+        gpus = (only_gpu,)
     return replace(parse_banner(head), gpus=gpus or None)
 
 
@@ -474,10 +454,7 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
 def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str], Any]) -> list[Any]:
     """The values with this label that can be read; sections about MIG instances are left out."""
     full_label = re.compile(rf"(?!MIG Device/)(?:.*/)?(?:{label})", re.I)
-    values = []
-    for name, text in page:
-        if full_label.fullmatch(name):
-            values.append(reader(text))
+    values = (reader(text) for name, text in page if full_label.fullmatch(name))
     return [value for value in values if value is not None]
 
 
@@ -494,9 +471,7 @@ def gpu_of(page: str, bus: str | None = None) -> Gpu:
         else:
             # One yes is enough, for example if one of several memory banks has a pending repair.
             fields[name] = True if True in values else values[0]
-    states: dict[str, list[Any]] = {}
-    for _, reason in THROTTLE_BITS:
-        states[reason] = read_at(lines, reason.replace("_", " "), flag)
-    if any(states.values()):
-        fields["throttle_reasons"] = tuple(name for name, flags in states.items() if True in flags)
+    flags = {reason: read_at(lines, reason.replace("_", " "), flag) for _, reason in THROTTLE_BITS}
+    if any(flags.values()):
+        fields["throttle_reasons"] = tuple(reason for reason, on in flags.items() if True in on)
     return Gpu(**fields)

@@ -9,16 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.messages.owners import COMPILED, FORMS, OwnerForm
-from gpusetup.messages.row import is_switched_off
+from gpusetup.messages.owners import COMPILED, ROWS
+from gpusetup.messages.row import MessageRow, is_switched_off
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
-from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import GUESS, Claim, Facts
+from gpusetup.model.patterns import in_any_case, lazy
+from gpusetup.report.facts import CHARACTERS_READ, GUESS, SHOWN_CHARACTERS, Claim, Facts
 
-CHARACTERS_READ = 200_000
-"""Only this many characters at the beginning are read. That is enough, because the same paths occur
-again and again."""
 TORCHS_FILE = lazy(
     r"(?P<root>(?<![\w.~$}])/[\w.@+~/-]{2,200}?"
     r"|(?:\b[A-Z]:\\|(?<=[ \"'>])\.[\\/])[^\"'\n<>|*?:;,]{0,200}?)[\\/]+"
@@ -33,8 +30,6 @@ UPDATER = lazy(
     re.I,
 )
 """The script with which a program updates its own environment."""
-SHOWN = 200
-"""Characters of a quote."""
 
 
 def owners(text: Text) -> Facts:
@@ -47,9 +42,9 @@ def owners(text: Text) -> Facts:
     flat = text.flat[:CHARACTERS_READ]
     if "-packages" in text.low:
         yield from _folder_of_torch(text, flat)
-    for form in FORMS:
-        if any(letters in text.low for letters in form.letters):
-            yield from _owner_by_form(text, flat, form)
+    for row in ROWS:
+        if text.has_any(row.letters):
+            yield from _owner_of_row(text, flat, row)
     # Packages with compiled parts that the text shows with a version or by one of their files.
     compiled: dict[str, re.Match[str]] = {}
     for match in COMPILED.finditer(flat):
@@ -81,20 +76,19 @@ FOLDER_OF_DATA = lazy(
 """The rest of a path that leads to a program's data and not into its environment."""
 
 
-def _owner_by_form(text: Text, flat: str, form: OwnerForm) -> Iterator[Event]:
+def _owner_of_row(text: Text, flat: str, row: MessageRow) -> Iterator[Event]:
     """The first place that names the owner and is neither a folder of data nor a setting that is
     off, such as `zluda=False`."""
-    for match in form.pattern.finditer(flat):
+    for match in in_any_case(row.pattern).finditer(flat):
         if FOLDER_OF_DATA.match(flat, match.end()) or is_switched_off(flat, match.end()):
             continue
-        if not (form.unless and form.unless.search(text.shown(*match.span()))):
-            name = match.groupdict().get("name") or form.name
-            yield _event(text, "environment-owner", match, {"owner": form.owner, "name": name})
+        if not (row.unless and in_any_case(row.unless).search(text.shown(*match.span()))):
+            yield _event(text, row.kind, match, {"name": "", **row.values, **match.groupdict()})
         return
 
 
 def _event(text: Text, kind: str, match: re.Match[str], values: dict[str, str]) -> Event:
     """An event for a match, with the text that it quotes."""
     start, end = match.span()
-    quote = text.shown(start, end)[:SHOWN]
+    quote = text.shown(start, end)[:SHOWN_CHARACTERS]
     return Event(kind=kind, values=values, source=text.source(start), text=quote)

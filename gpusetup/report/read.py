@@ -11,8 +11,7 @@ from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report import (
     cuda_errors,
     environment,
-    failing_program,
-    field_claims,
+    fields,
     files,
     gpus,
     hardware,
@@ -37,7 +36,7 @@ def messages(text: Text) -> Iterator[Event]:
 READERS: tuple[Reader, ...] = (
     hardware.collect_env,
     nvidia_smi.nvidia_smi,
-    field_claims.field_claims,
+    fields.field_claims,
     gpus.gpus,
     hardware.pci_devices_and_nodes,
     installers.packages,
@@ -54,7 +53,7 @@ READERS: tuple[Reader, ...] = (
     files.files,
     owners.owners,
     timeline.timeline,
-    failing_program.failing_program,
+    timeline.failing_program,
 )
 """One reader for each format. Each reads the whole text. Among equally trusted claims, that of the
 first reader counts."""

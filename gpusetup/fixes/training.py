@@ -1,6 +1,12 @@
-"""What to do when a GPU's memory is full: the steps of the training guides that fit a text."""
+"""Training: what to do when a GPU's memory is full, by the steps of the training guides that fit a
+text, and how to start it on several GPUs with torchrun instead of torch's old launcher.
+"""
 
 from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
 
 from gpusetup.evidence.context import RuleContext, events, gpus, on, whole_number
 from gpusetup.fixes import paste
@@ -9,6 +15,55 @@ from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.units import GIB
 from gpusetup.readings.sources import UNNAMED
+
+OLD_LAUNCH = "old-launch"
+"""The event of a text that shows the old launcher's command line."""
+
+ONE_PROCESS_A_GPU = "torchrun --nproc-per-node=gpu train.py"
+"""The command if the text does not show its own."""
+
+TAKEN_AWAY = ("--use_env", "--use-env")
+"""Options of the old launcher that torchrun does not have: it always sets LOCAL_RANK."""
+
+MOST_WORDS = 100
+
+
+def by_torchrun(context: RuleContext, text: str) -> Fix:
+    """The command line that the text shows, rewritten for torchrun; without one, an example."""
+    for launch in events(context, OLD_LAUNCH):
+        if commands := _translated(context, launch.values):
+            return Fix(text=text, commands=commands)
+    return Fix(
+        text=f"{text}. Replace train.py with your own script", commands=lines(ONE_PROCESS_A_GPU)
+    )
+
+
+def _translated(context: RuleContext, values: Mapping[str, str]) -> Lines:
+    """A command line of the old launcher rewritten for torchrun, with the variables before it
+    kept."""
+    words = tuple(_words(values.get("arguments", "")))
+    # A shell variable would be quoted, which changes its meaning.
+    if not words or any("$" in word or "`" in word for word in words):
+        return ()
+    settings = []
+    for variable in values.get("variables", "").split():
+        name, _, value = variable.partition("=")
+        settings.append(paste.setting(context, name, value))
+    return (*settings, paste.command(context, "torchrun", *words))
+
+
+def _words(arguments: str) -> Iterator[str]:
+    """The words of a command up to a pipe or redirection, without options that torchrun lacks."""
+    try:
+        words = shlex.split(arguments)
+    except ValueError:  # An open quotation mark raises ValueError.
+        return
+    for word in words[:MOST_WORDS]:
+        if re.match(r"\d?[|&;<>]", word):
+            return
+        if word not in TAKEN_AWAY:
+            yield word
+
 
 STEPS = (
     "For training, take these steps in order until the training fits: 1. a smaller batch with "
@@ -29,15 +84,6 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 """torch documentation, memory management; newer torch also reads PYTORCH_ALLOC_CONF."""
 
 
-def trainer_of(context: RuleContext) -> Trainer | None:
-    """The trainer that a text shows; the first of the table if it shows several."""
-    names = [event.values.get("trainer") for event in events(context, TRAINER_NAMED)]
-    for trainer in TRAINERS:
-        if trainer.name in names:
-            return trainer
-    return None
-
-
 def has_no_segments(context: RuleContext) -> bool:
     """Whether torch cannot use expandable segments here, because Windows and WSL lack the memory
     calls for them."""
@@ -54,26 +100,19 @@ def full_memory(context: RuleContext, text: str) -> Fix:
     segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
     looks = paste.look("check which programs use the memory", *lines("nvidia-smi"))
     by_the_numbers = whole_model_on_each_gpu(context) or copies_of_one_process(context)
-    trainer = trainer_of(context)
-    if trainer:
-        sentences = by_the_numbers + _steps_of_trainer(trainer, segments)
-        return Fix(text=sentences, commands=segments, looks=(*looks, *_plans(context)))
-    if _generates(context):
+    named = [event.values.get("trainer") for event in events(context, TRAINER_NAMED)]
+    for trainer in TRAINERS:
+        if trainer.name in named:
+            sentences = by_the_numbers + _steps_of_trainer(trainer, segments)
+            return Fix(text=sentences, commands=segments, looks=(*looks, *_plans(context)))
+    owners = {event.values.get("name") for event in events(context, "environment-owner")}
+    if not GENERATING.isdisjoint({*owners, context.snapshot.failing.program}):
         return Fix(text=TO_GENERATE, looks=looks)
     if unused_may_help(context):
         by_the_numbers += SEGMENTS_FIRST
-    sentences = f"{by_the_numbers}{text}"
-    if segments:
-        sentences += ". Expandable segments help against fragmentation"
-    return Fix(text=f"{sentences}. {COMPUTED}", commands=segments, looks=looks)
-
-
-def _generates(context: RuleContext) -> bool:
-    """Whether a program that makes pictures failed, or the text shows its environment."""
-    owners = events(context, "environment-owner")
-    names = {owner.values.get("name") for owner in owners}
-    names.add(context.snapshot.failing.program)
-    return not names.isdisjoint(GENERATING)
+    help_of_segments = ". Expandable segments help against fragmentation" if segments else ""
+    sentences = f"{by_the_numbers}{text}{help_of_segments}. {COMPUTED}"
+    return Fix(text=sentences, commands=segments, looks=looks)
 
 
 def unused_may_help(context: RuleContext) -> bool | None:
@@ -100,10 +139,10 @@ SEGMENTS_FIRST = (
     "torch has enough unused memory, but in pieces that are too small: first set the variable "
     "below. "
 )
-GENERATING = (
+GENERATING = {
     *("ComfyUI", "ComfyUI portable", "ComfyUI Desktop", "stable-diffusion-webui", "SD.Next"),
     *("diffusers", "InvokeAI", "Fooocus"),
-)
+}
 """Programs that generate images and do not train."""
 TO_GENERATE = (
     "To generate images or videos, load a smaller form of the model (fp8, GGUF, 4 bits), let the "
@@ -123,26 +162,20 @@ def whole_model_on_each_gpu(context: RuleContext) -> str:
 
     Data-parallel training, LoRA's too, puts the whole model on each GPU: no batch size helps then.
     """
-    sizes_in_text = [event.values.get("billions", "") for event in events(context, "model-size")]
-    sizes = [float(size) for size in sizes_in_text if size]
-    memory = memory_of_one_gpu(context)
-    weights_bytes = max(sizes, default=0.0) * 1e9 * BYTES_A_PARAMETER
+    named = [event.values.get("billions") for event in events(context, "model-size")]
+    billions = max((float(size) for size in named if size), default=0.0)
+    totals = [message.values.get("total_bytes") for message in events(context, "out-of-memory")]
+    of_messages = [total for total in map(whole_number, totals) if total]
+    listed = [gpu.memory_total_bytes for gpu in gpus(context) if gpu.memory_total_bytes]
+    memory = (of_messages or [max(listed, default=USUAL_GPU_BYTES)])[0]
+    weights_bytes = billions * 1e9 * BYTES_A_PARAMETER
     if weights_bytes <= memory:
         return ""
     return (
-        f"The weights of {max(sizes):g}B parameters take {weights_bytes / 1e9:.0f} GB in 16 bits, "
+        f"The weights of {billions:g}B parameters take {weights_bytes / 1e9:.0f} GB in 16 bits, "
         "and data-parallel training puts all of them on each GPU, so no batch size helps. Split "
         "the model over the GPUs (DeepSpeed ZeRO-3 or FSDP), or load it in 4 bits (QLoRA). "
     )
-
-
-def memory_of_one_gpu(context: RuleContext) -> float:
-    """The memory of one GPU in bytes, as far as the text shows it."""
-    for message in events(context, "out-of-memory"):
-        if total_bytes := whole_number(message.values.get("total_bytes")):
-            return total_bytes
-    shown = [gpu.memory_total_bytes for gpu in gpus(context) if gpu.memory_total_bytes]
-    return max(shown, default=USUAL_GPU_BYTES)
 
 
 def copies_of_one_process(context: RuleContext) -> str:
@@ -184,19 +217,14 @@ def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:
 
 
 def _plans(context: RuleContext) -> tuple[Alternative, ...]:
-    """An example of the question to `plan`, for the GPU that the text shows."""
-    example = ("--model", "qwen3-8b", "--context", "32768", "--gpus", "4")
-    words = (*example, *_gpu_options(context))
-    question = paste.command(context, "gpusetup", "plan", *words)
-    return paste.look("compute what fits, with your own model, context and GPUs", question)
-
-
-def _gpu_options(context: RuleContext) -> tuple[str, ...]:
-    """The options that tell `plan` the GPU: its name, or the capacity in torch's message."""
+    """An example of the question to `plan`, for the GPU that the text shows: its name, or the
+    capacity in torch's message."""
     names = {gpu.name for gpu in gpus(context)} - {UNNAMED}
+    totals = [message.values.get("total_bytes") for message in events(context, "out-of-memory")]
+    sizes = [f"{total / GIB:.2f}GiB" for total in map(whole_number, totals) if total]
+    of_gpu = ("--gpu-mem", *sizes[:1]) if sizes else ()
     if len(names) == 1:
-        return ("--gpu", *names)
-    for event in events(context, "out-of-memory"):
-        if total_bytes := whole_number(event.values.get("total_bytes")):
-            return ("--gpu-mem", f"{total_bytes / GIB:.2f}GiB")
-    return ()
+        of_gpu = ("--gpu", *names)
+    example = ("--model", "qwen3-8b", "--context", "32768", "--gpus", "4", *of_gpu)
+    question = paste.command(context, "gpusetup", "plan", *example)
+    return paste.look("compute what fits, with your own model, context and GPUs", question)

@@ -1,0 +1,508 @@
+"""What keeps torch from using an AMD, Intel or Apple GPU, on a machine that was read and in a text,
+and machines without any GPU that torch can use.
+
+`Snapshot.makers` exists only on machines without an NVIDIA GPU.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, gfx_of, has_kernels
+from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
+from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, Maker, is_seen_only, maker_of
+from gpusetup.accelerators.other_gpus import has_a_build, is_small
+from gpusetup.choose.installed import vendors_of
+from gpusetup.evidence.context import (
+    RuleContext,
+    cuda_errors,
+    events,
+    has_nvidia,
+    in_container,
+    is_report,
+    macos_version,
+    on,
+    readings,
+)
+from gpusetup.evidence.maker_facts import (
+    crashes_without_kernels,
+    intels_extension_fails,
+    rocm_of_wheel,
+)
+from gpusetup.evidence.places import is_beside_torch
+from gpusetup.findings.message_rules import finding, seen, shown
+from gpusetup.fixes import makers, paste
+from gpusetup.messages.cuda_codes import BY_PROGRAMS
+from gpusetup.model.finding import Finding, Findings, Fix, Severity
+from gpusetup.model.machine import Events, MakerStack
+from gpusetup.model.versions import parsed
+
+OWN_DRIVERS = {AMD.id: ("amdgpu",), INTEL.id: ("i915", "xe")}
+"""A maker -> the kernel drivers through which its runtime reaches a GPU."""
+KFD = "/dev/kfd"
+
+
+def stack_of(context: RuleContext) -> MakerStack | None:
+    """The software stack of an AMD, Intel or Apple GPU on a probed machine; None for a text, and if
+    there are NVIDIA GPUs."""
+    return None if is_report(context) else context.snapshot.makers
+
+
+def gpu_names(stack: MakerStack) -> str:
+    """The names of the GPUs with their targets (gfx…), for a sentence."""
+    names = [f"{gpu.name} ({gpu.target})" if gpu.target else gpu.name for gpu in stack.gpus]
+    return ", ".join(dict.fromkeys(names)) or BY_ID[stack.maker].name
+
+
+def driver_and_nodes(context: RuleContext) -> Findings:
+    """The kernel driver is not loaded for the GPU, its device nodes are missing (in a container:
+    were not given to it), or this user may not open them."""
+    stack = stack_of(context)
+    if stack is None or stack.maker not in OWN_DRIVERS:
+        return
+    maker, who, nodes = BY_ID[stack.maker], gpu_names(stack), stack.nodes or ()
+    has_its_build = maker_of(context.torch.backend) == maker.id
+    lacks_kfd = maker is AMD and stack.nodes is not None and KFD not in [n.path for n in nodes]
+    renders = [node for node in nodes if node.path != KFD]
+    if context.os.wsl and not in_container(context):
+        if maker is AMD and has_its_build and not stack.runtime:
+            text, fix = "WSL, and no /opt/rocm", makers.rocm_in_wsl(context)
+            yield seen(context, NOT_LOADED, "os.wsl", text, fix=fix, who=who, place="wsl")
+        return
+    if in_container(context):
+        # If torch has no build for the GPU, no program in the container would use it.
+        is_missing = lacks_kfd if maker is AMD else stack.nodes is not None and not renders
+        if is_missing and has_its_build:
+            text = f"{_node_of(maker)} is not in this container"
+            fix = makers.into_container(context, maker)
+            yield seen(context, "container-no-maker-gpu", "makers.nodes", text, fix=fix, who=who)
+    # On Windows, the probe cannot read which driver a card has.
+    elif on(context, "linux") and has_a_build(stack):
+        if stack.kernel_driver not in OWN_DRIVERS[maker.id]:
+            text = f"{who}, driver: {stack.kernel_driver or 'none'}"
+            fix = makers.load_driver(maker, stack.kernel_driver)
+            yield seen(context, NOT_LOADED, "pci_devices", text, fix=fix, who=who)
+        elif lacks_kfd:
+            text = f"amdgpu is loaded, and {KFD} is not there"
+            fix = makers.load_driver(maker, lacks_kfd=True)
+            yield seen(context, NOT_LOADED, "makers.nodes", text, fix=fix, who=who)
+    refused = [node for node in nodes if not (node.readable and node.writable)]
+    # One render node is enough, but there is only one /dev/kfd.
+    is_shut = bool(renders) and all(node in refused for node in renders)
+    if is_shut or any(node.path == KFD for node in refused):
+        rights = [
+            shown(context, "makers.nodes", f"{node.path} {node.mode or ''}".strip())
+            for node in refused
+        ]
+        fix = makers.join_groups(context, maker)
+        yield finding(context, "maker-device-permission", rights, fix=fix, node=refused[0].path)
+
+
+NOT_LOADED = "maker-driver-not-loaded"
+
+
+def _node_of(maker: Maker) -> str:
+    """The device node that a maker's runtime opens first."""
+    return KFD if maker is AMD else "/dev/dri/renderD*"
+
+
+def wrong_build(context: RuleContext) -> Findings:
+    """torch is a build for another maker's GPUs or for the CPU, although there is a build for this
+    GPU."""
+    stack, torch = stack_of(context), context.torch
+    if stack is None or stack.maker == APPLE.id or not torch.installed or not torch.backend:
+        return
+    built_for = maker_of(torch.backend)
+    if built_for == stack.maker or not has_a_build(stack):
+        return
+    # Integrated graphics can compute but are rarely worth it, so a CPU build there is not a fault.
+    if built_for is None and is_small(stack):
+        return
+    whose = f"{BY_ID[built_for].name}'s GPUs" if built_for else "the CPU only"
+    seen = shown(context, "torch", f"torch {torch.version} ({torch.backend})")
+    target = next((gpu.target for gpu in stack.gpus if gpu.target), None)
+    yield finding(
+        context,
+        "maker-wrong-build",
+        (seen,),
+        fix=makers.build_for(context, BY_ID[stack.maker], target),
+        who=gpu_names(stack),
+        built_for=whose,
+        torch_name=f"torch {torch.version or ''}".strip(),
+    )
+
+
+def no_kernels(context: RuleContext) -> Findings:
+    """torch's ROCm build has no kernels for the GPU, or a variable selects those of another one."""
+    stack, rocm = stack_of(context), rocm_of_wheel(context)
+    if stack is None or stack.maker != AMD.id:
+        return
+    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
+    targets = [gpu.target for gpu in stack.gpus if gpu.target]
+    chosen = makers.target_of_override(value)
+    if chosen and targets and chosen not in targets and all(t in BUILT_FOR for t in targets):
+        seen = shown(context, "environment", f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})")
+        yield finding(context, "rocm-override-wrong", (seen,))
+    version = context.torch.version or ""
+    # One supported GPU is enough: the other one is often the processor's integrated graphics.
+    if not (rocm and targets) or any(has_kernels(t, rocm, version) is not False for t in targets):
+        return
+    # A person who set the override chose the kernels of a related target on purpose.
+    if value and any(target in RELATIVES for target in targets):
+        return
+    who = gpu_names(stack)
+    yield finding(
+        context,
+        "rocm-arch-missing",
+        (shown(context, "makers.gpus", who), shown(context, "torch", f"torch {version}")),
+        fix=makers.kernels_for_target(context, targets[0], rocm),
+        who=who,
+        torch_name=f"torch {version}",
+        is_dropped="yes" if targets[0] in DROPPED else "",
+    )
+
+
+def old_rocm(context: RuleContext) -> Findings:
+    """torch loads the machine's ROCm, whose major version is older than torch needs."""
+    stack, hip = stack_of(context), context.torch.hip
+    if stack is None or not hip or not stack.runtime or stack.bundles_runtime is not False:
+        return
+    wanted = parsed(".".join(hip.split(".")[:2])).major
+    if parsed(stack.runtime).major >= wanted:
+        return
+    seen = shown(context, "makers.runtime", f"ROCm {stack.runtime}; torch was built with HIP {hip}")
+    yield finding(
+        context,
+        "maker-libraries-mixed",
+        (seen,),
+        fix=Fix(
+            text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own "
+            "wheels, which include their own ROCm and do not use the installed one",
+            commands=(makers.pip_from(context, str(AMD.index)),),
+        ),
+        wanted=str(wanted),
+        installed=stack.runtime,
+    )
+
+
+def metal(context: RuleContext) -> Findings:
+    """A Python for Intel Macs runs on an Apple chip, or the macOS is too old for this torch's MPS;
+    by what was read, or by torch's own message in a text."""
+    stack, version, macos = stack_of(context), context.torch.version, macos_version(context)
+    chips = [gpu for gpu in events(context, "foreign-gpu") if gpu.values.get("vendor") == APPLE.id]
+    named_x86 = context.os.machine == "x86_64" and any(
+        reading.source.startswith("report, line") for reading in readings(context, "os.machine")
+    )
+    if (stack is not None and stack.translated) or (is_report(context) and chips and named_x86):
+        chip = stack.gpus[0].name if stack and stack.gpus else "an Apple chip"
+        seen = (*chips[:1], shown(context, "os.machine", f"{chip}, Python: x86_64"))
+        fix = makers.native_python(context)
+        yield finding(context, "apple-silicon", seen, fix=fix, lacks="arm64")
+        return
+    if stack is not None and stack.maker == APPLE.id and version and macos:
+        if parsed(macos) < parsed(oldest_macos(version)):
+            seen = (shown(context, "os", f"macOS {macos}, torch {version}"),)
+            yield _old_macos(context, seen, oldest_macos(version), macos)
+        return
+    for event in events(context, "mps-lacks") if is_report(context) else ():
+        named = MPS_FROM.search(event.text or "")
+        if named is None and not (event.values.get("why") == "metal" and macos):
+            continue
+        # The message may name an older macOS than torch needs (pytorch issues 139425 and 164943).
+        oldest = oldest_macos(version or OLDEST_TORCH_WITH_MPS)
+        if named is not None:
+            oldest = max(named[1], oldest, key=parsed) if version else named[1]
+        # torch prints the same message if it cannot reach Metal, although macOS is new enough.
+        if not macos or parsed(macos) < parsed(oldest):
+            yield _old_macos(context, (event,), oldest, macos or "")
+            return
+
+
+def _old_macos(context: RuleContext, seen: Events, wanted: str, macos: str) -> Finding:
+    return finding(
+        context,
+        "apple-silicon",
+        seen,
+        fix=makers.newer_macos(wanted),
+        lacks="macos",
+        torch_name=f"torch {(context.torch.version or '').partition('+')[0]}".strip(),
+        wanted=wanted,
+        has=f"; you have {macos}" if macos else "",
+    )
+
+
+MPS_FROM = re.compile(
+    r"(?i)(?:MPS backend is supported on"
+    r"|\bMPS\b.{0,80}?supported (?:natively )?(?:starting )?from) macOS (\d{1,2}(?:\.\d{1,2})?)"
+)
+REFUSED = re.compile(r"(?i)permission denied|operation not permitted|not (?:a )?member of")
+NODE_IS_MISSING = re.compile(r"(?i)/dev/kfd.{0,60}(?:no such file|missing|absent|not there|exist)")
+
+
+def said_of_the_stack(context: RuleContext) -> Findings:
+    """Problems of the driver and its device nodes that the makers' own tools report in a text."""
+    if not is_report(context) or has_nvidia(context):
+        return
+    complaints = events(context, "no-hip-gpus")
+    refused = [event for event in complaints if REFUSED.search(event.text or "")]
+    missing = [event for event in complaints if NODE_IS_MISSING.search(event.text or "")]
+    unloaded = [event for event in complaints if event.values.get("why") == "module"]
+    # Where rocminfo finds the module elsewhere in the text, somebody has loaded it since.
+    if events(context, "rock-loaded"):
+        unloaded = []
+    maker = _maker_in_text(context)
+    # Render nodes belong to every maker's driver, so the text must name one maker alone.
+    if maker is not None:
+        missing += events(context, "device-node-missing")
+    maker = maker or AMD
+    # Docker on Windows runs in a machine that has no device node at all.
+    on_host = not on(context, "windows") and any(e.values.get("place") == "host" for e in missing)
+    if refused:
+        fix, node = makers.join_groups(context, maker), _node_of(maker)
+        yield finding(context, "maker-device-permission", refused, fix=fix, node=node)
+    elif missing and not on_host and (in_container(context) or on(context, "windows")):
+        fix = makers.into_container(context, maker)
+        yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=maker.name)
+    # In WSL there is neither /dev/kfd nor a Linux kernel module.
+    elif (missing or unloaded) and context.os.wsl is not True:
+        who, fix = f"the {maker.name} GPU", makers.load_driver(maker)
+        yield finding(context, NOT_LOADED, (*unloaded, *missing), fix=fix, who=who)
+
+
+def _maker_in_text(context: RuleContext) -> Maker | None:
+    """The only maker of GPUs that a text names, if it is AMD or Intel."""
+    named = set(vendors_of(context.snapshot))
+    if build_maker := maker_of(context.torch.backend):
+        named.add(build_maker)
+    if events(context, "no-xpu"):
+        named.add(INTEL.id)
+    if events(context, "no-hip-gpus", "hip-kernel-missing"):
+        named.add(AMD.id)
+    return next((maker for maker in (AMD, INTEL) if named == {maker.id}), None)
+
+
+def serves_its_maker(context: RuleContext) -> bool:
+    """Whether the installed torch is a build for this machine's GPU: ROCm for AMD, XPU for Intel,
+    the ordinary one on a Mac, the CPU build without a GPU that torch has a build for."""
+    torch, stack = context.torch, context.snapshot.makers
+    # The author of a text has a problem, so a build that fits proves nothing.
+    if is_report(context) or not torch.installed or torch.import_error or context.snapshot.gpus:
+        return False
+    if events(context, *LOOKED_FOR_CUDA):
+        return False
+    if _apple(context):
+        return True
+    if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
+        return stack is None or not has_a_build(stack) or is_small(stack)
+    vendors = {device.vendor for device in context.snapshot.pci_devices or ()}
+    if stack is not None:
+        vendors.add(stack.maker)
+    return is_seen_only(maker_of(torch.backend)) and maker_of(torch.backend) in vendors
+
+
+def no_nvidia_gpu(context: RuleContext) -> Findings:
+    """This machine has no NVIDIA GPU; the finding names the maker of its GPU. It is only a note if
+    no program needed CUDA."""
+    is_a_mac = _apple(context)
+    if _in_use(context) or not (is_a_mac or _is_absent(context)):
+        return
+    # Other rules report problems with another maker's drivers and builds.
+    if stack_of(context) is not None:
+        return
+    # A CUDA error comes from NVIDIA's driver, so the Mac in the text is only the person's terminal.
+    if is_a_mac and is_report(context) and events(context, "cuda-error"):
+        return
+    cause, fix = _of_whom(context)
+    maker_is_at_fault = (
+        intels_extension_fails(context)
+        or crashes_without_kernels(context)
+        or events(context, "hip-kernel-missing")
+    )
+    is_only_a_note = not maker_is_at_fault and (
+        events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
+    )
+    # A program that filled the GPU's memory, or that runs on the Mac's own device, needs no word on
+    # which build fits.
+    used_it = events(context, "out-of-memory", "backend-runs", "mps-lacks")
+    if is_only_a_note and is_report(context) and cause != "no-nvidia-gpu" and used_it:
+        return
+    board = ""
+    for event in events(context, "foreign-gpu"):
+        name = event.values.get("name", "")
+        target = gfx_of(name)
+        # The target decides which build has kernels for the card. A text often has it with and
+        # without the card's name.
+        if target and board in ("", target):
+            board = target if name == target else f"{name} ({target})"
+    program = context.snapshot.failing.program if is_beside_torch(context) else None
+    # A card is quoted too, so not every quote may be an error.
+    errors = events(context, *LOOKED_FOR_CUDA[1:])[: QUOTES - 1]
+    cards = events(context, "foreign-gpu")[: QUOTES - len(errors)]
+    yield finding(
+        context,
+        cause,
+        (*errors, *cards, *_what_is_there(context, cause)),
+        fix=fix,
+        severity=Severity.NOTE if is_only_a_note else None,
+        board=board,
+        build=f"{program or 'torch'}'s ROCm build",
+    )
+
+
+QUOTES = 3
+"""How many messages the evidence quotes."""
+
+
+def _what_is_there(context: RuleContext, cause: str) -> Events:
+    """The devices on the bus, or the Mac, as evidence that no GPU is NVIDIA's; () for a text that
+    names its GPU but lists no devices."""
+    machine = context.snapshot
+    if cause == "apple-silicon":
+        return (shown(context, "os.machine", f"macOS on {machine.os.machine or 'a Mac'}"),)
+    if is_report(context) and not machine.pci_devices and events(context, *LOOKED_FOR_CUDA):
+        return ()
+    devices = "; ".join(
+        f"{device.vendor} {device.name or device.device_id} at {device.bus_id}"
+        for device in machine.pci_devices or ()
+    )
+    return (shown(context, "pci_devices", devices or "no NVIDIA GPU found"),)
+
+
+def _in_use(context: RuleContext) -> bool:
+    """Whether a text shows that another maker's backend runs, and that nothing needs CUDA."""
+    torch = context.torch
+    # Intel's ended extension is at fault although it sees the GPU.
+    if intels_extension_fails(context) or events(context, *LOOKED_FOR_CUDA[1:]):
+        return False
+    if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
+        # torch also lists a GPU without kernels in its wheel, and fails at the first kernel.
+        names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
+        targets = {target for name in names if (target := gfx_of(name))}
+        needs_cuda = events(context, "cuda-lib-missing", "extension-not-built")
+        return not needs_cuda and targets <= {*BUILT_FOR}
+    return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
+
+
+def _is_absent(context: RuleContext) -> bool:
+    """Whether there is no NVIDIA GPU: a source says so, or everything points to another maker."""
+    machine, has_gpu = context.snapshot, has_nvidia(context)
+    if has_gpu is not None or machine.driver.version:
+        return has_gpu is False
+    is_another_makers = is_seen_only(maker_of(machine.torch.backend))
+    if is_another_makers or events(context, *OF_ANOTHER_MAKER) or intels_extension_fails(context):
+        return True
+    return bool(events(context, "foreign-gpu") and events(context, "program-lib-missing"))
+
+
+OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu", "gpu-not-chosen")
+"""Events that only another maker's software reports, or a machine without a GPU."""
+
+
+def _apple(context: RuleContext) -> bool:
+    """Whether the machine is a Mac with an Apple chip; a Mac of unknown architecture in a text
+    counts too."""
+    # The user of a hosted notebook sits at the Mac, but the program runs elsewhere.
+    is_lent = is_report(context) and events(context, "hosted-notebook")
+    if is_lent and not events(context, *LOOKED_FOR_CUDA):
+        return False
+    if events(context, "mps-lacks") and not has_nvidia(context):
+        return True
+    machine = context.os.machine
+    is_apples = machine in ("aarch64", "arm64") or (machine is None and is_report(context))
+    return on(context, "macos") and is_apples
+
+
+# The first event names a GPU. The others prove that a program needed one, so its absence is a
+# failure.
+LOOKED_FOR_CUDA = (
+    "foreign-gpu", "mps-lacks", "gpu-not-chosen", "hip-kernel-missing",
+    "torch-not-compiled-with-cuda", "no-nvidia-driver", "no-nvidia-gpu", "cuda-unavailable",
+    "no-hip-gpus", "no-xpu", "cuda-toolkit-missing",
+)  # fmt: skip
+
+
+STOPS_EARLIER = (
+    "out-of-memory", "no-kernel-image", "no-matching-distribution", "python-no-wheel",
+    "wheel-not-supported", "no-wheel-for-platform", "wrong-index", "resolver-conflict",
+    "conda-not-found", "pip-cache-disk-full", "download-hash-mismatch", "download-network-error",
+    "build-isolation-no-torch", "module-shadowed", "numpy-abi-mismatch", "torch-missing",
+    "glibc-too-old", "ld-library-path-conflict", "extension-abi-mismatch", "torchvision-mismatch",
+    "torchaudio-mismatch", "windows-dll-missing", "windows-pagefile-too-small",
+    "worker-cannot-pickle",
+)  # fmt: skip
+"""Failures that happen with or without a GPU: then a missing GPU is only a note.
+
+The order of causes cannot express this: on a machine without torch, the missing GPU comes first,
+while a text in which an installer finds no torch is not about a GPU at all."""
+
+
+WITHOUT_ITS_GPU = (
+    *("gpu-unused", "cuda-lib-missing", "extension-not-built"),
+    "built-for-another-processor",
+)
+"""Events of a program that ran without the GPU, or that needed a part of CUDA's."""
+
+
+def _runs(context: RuleContext) -> bool:
+    """Whether CUDA ran according to a text, or nothing in the text failed because it needed a GPU.
+
+    The second covers texts that only show a build of torch or, from a Mac, only paths.
+    """
+    machine = context.snapshot
+    if not is_report(context):
+        return False
+    looked_in_vain = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
+    torch_sees_gpu = machine.torch.cuda_available
+    if on(context, "macos"):
+        # Every Mac has no CUDA, so this explains only a failure in which something looked for it.
+        needs_a_gpu = events(context, *LOOKED_FOR_CUDA[1:], *WITHOUT_ITS_GPU)
+        return bool(torch_sees_gpu or not (needs_a_gpu or torch_sees_gpu is False))
+    if looked_in_vain or torch_sees_gpu is False:
+        return False
+    return bool(torch_sees_gpu or not (machine.pci_devices or machine.gpus))
+
+
+def _of_whom(context: RuleContext) -> tuple[str, Fix]:
+    """The id of the finding for the GPU's maker, and the fix for such a GPU."""
+    if _apple(context):
+        return "apple-silicon", makers.for_mac(context)
+    maker_of_build = maker_of(context.torch.backend)
+    # Neither ROCm nor torch's wheels for macOS use the Radeon of an older Mac.
+    if not on(context, "macos"):
+        has_amd = maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
+        if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
+            return "amd-gpu", makers.for_amd(context)
+        needs_xpu = events(context, "no-xpu") or intels_extension_fails(context)
+        if maker_of_build == "intel" or needs_xpu or makers.names_gpu_with_xpu(context):
+            return "intel-gpu", makers.for_intel(context)
+    torch = context.torch
+    text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
+    if older := makers.graphics_without_xpu(context):
+        text = (
+            f"PyTorch's list of Intel GPUs does not have {older}: use the CPU build of torch, "
+            "OpenVINO for inference, or a machine with another GPU"
+        )
+    if in_container(context):
+        text += IMAGE
+    # An installed torch is kept. A CUDA error comes from another machine, which has a GPU.
+    if torch.installed or torch.version or events(context, "cuda-error"):
+        return "no-nvidia-gpu", Fix(text=text)
+    build = paste.chosen_build(context) if context.snapshot.wanted.torch else None
+    words = ("--torch", build.torch) if build else ()
+    return "no-nvidia-gpu", Fix(
+        text=text, commands=(paste.gpusetup(context, *words, "--backend", "cpu"),)
+    )
+
+
+IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
+
+
+RULES = (
+    said_of_the_stack,
+    driver_and_nodes,
+    wrong_build,
+    no_kernels,
+    old_rocm,
+    metal,
+    no_nvidia_gpu,
+)
