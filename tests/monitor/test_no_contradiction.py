@@ -121,8 +121,7 @@ def test_a_reason_of_another_card_is_told_too(judged: Judge) -> None:
 
 
 def test_one_report_of_a_card_at_its_power_limit(judged: Judge) -> None:
-    text = report("Not Active", 70, 2400).replace(
-        "SW Power Cap                      : Not Active", "SW Power Cap                      : Active"
-    )  # fmt: skip
-    summary = judged(text)
+    cap = "SW Power Cap                      : {}"
+    text = report("Not Active", 70, 2400)
+    summary = judged(text.replace(cap.format("Not Active"), cap.format("Active")))
     assert summary["verdict"] == "good" and contradictions(summary) == [], summary["evidence"]
