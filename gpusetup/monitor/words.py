@@ -443,7 +443,7 @@ def set_limits(subject: Subject) -> str:
     """The commands that raise each GPU's power limit, one for each different number of watts."""
     by_watts: dict[str, list[GpuRun]] = {}
     for one in peers(subject):
-        by_watts.setdefault(whole(one.could_draw), []).append(one.gpu)
+        by_watts.setdefault(whole(one.gpu.power_default), []).append(one.gpu)
     return "; ".join(
         f"sudo nvidia-smi -i {labels(gpus, ',')} -pl {watts}" for watts, gpus in by_watts.items()
     )
