@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.causes import container_engines, containers, parallel
+from gpusetup.causes import containers, parallel
 from gpusetup.causes.layers import STAGES, Layer
 from gpusetup.causes.record import Cause
 from gpusetup.diagnosis.diagnose import diagnose
@@ -69,7 +69,7 @@ GROUPS = (
 def group_of(record: Cause) -> str:
     """The group of the index that a finding stands in."""
     layer = record.place[0] if record.place else None
-    if layer is Layer.BOUNDARY or record in (*containers.CAUSES, *container_engines.CAUSES):
+    if layer is Layer.BOUNDARY or record in containers.CAUSES:
         return "A container, a pod or WSL has no GPU"
     if layer in (Layer.HARDWARE, Layer.DRIVER):
         return "nvidia-smi or the driver fails, or the GPU is faulty"
@@ -170,13 +170,11 @@ def blocks(record: Cause) -> list[Block]:
         *([Block("p", f"{text}.")] if text else ()),
         *([Block("sh", commands)] if commands else ()),
     ]
-    if record.explains:
-        others = ", ".join(record.explains)
-        rest.append(Block("p", f"If found together, it explains: {others}."))
-    head = [
-        Block("h1", title_of(record)),
-        Block("p", f"{record.name}. {record.means}".rstrip()),
-    ]
+    title = title_of(record)
+    # Without a message, the name is the title already.
+    name = "" if title == record.name else f"{record.name}. "
+    meaning = f"{name}{record.means}".strip()
+    head = [Block("h1", title), *([Block("p", meaning)] if meaning else ())]
     words = sum(len(block.text.split()) for block in (*head, *check, *rest))
     messages = []
     for line in headings_of(record.id)[1:]:
@@ -195,7 +193,7 @@ def example_of(record: Cause) -> Finding | None:
     check = record.check
     checked = f"$ {check.command}\n{check.prints}" if check else ""
     shown = [f"{m.message}\n{m.beside}" for m in messages() if m.finding == record.id]
-    for text in (*shown, *record.examples, ""):
+    for text in (*shown, *(row.example for row in record.rows), ""):
         for context in ("", checked, MACHINE):
             words = f"{text}\n{SYSTEM}\n{context}"
             diagnosis = diagnose(read_bytes(words.encode()), load_catalog())

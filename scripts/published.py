@@ -26,8 +26,8 @@ from gpusetup.configs.keys import optimizer_named, strategy_named  # noqa: E402
 from gpusetup.model.frozen import fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
+from gpusetup.plan.forward_memory import SAME_LOSS  # noqa: E402
 from gpusetup.plan.job import Recipe, TrainingJob  # noqa: E402
-from gpusetup.plan.losses import SAME_LOSS  # noqa: E402
 from gpusetup.plan.memory import JobMemory, memory  # noqa: E402
 from gpusetup.plan.shape import Shape  # noqa: E402
 

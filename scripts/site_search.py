@@ -50,10 +50,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def words_of_messages(messages: tuple[str, ...]) -> list[str]:
     """The words of a page's messages, which the search weighs most.
 
-    >>> words_of_messages(("CUDA error: out of memory",))
-    ['cuda', 'error', 'memory', 'of', 'out']
+    A search for `cuda` also finds longer words, and a rare one weighs most. So that it does not put
+    its page first for every `cuda`, such a word is found in the page's text alone.
+
+    >>> words_of_messages(("CUDA error: out of memory", "no CUDAExecutionProvider."))
+    ['cuda', 'error', 'memory', 'no', 'of', 'out']
     """
-    return sorted(set(re.findall(r"[\w.]+", " ".join(messages).lower())))
+    words = {word.strip(".") for word in re.findall(r"[\w.]+", " ".join(messages).lower())}
+    return sorted(word for word in words if word and not word.startswith(BEGINNINGS))
+
+
+BEGINNINGS = ("cudae", "cudnn_", "cuda_")
+"""Beginnings of rare words that start like common ones."""
 
 
 def without_shared_headings(markdown: str) -> str:

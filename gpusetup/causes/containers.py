@@ -1,20 +1,22 @@
-"""Causes at the boundary around the process: containers, and variables that hide GPUs."""
+"""Containers without a GPU: what the process was given, and what container engines report."""
 
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.evidence import facts, proofs
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
+    ON_WINDOWS,
     in_an_image_build,
     job_without_gpu,
     on_windows_without_container,
 )
+from gpusetup.fixes import needs, paste, system_packages
 from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import lines
+from gpusetup.model.shell import Lines, lines
 
 DOCKER = Fix(
     text="Add `--gpus all` to your `docker run` (the command below tests the setting with a plain "
@@ -57,6 +59,104 @@ def start_with_gpu(context: RuleContext, _text: str = "") -> Fix:
     return START_WITH_GPU.get(kind) or Fix(text="On the host, start the container with GPUs")
 
 
+TOOLKIT_SOURCE = (
+    "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
+)
+
+LIBNVIDIA = "https://nvidia.github.io/libnvidia-container"
+
+KEYRING = "/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg"
+
+BY_APT = lines(
+    f"curl -fsSL {LIBNVIDIA}/gpgkey | sudo gpg --yes --dearmor -o {KEYRING}",
+    f"curl -fsSL {LIBNVIDIA}/stable/deb/nvidia-container-toolkit.list "
+    f"| sed 's#deb https://#deb [signed-by={KEYRING}] https://#g' "
+    "| sudo tee /etc/apt/sources.list.d/nvidia-container-toolkit.list",
+    "sudo apt update",
+)
+
+BY_DNF = lines(
+    f"curl -fsSL {LIBNVIDIA}/stable/rpm/nvidia-container-toolkit.repo "
+    "| sudo tee /etc/yum.repos.d/nvidia-container-toolkit.repo"
+)
+
+BY_ZYPPER = lines(
+    f"sudo zypper addrepo {LIBNVIDIA}/stable/rpm/nvidia-container-toolkit.repo",
+    "sudo zypper --gpg-auto-import-keys refresh",
+)
+
+REPOSITORY = {
+    "ubuntu": BY_APT,
+    "debian": BY_APT,
+    "fedora": BY_DNF,
+    "rhel": BY_DNF,
+    "suse": BY_ZYPPER,
+}
+"""A distribution -> the commands that add NVIDIA's repository (from the toolkit's guide, November
+2026). Arch's own repositories have the package."""
+
+
+def toolkit_commands(context: RuleContext) -> Lines:
+    """The commands that install NVIDIA's container toolkit on the host and configure the engine."""
+    if ON_WINDOWS(context):
+        return BY_DESKTOP
+    os = context.os
+    family = system_packages.linux_family(context) or ("" if os.id or os.name else "ubuntu")
+    repository = REPOSITORY.get(family, ())
+    package = system_packages.package_of(family, "nvidia-container-toolkit")
+    kind = context.snapshot.container.kind or ""
+    use = CONFIGURED.get(kind, CONFIGURED["docker"])
+    if kind == "kubernetes":
+        use = (*node_commands(context), *lines("kubectl get runtimeclass nvidia"))
+    return (*repository, *package, *use)
+
+
+ENGINES = {"cri-o": "crio", "crio": "crio", "containerd": "containerd", "docker": "docker"}
+"""An engine's name as people write it -> its name for `nvidia-ctk` and systemd. k3s, rke2 and
+microk8s are not included because they find the runtime themselves when they start."""
+
+
+def node_commands(context: RuleContext) -> Lines:
+    """The commands that configure for the toolkit the container engine of the node that the text
+    names; () if it names none."""
+    for event in events(context, "container-engine"):
+        if engine := ENGINES.get(event.values.get("engine", "").lower()):
+            return lines(
+                f"sudo nvidia-ctk runtime configure --runtime={engine} --set-as-default",
+                f"sudo systemctl restart {engine}",
+            )
+    return ()
+
+
+BY_DESKTOP = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
+
+CONFIGURED = {
+    "docker": lines(
+        "sudo nvidia-ctk runtime configure --runtime=docker",
+        "sudo systemctl restart docker",
+        "docker run --rm --gpus all ubuntu nvidia-smi",
+    ),
+    "podman": lines(
+        "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
+    ),
+}
+"""An engine -> the commands that configure it for the toolkit and check the result."""
+
+
+def _toolkit(context: RuleContext, text: str) -> Fix:
+    """Install NVIDIA's container toolkit for the engine. If the engine is unknown, the fix only
+    says which information is needed."""
+    if unread := needs.unread(context, needs.ENGINE):
+        return Fix(text=text, needs=unread, needs_root=True)
+    return Fix(
+        text=text,
+        commands=toolkit_commands(context),
+        looks=paste.look("check first whether the host's driver works", *lines("nvidia-smi -L")),
+        needs_root=True,
+    )
+
+
 CAUSES = (
     Cause(
         "cuda-visible-devices-hidden",
@@ -75,7 +175,6 @@ CAUSES = (
             "invalid-device-ordinal", "mig-misconfigured",
         ),
         events=("gpus-not-given",),
-        by_check=True,
         alike={alike.LIST_GPUS: ("torch-sees-no-gpu", "invalid-device-ordinal")},
         commands=("unset CUDA_VISIBLE_DEVICES",),
         plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
@@ -101,9 +200,7 @@ CAUSES = (
         '["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or run `sudo nvidia-ctk '
         "system create-dev-char-symlinks --create-all` on the host",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
-        stage="running",
         impossible=(on_windows_without_container,),
-        by_check=True,
         needs_root=True,
         alike={"nvidia-smi": ("nvml-mismatch", "gpu-fell-off-bus")},
         says=(
@@ -119,19 +216,14 @@ CAUSES = (
         text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
         "command below tests the setting with a plain image)",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
-        by_check=True,
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "nvidia-smi",
         ),
         alike={alike.LIBCUDA_IN_IT: ("container-no-gpu",)},
         says=(
-            r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})",
-            says(r"nvidia-smi\b[^\n]{0,40}?\bcuda(?: version)?(?![a-z])[^\n]{0,16}?N ?/ ?A\b", said="in words"),
-        ),
-        examples=(
-            "NVIDIA_DRIVER_CAPABILITIES=utility",
-            "in it nvidia-smi shows cuda N/A",
+            says(r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})", example="NVIDIA_DRIVER_CAPABILITIES=utility"),
+            says(r"nvidia-smi\b[^\n]{0,40}?\bcuda(?: version)?(?![a-z])[^\n]{0,16}?N ?/ ?A\b", said="in words", example="in it nvidia-smi shows cuda N/A"),
         ),
     ),
     Cause(
@@ -146,28 +238,17 @@ CAUSES = (
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         lacks="gpu",
         impossible=(on_windows_without_container, is_lent),
-        by_check=True,
         # Without a driver in the container, CUDA also says that the driver is insufficient.
         explains=("driver-too-old",),
         way=start_with_gpu,
         alike={alike.ON_THE_HOST: ("driver-missing", "container-toolkit-missing")},
         says=(
-            "nvidia driver was not detected",
-            "start this container with gpu support",
+            r"nvidia driver was not detected|start this container with gpu support",
             r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
-            r"(?P<library>libcuda\.so[.\d]*): file too short",
-            says(r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found', lacks="nvidia-smi"),
-            says(r"executable file .?nvidia-smi.? not found", lacks="nvidia-smi"),
+            says(r"(?P<library>libcuda\.so[.\d]*): file too short", example="ImportError: /usr/lib/libcuda.so.1: file too short"),
+            says(r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found|executable file .?nvidia-smi.? not found', example='docker: Error response from daemon: exec: "nvidia-smi": executable file not found in $PATH: unknown.', lacks="nvidia-smi"),
         ),
-        examples=(
-            'docker: Error response from daemon: exec: "nvidia-smi": executable file not found in $PATH: unknown.',
-            "runc: executable file `nvidia-smi` not found in $PATH",
-            "ImportError: /usr/lib/libcuda.so.1: file too short",
-        ),
-        not_examples=(
-            "nvidia-smi not found, says its guide",
-            "libfoo.so.1: file too short",
-        ),
+        not_examples=("nvidia-smi not found, says its guide", "libfoo.so.1: file too short"),
         cases=(
             Message(
                 where=(in_an_image_build,),
@@ -193,29 +274,122 @@ CAUSES = (
             "kubectl get pods -A -o wide | grep -i nvidia",
         ),
         says=(
-            r"(?P<namespace>[a-z0-9-]{2,40}) +(?P<pod>nvidia-device-plugin[a-z0-9-]{0,60}) +\d+/\d+ +(?:CrashLoopBackOff|Error)",
-            "waiting for nvidia-smi",
-            r"insufficient nvidia\.com/gpu",
+            says(r"(?P<namespace>[a-z0-9-]{2,40}) +(?P<pod>nvidia-device-plugin[a-z0-9-]{0,60}) +\d+/\d+ +(?:CrashLoopBackOff|Error)", example="kube-system  nvidia-device-plugin-abc12  0/1  CrashLoopBackOff  12 (2m ago)  3d"),
+            says(r"waiting for nvidia-smi|insufficient nvidia\.com/gpu|no devices found\. waiting indefinitely|untolerated taint \W{0,2}nvidia\.com/gpu|exceeded quota.{0,200}nvidia\.com/gpu|Allocate failed due to .{0,80}nvidia\.com/gpu", example="0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: true}"),
             r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
-            r"Allocate failed due to .{0,80}nvidia\.com/gpu",
-            r"no devices found\. waiting indefinitely",
             r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
-            r"untolerated taint \W{0,2}nvidia\.com/gpu",
-            r"exceeded quota.{0,200}nvidia\.com/gpu",
-            r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])",
-            says(r"\bno (?:GPUs? (?:are|is|were) allocatable|allocatable GPUs?)\b", "allocatable", unless=r"\bif no\b"),
-        ),
-        examples=(
-            "kube-system  nvidia-device-plugin-abc12  0/1  CrashLoopBackOff  12 (2m ago)  3d",
-            "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected",
-            "0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: true}",
-            'pods "train" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=2, used: 4, limited: 4',
-            "Allocatable:\n  cpu: 8\n  nvidia.com/gpu:     0",
-            "the validation logs suggest that no GPUs are allocatable",
+            says(r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])", example="Allocatable:\n  cpu: 8\n  nvidia.com/gpu:     0"),
+            says(r"\bno (?:GPUs? (?:are|is|were) allocatable|allocatable GPUs?)\b", "allocatable", unless=r"\bif no\b", example="the validation logs suggest that no GPUs are allocatable"),
         ),
         not_examples=(
             "Allocatable:\n  nvidia.com/gpu:     8",
             "nvidia-device-plugin-daemonset-gx2 1/1 Running 0 5d",
+        ),
+    ),
+    Cause(
+        "container-cdi-unresolvable",
+        title="The container engine cannot resolve the CDI device {device}",
+        plain="The container engine cannot resolve the CDI device nvidia.com/gpu",
+        means="CDI describes the GPUs to a container engine. The host has no CDI specification or "
+        "an outdated one, or the engine (rootless, remote, an old podman) does not read its "
+        "folder.",
+        text="Create the CDI specification on the host, and again after every driver update. The "
+        "host needs the driver and nvidia-container-toolkit",
+        # Source: NVIDIA Container Toolkit documentation, CDI support.
+        commands=(
+            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+            "nvidia-ctk cdi list",
+        ),
+        says=(
+            r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
+            r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
+            says(r"could not select device driver \W{0,4}cdi\b", example='could not select device driver "cdi" with capabilities: [[gpu]]'),
+            says(r"(?:failed to|could not) (?:inject|resolve) CDI devices?", example="failed to inject CDI devices: unresolvable"),
+            says(r"stat (?P<device>nvidia\.com/gpu=\w+): no such file", example="Error: stat nvidia.com/gpu=all: no such file or directory"),
+            r"failed to discover GPU vendor from CDI",
+            says(r"custom device \W{0,3}(?P<device>nvidia\.com/gpu=\w+)\W{0,4}: no such file", example='gathering device information for custom device "nvidia.com/gpu=0": no such file or directory'),
+        ),
+    ),
+    Cause(
+        "container-toolkit-missing",
+        check=CheckCommand("docker run --rm --gpus all ubuntu nvidia-smi", "docker: Error response from daemon: could not select device driver" ' "" with capabilities: [[gpu]].'),
+        refuted_by=(
+            Refutation(
+                facts.all_of(facts.toolkit_is_installed, facts.pods_are_started),
+                "container-runtime-not-default",
+            ),
+            Refutation(facts.toolkit_is_installed, "docker-other-daemon", alike.DOCKER_CONTEXT),
+            Refutation(facts.has_no_nvidia_gpu),
+        ),
+        title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
+        "installed or not configured",
+        means="Docker cannot pass a GPU to a container by itself: nvidia-container-toolkit "
+        "registers the runtime that puts the driver's files into the container.",
+        text=f"Install and configure the toolkit on the host, in Kubernetes on the node ({TOOLKIT_SOURCE}). If you installed "
+        "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
+        "packages",
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
+        impossible=(on_windows_without_container, is_lent),
+        way=_toolkit,
+        says=(
+            says(r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities", example='docker: Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]].'),
+            says(r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)", example="Error: unknown runtime specified nvidia"),
+            says(r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)", example="fork/exec: nvidia-container-runtime: executable file not found in $PATH"),
+            says(r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured", example='Failed to create pod sandbox: no runtime for "nvidia" is configured'),
+            says(r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))", example="slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli, see the guide"),
+            says(r"nvidia-docker: (?:command )?not found", example="bash: nvidia-docker: command not found"),
+            says(r"did you configure the nvidia container toolkit|could not load nvml library|invalid device discovery strategy", runtime="nvidia"),
+            says(r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)", runtime="nvidia", example="docker: could not select device driver"),
+        ),
+    ),
+    Cause(
+        "container-hook-failed",
+        title="The container gets no GPU: {problem:.100}",
+        means="Before a container starts, the toolkit queries the host's driver and mounts the "
+        "driver's files and devices.",
+        text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and "
+        "check which GPUs and folders the container is given",
+        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
+        symptom=True,
+        way=_toolkit,
+        says=(
+            r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
+            says(r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)", example="invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported. Please use the NVIDIA Container Runtime"),
+            says(r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))", example="Error: error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: 1): OCI runtime error"),
+            says(r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})", example="unable to retrieve OCI runtime error: nvidia-container-runtime did not terminate successfully: exit status 127: unknown"),
+        ),
+        not_examples=(
+            "error executing hook `/usr/bin/other-hook` (exit code: 1)",
+            "error executing hook `/usr/bin/other` (exit code: 1)",
+        ),
+    ),
+    Cause(
+        "container-runtime-not-default",
+        title="The node's container runtime does not start this pod with the nvidia runtime",
+        means="The toolkit is installed, but the engine that starts the pods does not use it: it "
+        "was configured for another engine, or the engine was not restarted.",
+        text="Configure nvidia-container-toolkit for the node's own container engine, and "
+        "restart that engine. As an alternative, set `runtimeClassName: nvidia` for the pod, if "
+        "the engine has a runtime with that name",
+        # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
+        needs_root=True,
+        commands=lambda context: node_commands(context),
+    ),
+    Cause(
+        "docker-other-daemon",
+        check=CheckCommand("docker context ls", "NAME              DESCRIPTION      DOCKER ENDPOINT\ndefault                            unix:///var/run/docker.sock\ndesktop-linux *   Docker Desktop   unix:///home/me/.docker/desktop/docker.sock"),
+        title="docker is connected to a daemon that has no nvidia runtime",
+        means="Docker Desktop, rootless docker and docker from snap each have their own daemon "
+        "and configuration, and none of them reads /etc/docker/daemon.json.",
+        text="Install nothing. Check which daemon your `docker` command talks to. The context "
+        "`default` is the host's own daemon (`docker context use default`). Restart that daemon "
+        "if it has not been restarted since the runtime was configured. Docker Desktop on Linux "
+        "and docker from snap cannot pass a GPU to a container. For rootless docker, configure "
+        "the toolkit with --config=$HOME/.config/docker/daemon.json",
+        # Source: NVIDIA Container Toolkit documentation, rootless mode; Docker documentation.
+        look=(
+            "docker context ls",
+            "docker info --format '{{{{.OperatingSystem}}}}: {{{{.Runtimes}}}}'",
         ),
     ),
 )  # fmt: skip

@@ -1,13 +1,15 @@
-"""Errors of the driver API: CUDA does not start, or does not start on every GPU."""
+"""CUDA does not start, or may not use a GPU: errors of the driver API, device nodes, MIG, compute
+modes, licences."""
 
 from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
-from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import proofs
-from gpusetup.evidence.command_values import is_a_path, is_a_version
-from gpusetup.evidence.context import RuleContext, events, in_container, on
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.evidence import gpu_facts, places, proofs
+from gpusetup.evidence.command_values import is_a_path, is_a_version, is_an_identifier
+from gpusetup.evidence.context import RuleContext, events, gpus, in_container, on
+from gpusetup.evidence.places import in_wsl, on_windows_without_container
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -36,24 +38,17 @@ def _compute_libraries(context: RuleContext, text: str) -> Fix:
 def fabric_manager(context: RuleContext, text: str) -> Fix:
     """Install the Fabric Manager in exactly the driver's version."""
     version = context.driver.version or ""
-    if version:
-        text = f"Install Fabric Manager {version}, exactly the driver's version, and start it"
-    else:
-        text += " (`nvidia-smi` shows the version)"
     family = None if in_container(context) else system_packages.linux_family(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
-    return Fix(
-        text=text,
-        commands=(
-            *((filled(row, branch=version.partition(".")[0], version=version),) if row else ()),
-            *paste.posix(
-                context,
-                "sudo systemctl enable nvidia-fabricmanager",
-                "sudo systemctl restart nvidia-fabricmanager",
-            ),
-        ),
-        needs_root=True,
+    install = (filled(row, branch=version.partition(".")[0], version=version),) if row else ()
+    start = paste.posix(
+        context,
+        "sudo systemctl enable nvidia-fabricmanager",
+        "sudo systemctl restart nvidia-fabricmanager",
     )
+    named = f"Install Fabric Manager {version}, exactly the driver's version, and start it"
+    unread = f"{text} (`nvidia-smi` shows the version)"
+    return Fix(text=named if version else unread, commands=(*install, *start), needs_root=True)
 
 
 BY_APT = "sudo apt install -y 'nvidia-fabricmanager-{branch}={version}*'"
@@ -67,23 +62,16 @@ FABRIC_PACKAGE = {
 """A distribution -> the command that installs the Fabric Manager for one driver version."""
 
 
-def _is_of_another_driver(path: str, version: str | None) -> bool:
-    """Whether a libcuda file's name contains the version of a driver that is not the loaded one."""
-    if not version or ".so." not in path:
-        return False
-    # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
-    # driver version.
-    return (path[-1:].isdigit() and path.count(".") > 2) and not path.endswith(version)
-
-
 def drivers_own(context: RuleContext) -> Lines:
     """The commands that remove the file that is loaded instead of the driver's libcuda: one in a
-    cuda-compat folder, or an outdated copy."""
-    compat_folder = context.snapshot.container.cuda_compat_path
-    if compat_folder:
+    cuda-compat folder, or the copy of another driver version."""
+    if compat_folder := context.snapshot.container.cuda_compat_path:
         return without_folder(context, compat_folder)
-    path = context.driver.libcuda_path or ""
-    if not is_a_path(path) or not _is_of_another_driver(path, context.driver.version):
+    path, version = context.driver.libcuda_path or "", context.driver.version
+    # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
+    # driver version.
+    is_versioned = ".so." in path and path[-1].isdigit() and path.count(".") > 2
+    if not version or not is_versioned or path.endswith(version) or not is_a_path(path):
         return ()
     move = filled("sudo mv {path} {aside}", path=path, aside=f"{path}.stale")
     return (move, *lines("sudo ldconfig"))
@@ -112,6 +100,26 @@ def _without_stubs(context: RuleContext) -> Lines:
     return paste.without_folders(context, "/stubs")
 
 
+HIDES = "CUDA_VISIBLE_DEVICES"
+
+
+def _chosen(context: RuleContext) -> Lines:
+    """The command that selects the first MIG instance. Instances whose name is not safe to use in a
+    command are skipped."""
+    for gpu in gpus(context):
+        for instance in gpu.mig_instances:
+            if is_an_identifier(instance):
+                return (paste.setting(context, HIDES, instance),)
+    return ()
+
+
+DESKTOP_PROFILE = (
+    r"(?<![\w-])(?P<profile>(?:A(?:2|10|16|30|40|100\w{0,2})|L(?:2|4|20|40S?)|[TPM]\d{1,2}|P100\w?|V100\w{0,3}"
+    r"|(?:RTX ?)?(?:PRO ?)?(?:A?[56]000(?:-?Ada|A)?|[68]000\w?)|B\d{2,3}\w?)-\d{1,2}[AB])(?![\w-])"
+)
+"""A vGPU profile for applications (A) or desktops (B) by its name: A16-8A, RTX6000-8A, T4-2B."""
+
+
 CAUSES = (
     Cause(
         "libcuda-missing",
@@ -123,8 +131,6 @@ CAUSES = (
         "nvidia-driver-cuda-libs). For a container, add compute to its driver capabilities",
         # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
         kind_of="driver-missing",
-        stage="import",
-        by_check=True,
         way=_compute_libraries,
     ),
     Cause(
@@ -153,7 +159,6 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult.
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
-        plain="A system call of the CUDA driver failed",
     ),
     Cause(
         "system-not-ready-fabric-manager",
@@ -164,16 +169,10 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
         says=(
-            says(r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))", "fabric"),
-            r"\bFabric State ?: In Progress",
-            r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)",
+            says(r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))", "fabric", example="nvidia-fabricmanager.service: Main process exited, code=exited; state failed"),
+            says(r"\bFabric State ?: In Progress", example="Fabric\n    State : In Progress\n    Status : N/A"),
+            says(r"fabric manager .{0,40}version (?P<version>\d[\d.]+) (?:don.?t|doesn.?t|does not|do not) match with driver version (?P<driver>\d[\d.]+)", example="fabric manager NVIDIA GPU driver interface version 535.54.03 don't match with driver version 535.86.10. Please update"),
         ),
-        examples=(
-            "nvidia-fabricmanager.service: Main process exited, code=exited; state failed",
-            "Fabric\n    State : In Progress\n    Status : N/A",
-            "fabric manager NVIDIA GPU driver interface version 535.54.03 don't match with driver version 535.86.10. Please update",
-        ),
-        by_check=True,
         way=fabric_manager,
         plain="The NVSwitch fabric is not ready (error 802): Fabric Manager is not running, or "
         "does not match the driver",
@@ -211,11 +210,7 @@ CAUSES = (
         "not ready, or has too many clients.",
         text="Stop the MPS daemon, or use the GPU as the user that started the daemon",
         # Source: NVIDIA, "Multi-Process Service".
-        says=(
-            says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)", "mps"),
-            r"cudaErrorMps\w+|CUDA_ERROR_MPS_\w+",
-        ),
-        by_check=True,
+        says=(says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)|cudaErrorMps\w+|CUDA_ERROR_MPS_\w+", "mps"),),
         commands=("echo quit | nvidia-cuda-mps-control",),
     ),
     Cause(
@@ -227,7 +222,6 @@ CAUSES = (
         "the virtual machine more memory",
         # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
-        by_check=True,
         commands=("ulimit -v unlimited",),
     ),
     Cause(
@@ -254,10 +248,7 @@ CAUSES = (
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
-        says=(says(AFTER_SUSPEND, said="in words"),),
-        examples=(
-            "After suspend the GPU is no longer used by ollama, until I reboot",
-        ),
+        says=(says(AFTER_SUSPEND, said="in words", example="After suspend the GPU is no longer used by ollama, until I reboot"),),
         not_examples=("After suspend the screen stays black",),
     ),
     Cause(
@@ -300,9 +291,8 @@ CAUSES = (
         says=(
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             r"You should always run with libnvidia-ml\.so",
-            r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda",
+            says(r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda", example="libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1"),
         ),
-        examples=("libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1",),
         cases=(
             # The stub is in the folder, but no program has loaded it.
             Message(
@@ -316,5 +306,172 @@ CAUSES = (
                 only=Severity.WARNING,
             ),
         ),
+    ),
+    Cause(
+        "uvm-missing",
+        cases=(
+            Message(
+                where=(places.IN_A_CONTAINER,),
+                text="On the host, load nvidia_uvm, pass /dev/nvidia-uvm to the container, and "
+                "start the container again. For LXC, the setting is `lxc.mount.entry = "
+                "/dev/nvidia-uvm dev/nvidia-uvm none bind,optional,create=file`",
+                commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
+            ),
+        ),
+        title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
+        means="NVML and nvidia-smi work without this module, but CUDA does not.",
+        text="Load nvidia_uvm and create its device node",
+        # Source: manual page of nvidia-modprobe.
+        impossible=(on_windows_without_container, in_wsl),
+        commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
+        says=(
+            says(r'adding custom device "/dev/nvidia-uvm[\w-]*": no', example='docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory'),
+            says(r"could not load (?:the )?UVM kernel module", example="nvidia-modprobe: could not load the UVM kernel module"),
+            says(r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)", example="stat failed: /dev/nvidia-uvm: no such file or directory"),
+            says(r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)", "uvm"),
+        ),
+    ),
+    Cause(
+        "device-node-missing",
+        title="/dev/nvidia{gpu} is missing: nothing can use GPU {gpu} ({bus})",
+        plain="A GPU's device node is missing: nothing can use it",
+        means="No program can open that GPU: NVML lists one GPU fewer, or CUDA skips it.",
+        text="Create the device node. A reboot removes the node, so also enable the driver's "
+        "udev rules or nvidia-persistenced",
+        # Source: manual page of nvidia-modprobe.
+        explains=("gpu-init-failed", "cuda-misses-gpu"),
+        where=(places.no(places.IN_A_CONTAINER),),
+        commands=("sudo nvidia-modprobe -c={gpu}",),
+        look=("ls -l /dev/nvidia*",),
+    ),
+    Cause(
+        "device-permission",
+        title="This user has no permission to open {node}",
+        means="Only members of one group can open the device nodes, or SELinux or cgroup rules "
+        "block access.",
+        text="Join the group that owns the device nodes (the command below shows the group), and "
+        "log in again. If the group is root, an administrator or a setting "
+        "(NVreg_DeviceFileMode) restricted access: by default, every user can open the nodes. "
+        "`sudo chmod a+rw /dev/nvidia*` opens them until the next boot",
+        # Source: udev rules of the driver packages.
+        explains=("driver-not-loaded",),
+        commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
+        look=("ls -l /dev/nvidia*",),
+        cases=(
+            Message(
+                where=(places.IN_A_CONTAINER,),
+                text="Start the container again in the group that owns the device nodes (docker: "
+                '`--group-add "$(stat -c %g /dev/nvidiactl)"`; podman: `--group-add keep-groups '
+                "--security-opt label=disable`), or run the program in the container as root",
+                look=("ls -ln /dev/nvidia*",),
+            ),
+        ),
+        says=(
+            says(r"(?<! C )(?<! G )(?<!C\+G )(?:NVML: |nvml error: )?Insufficient Permissions", unless=r"(?:utilization|performance) counter|accounting mode|persistence mode|fabric (?:status|state)"),
+            says(r"nvmlerror_nopermission|NvRmMemInit\w* failed with Permission denied", example="NvRmMemInitNvmap failed with Permission denied"),
+            says(r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)", example="Error opening /dev/nvidia0: Permission denied"),
+            says(r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)", example="[Errno 13] Permission denied: '/dev/nvidia-uvm'"),
+            says(r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable", unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)", example="with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU"),
+            says(r"avc: +denied .{0,200}(?P<path>nvidia\w*)", example='type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"'),
+        ),
+        not_examples=('the guest reported fabric status "Insufficient Permissions"',),
+    ),
+    Cause(
+        "mig-misconfigured",
+        title="{who}: {what}",
+        plain="MIG is on, but there is no MIG instance, or there are several and none is selected",
+        means="NVML counts GPUs but CUDA counts MIG instances, so torch's index is too large. If "
+        "you do not select an instance, CUDA uses only the first one, and no GPU without MIG.",
+        text="Set CUDA_VISIBLE_DEVICES to one instance (`nvidia-smi -L` lists them), or to the "
+        "UUIDs of GPUs without MIG. As an alternative, turn MIG off as administrator while no "
+        "program uses the GPUs: `sudo nvidia-smi -mig 0`",
+        # Source: NVIDIA, "MIG User Guide".
+        explains=("invalid-device-ordinal", "torch-internal-error"),
+        commands=_chosen,
+        look=("nvidia-smi -L",),
+        says=(
+            says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", shown="by MIG alone"),
+            says(r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b", example="torch shows only one GPU, MIG is enabled with three instances"),
+            says(r"""(?x)
+        invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
+        .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
+        """, "cuda_visible_devices=mig"),
+        ),
+    ),
+    Cause(
+        "compute-mode-exclusive",
+        title="{who}: its compute mode allows one process at a time",
+        plain="The GPU is busy, or another process uses it in exclusive mode (error 46)",
+        means="The compute mode Exclusive_Process allows one process at a time, and another "
+        "process uses the GPU.",
+        text="End the other process, or set the compute mode to default. If no process uses the "
+        "GPU, reboot",
+        # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
+        says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
+        look=("nvidia-smi",),
+        commands=("sudo nvidia-smi -c DEFAULT",),
+    ),
+    Cause(
+        "compute-mode-prohibited",
+        title="{who}: its compute mode does not allow CUDA programs",
+        means="An administrator set the compute mode Prohibited, which allows no CUDA program.",
+        text="Set the compute mode to default",
+        # Source: nvidia-smi's manual page.
+    ),
+    Cause(
+        "vgpu-no-compute",
+        check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nGRID T4-2A, Prohibited"),
+        refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
+        title="{who}: the profile of this virtual GPU does not support CUDA",
+        means="vGPU profiles A and B do not support compute. Without a licence, no vGPU profile "
+        "supports compute.",
+        text="Give the virtual machine a profile that supports compute (Q or C) and a licence "
+        "for it, or enable compute on the host",
+        # Source: NVIDIA, "Virtual GPU Software User Guide".
+        explains=("compute-mode-prohibited",),
+        says=(
+            says("device context 801", code="801"),
+            says(rf"{DESKTOP_PROFILE}.{{0,2500}}?CUDA error(?: 801)?[^:]{{0,60}}: operation not supported", code="801"),
+            says(rf"CUDA error(?: 801)?[^:]{{0,60}}: operation not supported.{{0,2500}}?{DESKTOP_PROFILE}", code="801"),
+        ),
+    ),
+    Cause(
+        "vgpu-unlicensed",
+        certain_if=proofs.message_states_it,
+        title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
+        "refuses to run",
+        means="Without a licence, the driver reduces the vGPU's performance step by step.",
+        text="Install the licence server's token (and gridd.conf) and restart the licence client. "
+        "In Kubernetes, put both into the ConfigMap that the operator's `driver.licensingConfig` "
+        "names",
+        # Source: NVIDIA, "Virtual GPU Client Licensing User Guide".
+        explains=(
+            "cuda-unknown-error", "os-call-failed", "cuda-init-failed", "compute-mode-exclusive",
+        ),
+        commands=("sudo systemctl restart nvidia-gridd",),
+        look=("ls /etc/nvidia/ClientConfigToken", "nvidia-smi -q | grep -i license"),
+        says=(
+            r"(?:License Status\s*:? ?|vGPU is |currently )Unlicensed(?: \((?P<state>\w+)\))?",
+            says(r"Failed to acquire licen[sc]e from \S|nvidia-gridd.{0,60}(?:Failed to acquire|License .{0,40}(?:denied|expired)|error.{0,20}licen)", example="nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)"),
+            r"valid Grid licen[sc]e",
+        ),
+    ),
+    Cause(
+        "invalid-device-ordinal",
+        check=CheckCommand('python -c "import torch; print(torch.cuda.device_count())"', "1"),
+        title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
+        means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "
+        "does not exist.",
+        text="Use only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
+        # Source: CUDA Driver API reference, CUresult.
+        alike={alike.LIST_GPUS: ("mig-misconfigured", "cuda-visible-devices-hidden")},
+        says=(
+            says(r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]", example="MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]"),
+            "invalid device ordinal",
+            r"AssertionError: Invalid device id",
+            says(r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)", example="RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location"),
+            "device id must be in the range",
+        ),
+        look=("nvidia-smi -L",),
     ),
 )  # fmt: skip

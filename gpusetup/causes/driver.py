@@ -1,16 +1,23 @@
-"""Causes in which the driver is missing or too old, or its kernel module is not loaded, built or
-signed."""
+"""The driver is missing, too old, not loaded, built or signed, has parts of two versions, or does not
+respond."""
 
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts, proofs
-from gpusetup.evidence.context import RuleContext, events, listed_gpus
-from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
+from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container, listed_gpus
+from gpusetup.evidence.places import (
+    IN_A_CONTAINER,
+    gpu_is_listed,
+    in_wsl,
+    on_windows_without_container,
+)
+from gpusetup.fixes import drivers
 from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
 from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
+from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed
 
@@ -44,6 +51,26 @@ HYBRID_ON = {
 """The tool that switched the GPU off -> the command that switches it on."""
 
 
+HERE = Message(
+    where=(IN_A_CONTAINER,),
+    text="Check the GPU on the container's host, where the kernel log shows the reason. Then "
+    "start the container again with its GPUs",
+    needs_root=True,
+)
+
+
+def image_brings_the_library(context: RuleContext) -> bool:
+    """Whether a text about an image shows a library that is newer than the host's driver.
+
+    On a host, an update can also leave a library that is newer than the loaded module. In that
+    case, a restart helps, and the text names no image.
+    """
+    library, host = context.driver.library_version, context.driver.version
+    if not (library and host and events(context, "image-named")):
+        return False
+    return parsed(library) > parsed(host)
+
+
 CAUSES = (
     Cause(
         "driver-too-old",
@@ -64,30 +91,20 @@ CAUSES = (
         lacks="driver",
         explains=("cuda-sees-no-device", "container-hook-failed", "resolver-conflict"),
         impossible=(serves_every_torch,),
-        by_check=True,
         says=(
             r"driver on your system is (?P<refused>too old)(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
             r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
             r"(?P<refused>cudaErrorInsufficientDriver)",
             r"undefined symbol: (?P<symbol>cu(?:GreenCtx|DevSm|DeviceGetDevResource|TensorMap|Multicast|MemcpyBatch|LaunchKernelEx|KernelGet|Library|StreamGetGreenCtx|StreamBatchMemOp|CtxFromGreenCtx|Coredump|Logs)\w{0,40})",
-            r"installed NVIDIA graphics driver is unsupported.{0,200}?unsupported driver range: \[0\.0,",
-            r"driver's CUDA version is (?P<driver_cuda>\d+\.\d+) which is older than the PTX compiler version \(?(?P<cuda>\d+\.\d+)",
-            r"CUDA initialization failure with (?P<refused>error:? 35)\b",
+            says(r"installed NVIDIA graphics driver is unsupported.{0,200}?unsupported driver range: \[0\.0,", example="The currently installed NVIDIA graphics driver is unsupported or has known issues.\nInstalled driver: 535.18\nThe unsupported driver range: [0.0, 535.129)"),
+            says(r"driver's CUDA version is (?P<driver_cuda>\d+\.\d+) which is older than the PTX compiler version \(?(?P<cuda>\d+\.\d+)", example="The NVIDIA driver's CUDA version is 11.2 which is older than the PTX compiler version 12.3.107"),
+            says(r"CUDA initialization failure with (?P<refused>error:? 35)\b", example="[TRT] [W] CUDA initialization failure with error: 35"),
             r"Driver does not support the required nvenc API version",
-            r"minimum required Nvidia driver for nvenc is (?P<needed>\d{3}(?:\.\d{1,3})?)",
-            r"no GPU found in runtime.{0,1100}?CUDA version: (?:11\.\d.{0,120}?driver version: (?:3\d\d|4[0-4]\d)\.|12\.\d.{0,120}?driver version: (?:[34]\d\d|5[01]\d)\.)",
-            r"has constraint __cuda >=(?P<cuda>\d+\.\d+) conflicting with __cuda-(?P<driver_cuda>\d+\.\d+)-",
-            r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)",
+            says(r"minimum required Nvidia driver for nvenc is (?P<needed>\d{3}(?:\.\d{1,3})?)", example="[av1_nvenc @ 0x1] The minimum required Nvidia driver for nvenc is 570.0 or newer"),
+            says(r"no GPU found in runtime.{0,1100}?CUDA version: (?:11\.\d.{0,120}?driver version: (?:3\d\d|4[0-4]\d)\.|12\.\d.{0,120}?driver version: (?:[34]\d\d|5[01]\d)\.)", example="Compiled with WITH_GPU, but no GPU found in runtime. Paddle With CUDA: True CUDA version: 11.2.142 cuDNN version: 8.1.1 Nvidia driver version: 440.33.01"),
+            says(r"has constraint __cuda >=(?P<cuda>\d+\.\d+) conflicting with __cuda-(?P<driver_cuda>\d+\.\d+)-", example="package pytorch-2.1.0 has constraint __cuda >=12.1 conflicting with __cuda-11.4-0"),
+            says(r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)", example="The minimum required CUDA driver version is 12.0, but the installed CUDA driver version is 11.4."),
             r"your nvidia driver is too old or missing",
-        ),
-        examples=(
-            "The NVIDIA driver's CUDA version is 11.2 which is older than the PTX compiler version 12.3.107",
-            "The currently installed NVIDIA graphics driver is unsupported or has known issues.\nInstalled driver: 535.18\nThe unsupported driver range: [0.0, 535.129)",
-            "[TRT] [W] CUDA initialization failure with error: 35",
-            "[av1_nvenc @ 0x1] The minimum required Nvidia driver for nvenc is 570.0 or newer",
-            "Compiled with WITH_GPU, but no GPU found in runtime. Paddle With CUDA: True CUDA version: 11.2.142 cuDNN version: 8.1.1 Nvidia driver version: 440.33.01",
-            "package pytorch-2.1.0 has constraint __cuda >=12.1 conflicting with __cuda-11.4-0",
-            "The minimum required CUDA driver version is 12.0, but the installed CUDA driver version is 11.4.",
         ),
         not_examples=("The currently installed NVIDIA graphics driver is unsupported or has known issues. The unsupported driver range: [553.0, 560.35)",),
     ),
@@ -103,14 +120,12 @@ CAUSES = (
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
         impossible=(in_wsl,),
-        by_check=True,
         alike={alike.ON_THE_BUS: ("no-nvidia-gpu", "container-no-gpu")},
     ),
     Cause(
         "hybrid-gpu-off",
         certain_if=proofs.message_states_it,
         title="The NVIDIA GPU is switched off by {tool}",
-        plain="The NVIDIA GPU is switched off by the hybrid graphics setting",
         means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
         "block its module.",
         text="Turn the NVIDIA GPU on, and reboot",
@@ -120,34 +135,20 @@ CAUSES = (
         needs_root=True,
         needs_reboot=True,
         says=(
-            says(r"supergfxctl (?:-g|--get)\W{0,4}(?P<mode>Integrated|Vfio)", tool="supergfxctl"),
+            says(r"supergfxctl (?:-g|--get)\W{0,4}(?P<mode>Integrated|Vfio)", tool="supergfxctl", example="$ supergfxctl -g\nIntegrated"),
             says(r"envycontrol (?:-q|--query)\W{0,4}(?:Current graphics mode(?: is)?: )?(?P<mode>integrated)", tool="envycontrol"),
-            says(r"prime-select query\W{0,4}(?P<mode>intel|amd)\b", tool="prime-select"),
-            says(r"system76-power graphics\W{0,4}(?P<mode>integrated)", tool="system76-power"),
-            says(r"Current GPU mode ?: (?P<mode>integrated|intel)", tool="optimus-manager"),
-            says(r"envycontrol (?:-s|--switch) (?P<mode>integrated)(?!.{0,400}?(?:-s|--switch) (?:hybrid|nvidia))", tool="envycontrol"),
-            says(r"envycontrol\b.{0,200}?\b(?P<mode>integrated) (?:graphics )?mode(?!\w).{0,400}?(?:not found|missing|not (?:listed|detected|shown)|disappear|can ?no?t see|does not see)", tool="envycontrol"),
-            says(r"supergfxctl (?:-m|--mode) (?P<mode>Integrated|Vfio)(?!.{0,400}?(?:-m|--mode) (?:Hybrid|AsusMuxDgpu))", tool="supergfxctl"),
-            says(r"sudo prime-select (?P<mode>intel|amd)\b(?!.{0,400}?prime-select (?:nvidia|on-demand))", tool="prime-select"),
-            says(r"dgpu_disable\W{1,6}1\b", tool="asus-wmi"),
-            says(r"bbswitch.{0,80}? [0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch"),
-            says(r"(?<![\w/-])blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)", tool="modprobe", unless=r"nouveau"),
-            says(r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)", tool="modprobe", unless=r"nouveau"),
+            says(r"prime-select query\W{0,4}(?P<mode>intel|amd)\b", tool="prime-select", example="$ prime-select query\namd"),
+            says(r"system76-power graphics\W{0,4}(?P<mode>integrated)", tool="system76-power", example="$ system76-power graphics\nintegrated"),
+            says(r"Current GPU mode ?: (?P<mode>integrated|intel)", tool="optimus-manager", example="Current GPU mode: integrated"),
+            says(r"envycontrol (?:-s|--switch) (?P<mode>integrated)(?!.{0,400}?(?:-s|--switch) (?:hybrid|nvidia))", tool="envycontrol", example="$ sudo envycontrol -s integrated\n$ sudo reboot"),
+            says(r"envycontrol\b.{0,200}?\b(?P<mode>integrated) (?:graphics )?mode(?!\w).{0,400}?(?:not found|missing|not (?:listed|detected|shown)|disappear|can ?no?t see|does not see)", tool="envycontrol", example="With envycontrol I went to integrated mode and now the card is missing"),
+            says(r"supergfxctl (?:-m|--mode) (?P<mode>Integrated|Vfio)(?!.{0,400}?(?:-m|--mode) (?:Hybrid|AsusMuxDgpu))", tool="supergfxctl", example="$ supergfxctl -m Integrated"),
+            says(r"sudo prime-select (?P<mode>intel|amd)\b(?!.{0,400}?prime-select (?:nvidia|on-demand))", tool="prime-select", example="$ sudo prime-select intel"),
+            says(r"dgpu_disable\W{1,6}1\b", tool="asus-wmi", example="$ cat /sys/devices/platform/asus-nb-wmi/dgpu_disable\n1"),
+            says(r"bbswitch.{0,80}? [0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch", example="$ cat /proc/acpi/bbswitch\n0000:01:00.0 OFF"),
+            says(r"(?<![\w/-])blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)", tool="modprobe", unless=r"nouveau", example="/etc/modprobe.d/a.conf: blacklist nvidia-drm"),
+            says(r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)", tool="modprobe", unless=r"nouveau", example="$ cat /etc/modprobe.d/gpu.conf\ninstall nvidia /bin/false"),
             says("alias nvidia off", tool="modprobe"),
-        ),
-        examples=(
-            "$ supergfxctl -g\nIntegrated",
-            "$ prime-select query\namd",
-            "$ system76-power graphics\nintegrated",
-            "Current GPU mode: integrated",
-            "$ cat /sys/devices/platform/asus-nb-wmi/dgpu_disable\n1",
-            "$ cat /proc/acpi/bbswitch\n0000:01:00.0 OFF",
-            "$ cat /etc/modprobe.d/gpu.conf\ninstall nvidia /bin/false",
-            "/etc/modprobe.d/a.conf: blacklist nvidia-drm",
-            "$ sudo envycontrol -s integrated\n$ sudo reboot",
-            "With envycontrol I went to integrated mode and now the card is missing",
-            "$ supergfxctl -m Integrated",
-            "$ sudo prime-select intel",
         ),
         not_examples=(
             "sudo envycontrol -s integrated, and later sudo envycontrol -s hybrid",
@@ -169,32 +170,21 @@ CAUSES = (
         # Installation Guide".
         lacks="gpu",
         impossible=(gpu_is_listed, on_windows_without_container, in_wsl, is_lent),
-        by_check=True,
         way=load_fix,
         says=(
             says("nvml error: driver not loaded", place="host"),
-            says(r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver", place="host"),
-            says(r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file', place="host"),
+            says(r"\b(?:nvidia-driver-daemonset|nvidia-driver-ctr)\b.{0,300}?couldn't communicate with the NVIDIA driver", place="host", example="microk8s kubectl exec nvidia-driver-daemonset-x1 -c nvidia-driver-ctr -- nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"),
+            says(r'adding custom device "/dev/nvidia(?:\d+|ctl)": no such file', place="host", example='docker: error gathering device information while adding custom device "/dev/nvidiactl": no such file or directory'),
             "communicate with the nvidia driver",
             r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
-            r"NVIDIA (?:kernel )?driver is not loaded",
+            says(r"NVIDIA (?:kernel )?driver is not loaded", example="ERROR: NVIDIA driver is not loaded"),
             "drivernotloaded",
-            r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))",
-            r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver",
+            says(r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))", example="E cuda_diagnostics: kernel driver does not appear to be running on this host (node-17): /proc/driver/nvidia/version does not exist"),
+            says(r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver", example="it does not load (running `nvidia-smi` and it telling me it could not connect to the Nvidia driver)"),
             r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
-            r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'",
+            says(r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'", example="ERROR: Unable to load the kernel module 'nvidia-drm.ko'. This happens most frequently when"),
         ),
-        examples=(
-            'docker: error gathering device information while adding custom device "/dev/nvidiactl": no such file or directory',
-            "microk8s kubectl exec nvidia-driver-daemonset-x1 -c nvidia-driver-ctr -- nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
-            "ERROR: NVIDIA driver is not loaded",
-            "E cuda_diagnostics: kernel driver does not appear to be running on this host (node-17): /proc/driver/nvidia/version does not exist",
-            "it does not load (running `nvidia-smi` and it telling me it could not connect to the Nvidia driver)",
-            "ERROR: Unable to load the kernel module 'nvidia-drm.ko'. This happens most frequently when",
-        ),
-        not_examples=(
-            "nvidia-smi shows the NVIDIA driver",
-        ),
+        not_examples=("nvidia-smi shows the NVIDIA driver",),
     ),
     Cause(
         "driver-build-failed",
@@ -209,7 +199,6 @@ CAUSES = (
         "kernel",
         # Source: dkms's manual page; messages of nvidia-installer.
         kind_of="driver-not-loaded",
-        stage="build",
         # A person may list a GPU that has no driver. nvidia-smi prints the driver's version with
         # the GPU, so its list proves that a driver runs.
         where=(
@@ -223,37 +212,20 @@ CAUSES = (
         needs_reboot=True,
         says=(
             r"Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60}).{0,80}?/var/lib/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/",
-            r"\bdkms (?:install|build)\b[^\n]{0,40}?\bnvidia\b.{0,900}?Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60})",
-            r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia",
-            r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})",
-            r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED",
-            r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build",
-            r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d",
-            r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ",
-            r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log",
-            r"Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED",
-            r'the step: "Building kernel modules"',
-            r"ERROR: Unable to build the NVIDIA kernel module",
-            says(r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia", unless=r"amdgpu/|virtualbox|zfs/"),
-            says(r"ERROR: Unable to find the development tool \W?\w{2,5}", why="compiler"),
-            says(r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b", why="compiler"),
+            says(r"\bdkms (?:install|build)\b[^\n]{0,40}?\bnvidia\b.{0,900}?Bad return status for module build on kernel: (?P<kernel>[\w.+~-]{3,60})", example="sudo dkms install -m nvidia -v 470.86\nBuilding module:\nError! Bad return status for module build on kernel: 6.5.0-15-generic (x86_64)"),
+            says(r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia", example="Error! One or more modules failed to install during autoinstall.\ndkms autoinstall on 6.5.0-15-generic/x86_64 failed for nvidia(10)"),
+            says(r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})", example="dpkg: error processing package nvidia-dkms-550 (--configure):"),
+            says(r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED", example="Building DKMS module: nvidia-565.77... FAILED!"),
+            says(r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build", example="DKMS module 'nvidia-367.35' failed to build, please check /var/lib/dkms for errors in the log file."),
+            says(r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d", example="make[1]: *** [Makefile:1953: /var/lib/dkms/nvidia/535.183.01/build] Error 2"),
+            says(r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ", example="nvidia/nv-procfs.c:1431:17: error: passing argument 4 of 'proc_create_data' from incompatible pointer type"),
+            says(r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log", example="akmodsbuild: see /var/cache/akmods/nvidia/565.77-1-for-6.13.5-200.fc41.x86_64.failed.log"),
+            says(r"the step: \"Building kernel modules\"|ERROR: Unable to build the NVIDIA kernel module|Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED", example="Building and installing nvidia-kmod [FAILED]"),
+            says(r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia", unless=r"amdgpu/|virtualbox|zfs/", example="nVidia 545.23.08 DKMS issue\ndkms: autoinstall for kernel: 6.1.76-x64v4-xanmod1 failed!"),
+            says(r"ERROR: Unable to find the development tool \W?\w{2,5}", why="compiler", example="ERROR: Unable to find the development tool 'make' in your path; please make sure that you have the package 'make' installed."),
+            says(r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b", why="compiler", example="[ nvidia-modeset    ]  CXX  ../common/displayport/src/dp_list.cpp ↵ /bin/sh: line 1: g++: command not found"),
             says(r"ERROR: Unable to find the kernel source tree for the currently running kernel", why="headers"),
-            says(r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found", unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]", why="headers"),
-        ),
-        examples=(
-            "make[1]: *** [Makefile:1953: /var/lib/dkms/nvidia/535.183.01/build] Error 2",
-            "Error! One or more modules failed to install during autoinstall.\ndkms autoinstall on 6.5.0-15-generic/x86_64 failed for nvidia(10)",
-            "dpkg: error processing package nvidia-dkms-550 (--configure):",
-            "ERROR: Unable to find the development tool 'make' in your path; please make sure that you have the package 'make' installed.",
-            "Error! Your kernel headers for kernel 6.1.0-18-amd64 cannot be found at /lib/modules/6.1.0-18-amd64/build or /lib/modules/6.1.0-18-amd64/source.",
-            "Building DKMS module: nvidia-565.77... FAILED!",
-            "sudo dkms install -m nvidia -v 470.86\nBuilding module:\nError! Bad return status for module build on kernel: 6.5.0-15-generic (x86_64)",
-            "DKMS module 'nvidia-367.35' failed to build, please check /var/lib/dkms for errors in the log file.",
-            "nvidia/nv-procfs.c:1431:17: error: passing argument 4 of 'proc_create_data' from incompatible pointer type",
-            "akmodsbuild: see /var/cache/akmods/nvidia/565.77-1-for-6.13.5-200.fc41.x86_64.failed.log",
-            "Building and installing nvidia-kmod [FAILED]",
-            "nVidia 545.23.08 DKMS issue\ndkms: autoinstall for kernel: 6.1.76-x64v4-xanmod1 failed!",
-            "[ nvidia-modeset    ]  CXX  ../common/displayport/src/dp_list.cpp ↵ /bin/sh: line 1: g++: command not found",
+            says(r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found", unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]", why="headers", example="Error! Your kernel headers for kernel 6.1.0-18-amd64 cannot be found at /lib/modules/6.1.0-18-amd64/build or /lib/modules/6.1.0-18-amd64/source."),
         ),
         not_examples=(
             "Building DKMS module: nvidia-565.77... done.",
@@ -278,18 +250,142 @@ CAUSES = (
         needs_root=True,
         needs_reboot=True,
         says=(
-            r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)",
-            r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject",
+            says(r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)", example="with module.sig_enforce=1 the modules nvidia and nvidia_drm are rejected"),
+            says(r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject", example="nvidia module keys are rejected by the kernel"),
             r"The signed kernel module failed to load",
         ),
-        examples=(
-            "The kernel module is not signed by a key that is trusted by the Linux kernel.",
-            "Loading of unsigned module is rejected",
-            "with module.sig_enforce=1 the modules nvidia and nvidia_drm are rejected",
-            "nvidia module keys are rejected by the kernel",
+        not_examples=("module.sig_enforce=1 is set and nvidia loads",),
+    ),
+    Cause(
+        "driver-does-not-answer",
+        title="{asked}: {problem}",
+        plain="The driver does not respond",
+        means="If a GPU stopped, or the driver was only partly updated, a library of the driver "
+        "may crash or hang.",
+        text="Reboot. If the driver only takes a long time to start its GPUs, let doctor wait "
+        "longer (`--timeout 120`)",
+        # Source: gpusetup itself queries the driver in child processes with a time limit.
+        symptom=True,
+        explains=("gpu-does-not-answer", "cuda-misses-gpu"),
+        look=(alike.KERNEL_LOG,),
+        commands=("sudo reboot",),
+    ),
+    Cause(
+        "gpu-does-not-answer",
+        title="A GPU does not respond properly",
+        means="The driver lists the GPU but cannot read it, or reads impossible values.",
+        text="Reboot. Before the reboot, you can exclude this GPU with CUDA_VISIBLE_DEVICES",
+        # Source: NVML API reference, nvmlReturn_t.
+        symptom=True,
+        explains=("cuda-misses-gpu",),
+        look=(alike.KERNEL_LOG,),
+        commands=("sudo reboot",),
+    ),
+    Cause(
+        "nvml-init-failed",
+        title="NVML starts but does not report its {field}: {problem}",
+        plain="The driver's NVML does not start: it returns an unknown error (code 999)",
+        means="On a host, the device nodes or the module nvidia_uvm are often in a bad state "
+        "after suspend or a driver update. In a container, the usual reason is that the "
+        "container has lost access to its devices.",
+        text="Reboot. If the error remains, reinstall the driver",
+        # Source: NVML API reference, nvmlReturn_t.
+        symptom=True,
+        where=(
+            lambda context: (
+                bool(events(context, "nvml-init-failed"))
+                or not (in_container(context) or driver_answers(context))
+            ),
+            lambda context: not context.other_host,
         ),
-        not_examples=(
-            "module.sig_enforce=1 is set and nvidia loads",
+        alike={"nvidia-smi": ("container-nvml-lost", "uvm-missing", "cuda-unknown-error")},
+        look=(alike.KERNEL_LOG,),
+        commands=("sudo reboot",),
+    ),
+    Cause(
+        "driver-slow",
+        severity=Severity.WARNING,
+        title="The driver took {seconds} s to respond",
+        plain="The driver took long to respond",
+        means="Without persistence mode the driver restarts every GPU for each program: 10"
+        " to 30 s on a big node.",
+        text="Keep the driver loaded between programs. If it already stays loaded, check the "
+        "machine's load and the kernel log",
+        # Source: NVIDIA, "Driver Persistence".
+        commands=("sudo systemctl enable --now nvidia-persistenced",),
+    ),
+    Cause(
+        "nvml-mismatch",
+        certain_if=proofs.not_in_a_container,
+        check=CheckCommand("cat /proc/driver/nvidia/version; nvidia-smi", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\nFailed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.120"),
+        title="The kernel module and the driver libraries have different versions",
+        means="Usually an update replaced the driver's packages while the old kernel module stayed "
+        "loaded, so the two no longer match.",
+        text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that uses"
+        " the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
+        "sudo modprobe nvidia`. If other people use this machine, tell them first. In a "
+        "container, restart the container instead, and keep driver packages out of its image. "
+        "If a reboot changes nothing, reinstall the driver",
+        # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
+        explains=(
+            "driver-does-not-answer", "gpu-does-not-answer", "cuda-misses-gpu",
+            "forward-compat-unsupported", "libcuda-driver-mismatch",
         ),
+        commands=("sudo reboot",),
+        look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
+        cases=(
+            Message(
+                where=(image_brings_the_library,),
+                title="The image contains libraries of a different driver from the host's",
+                means="The container toolkit puts the host's own driver libraries into each "
+                "container. Libraries that come with the image are loaded instead and do not "
+                "match.",
+                text="Remove the driver's libraries from the image (packages such as libnvidia-* "
+                "and nvidia-utils), or use an image without them. You do not need to restart the "
+                "host or change its driver",
+                commands=(),
+            ),
+        ),
+        says=(
+            r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
+            says(r"nvml error: driver/library version mismatch", place="host"),
+            "nvml/rm version mismatch",
+            says(r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)", example="NVRM: kernel version 535.54.03 does not match DSO version 535.86.10 -- cannot continue"),
+        ),
+    ),
+    Cause(
+        "gpu-init-failed",
+        title="The driver is loaded but cannot start {who}",
+        means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason: a GPU that the "
+        "driver does not support, power or seating, firmware (GSP), or too little PCI address "
+        "space. A cluster job that did not request a GPU sees none: request one first (Slurm: "
+        "`--gres=gpu:1`).",
+        text="Shut the machine down fully and start it again. If a full restart does not help, "
+        "reinstall the driver with the modules that the GPU needs (open or closed)",
+        # Source: messages of NVIDIA's open kernel modules.
+        commands=drivers.driver_commands,
+        look=("sudo dmesg | grep -i nvrm",),
+        needs_root=True,
+        needs_reboot=True,
+        alike={
+            alike.KERNEL_LOG: (
+                "gpu-fell-off-bus",
+                "gpu-not-supported-by-driver",
+                "device-permission",
+            )
+        },
+    ),
+    Cause(
+        "gpu-not-supported-by-driver",
+        certain_if=proofs.message_states_it,
+        title="The loaded driver does not support {gpus}",
+        means="GPUs before Turing need closed kernel modules; Blackwell and newer GPUs need open "
+        "ones. Old GPUs work only with old drivers.",
+        text="Install the driver branch and modules that this GPU needs",
+        # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.
+        kind_of="gpu-init-failed",
+        explains=("driver-not-loaded",),
+        way=drivers.driver_fix,
+        alike={alike.KERNEL_LOG: ("driver-not-loaded", "gpu-init-failed")},
     ),
 )  # fmt: skip

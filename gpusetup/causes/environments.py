@@ -70,16 +70,11 @@ CAUSES = (
         # Source: conda documentation, virtual packages.
         commands=_for_the_target,
         says=(
-            r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by",
-            r"(?P<needed>__cuda(?: ?[\d.*<>=]{1,10})?)[ ,`'\"]{1,3}(?:which |that )?(?:is missing on the system|is missing|cannot be installed)",
-            r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)|(?P<needed2>__cuda(?: [\w.*<>=]{1,12})?), for which no candidates were found",
+            says(r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by", example="nothing provides __cuda needed by pytorch-gpu-2.1.0"),
+            says(r"(?P<needed>__cuda(?: ?[\d.*<>=]{1,10})?)[ ,`'\"]{1,3}(?:which |that )?(?:is missing on the system|is missing|cannot be installed)", example="pytorch requires __cuda >=12, which is missing on the system"),
+            says(r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)|(?P<needed2>__cuda(?: [\w.*<>=]{1,12})?), for which no candidates were found", example="the virtual package __cuda >=12 does not hold"),
             r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
             r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)",
-        ),
-        examples=(
-            "nothing provides __cuda needed by pytorch-gpu-2.1.0",
-            "pytorch requires __cuda >=12, which is missing on the system",
-            "the virtual package __cuda >=12 does not hold",
         ),
     ),
     Cause(
@@ -90,14 +85,8 @@ CAUSES = (
         commands=_add_pip,
         says=(
             r"No module named ['\"]?pip\b['\"]?(?!\.)",
-            r"\bpip3?: (?:command )?not found|command not found: pip3?\b",
-            r"'pip3?' is not recognized",
-            says(r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b", "pip"),
-        ),
-        examples=(
-            "bash: pip: command not found",
-            "'pip' is not recognized as an internal or external command",
-            "RUN python3 -m pip install torch says that the module pip is not installed",
+            says(r"\bpip3?: (?:command )?not found|command not found: pip3?\b|'pip3?' is not recognized", example="bash: pip: command not found"),
+            says(r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b", "pip", example="RUN python3 -m pip install torch says that the module pip is not installed"),
         ),
         not_examples=("the package pip is not the newest",),
     ),
@@ -111,8 +100,7 @@ CAUSES = (
         "(Windows) or a new shell",
         # Source: conda-forge, Miniforge's README.
         commands=("gpusetup install --venv .venv",),
-        says=(r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found|command not found: conda(?![\w-])",),
-        examples=("'conda' is not recognized as an internal or external command,",),
+        says=(says(r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found|command not found: conda(?![\w-])", example="'conda' is not recognized as an internal or external command,"),),
         not_examples=("zsh: command not found: conda-build",),
     ),
     Cause(
@@ -129,18 +117,13 @@ CAUSES = (
     Cause(
         "site-not-writable",
         title="The installer has no write permission for {path}",
-        plain="The installer has no write permission in the environment",
         means="The environment belongs to another user, or a running program uses its files.",
         text="Create your own environment and install there, or close the programs that use its "
         "files",
         commands=_into_new_environment,
         says=(
-            r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'",
-            r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'",
-        ),
-        examples=(
-            "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'",
-            "ERROR: [WinError 5] Access is denied: 'C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll'",
+            says(r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'", example="ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'"),
+            says(r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'", example="ERROR: [WinError 5] Access is denied: 'C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll'"),
         ),
     ),
     Cause(
@@ -150,7 +133,6 @@ CAUSES = (
         means="gpusetup does not look at the environment that uvx or pipx made for gpusetup "
         "itself.",
         text="Activate an environment, or name one with `--python PATH`",
-        by_check=True,
     ),
     Cause(
         "stale-environment",
@@ -170,7 +152,6 @@ CAUSES = (
         text="Rename that file or folder (and delete its __pycache__), or start Python in "
         "another folder",
         # Source: Python documentation, sys.path.
-        stage="import",
         explains=(
             "torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing",
             "torch-missing", "torch-half-installed",
@@ -192,37 +173,24 @@ CAUSES = (
         },
         says=(
             rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
-            rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)",
-            r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name",
-            says(r"loaded the `torch/_C` folder of the PyTorch repository", module="torch"),
-            says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b", module="torch"),
-            says(r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b", module="torch"),
-            says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined", module="torch"),
-            says(r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?", module="torch"),
-            says(r"cannot import name '\w+' from 'torch\._C' \(unknown location\)", module="torch"),
-            says(r"module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'", module="torch"),
-        ),
-        examples=(
-            "ImportError: cannot import name 'Queue' from 'multiprocessing' (/home/u/proj/multiprocessing.py)",
-            "AttributeError: module 'random' has no attribute 'randint' (consider renaming '/home/u/random.py' since it has the same name as the standard library module named 'random')",
-            "File \"/home/u/pytorch/torch/__init__.py\", line 237, in <module>\nModuleNotFoundError: No module named 'torch._C'",
-            "/home/u/pytorch/torch/__init__.py in <module>\n    9 from torch._C import *\nModuleNotFoundError: No module named 'torch._C'",
-            "File \"/home/u/pytorch/torch/__init__.py\", line 465, in <module>\nNameError: name '_C' is not defined",
-            "ImportError: You are importing PyTorch from a clone of the git repo: /home/u/pytorch",
-            "ImportError: cannot import name '_initExtension' from 'torch._C' (unknown location)",
+            says(rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)", example="ImportError: cannot import name 'Queue' from 'multiprocessing' (/home/u/proj/multiprocessing.py)"),
+            says(r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name", example="AttributeError: module 'random' has no attribute 'randint' (consider renaming '/home/u/random.py' since it has the same name as the standard library module named 'random')"),
+            says(r"loaded the `torch/_C` folder of the PyTorch repository|cannot import name '\w+' from 'torch\._C' \(unknown location\)|module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'", example="ImportError: cannot import name '_initExtension' from 'torch._C' (unknown location)", module="torch"),
+            says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b", module="torch", example="File \"/home/u/pytorch/torch/__init__.py\", line 237, in <module>\nModuleNotFoundError: No module named 'torch._C'"),
+            says(r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b", module="torch", example="/home/u/pytorch/torch/__init__.py in <module>\n    9 from torch._C import *\nModuleNotFoundError: No module named 'torch._C'"),
+            says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined", module="torch", example="File \"/home/u/pytorch/torch/__init__.py\", line 465, in <module>\nNameError: name '_C' is not defined"),
+            says(r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?", module="torch", example="ImportError: You are importing PyTorch from a clone of the git repo: /home/u/pytorch"),
         ),
     ),
     Cause(
         "installed-by-two",
         certain_if=proofs.message_states_it,
         title="pip cannot remove {name}: conda or the distribution installed it",
-        plain="pip cannot remove a package that conda or the distribution installed",
         means="Packages that conda or the distribution installed lack the list of files (RECORD) "
         "that pip needs to remove them.",
         text="Remove the package with the tool that installed it, or create a new environment",
         # Source: pip documentation; messages of pip's sources.
         commands=("gpusetup install --venv .venv",),
-        says=(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",),
-        examples=("ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine",),
+        says=(says(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project", example="ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine"),),
     ),
 )  # fmt: skip

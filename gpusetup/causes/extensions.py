@@ -1,19 +1,41 @@
-"""Compiled extensions that were built for another torch or another GPU."""
+"""Compiled extensions that were built for another torch or GPU, and why their builds fail: the
+toolkit or a compiler is missing, too new or too old."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
+from gpusetup.causes.companions import conda_install
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import gpu_facts, proofs
-from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
-from gpusetup.fixes import paste
+from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence.command_values import is_a_version
+from gpusetup.evidence.context import (
+    RuleContext,
+    cuda_errors,
+    cuda_needed,
+    events,
+    gpus,
+    on,
+    says_nothing_else,
+)
+from gpusetup.fixes import drivers, paste, system_packages
+from gpusetup.fixes.drivers import cuda_repository
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
-from gpusetup.messages.fragments import COMPILED_MODULE, TORCH_LIBRARY, TORCH_SYMBOL
+from gpusetup.messages.fragments import (
+    COMPILED_MODULE,
+    CPU_PART,
+    IN_A_BUILD,
+    TORCH_LIBRARY,
+    TORCH_SYMBOL,
+)
 from gpusetup.messages.row import says
+from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.machine import Events
-from gpusetup.model.versions import Capability
+from gpusetup.model.shell import Lines, lines
+from gpusetup.model.versions import Capability, parsed
 
 PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
 """The top-level names of torch's own modules; "" if no module is named."""
@@ -21,15 +43,11 @@ PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
 
 def _is_no_companions(context: RuleContext) -> bool:
     """Whether the extension is certainly not torchvision or torchaudio, which may load the same
-    library."""
-    if not events(context, *COMPANIONS[:2]):
-        return True
-    for mismatch in events(context, "extension-abi-mismatch"):
-        names_a_module = set(mismatch.values) != {"library"}
-        # torchvision and torchaudio also link torch's own CUDA library.
-        if names_a_module or "c10_cuda" in mismatch.values["library"]:
-            return True
-    return False
+    library of torch."""
+    named = [event.values for event in events(context, "extension-abi-mismatch")]
+    return not events(context, *COMPANIONS[:2]) or any(
+        set(values) != {"library"} or "c10_cuda" in values["library"] for values in named
+    )
 
 
 def capabilities(context: RuleContext) -> list[Capability]:
@@ -56,20 +74,12 @@ def extension_of(messages: Events) -> str | None:
 def only_python_differs(context: RuleContext) -> bool:
     """Whether an extension was built for the running torch but for another Python."""
     for event in events(context, "extension-abi-mismatch"):
-        values = event.values
-        built_python, python = values.get("built_python", ""), values.get("python", "")
-        same_torch = (
-            values.get("built_torch", "").partition("+")[0]
-            == values.get("torch", "?").partition("+")[0]
-        )
-        if same_torch and python and _minor(built_python) != _minor(python):
+        shown = event.values.get
+        release, running = (shown(name, "").partition("+")[0] for name in ("built_torch", "torch"))
+        pythons = {".".join(shown(name, "").split(".")[:2]) for name in ("built_python", "python")}
+        if shown("torch") and release == running and shown("python") and len(pythons) == 2:
             return True
     return False
-
-
-def _minor(version: str) -> str:
-    """The first two numbers of a version: "3.12" of "3.12.4"."""
-    return ".".join(version.split(".")[:2])
 
 
 KERNEL_PACKAGES = (
@@ -82,27 +92,132 @@ OF_ITS_BUILD = r"(?!cu[A-Z]|_?Py)(?=\w*(?:__device_stub__|hip|roc|cuda|cublas|nc
 """A symbol of a package's own kernels or of a runtime, but not of NVIDIA's driver or of Python."""
 
 
+WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
+
+
+BESIDE = (
+    "pip install setuptools wheel ninja",
+    "pip install --no-build-isolation {package}",
+)
+
+
+COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc|c\+\+)(?:-\d{1,2})?|gcc(?:-\d{1,2})?|cc|g\+\+(?:-\d{1,2})?|c\+\+|clang(?:\+\+)?|cl(?:\.exe)?)"
+"""The name of a C++ compiler in a build's output."""
+
+
+def one_cuda(context: RuleContext, text: str) -> Fix:
+    """Install the CUDA toolkit with torch's CUDA version if its compiler supports the GPU,
+    otherwise the first version that does."""
+    rejected = _values(context, "jit-arch-rejected")
+    values = {**rejected, **_values(context, "cuda-toolkit-mismatch-extension-build")}
+    cuda = values.get("torch") or cuda_needed(context.torch)
+    compiler = context.catalog.compiler_for(values.get("arch", ""))
+    first_cuda = compiler.from_cuda if compiler and not compiler.until_cuda else None
+    if cuda and first_cuda:
+        cuda = max(cuda, first_cuda, key=parsed)
+    questions = (paste.ask_torch(context), *lines("nvcc --version"))
+    looks = paste.look("see which CUDA versions torch and nvcc have", *questions)
+    return Fix(text=text, commands=paste.toolkit_home(context, cuda), looks=looks)
+
+
+def _values(context: RuleContext, kind: str) -> Mapping[str, str]:
+    """The values of all events of this kind in one mapping. A later event replaces the values of an
+    earlier one."""
+    values: dict[str, str] = {}
+    for event in events(context, kind):
+        values.update(event.values)
+    return values
+
+
+def _toolkit(context: RuleContext, text: str) -> Fix:
+    """Install the CUDA toolkit with torch's CUDA version. If that is unknown, the fix shows the
+    command that prints it."""
+    cuda = cuda_needed(context.torch) or ""
+    commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
+    sentence = text.replace("NAME", _values(context, "cuda-toolkit-missing").get("package", "NAME"))
+    question = paste.look("see which CUDA version torch has", paste.ask_torch(context))
+    by_the_system = bool(commands) and not _by_conda(context)
+    return Fix(
+        text=sentence, commands=commands, looks=() if cuda else question, needs_root=by_the_system
+    )
+
+
+ASKED_OF_TORCH = (
+    *("cuda-unavailable", "torch-not-compiled-with-cuda", "torch-missing", "smi-sees-it"),
+    *("no-nvidia-driver", "smi-not-found", "launcher-deprecated"),
+)
+"""Kinds of events in a text that asks why torch finds no GPU. None of them comes from a build."""
+
+
+def _torch_was_asked(context: RuleContext) -> bool:
+    """Whether a shell did not find nvcc in a text about torch that shows no build. torch's wheels
+    need no toolkit, so nvcc explains nothing there."""
+    missing = events(context, "cuda-toolkit-missing")
+    if any(event.values.get("who") != "shell" for event in missing):
+        return False
+    # Any other error in the text may come from a build.
+    if not says_nothing_else(context, "cuda-toolkit-missing", *ASKED_OF_TORCH):
+        return False
+    if context.snapshot.failing.stage == "build":
+        return False
+    torch = context.torch
+    is_about_torch = torch.version or torch.backend or torch.cuda_available is not None
+    return bool(is_about_torch or events(context, *ASKED_OF_TORCH))
+
+
+WHEELS_NEED_NONE = (
+    "torch's wheels include all parts of CUDA that they need, so you do not need nvcc to use the "
+    "GPU. Only if you compile CUDA code yourself, install the toolkit of torch's CUDA version "
+    "and set CUDA_HOME to it (Windows: https://developer.nvidia.com/cuda-toolkit-archive, which "
+    "sets CUDA_PATH)"
+)
+
+
+def _by_conda(context: RuleContext) -> bool:
+    """Whether conda installs the toolkit, so that no root rights are needed."""
+    if context.snapshot.conda.prefix:
+        return True
+    return "conda" in (context.installer, context.snapshot.python.manager)
+
+
+def toolkit_commands(context: RuleContext, minor: str) -> Lines:
+    """The commands that install the toolkit of one CUDA version and set the variable that tells
+    builds where it is."""
+    if not is_a_version(minor):
+        return ()
+    if _by_conda(context):
+        home = paste.posix(context, 'export CUDA_HOME="$CONDA_PREFIX"')
+        return (conda_install(context, "-c", "nvidia", f"cuda-toolkit={minor}"), *home)
+    package = f"cuda-toolkit-{minor.replace('.', '-')}"
+    return (
+        *cuda_repository(drivers.driver_request(context)),
+        *(system_packages.system_package(context, package) if on(context, "linux") else ()),
+        *paste.toolkit_home(context, minor),
+        *lines("nvcc --version"),
+    )
+
+
+def toolkit_lines(context: RuleContext) -> Lines:
+    """The commands that tell a build where the toolkit is that a listing shows."""
+    if home := facts.listed_toolkit(context):
+        binaries = paste.prepending(context, "PATH", f"{home}/bin")
+        return (paste.setting(context, "CUDA_HOME", home), binaries)
+    return paste.toolkit_home(context, context.snapshot.toolkit.nvcc)
+
+
 CAUSES = (
     Cause(
         "extension-too-old-for-torch",
         title="The package's sources include {header}, which torch no longer has",
-        plain="The package's sources include a header that torch no longer has",
         means="torch 1.11 removed the THC headers; ATen and c10 replace them.",
         text="Use a newer release or a fork of the package, or build it in an "
         "environment with torch 1.10 or older",
         # Source: release notes of torch 1.11, removed headers.
-        stage="build",
         look=(alike.TORCHS_CUDA,),
         says=(
             r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
-            r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to",
-            r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope",
-            r"identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined",
-        ),
-        examples=(
-            'error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists',
-            "error: 'AT_CHECK' was not declared in this scope",
-            'error: identifier "AT_CHECK" is undefined',
+            says(r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to", example='error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists'),
+            says(r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope|identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined", example="error: 'AT_CHECK' was not declared in this scope"),
         ),
         not_examples=(
             "error: 'my_name' was not declared in this scope",
@@ -123,18 +238,14 @@ CAUSES = (
         "flash_attn: false (or no --flash-attn) in trainers. You can uninstall flash-attn. On "
         "Turing GPUs, you can use FlashAttention 1 (`flash-attn<2`)",
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
-        stage="first-kernel",
         commands=("pip uninstall -y flash-attn",),
-        says=(
-            r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
-        ),
+        says=(r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",),
     ),
     Cause(
         "extension-abi-mismatch",
         certain_if=proofs.releases_of_torch_differ,
         check=CheckCommand('python -c "import torch, flash_attn; print(torch.__version__)"  # ' "the extension in your traceback", "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
         title="{module} was built for a different torch from the installed one",
-        plain="A compiled extension was built for a different torch from the installed one",
         means="A compiled extension, for example flash-attn, fits only the torch release and the "
         "CUDA version that it was compiled for, so updating torch breaks it.",
         text="Install the extension's release for this torch (see its compatibility table), or "
@@ -191,17 +302,17 @@ CAUSES = (
             ),
         ),
         says=(
-            rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)",
+            says(rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)", example="ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol"),
             says(r"""(?x)
         (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
         \ (?P<symbol>\w+)
-        """, "torch_extensions"),
-            r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol",
+        """, "torch_extensions", example="ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE"),
+            says(r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol", example="flash_attn_2_cuda undefined symbol"),
             rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
             r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
-            r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
-            says(r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)(?:\s{1,8}Python (?P<built_python>\d[\w.]*) \(you have (?P<python>\d[\w.]*)\))?", module="xformers"),
+            says(r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?", example="RuntimeError: torch_cluster was compiled against a different PyTorch version 2.1.0"),
+            says(r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)(?:\s{1,8}Python (?P<built_python>\d[\w.]*) \(you have (?P<python>\d[\w.]*)\))?", module="xformers", example="WARNING: xFormers was built for:\n    PyTorch 2.5.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n    Python  3.11.10 (you have 3.11.9)"),
             says(rf"""(?x)
         (?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})
         (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
@@ -219,7 +330,7 @@ CAUSES = (
         (?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})
         (?:\.[\w-]{{1,40}}){{0,3}},\ \w{{1,10}}\):\ Symbol\ not\ found:
         \ (?P<symbol>{TORCH_SYMBOL})
-        """, "symbol not found", unless=r"torch(?:audio|vision)[/\\]|_torch_sox"),
+        """, "symbol not found", unless=r"torch(?:audio|vision)[/\\]|_torch_sox", example="ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE"),
             says(rf"""(?x)
         (?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)
         (?:\.[\w-]+)*\.so:\ undefined\ symbol:?
@@ -227,18 +338,8 @@ CAUSES = (
         """, "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
             # `bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer`:
             # a kernel or a function of CUDA's or ROCm's runtime, which the package's build lacks.
-            says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build"),
-            says(r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)", unless=r"\.so|lib(?:torch|c10)"),
-        ),
-        examples=(
-            "ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol",
-            "WARNING: xFormers was built for:\n    PyTorch 2.5.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n    Python  3.11.10 (you have 3.11.9)",
-            "ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE",
-            "flash_attn_2_cuda undefined symbol",
-            "ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE",
-            "ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa",
-            "RuntimeError: torch_cluster was compiled against a different PyTorch version 2.1.0",
-            "OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_",
+            says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build", example="OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_"),
+            says(r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)", unless=r"\.so|lib(?:torch|c10)", example="ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa"),
         ),
         not_examples=(
             "selective_scan_cuda has an undefined symbol",
@@ -252,11 +353,300 @@ CAUSES = (
         means="The extension was compiled for the GPUs of another machine.",
         text="Rebuild the extension for this GPU (or install the wheel of a newer release)",
         # Source: messages of torch/utils/cpp_extension.py.
-        stage="first-kernel",
         commands=lambda context: (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
         alike={alike.TORCHS_KERNELS: ("arch-too-old-for-wheel", "arch-too-new-for-wheel")},
+    ),
+    Cause(
+        "cxx-standard-too-old",
+        certain_if=proofs.message_states_it,
+        title="The build, its compiler or nvcc uses a C++ standard that is too old for torch's "
+        "headers",
+        means="torch's headers need C++14 since torch 1.5, and C++17 since torch 2.1.",
+        text="Use a newer release of the extension, or set a newer -std=c++ in its setup.py. "
+        "Build with gcc 9 or newer (set CC and CXX) and the nvcc of torch's CUDA (set "
+        "CUDA_HOME). nvcc 11.0 and newer supports C++17, and 12.0 and newer supports C++20. "
+        "As an alternative, install the torch release that the extension was written for",
+        # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
+        look=(*WHICH_CUDA, "g++ --version"),
+        says=(
+            says(r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch|C\+\+(?:1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)", example="#error You need C++17 to compile PyTorch", who="build"),
+            says(r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)", "-std=", who="compiler", example="cc1plus: error: unrecognized command line option '-std=c++17'"),
+            says(r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'", who="nvcc", example="nvcc fatal   : Value 'c++20' is not defined for option 'std'"),
+        ),
+    ),
+    Cause(
+        "compiler-too-new",
+        # Visual Studio prints the same message for a compiler that is too old.
+        certain_if=proofs.message_states(
+            "compiler-too-new", r"gcc versions later than|STL1002|and up are not supported"
+        ),
+        title="nvcc supports gcc up to {compiler}, but the installed gcc is newer",
+        plain="nvcc does not support this C++ compiler, because it is too new for the CUDA toolkit",
+        means="Every CUDA toolkit supports C++ compilers up to a certain version.",
+        text="Let nvcc use an older compiler that its release notes list (for Visual Studio: add "
+        "an older MSVC toolset in its installer, and build in that toolset's prompt). As an "
+        "alternative, use a newer toolkit with the same CUDA major version as torch",
+        # Source: NVIDIA, CUDA Installation Guide, host compiler support.
+        commands=(
+            "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
+            "export CC=gcc-{compiler} CXX=g++-{compiler}",
+        ),
+        windows=(),
+        says=(
+            r"unsupported GNU version! gcc versions later than (?P<compiler>4\.\d|\d+)",
+            r"unsupported Microsoft Visual Studio version",
+            r"STL1002: Unexpected compiler version",
+            says(r"mathcalls\.h[^\n]{0,40}?error: exception specification is incompatible with that of previous function", example='/usr/include/x86_64-linux-gnu/bits/mathcalls.h(79): error: exception specification is incompatible with that of previous function "cospi"'),
+            says(r"(?:std_function|functional)\S{0,12}: error: parameter packs not expanded with", example="/usr/include/c++/11/bits/std_function.h:435:145: error: parameter packs not expanded with '...':"),
+            says(r"unsupported GNU version! gcc 4\.9 and up are not supported", compiler="4.8"),
+        ),
+        not_examples=("my.h:1:1: error: parameter packs not expanded with '...'",),
+    ),
+    Cause(
+        "build-isolation-no-torch",
+        certain_if=proofs.message_states_it,
+        title="{package} needs torch to build, but pip or uv builds it in an environment without "
+        "torch",
+        means="pip and uv build each package in a new environment that contains only the build "
+        "requirements that the package declares.",
+        text="Install torch first, then build the package in your environment: `pip install "
+        "--no-build-isolation PACKAGE`",
+        # Source: PEP 518; pip documentation, build system interface.
+        commands=("gpusetup install --yes", *BESIDE),
+        cases=(
+            Message(
+                where=(lambda context: bool(context.torch.version),),
+                text="torch is installed, so build the package in this environment: `pip install "
+                "--no-build-isolation PACKAGE` (for the sources in this folder, use `-e .`)",
+                commands=BESIDE,
+            ),
+        ),
+        says=(
+            says(r"depends on `?torch`?, but doesn't declare it as a build dependency", example="hint: `flash-attn` depends on `torch`, but doesn't declare it as a build dependency."),
+            says(r"""(?x)
+        (?:Collecting\ (?P<package>[\w.@:/+\[\]~-]{2,120})
+        (?:(?!Collecting\ )[^\0]){0,200}?)?
+        (?:Getting\ requirements\ to\ build|Preparing\ metadata|setup\.py\ egg_info)
+        (?:(?!Collecting\ )[^\0]){0,1500}?No\ module\ named\ ['\"]?torch['\"]?
+        (?![\w.])
+        """, "no module named"),
+            # pip and uv build a checkout in isolation from the environment, so that the build does
+            # not see torch. A program that runs after the installation may lack torch for another
+            # reason.
+            says(r"(?:pip3?|uv(?: pip)?) (?:install|sync)(?: -{1,2}[\w-]+){0,4} (?:-e )?\.[\w/\[\]-]{0,40}\W[^\0]{0,600}?No module named ['\"]?torch['\"]?(?![\w.])", unless=r"--no-build-isolation|python3? \S{1,60}\.py"),
+            r"Failed to (?:download and )?build:? `(?P<package>[\w.-]{2,60})[^\0]{0,1500}?No module named ['\"]?torch['\"]?(?![\w.])",
+            says(r"""(?x)
+        (?:build-env|builds-v0|build_meta|get_requires_for_build|build_wheel|build_editable
+          |build\ backend\ returned|Failed\ to\ build\ `).{0,900}No\ module\ named\ ['\"]?torch['\"]?
+        (?![\w.])
+        """, "no module named"),
+            r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}\bpip3? install\b.{0,600}?Getting requirements to build \w+ \.\.\. error|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}[/\\]pip-build-env-\w+[/\\].{0,300}?\bget_requires_for_build",
+            says(r"File \"<string>\", line \d{1,4}, in .{0,200}?No module named ['\"]?torch['\"]?(?![\w.])\s{0,4}\[end of output\]", unless=r"--no-build-isolation"),
+        ),
+        not_examples=("pip install -e .\npython train.py\nModuleNotFoundError: No module named 'torchmetrics'",),
+    ),
+    Cause(
+        "compiler-missing",
+        # On Windows, the compiler may be installed although its environment (vcvarsall) is not set.
+        certain_if=proofs.message_states(
+            "compiler-missing",
+            r"(?:gcc|g\+\+|cc|c\+\+|clang\+*)\S* ?' failed: No such|unable to execute",
+        ),
+        title="A package must be compiled, but there is no C++ compiler",
+        means="No wheel fits this Python and system, so the installer compiles the package.",
+        text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
+        "Debian and Ubuntu: build-essential), or install a wheel of the package instead",
+        # Source: messages of setuptools and cpp_extension.
+        windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
+        needs_root=True,
+        says=(
+            says(r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required", example='error: Microsoft Visual C++ 14.0 or greater is required. Get it with "Microsoft C++ Build Tools"'),
+            says(r"Unable to find cl\.exe|Cannot find compiler '?cl\.exe'? in PATH|where cl.{0,20}returned non-zero|could not find any instance of Visual Studio|(?:find|no) a (?:compatible|suitable|valid) Visual Studio installation|Unable to find vcvarsall\.bat|Running 'nmake' '-\?' failed with: no such file", example="error: Unable to find a compatible Visual Studio installation."),
+            says(r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:(?<!CUDA )error: |Failed building wheel))|\b(?:subprocess-exited-with-error|running (?:build|bdist_wheel|build_ext)|Building from source)\b.{0,900}?Error checking compiler version for cl: \[WinError 2\]", example="UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified\nerror: command failed"),
+            says(r"Cannot open include file: '(?:corecrt|crtdbg|stddef|io|ctype|basetsd|rc)\.h'", example="fatal error C1083: Cannot open include file: 'corecrt.h': No such file or directory"),
+            says(r"running build_ext.{0,400}?error: \[WinError 2\]", example="running build_ext\nerror: [WinError 2] The system cannot find the file specified"),
+            says(rf"(?:error: command|unable to execute) '{COMPILER}'(?: failed)?: No such file", example="error: command 'gcc' failed: No such file or directory"),
+            says(r"No CMAKE_C(?:XX)?_COMPILER could be found|Could not find compiler set in environment variable C(?:C|XX)\b|nvcc fatal ?: No compiler found|(?:Could not|Couldn't|Cannot|can't|Unable to|Failed to) find an? (?:working |suitable )?C\+\+ compiler|Command '\['which', '(?:c|g)\+\+'\]' returned non-zero", example="No CMAKE_CXX_COMPILER could be found."),
+            says(r"\W?\bcl(?:\.exe)?\b\W? is not recognized as (?:an internal|the name)", example="'cl' is not recognized as an internal or external command,"),
+            says(r"error: linker `(?:cc|link\.exe)` not found", example="error: linker `cc` not found"),
+            says(rf"which: no (?:g\+\+|c\+\+|gcc) in \(.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?which: no (?:g\+\+|c\+\+|gcc) in \(", example="building 'x' extension with build_ext which: no g++ in (/usr/bin)"),
+            says(rf"\b(?:gcc|cc): command not found.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?\b(?:gcc|cc): command not found", example="gcc: command not found ERROR: Failed building wheel for deepspeed"),
+            says(r"(?:cannot execute|error trying to exec|can't exec) \W?cc1plus\W{1,3}", example="gcc: error trying to exec 'cc1plus': execvp: No such file or directory"),
+            says(rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'", unless=r"inductor|triton", example="running build_ext FileNotFoundError: [Errno 2] No such file or directory: 'g++'"),
+            says(r"\b(?:g\+\+|c\+\+): (?:command )?not found", unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b", example="sh: 1: g++: not found"),
+        ),
+        not_examples=(
+            "UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified",
+            "Cannot open include file: 'my_own.h'",
+            "cc1plus: warning: command-line option is valid for C",
+        ),
+    ),
+    Cause(
+        "extension-not-built",
+        refuted_by=(Refutation(facts.failing_file_is_in_a_checkout, "source-checkout-imported"),),
+        title="The compiled part of {module} is missing",
+        means="The build failed or was skipped (no compiler, no toolkit, no visible GPU). Or a "
+        "variant of the extension without compiled operators is installed.",
+        text="Rebuild the extension with the nvcc of the CUDA version that torch was built with, "
+        "on a machine where the GPU is visible, and read the build's output. Without a GPU, set "
+        "TORCH_CUDA_ARCH_LIST to the GPU's architecture",
+        # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of
+        # torch/utils/cpp_extension.py.
+        commands=rebuild_of("extension-not-built"),
+        look=(alike.TORCHS_CUDA,),
+        says=(
+            says(r"RuntimeError: Not compiled with (?:CUDA|GPU) support", example="RuntimeError: Not compiled with CUDA support"),
+            says(r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined", example="NameError: name 'autogptq_cuda_256' is not defined"),
+            says(r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU", example="RuntimeError: Not implemented on the CPU"),
+            says(r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'", example="AttributeError: 'NoneType' object has no attribute 'causal_conv1d_fwd'"),
+            says(r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions", example="ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C or _vllm_fa3_C). On ROCm, use upstream flash_attn."),
+            says(r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b", example="ImportError: DLL load failed while importing upfirdn2d_plugin: The specified module could not be found."),
+            says(r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly", example="detectron2._C           failed to import. detectron2 is not built correctly"),
+            says(r"""(?x)
+        No\ module\ named\ ['\"]?
+        (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
+        (?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b
+        """, "no module named"),
+            says(r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})", example="ImportError: cannot import name '_C' from 'detectron2' (/x/detectron2/__init__.py)"),
+            says(r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined", example="File \"/x/groundingdino/models/ms_deform_attn.py\", line 53\nNameError: name '_C' is not defined"),
+            says(r"""(?x)
+        (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
+          (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ cannot\ open\ shared\ object\ file
+        """, "torch_extensions", example="ImportError: /home/u/.cache/torch_extensions/py311_cu124/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory"),
+            says(r"NameError: (?:global )?name '_C' is not defined", unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino", example="NameError: name '_C' is not defined"),
+            says(r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'", module="vllm._C", example="AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'"),
+            says(r"Can ?not import sgl_kernel\. Please check your installation", module="sgl_kernel", example="ImportError: Can not import sgl_kernel. Please check your installation."),
+            says(r"Fallback to pytorch engine because turbomind engine is not installed correctly", module="turbomind"),
+            says(r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available", module="mmcv", example="sys.platform: linux\nCUDA available: True\nMMCV: 1.7.1\nMMCV Compiler: GCC 9.4\nMMCV CUDA Compiler: not available"),
+            rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
+            says(CPU_PART, module="bitsandbytes", example="Could not load the native library: /srv/bnb/libbitsandbytes_cpu.so: cannot open shared object file"),
+            says(r"Configured ROCm binary not found at \S{0,300}?libbitsandbytes_rocm\d+\.(?:so|dll)", module="bitsandbytes", build="rocm"),
+            says(r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'", module="deepspeed", example="AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'"),
+            says(r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined", module="exllamav2", example="NameError: name 'exllamav2_ext' is not defined"),
+        ),
+        not_examples=("it is not implemented on the CPU yet",),
+    ),
+    Cause(
+        "build-without-gpu",
+        title="torch sees no GPU, so it cannot choose the architecture of the extension",
+        means="Without TORCH_CUDA_ARCH_LIST, torch builds for the GPUs that it sees. torch sees "
+        "no GPU in `docker build`, on a login node, or if the driver does not respond.",
+        text="Set TORCH_CUDA_ARCH_LIST to the architectures of the GPUs that will run the "
+        "extension. On the machine with those GPUs, torch.cuda.get_device_capability() prints "
+        "the architecture",
+        # Source: messages of torch/utils/cpp_extension.py, _get_cuda_arch_flags.
+        commands=paste.architectures_for_build,
+        says=(
+            r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
+            r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",
+        ),
+    ),
+    Cause(
+        "cuda-toolkit-mismatch-extension-build",
+        certain_if=proofs.both_are_read("cuda-toolkit-mismatch-extension-build", "nvcc", "torch"),
+        title="nvcc and torch have different CUDA versions, so extensions that you build here do "
+        "not work",
+        means="An extension must be compiled with torch's CUDA version, or at least with the "
+        "same major version.",
+        text="Build with the nvcc of torch's CUDA version: install that toolkit if it is "
+        "missing, and set CUDA_HOME to it",
+        # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
+        events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
+        but={"compiler": "^(?!nvcc$)"},
+        way=one_cuda,
+        beside_torch="Check which nvcc the build uses (`which -a nvcc`, `nvcc --version`): an "
+        "older toolkit does not support a newer GPU. Put the bin folder of a newer toolkit first "
+        "on PATH, delete the build folder, and build again",
+        says=(
+            says(r"(?:detected )?CUDA version(?: \((?P<nvcc>\d+\.\d+)[\d.]*\))? mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?", example="it says that the detected CUDA version mismatches the version that was used to compile PyTorch"),
+            says(r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'", example="raise RuntimeError(CUDA_MISMATCH_MESSAGE): ('The detected CUDA version (%s) mismatches the version that was used to compile PyTorch (%s). Please make sure to use the same CUDA versions.', '12.4', '11.8')"),
+            says(r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)", example="deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions"),
+            says(r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?", example="RuntimeError: Cuda extensions are being compiled with a version of Cuda that does not match the version used to compile Pytorch binaries.  Pytorch binaries were compiled with Cuda 11.7"),
+            says(r"""(?x)
+        PyTorch\ and\ (?P<module>(?!torchvision|torchaudio)[\w-]+)\ were\ compiled\ with\ different\ CUDA\ versions\.\ PyTorch\ has\ CUDA\ version
+        \ (?P<torch>[\d.]+\d)\ and\ \w+\ has\ CUDA\ version
+        \ (?P<nvcc>[\d.]+\d)
+        """, "compiled with different cuda", example="RuntimeError: Detected that PyTorch and torch_scatter were compiled with different CUDA versions. PyTorch has CUDA version 12.1 and torch_scatter has CUDA version 11.8"),
+            says(r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above", example="RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.  Note: make sure nvcc has a supported version"),
+            r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b",
+            says(r"in assert_no_cuda_mismatch\b|(?<!def )\bassert_no_cuda_mismatch\(\)", unless=r"CUDA_HOME does not exist|MissingCUDA", example='File "/tmp/deepspeed/op_builder/builder.py", line 599, in builder\n    x()\n  File "/tmp/deepspeed/op_builder/builder.py", line 89, in assert_no_cuda_mismatch'),
+        ),
+    ),
+    Cause(
+        "cuda-home-unset",
+        title="The CUDA toolkit is installed, but the build does not find it: {fact}",
+        means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
+        text="Do not install another toolkit. Set CUDA_HOME to the installed toolkit, in the shell "
+        "in which you build",
+        # Source: torch/utils/cpp_extension.py, _find_cuda_home.
+        commands=lambda context: toolkit_lines(context),
+    ),
+    Cause(
+        "cuda-toolkit-missing",
+        check=CheckCommand("nvcc --version", "bash: nvcc: command not found"),
+        refuted_by=(Refutation(facts.toolkit_is_listed, "cuda-home-unset"),),
+        title="The build needs a CUDA toolkit and cannot find one",
+        means="PyTorch's wheels include CUDA's libraries but not its compiler (nvcc), and "
+        "building an extension from source needs the compiler.",
+        text="Run `gpusetup resolve NAME` to look for a prebuilt wheel of the extension. If the "
+        "extension is optional, do not install it. If a package needs the toolkit when it is "
+        "imported, update that package. To build the extension, install the CUDA toolkit of "
+        "torch's CUDA version and set CUDA_HOME to it (Windows: "
+        "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
+        # Source: messages of torch/utils/cpp_extension.py.
+        explains=("build-isolation-no-torch",),
+        where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
+        way=_toolkit,
+        cases=(
+            Message(
+                where=(_torch_was_asked,),
+                title="nvcc is not installed, or not on PATH",
+                text=WHEELS_NEED_NONE,
+                only=Severity.NOTE,
+            ),
+        ),
+        says=(
+            r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)(?:(?=.{0,1200}?(?:\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst))(?P<package>\w[\w-]{1,40}))|)",
+            says(r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b", example="CMake Error: Could not find nvcc, please set CUDAToolkit_ROOT"),
+            says(r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)|Could NOT find CUDAToolkit|No CUDA toolset found|No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND", example="No CMAKE_CUDA_COMPILER could be found."),
+            says(r"links to:?\s{1,20}CUDA::\w{2,30}\s{1,20}but the target was not found", example='Target "mylib" links to: CUDA::cublas but the target was not found.'),
+            says(r"\bCUDA_(?!CUDA_LIB)\w{2,30}_LIBRARY(?: \(ADVANCED\))?(?::FILEPATH)?[ :=]{1,4}(?:CUDA_\w{2,30}-)?NOTFOUND", example="CUDA_cublas_LIBRARY (ADVANCED): CUDA_cublas_LIBRARY-NOTFOUND"),
+            says(r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)", example="fatal error: cuda_runtime.h: No such file or directory"),
+            says(r"""(?x)
+        fatal\ error:\ (?P<path>(?:cuda_(?:fp16|bf16|profiler_api)|cusparse|cublas\w*|cusolver\w*|curand\w*|cufft\w*|nvToolsExt|nvtx3/\w+|thrust/[\w/]+|cub/[\w/]+)\.
+          (?:h|cuh))
+        """, "fatal error: ", example="fatal error: cusparse.h: No such file or directory"),
+            r"name 'bare_metal_version' is not defined",
+            says(r"cannot find -lcudart(?:_static)?\b", example="/usr/bin/ld: cannot find -lcudart"),
+            says(r"catastrophic error: cannot open source file \W?(?P<path>cuda\w*\.h|vector_types\.h|cub/\S{1,40})", example='cuda_workaround.h(1): catastrophic error: cannot open source file "cuda_fp16.h"'),
+            says(r"(?:Couldn't|Could not|Failed to) (?:invoke|launch) ptxas\b|Failed to auto-detect CUDA root directory|cuda toolkit not found", example="W asm_compiler.cc:85] Couldn't get ptxas version string: INTERNAL: Couldn't invoke ptxas --version"),
+            says(r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} (?:is not recognized|ist entweder falsch|n'est pas reconnu|no se reconoce|não é reconhecido|не является|不是内部或外部命令)|command not found: nvcc|nvcc was not found|Command 'nvcc' not found", who="shell"),
+            says(r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b", example="FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda-12.4/bin/nvcc'"),
+            says(r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)", who="shell"),
+            says(r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute", who="extension", example="return getattr(_C, name)(*args, **kwargs)\nAttributeError: 'NoneType' object has no attribute 'rasterize'"),
+            says(r"in get_cuda_bare_metal_version\b.{0,500}?\bsubprocess\.check_output\(.{0,500}?\bsubprocess\.py\W.{0,20}?line \d{1,5}, in (?:run|__init__|check_output)\b", unless=r"CalledProcessError|PermissionError|mismatch|Installed CUDA version", example='setup.py", line 63, in get_cuda_bare_metal_version raw_output = subprocess.check_output( File "/x/lib/python3.11/subprocess.py", line 466, in check_output return run(*popenargs'),
+        ),
+        not_examples=(
+            "it cannot find the GPU, nvcc works",
+            "-DCMAKE_CUDA_COMPILER=/usr/local/cuda/bin/nvcc",
+            'Target "x" links to: Boost::regex but the target was not found',
+            "JPEG_LIBRARY=NOTFOUND",
+        ),
+    ),
+    Cause(
+        "ninja-missing",
+        title="torch builds extensions with ninja, but ninja is not installed",
+        means="torch.utils.cpp_extension.load looks for the program ninja on PATH.",
+        text="Install ninja into this environment, and start the build from a shell in which the "
+        "environment is active",
+        # Source: messages of torch/utils/cpp_extension.py.
+        commands=("pip install ninja",),
+        says=(
+            "ninja is required to load",
+            says(r"No such file or directory: '(?:\S{1,160}/)?ninja'", example="FileNotFoundError: [Errno 2] No such file or directory: 'ninja'"),
+        ),
     ),
 )  # fmt: skip

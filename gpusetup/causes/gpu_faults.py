@@ -1,24 +1,24 @@
-"""Faulty GPUs: lost, hanging, or with memory errors."""
+"""GPUs that are faulty, of another maker, or too old for a feature."""
 
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
-from gpusetup.evidence import proofs
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import says_nothing_else
-from gpusetup.messages.fragments import BUS
-from gpusetup.messages.row import MessageRow, says
+from gpusetup.evidence.places import gpu_is_listed
+from gpusetup.messages.fragments import BUS, CAPABILITY
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
 BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
 
-def _status(number: str, name: str) -> MessageRow:
-    """A message row for failed calls to the GPU's firmware that end with this status code. `number`
-    has the code's last hexadecimal digits."""
-    pattern = rf"NVRM: .{{0,40}}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{{0,30}}|GspRm\w{{2,20}}|rpcRm\w{{2,30}}).{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
-    return says(pattern, status=name)
-
+FIRMWARE_STATUS = (
+    r"NVRM: .{0,40}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{0,30}|GspRm\w{2,20}|rpcRm\w{2,30}).{0,160}?"
+    r"\bstatus[ =]0x0{0,6}"
+)
+"""A failed call to the GPU's firmware, up to the last digits of its status code."""
 
 ECC_OF_A_GPU = r"(?:\bGPUs?\b|\bcards?\b|nvidia|\b[ABHVLT]\d{1,3}\b|VRAM|显存)"
 
@@ -30,33 +30,35 @@ NO_ECC_FAILURE = (
 GPU = r"GPU (?P<gpu>\d{1,3})"
 
 
+CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
+
+NO_NVIDIA_GPU = (
+    r"\b(?:do not|don['\u2019]?t|doesn['\u2019]?t|does not) (?:have|own) an? (?:NVIDIA |dedicated |CUDA )*(?:GPU|graphics card|card)\b"
+    r"|\b(?:VPS|VM|server|machine|laptop|PC|computer|host) (?:without an?|without|with no) (?:NVIDIA )?(?:GPU|graphics card)\b"
+    r"|\b(?:there is )?no (?:NVIDIA )?GPU (?:in|on) (?:this|the|my) (?:machine|server|laptop|PC|computer|host)\b"
+    r"|\bCPU[- ]only (?:server|machine|laptop|VPS|VM|PC|computer|host)\b|\bonly have an? CPU\b"
+)
+"""What people say of a machine without an NVIDIA GPU."""
+
+
 CAUSES = (
     Cause(
         "gpu-fell-off-bus",
         certain_if=proofs.message_states_it,
         title="{who} {have} fallen off the PCI bus",
-        plain="The GPU no longer responds on the PCI bus",
         means="Possible causes are a power fault, overheating, a loose card, or PCIe power saving "
         "(ASPM).",
         text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
         "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
         # Source: NVIDIA, "Xid Errors".
         explains=("driver-not-loaded", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
-        by_check=True,
         commands=("sudo reboot",),
         alike={alike.KERNEL_LOG: ("hardware-fault", "gpu-does-not-answer")},
         says=(
-            _status("0f", "NV_ERR_GPU_IS_LOST"),
-            rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost",
-            "nvml_error_gpu_is_lost",
-            rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)",
-            says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error", said="unknown error"),
-        ),
-        examples=(
-            "my GPU has fallen off of the bus",
-            "Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost",
-            "Unable to determine the device handle for GPU0000:41:00.0: Unknown Error",
-            "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!",
+            says(rf"{FIRMWARE_STATUS}0f\b", status="NV_ERR_GPU_IS_LOST", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x0000000f for fn 76!"),
+            says(rf"(?:GPU ?(?:\d+: )?{BUS}: )?(?:\bthe )?GPU is lost|nvml_error_gpu_is_lost"),
+            says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: (?:Not Found|GPU is lost)", example="Unable to determine the device handle for GPU 0000:41:00.0: GPU is lost"),
+            says(rf"Unable to determine the device handle for (?:GPU ?)(?:\d+: )?{BUS}: Unknown Error", said="unknown error", example="Unable to determine the device handle for GPU0000:41:00.0: Unknown Error"),
         ),
         not_examples=(
             "Unable to determine the device handle for gpu 0000:02:00.0: Insufficient Size",
@@ -66,54 +68,40 @@ CAUSES = (
     Cause(
         "gsp-timeout",
         title="The system processor (GSP) of {who} does not respond",
-        plain="The GPU's system processor (GSP) does not respond",
         means="The GPU's firmware or hardware stopped working.",
         text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
         "kernel modules you can also turn this processor off: set `NVreg_EnableGpuFirmware=0` "
         "for the module nvidia",
         # Source: NVIDIA, "Xid Errors".
         explains=("driver-slow",),
-        by_check=True,
         commands=("sudo reboot",),
-        says=(_status("65", "NV_ERR_TIMEOUT"),),
-        examples=("NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!",),
+        says=(says(rf"{FIRMWARE_STATUS}65\b", status="NV_ERR_TIMEOUT", example="NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!"),),
         not_examples=("NVRM: GspRmAlloc failed: status=0x00000064",),
     ),
     Cause(
         "ecc-error",
         certain_if=proofs.message_states_it,
         title="{who}: memory errors that ECC cannot correct",
-        plain="The GPU has memory errors that ECC cannot correct",
         means="A row of the GPU's memory is bad. A reset replaces the bad row with a spare row, "
         "if the GPU has one left.",
         text="Reset the GPU or reboot, so that spare rows replace bad ones. If a reset does not "
         "help, the GPU must be replaced",
         # Source: NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page
         # Retirement".
-        by_check=True,
         look=('nvidia-smi -q -d "ECC,ROW_REMAPPER,PAGE_RETIREMENT"',),
         needs_root=True,
         needs_reboot=True,
         says=(
             r"(?:uncorrectable (?:DRAM )?|double.bit )ECC error(?!s?\s{0,9}[:=] ?0\b)|cudaErrorECCUncorrectable|CUDA_ERROR_ECC_UNCORRECTABLE",
-            says(rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)", "ecc error", "ecc fault", "ecc failure", "ecc memory ", "错误", "报错", "异常", unless=NO_ECC_FAILURE),
-            says(r"\buncorrected (?:volatile |aggregate )?ECC errors?\b(?!s?\s{0,9}[:=] ?0\b)", unless=r"\bno (?:\w+ )?uncorrected|\buncorrected ECC errors?\s{0,9}[:=] ?(?:0|N/A)"),
-            says(r"\brow[- ]remap(?:ping|per)?s?\b[^.\n]{0,30}?\b(?:failed|failure occurred: ?yes|pending: ?yes|is pending)", unless=r"\bif\b[^.\n]{0,40}row[- ]remap"),
+            says(rf"{ECC_OF_A_GPU}.{{0,120}}?\bECC (?:memory )?(?:errors?|faults?|failures?)\b|\bECC (?:memory )?(?:errors?|faults?|failures?)\b.{{0,120}}?{ECC_OF_A_GPU}|ECC ?(?:错误|报错|异常)", "ecc error", "ecc fault", "ecc failure", "ecc memory ", "错误", "报错", "异常", unless=NO_ECC_FAILURE, example="GPU 3 shows an ECC error"),
+            says(r"\buncorrected (?:volatile |aggregate )?ECC errors?\b(?!s?\s{0,9}[:=] ?0\b)", unless=r"\bno (?:\w+ )?uncorrected|\buncorrected ECC errors?\s{0,9}[:=] ?(?:0|N/A)", example="uncorrected ECC error on device 4"),
+            says(r"\brow[- ]remap(?:ping|per)?s?\b[^.\n]{0,30}?\b(?:failed|failure occurred: ?yes|pending: ?yes|is pending)", unless=r"\bif\b[^.\n]{0,40}row[- ]remap", example="row remapping failed on GPU 1"),
         ),
-        examples=(
-            "GPU 3 shows an ECC error",
-            "uncorrected ECC error on device 4",
-            "row remapping failed on GPU 1",
-        ),
-        not_examples=(
-            "GPU 没有错误，程序正常",
-            "一切正常，没有异常",
-        ),
+        not_examples=("GPU 没有错误，程序正常", "一切正常，没有异常"),
     ),
     Cause(
         "gpu-hang",
         title="{who} hung ({what})",
-        plain="The GPU hung",
         means="A CUDA kernel does not finish, the driver has a bug, or the GPU is not stable "
         "(overclocking, power, heat).",
         text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot "
@@ -128,7 +116,6 @@ CAUSES = (
     Cause(
         "hardware-fault",
         title="{who} reported a fault: {what}",
-        plain="The GPU reported a hardware fault",
         means="A part of the GPU failed, for example a controller, a link or a power connector.",
         text="Reset the GPU or reboot: the driver or the GPU's firmware may have stopped. If the "
         "fault comes back, install another branch of the driver. If the fault comes back again, "
@@ -136,7 +123,6 @@ CAUSES = (
         # Source: NVIDIA, "Xid Errors".
         explains=("compute-mode-exclusive", "nvlink-degraded", "fabric-unhealthy"),
         events=("hardware-fault", "sxid"),
-        by_check=True,
         commands=("sudo reboot",),
         look=BUG_REPORT,
         # These Xids concern memory, links, power or the display. The driver or the firmware can
@@ -150,22 +136,14 @@ CAUSES = (
             ),
         ),
         says=(
-            _status("62", "NV_ERR_RESET_REQUIRED"),
-            says("uncorrectable nvlink", what="nvlink"),
-            says("cuda_error_nvlink_uncorrectable", what="nvlink"),
+            says(rf"{FIRMWARE_STATUS}62\b", status="NV_ERR_RESET_REQUIRED", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!"),
+            says(r"uncorrectable nvlink|cuda_error_nvlink_uncorrectable", what="nvlink"),
             "gpu requires reset",
-            says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="nvidia-smi cannot read it (ERR!)"),
-            says(rf"{GPU}: FAULTY", what="test"),
-            says(r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)", what="test"),
-            says(r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))", what="test"),
+            says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="nvidia-smi cannot read it (ERR!)", example="| ERR!  ERR! ERR!    ERR! / ERR! |      1MiB / 24564MiB |"),
+            says(rf"{GPU}: FAULTY", what="test", example="Tested 2 GPUs:\n GPU 0: OK\n GPU 1: FAULTY"),
+            says(r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)", what="test", example="10.0%  proc'd: 5122 (13012 Gflop/s)   errors: 382711  (WARNING!)  temps: 71 C"),
+            says(r"(?:(?:Diagnostic|Memory|Memtest|Targeted Stress|Targeted Power|SM Stress|PCIe|Pulse Test|NVBandwidth|Hardware) ?\| Fail)\b(?! - (?:All|)? ?\| (?:Error|Warning) ?\| .{0,80}(?:fabric|permission|root))", what="test", example="| Memory            | Fail - GPU: 3"),
             says(r"There was a miscompare", what="test"),
-        ),
-        examples=(
-            "NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!",
-            "| ERR!  ERR! ERR!    ERR! / ERR! |      1MiB / 24564MiB |",
-            "Tested 2 GPUs:\n GPU 0: OK\n GPU 1: FAULTY",
-            "10.0%  proc'd: 5122 (13012 Gflop/s)   errors: 382711  (WARNING!)  temps: 71 C",
-            "| Memory            | Fail - GPU: 3",
         ),
         not_examples=(
             "NVRM: GspRmControl failed: status=0x00000061",
@@ -177,7 +155,6 @@ CAUSES = (
         "xid-of-a-program",
         severity=Severity.NOTE,
         title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
-        plain="The kernel log has GPU errors (Xids) that a program's own fault causes",
         means="A bad address, an illegal instruction or a killed program causes these Xids. The "
         "GPU itself still works.",
         text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
@@ -192,21 +169,18 @@ CAUSES = (
         "power-thermal-throttle",
         severity=Severity.WARNING,
         title="{who}: throttled because of heat or power",
-        plain="The GPU is throttled because of heat or power",
         means="The GPU lowers its clocks to protect itself.",
         text="Check cooling, dust and power cables. On a laptop, use its own power adapter (not "
         "USB-C) and the performance mode. A GPU at its power limit (sw_power_cap) works as "
         "designed. If the card and the power supply allow more power, raise the limit: `sudo "
         "nvidia-smi -pl WATTS`",
         # Source: nvidia-smi's manual page.
-        by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
     ),
     Cause(
         "pcie-degraded",
         severity=Severity.WARNING,
         title="{who} {have} a slow PCIe link",
-        plain="The GPU's PCIe link is slow, or reports errors",
         means="A few corrected PCIe errors are harmless, but a log full of them means a slower "
         "link. After uncorrected PCIe errors, the GPU may fall off the bus.",
         text="Reseat the card, without a riser, in the slot with all lanes, and check the slot's "
@@ -219,14 +193,12 @@ CAUSES = (
         look=(
             'nvidia-smi "--query-gpu=pcie.link.gen.current,pcie.link.width.current" --format=csv',
         ),
-        says=(r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)",),
-        examples=("41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)",),
+        says=(says(r"Width x(?P<width_max>16)\b.{0,150}?LnkSta:\s{0,4}Speed [\d.]+GT/s(?: \(\w+\))?, Width x(?P<width>\d{1,2}) \(downgraded\)", example="41:00.0 3D controller: NVIDIA Corporation GA100\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n\tLnkSta:\tSpeed 8GT/s (downgraded), Width x1 (downgraded)"),),
     ),
     Cause(
         "gpu-memory-taken",
         severity=Severity.WARNING,
         title="Other programs already use most of the memory of {who}",
-        plain="Another process uses most of the GPU's memory",
         means="The GPU may have too little free memory for your program.",
         text="End the process that uses the memory",
         # Source: nvidia-smi's manual page.
@@ -235,7 +207,6 @@ CAUSES = (
     Cause(
         "nvlink-degraded",
         title="{who}: NVLinks are inactive",
-        plain="NVLinks are inactive",
         means="Data moves more slowly between these GPUs or goes over PCIe, and NCCL may hang",
         text="Reboot, so that the links are set up again (with NVSwitch, Fabric Manager must run "
         "first). If the links stay inactive, check the bridge between the cards, their seating "
@@ -247,7 +218,6 @@ CAUSES = (
     Cause(
         "fabric-unhealthy",
         title="The NVSwitch fabric is not healthy on {who}",
-        plain="The NVSwitch fabric works, but with faults",
         means="A connection in the NVSwitch fabric fails, is slow, or is configured wrongly.",
         text="Read Fabric Manager's log, and restart Fabric Manager while no program uses the "
         "GPUs. If the fault comes back, reset all GPUs of the board or reboot. If the fault "
@@ -257,5 +227,75 @@ CAUSES = (
         explains=("nvlink-degraded", "nccl-error", "nccl-timeout"),
         commands=("sudo systemctl restart nvidia-fabricmanager",),
         look=("nvidia-smi -q | grep -A 12 Fabric", "sudo journalctl -u nvidia-fabricmanager -b"),
+    ),
+    Cause(
+        "bf16-unsupported",
+        certain_if=proofs.capability_is_read,
+        check=CheckCommand(
+            "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+            "name, compute_cap\nTesla T4, 7.5",
+        ),
+        refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
+        title="{gpus} does not support bfloat16, which needs compute capability 8.0",
+        text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
+        "train one",
+        # Source: CUDA C++ Programming Guide, compute capabilities.
+        explains=("cuda-library-error",),
+        says=(
+            says(rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}", example="ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead"),
+            r"setup doesn't support bf16/gpu|bf16 mixed precision requires|bf16 is only supported on A100\+ GPUs",
+            says(r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16", example="RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16."),
+            r"CUBLAS_STATUS_(?:NOT_SUPPORTED|ARCH_MISMATCH).{0,200}?CUDA_R_16BF",
+            says(
+                r"""(?x)
+        bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
+        |bf16\ is\ not\ supported
+        \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
+        """,
+                "bf16",
+            ),
+        ),
+    ),
+    Cause(
+        "gpu-too-old-for-triton",
+        certain_if=proofs.message_states_it,
+        refuted_by=(Refutation(gpu_facts.gpu_is_at_least(7)),),
+        title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
+        text='Run without compilation: remove torch.compile, or use backend="eager"',
+        commands=("export TORCHDYNAMO_DISABLE=1",),
+        says=(
+            rf"Found (?P<gpu>[^{{}}]{{3,60}}?) which is too old to be supported by the triton.{{0,200}}?device is of CUDA capability {CAPABILITY}",
+            "gputoooldfortriton",
+            r"Unsloth: Your GPU is too old",
+        ),
+    ),
+    Cause(
+        "jetson-wrong-wheel",
+        title="This Jetson has a torch that was built for servers",
+        means="Before CUDA 13.2, a Jetson's GPU needs the wheels that NVIDIA publishes for its "
+        "JetPack.",
+        text="Install NVIDIA's wheel for this JetPack",
+        # Source: NVIDIA, "Installing PyTorch for Jetson Platform".
+        explains=(
+            "torch-cpu-build",
+            "arch-too-old-for-wheel",
+            "arch-too-new-for-wheel",
+            "no-kernel-image",
+        ),
+    ),
+    Cause(
+        "no-nvidia-gpu",
+        title="This machine has no NVIDIA GPU",
+        means="CUDA needs an NVIDIA GPU, but torch's CPU build works without one.",
+        text="Use torch's CPU build here, or use a machine with an NVIDIA GPU",
+        # Source: PCI ids: vendor 10de.
+        lacks="gpu",
+        explains=("container-toolkit-missing",),
+        impossible=(gpu_is_listed,),
+        alike={alike.ON_THE_BUS: ("driver-missing", "container-no-gpu")},
+        says=(
+            says(r"(?<!NVRM: )No NVIDIA (?:GPU|graphics|VGA|device)s?[\w ]{0,20}(?:detected|found|available|present)(?! by library|\?)", example="setup: No NVIDIA GPU detected"),
+            says(NO_NVIDIA_GPU, unless=r"\b(?:as if|if you|works? (?:on|in))\b", example="I don't have an NVIDIA GPU, how do I install this?"),
+        ),
     ),
 )  # fmt: skip

@@ -78,20 +78,11 @@ CAUSES = (
         ),
         alike={"df -h": ("pip-cache-disk-full",)},
         says=(
-            r"killed by signal: Bus error|bus error encountered in worker",
-            r"Signal 7 \(SIGBUS\) received",
-            r"exitcode\s{0,8}: ?-7\b",
-            r"insufficient shared memory \(shm\)",
-            r"workers are out of shared memory",
-            r"unable to write to file </?torch_\w+>",
-            r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)",
-            r"No space left on device.{0,20}'/dev/shm/(?!nccl)",
-        ),
-        examples=(
-            "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
-            "RuntimeError: unable to write to file </torch_812_3419>",
-            "RuntimeError: unable to mmap 1024 bytes from file </torch_7_8_9>: Cannot allocate memory (12)",
-            "OSError: [Errno 28] No space left on device: '/dev/shm/psm_ab12'",
+            says(r"killed by signal: Bus error|bus error encountered in worker|Signal 7 \(SIGBUS\) received|exitcode\s{0,8}: ?-7\b"),
+            says(r"insufficient shared memory \(shm\)|workers are out of shared memory", example="ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm)."),
+            says(r"unable to write to file </?torch_\w+>", example="RuntimeError: unable to write to file </torch_812_3419>"),
+            says(r"unable to (?:mmap|resize|allocate|open).{0,80}</?torch_\w+>.{0,60}(?:No space|Cannot allocate)", example="RuntimeError: unable to mmap 1024 bytes from file </torch_7_8_9>: Cannot allocate memory (12)"),
+            says(r"No space left on device.{0,20}'/dev/shm/(?!nccl)", example="OSError: [Errno 28] No space left on device: '/dev/shm/psm_ab12'"),
         ),
     ),
     Cause(
@@ -101,22 +92,11 @@ CAUSES = (
         text="Raise the hard limit and log in again. For a service such as slurmd, set "
         "LimitMEMLOCK=infinity in the service's unit file",
         # Source: NCCL documentation, troubleshooting.
-        stage="distributed",
         commands=(
             "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
             "| sudo tee /etc/security/limits.d/99-memlock.conf",
         ),
-        says=(
-            r"ibv_reg_mr\w* failed",
-            r"ibv_create_\w+ failed.{0,40}Cannot allocate memory",
-            says(r"(?:RLIMIT_MEMLOCK|memlock limit).{0,60}(?:too (?:small|low)|exceed|insufficient)", "memlock"),
-            r"max locked memory.{0,60}(?:too (?:small|low)|exceed|insufficient)",
-        ),
-        examples=(
-            "ibv_create_qp failed with error Cannot allocate memory",
-            "RLIMIT_MEMLOCK is too small: 65536",
-            "UCX WARN: max locked memory limit is too low",
-        ),
+        says=(says(r"ibv_reg_mr\w* failed|ibv_create_\w+ failed.{0,40}Cannot allocate memory|(?:RLIMIT_MEMLOCK|memlock limit|max locked memory).{0,60}(?:too (?:small|low)|exceed|insufficient)", example="UCX WARN: max locked memory limit is too low"),),
     ),
     Cause(
         "pip-cache-disk-full",
@@ -128,18 +108,14 @@ CAUSES = (
         "temporary files",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),
-        by_check=True,
         commands=making_room,
         says=(
             says(r"(?:\[Errno 28\] |os error 28|IOError|OSError|ERROR|error)?.{0,20}No space left on device(?::? '(?P<path>[^']{1,200})')?", unless=SHM),
             says(r"\[Errno 28\]", unless=SHM),
-            r"\[?(?:WinError|os error) 112\b",
+            says(r"\[?(?:WinError|os error) 112\b", example="OSError: [WinError 112] There is not enough space on the disk"),
             "nospacelefterror",
             "not enough space on the disk",
             r"\[Errno 122\] Disk quota exceeded",
-        ),
-        examples=(
-            "OSError: [WinError 112] There is not enough space on the disk",
         ),
     ),
     Cause(
@@ -150,16 +126,6 @@ CAUSES = (
         text="Unset CUDA_LAUNCH_BLOCKING",
         commands=("unset CUDA_LAUNCH_BLOCKING",),
         # Source: CUDA C++ Programming Guide, environment variables.
-    ),
-    Cause(
-        "memory-caching-off",
-        severity=Severity.WARNING,
-        title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
-        means="With PYTORCH_NO_CUDA_MEMORY_CACHING=1, the driver allocates every tensor "
-        "separately.",
-        text="Unset PYTORCH_NO_CUDA_MEMORY_CACHING",
-        commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
-        # Source: torch documentation, CUDA semantics.
     ),
     Cause(
         "tf32-precision",
@@ -201,9 +167,8 @@ CAUSES = (
         \ (?:is\ killed\ by\ signal:\ (?P<signal>Killed|Terminated|Segmentation\ fault|Aborted|Unknown\ signal)
           |exited\ unexpectedly)
         """, "dataloader worker"),
-            r"Unexpected (?P<signal>segmentation fault|floating-point exception) encountered in worker",
+            says(r"Unexpected (?P<signal>segmentation fault|floating-point exception) encountered in worker", example="ERROR: Unexpected segmentation fault encountered in worker."),
         ),
-        examples=("ERROR: Unexpected segmentation fault encountered in worker.",),
     ),
     Cause(
         "host-out-of-memory",
@@ -217,48 +182,19 @@ CAUSES = (
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         alike={alike.HOST_MEMORY: ("dataloader-worker-killed",)},
         says=(
-            says(r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b", who="pip"),
-            says(r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b", who="pip"),
-            says(r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes", who="torch"),
-            says(r"DefaultCPUAllocator: not enough memory", who="torch"),
-            r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)",
-            r"oom-kill(?:er|:)?",
-            "oomkilled",
-            r"MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB",
-            r"OSError: \[Errno 12\] Cannot allocate memory",
-            r"Signal 9 \(SIGKILL\) received",
-            r"return ?code ?= ?-9\b",
-            r"exitcode\s{0,8}: ?-9\b",
-            "std::bad_alloc",
-            r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)",
-            r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b",
-            says(r"Detected \d{1,6} oom_kill events?", who="slurm"),
-            says(r"have been OOM Killed", who="slurm"),
-            says(r"srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory", who="slurm"),
+            says(r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b", who="pip", example="Downloading https://host.example/whl/torch-2.4.0-cp310-cp310-linux_x86_64.whl (797.2 MB)\nKilled"),
+            says(r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b", who="pip", example='File "/x/pip/_vendor/msgpack/fallback.py", line 3\nMemoryError'),
+            says(r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes|DefaultCPUAllocator: not enough memory", example="RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12", who="torch"),
+            says(r"Out of memory: Kill(?:ed)? process \d+ \((?P<who>[^)]{1,40})\)", example="Out of memory: Killed process 4711 (python3) total-vm:91234567kB, anon-rss:62345678kB"),
+            says(r"oom-kill(?:er|:)?|oomkilled|std::bad_alloc|OSError: \[Errno 12\] Cannot allocate memory|MemoryError: Unable to allocate [\d.]{1,8} [KMGT]iB", example="python3 invoked oom-killer: gfp_mask=0x100cca"),
+            says(r"Signal 9 \(SIGKILL\) received|return ?code ?= ?-9\b|exitcode\s{0,8}: ?-9\b|(?:exit(?:ed)?(?: with)?(?: code| status)?:?|code) 137\b", example="exitcode  : -9 (pid: 12)"),
+            says(r"'(?P<who>cicc|ptxas|cudafe\+\+|nvlink)' died due to signal 9|Killed signal terminated program (?P<who2>cc1plus|cc1|ld|as)", example="nvcc error   : 'cicc' died due to signal 9 (Kill signal)"),
+            says(r"Detected \d{1,6} oom_kill events?|have been OOM Killed|srun: error: \S{1,64}: tasks? [\d,-]{1,40}: Out Of Memory", example="slurmstepd: error: Detected 3 oom_kill events in StepId=12.batch", who="slurm"),
             says(r"killed due to the node running low on memory", who="ray"),
-            says(r"scheduler died during initialization \(exit code: -9\)", who="the system"),
-            says(r"llama runner process has terminated: signal: killed", who="the system"),
-            says(r"model requires more system memory \([\d.]{1,8} GiB\) than is available", who="ollama"),
-            says(r"model requires more system memory \(\s?[\d.]{1,8} \wiB\) than is available", who="ollama"),
+            says(r"scheduler died during initialization \(exit code: -9\)|llama runner process has terminated: signal: killed", who="the system", example="Error: llama runner process has terminated: signal: killed"),
+            says(r"model requires more system memory \(\s?[\d.]{1,8} \w{1,3}\) than is available", example="Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)", who="ollama"),
         ),
-        examples=(
-            "RuntimeError: [enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes. Error code 12",
-            "Out of memory: Killed process 4711 (python3) total-vm:91234567kB, anon-rss:62345678kB",
-            "python3 invoked oom-killer: gfp_mask=0x100cca",
-            "slurmstepd: error: Detected 3 oom_kill events in StepId=12.batch",
-            "srun: error: node7: tasks 0-3: Out Of Memory",
-            "Last State: Terminated\n      Reason:       OOMKilled\n      Exit Code:    137",
-            "exitcode  : -9 (pid: 12)",
-            "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
-            'File "/x/pip/_vendor/msgpack/fallback.py", line 3\nMemoryError',
-            "the run is killed and exits with return code = -9 on one GPU",
-            "Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)",
-            "Downloading https://host.example/whl/torch-2.4.0-cp310-cp310-linux_x86_64.whl (797.2 MB)\nKilled",
-        ),
-        not_examples=(
-            "except MemoryError:",
-            "exits with return code = 1",
-        ),
+        not_examples=("except MemoryError:", "exits with return code = 1"),
     ),
     Cause(
         "open-files-limit",
@@ -268,38 +204,26 @@ CAUSES = (
         'torch.multiprocessing.set_sharing_strategy("file_system")',
         # Source: torch documentation, multiprocessing.
         commands=("ulimit -n 65535",),
-        says=(
-            r"Too many open files|received 0 items of ancdata",
-            r"received 0 items of ancdata",
-        ),
-        examples=("OSError: [Errno 24] Too many open files",),
+        says=(says(r"Too many open files|received 0 items of ancdata", example="OSError: [Errno 24] Too many open files"),),
     ),
     Cause(
         "port-in-use",
         certain_if=proofs.message_states_it,
         title="The rendezvous port of the ranks ({port}) is in use",
-        plain="The rendezvous port of the ranks is in use",
         means="Usually another training run uses the port, because torchrun always starts with "
         "port 29500 by default.",
         text="Give this run another port (`torchrun --master-port 29501`), or end the process "
         "that listens on that port",
         # Source: torch documentation, torchrun.
-        stage="distributed",
         commands=("export MASTER_PORT=29501",),
         look=("ss -ltnp",),
         says=(
-            r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use",
-            r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)",
+            says(r"OSError: \[Errno (?:98|48)\] (?:error while attempting to bind on address \(.{1,40}?(?P<port>\d{2,5})\): )?Address already in use", example="OSError: [Errno 98] Address already in use"),
+            says(r"server socket has failed to (?:bind|listen)(?: (?:to|on))? \S{1,60}?:(?P<port>\d{2,5})\W{1,3}(?:\(?(?:errno|system error): ?\d{1,5} - )?(?:Address already in use|Only one usage of each socket address)", example="[W socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29811 (errno: 98 - Address already in use)."),
             r"failed to listen on any local network\s?address\..{0,60}?(?:port: ?|\]:)(?P<port>\d{2,5}).{0,60}?(?:EADDRINUSE|Address already in use)",
             r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
-            r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use",
-            says(r"EADDRINUSE, message: ?address already in use", unless="server socket has failed to"),
-        ),
-        examples=(
-            "OSError: [Errno 98] Address already in use",
-            "[W socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29811 (errno: 98 - Address already in use).",
-            'File "train.py", line 4, in main\n    dist.init_process_group("nccl")\nRuntimeError: Address already in use',
-            "RuntimeError: code: -98, name: EADDRINUSE, message: address already in use",
+            says(r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use", example='File "train.py", line 4, in main\n    dist.init_process_group("nccl")\nRuntimeError: Address already in use'),
+            says(r"EADDRINUSE, message: ?address already in use", unless="server socket has failed to", example="RuntimeError: code: -98, name: EADDRINUSE, message: address already in use"),
         ),
         not_examples=(
             "listen udp: address already in use",

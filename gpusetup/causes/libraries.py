@@ -1,15 +1,31 @@
-"""Conflicts between libraries: other CUDA libraries on the loader's path, or two copies of OpenMP."""
+"""Libraries that are missing or loaded wrongly: other CUDA libraries on the loader's path, a folder
+that is not on it, two copies of OpenMP."""
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Cause, Message
-from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events
+import re
+
+from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
+from gpusetup.causes import alike
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.evidence import facts, proofs
+from gpusetup.evidence.command_values import is_a_path
+from gpusetup.evidence.context import RuleContext, cuda_needed, events
+from gpusetup.evidence.facts import failing_package, listed_files
 from gpusetup.fixes import paste
-from gpusetup.messages.fragments import CUDA_LIBRARY, FFMPEG, TORCH_LIBRARY
+from gpusetup.fixes.extension_packages import folders_first, undeclared_commands
+from gpusetup.fixes.owners import lender_of
+from gpusetup.messages.fragments import (
+    CPU_PART,
+    CUDA_LIBRARY,
+    FFMPEG,
+    LINKS_AN_EXTENSION,
+    TORCH_LIBRARY,
+)
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Severity
+from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines
+from gpusetup.model.versions import parsed
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
@@ -35,11 +51,110 @@ def _does_no_harm(context: RuleContext) -> bool:
     return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
 
 
+def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
+    """The commands that put the library's folder first in the loader's search path, if a listing
+    shows the folder."""
+    variable = "PATH" if context.os.family == "windows" else "LD_LIBRARY_PATH"
+    for path in listed_files(context):
+        folder = re.sub(r"[/\\][^/\\]+$", "", path)
+        if is_a_path(folder):
+            return Fix(text=text, commands=(paste.prepending(context, variable, folder),))
+    return Fix(text=text)
+
+
+LACKING = "cuda-lib-missing"
+
+RUNTIME_FILE = r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)"
+"""The file name of the CUDA runtime, with its version. A zero after the dot is not matched, because
+`11.0` is the file's version for every CUDA 11."""
+
+
+def _named(context: RuleContext) -> str:
+    """The names of the missing libraries, separated by spaces."""
+    return " ".join([event.values.get("library", "") for event in events(context, LACKING)])
+
+
+def _is_anothers(context: RuleContext) -> bool:
+    """Whether a program or package other than torch needs the library: torch works, another program
+    fails, or the failing file or the library's CUDA is not torch's."""
+    torch = context.torch
+    if torch.cuda_available or (context.snapshot.failing.program or "torch") != "torch":
+        return True
+    if failing_package(context) not in ("", "torch", "nvidia"):
+        return True
+    runtime = re.search(RUNTIME_FILE, _named(context))
+    cuda = cuda_needed(torch)
+    return bool(cuda and runtime and not cuda.startswith(runtime[1]))
+
+
+OF_CUDAS_NUMBER = r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)"
+"""Libraries whose version number is the CUDA version. cuDNN, cuFFT and cuSPARSE have their own
+numbers."""
+
+
+def _torch_brings_it(context: RuleContext) -> bool:
+    """Whether the missing library belongs to the CUDA version that torch was built for."""
+    library = re.search(OF_CUDAS_NUMBER, _named(context))
+    major, _, _ = (cuda_needed(context.torch) or "").partition(".")
+    return library is not None and library[1] == major
+
+
+def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
+    """Install torch with the libraries that its wheel requires; in a new environment if torch
+    itself lacks these separate packages, since the same release again would change nothing."""
+    of_torch = failing_package(context) in ("", "torch")
+    if not events(context, "torch-loads-libraries") or not of_torch:
+        return paste.install_torch(context, text)
+    why = (
+        "torch itself cannot be imported: its wheel's libraries are separate packages "
+        "(`nvidia-…`), which are missing or in a different folder from torch (a system's Python "
+        "keeps `lib` and `lib64` apart)"
+    )
+    if paste.in_a_project(context):
+        again = paste.command(context, "uv", "sync", "--reinstall")
+        return Fix(text=f"{why}. Install the project's packages again", commands=(again,))
+    return Fix(
+        text=f"{why}. Install torch into a new virtual environment",
+        commands=(paste.into_new_environment(context),),
+    )
+
+
+def _undeclared(context: RuleContext) -> str:
+    """The missing library, if a Jetson's torch needs it without declaring it; "" otherwise."""
+    libraries = _named(context).split()
+    library = libraries[0] if libraries else ""
+    # NVPL is NVIDIA's library for Arm, so a text that names it is about a Jetson.
+    if board_of(context.snapshot) is None and not library.startswith("libnvpl_"):
+        return ""
+    return library if undeclared(library) else ""
+
+
+def _of_a_jetson(context: RuleContext) -> Lines:
+    """The commands that install a library that a Jetson's torch needs without declaring it."""
+    cuda = cuda_needed(context.torch) or (jetpack_of(board_of(context.snapshot)) or UNIFIED).cuda
+    return undeclared_commands(context, _undeclared(context), cuda)
+
+
+def _torch_needs_cudnn_9(context: RuleContext) -> bool:
+    """Whether the installed torch includes cuDNN 9, so that another program needs a missing cuDNN 8.
+    An unknown version of torch counts as new enough."""
+    release, _, _ = (context.torch.version or "").partition("+")
+    with_cudnn_9 = context.catalog.milestone("torch with cudnn 9")
+    return not release or parsed(release) >= parsed(with_cudnn_9)
+
+
+CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
+
+
+WHISPER = r"(?:whisper|ctranslate2)"
+
+LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
+
+
 CAUSES = (
     Cause(
         "library-not-mapped",
         title="The system cannot map {library} into memory",
-        plain="The system cannot map a library into memory",
         means="The library's folder is mounted noexec (/tmp, a home on a server). Another "
         "possible cause is too little memory or address space for the process (shared hosting, "
         "ulimit -v, a small container).",
@@ -51,12 +166,8 @@ CAUSES = (
         look=("findmnt -O noexec", "ulimit -a"),
         alike={"findmnt -O noexec": ("host-out-of-memory",)},
         says=(
-            r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object",
-            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", why="stack"),
-        ),
-        examples=(
-            "ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument",
-            "ImportError: libcusparseLt.so.0: failed to map segment from shared object",
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object", example="ImportError: libcusparseLt.so.0: failed to map segment from shared object"),
+            says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", why="stack", example="ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument"),
         ),
         cases=(
             Message(
@@ -75,7 +186,6 @@ CAUSES = (
     Cause(
         "library-missing",
         title="{library} is missing from this system",
-        plain="A shared library is missing from this system",
         means="The library belongs neither to torch nor to CUDA. For example, OpenCV needs libGL.",
         text="Install the system package that contains the library (libGL: libgl1, mesa-libGL; "
         "libgthread: libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, "
@@ -84,9 +194,8 @@ CAUSES = (
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
         says=(
             says(rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared", unless="dlerror"),
-            r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b",
+            says(r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b", example="it is linked against `libpython3.10.so`. When this shared library is not found it crashes"),
         ),
-        examples=("it is linked against `libpython3.10.so`. When this shared library is not found it crashes",),
         not_examples=("libpython3.10.so is found",),
     ),
     Cause(
@@ -134,10 +243,10 @@ CAUSES = (
         ),
         says=(
             says(r"Outdated (?P<library>cu[A-Z]\w{2,10}|CUDA\w*) installation found", by_program="JAX"),
-            r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?",
-            rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)",
-            rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined",
-            r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)",
+            says(r"undefined symbol: (?P<symbol>__nvJitLink\w+)(?:, version (?P<library>libnvJitLink\S+))?", example="libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12"),
+            says(rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)", example="ImportError: /x/torch/lib/../../nvidia/cudnn/lib/libcudnn.so.9: undefined symbol: cudnnGetVersion_v2"),
+            says(rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined", example="symbol cublasLtGetStatusString, version libcublasLt.so.11 not defined in file libcublasLt.so.11 with link time reference"),
+            says(r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)", example="Could not load library libcudnn_cnn_train.so.8. Error: /x/libcudnn_cnn_train.so.8: undefined symbol: _ZN5cudnn3cnn34layer"),
             says(r"""(?x)
         cuDNN\ version\ (?:incompatibility|mismatch):\ PyTorch\ was\ compiled\ +against\ \(?
         (?P<compiled>\d[\d, .]*\d)\)?\ but
@@ -150,25 +259,13 @@ CAUSES = (
         \ (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|cufile|cupti|curand|cusolver|nvrtc|nvml|nvshmem|nvtx|_nv|__cuda)\w*)
         (?:,\ version\ (?P<library>lib\S+))?
         """, "undefined symbol"),
-            says(r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found", library="libstdc++.so.6"),
-            says(r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found", library="libstdc++.so.6"),
+            says(r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found", library="libstdc++.so.6", example="ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/lib.so)"),
+            says(r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found", library="libstdc++.so.6", example="libstdc++.so.6: version `CXXABI_1.3.15' not found"),
             says("cudnn_status_sublibrary", library="libcudnn", symbol="CUDNN_STATUS_SUBLIBRARY"),
-            says(r"Cannot load symbol (?P<symbol>cudnn\w+)", library="libcudnn", unless=r"Could not locate|Unable to load any of"),
-            says(r"NCCL version mismatch|mismatched NCCL version(?: detected ?: (?P<ranks>rank \d+ version \d+ rank \d+ version \d+))?", library="libnccl"),
-            says(r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)", by_program="XLA"),
-            says(r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})", by_program="XLA"),
-        ),
-        examples=(
-            "libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version libnvJitLink.so.12",
-            "ImportError: /x/torch/lib/../../nvidia/cudnn/lib/libcudnn.so.9: undefined symbol: cudnnGetVersion_v2",
-            "symbol cublasLtGetStatusString, version libcublasLt.so.11 not defined in file libcublasLt.so.11 with link time reference",
-            "ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/lib.so)",
-            "libstdc++.so.6: version `CXXABI_1.3.15' not found",
-            "Invalid handle. Cannot load symbol cudnnCreateTensorDescriptor",
-            "Could not load library libcudnn_cnn_train.so.8. Error: /x/libcudnn_cnn_train.so.8: undefined symbol: _ZN5cudnn3cnn34layer",
-            "RuntimeError: NCCL version mismatch between ranks",
-            "Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.6.0.  CuDNN library needs to have matching major version",
-            "RuntimeError: Found cuDNN version 8500, but jaxlib was built against version 8902",
+            says(r"Cannot load symbol (?P<symbol>cudnn\w+)", library="libcudnn", unless=r"Could not locate|Unable to load any of", example="Invalid handle. Cannot load symbol cudnnCreateTensorDescriptor"),
+            says(r"NCCL version mismatch|mismatched NCCL version(?: detected ?: (?P<ranks>rank \d+ version \d+ rank \d+ version \d+))?", library="libnccl", example="RuntimeError: NCCL version mismatch between ranks"),
+            says(r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)", by_program="XLA", example="Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.6.0.  CuDNN library needs to have matching major version"),
+            says(r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})", by_program="XLA", example="RuntimeError: Found cuDNN version 8500, but jaxlib was built against version 8902"),
         ),
         not_examples=("an outdated driver installation found nothing",),
     ),
@@ -190,13 +287,201 @@ CAUSES = (
         "static-tls-full",
         certain_if=proofs.message_states_it,
         title="{library} cannot be loaded: no room in the static TLS block",
-        plain="A library cannot be loaded because the static TLS block has no room",
         means="Libraries that loaded earlier have used up the memory of the static TLS block "
         "(mostly libgomp on aarch64).",
         text="Import torch first in the program, or load the library before everything else "
         "(LD_PRELOAD)",
         # Source: glibc's sources, dl-tls.c.
-        says=(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block",),
-        examples=("ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block",),
+        says=(says(r"(?P<library>[\w.+-]+\.so[.\d]*)?:? ?cannot allocate memory in static TLS block", example="ImportError: /x/libgomp-d22c30c5.so.1: cannot allocate memory in static TLS block"),),
+    ),
+    Cause(
+        "wrong-libcuda-loaded",
+        check=CheckCommand("ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH", "        libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/local/cuda/lib64/stubs"),
+        title="The program does not load the driver's own libcuda: {fact}",
+        means="libcuda itself tells the program which CUDA version it supports. If the loader "
+        "finds a toolkit's stub or a cuda-compat library first, that library reports a lower "
+        "version than the driver's own.",
+        text="Keep the driver and torch. Check which libcuda is loaded, and remove folders "
+        "called `stubs` or `compat` from LD_LIBRARY_PATH (in a container: from the image). If "
+        "the machine has not been restarted since a driver update, restart it. If another "
+        "library was built for a newer CUDA version, the traceback names that library",
+        # Source: CUDA Compatibility guide; ld.so(8).
+        look=(alike.WHICH_LIBCUDA,),
+    ),
+    Cause(
+        "library-not-on-path",
+        title="The loader does not search the folder of {library}",
+        means="A wheel's libraries are in folders of site-packages that only torch searches. A "
+        "program that loads one of these libraries itself needs the library's folder on its path.",
+        text="Install nothing. Add the library's folder to LD_LIBRARY_PATH before the program "
+        "starts. As an alternative, import torch first in the program, because torch loads its "
+        "own CUDA libraries",
+        # Source: ld.so(8); torch/__init__.py, _preload_cuda_deps.
+        way=_folder_on_the_path,
+    ),
+    Cause(
+        "dll-load-order",
+        title="Older DLLs are loaded before torch: {fact}",
+        means="A process loads only one copy of each DLL. Qt, OpenCV and other packages include "
+        "their own C++ runtime. If that runtime is older than torch's and loads first, torch's "
+        "DLLs do not start.",
+        text="Keep the installed torch. Import torch first: make `import torch` the first line "
+        "of the program, before the package with the older DLLs. As an alternative, update that "
+        "package",
+        # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
+    ),
+    Cause(
+        "extension-needs-libcuda",
+        certain_if=proofs.message_states_it,
+        title="{library} uses {symbol} from the driver's libcuda but is not linked to libcuda",
+        means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with "
+        "the driver. This library is not linked to libcuda, or the loader cannot find libcuda.",
+        text="Keep the driver and CUDA: the package must be linked to libcuda (report it to the "
+        "package's project). As a workaround, preload the driver's libcuda: set LD_PRELOAD to its "
+        "libcuda.so.1 (NixOS: /run/opengl-driver/lib/libcuda.so.1)",
+        # Source: cuda.h (the driver API); ld.so(8).
+        look=("ldd {path}",),
+        says=(says(r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b", unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b", example="OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate"),),
+        not_examples=("ImportError: /x/flash_attn.so: undefined symbol: cudaLaunch",),
+    ),
+    Cause(
+        "source-checkout-imported",
+        certain_if=proofs.folder_of_the_sources_is_read,
+        check=CheckCommand('python -c "import vllm; print(vllm.__file__)"  # the package in your traceback', "/home/me/vllm/vllm/__init__.py"),
+        title="{fact}",
+        plain="Python imports a package from its source folder, not the installed one",
+        means="Python looks in the working folder first. A project's source folder lacks the "
+        "compiled files that are in its wheel.",
+        text="Start the program from another folder, so that Python imports the installed package. "
+        "As an alternative, build the checkout (`pip install -e .`). Reinstalling does not help",
+        # Source: Python documentation, sys.path.
+        kind_of="module-shadowed",
+        look=('python -c "import sys; print(sys.path[0])"',),
+    ),
+    Cause(
+        "other-torch-imported",
+        check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
+        title="The program does not import the torch that is listed: {fact}",
+        means="A second environment, ~/.local or a program's own Python has its own torch.",
+        text="Change nothing in this environment. Run the command with the Python that runs the "
+        "program to see which torch it imports and from where, then start the program with the "
+        "right Python",
+        # Source: Python documentation, site and sys.path.
+        look=(alike.WHICH_TORCH,),
+    ),
+    Cause(
+        "other-gpu-used",
+        check=CheckCommand('python -c "import torch; print([torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())])"', "['NVIDIA GeForce GTX 1080 Ti', 'NVIDIA GeForce RTX 3090']"),
+        title="The program does not run on the GPU that is named: {fact}",
+        means="A machine may have a second, older GPU, and CUDA may number it first.",
+        text="See which GPUs torch lists, and in which order (`torch.cuda.get_device_name(0)` is "
+        "the first). Choose the right GPU with CUDA_VISIBLE_DEVICES, and set "
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers match those of nvidia-smi",
+        # Source: CUDA C++ Programming Guide, environment variables.
+    ),
+    Cause(
+        "cuda-lib-missing",
+        check=CheckCommand("python -m pip list | grep -i nvidia  # on Windows: findstr nvidia", "nvidia-cudnn-cu12        8.9.2.26"),
+        refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
+        title="{library} is missing or incomplete: programs that need it cannot load",
+        means="PyTorch's wheels include their own CUDA libraries, so usually another package "
+        "needs a version that is not installed. The number in the names of cudart, cublas and "
+        "nvrtc is the CUDA version that the program needs (libcudart.so.12 is CUDA 12). Other "
+        "libraries have their own numbers: for example, torch 2.4 and newer includes cuDNN 9, "
+        "and older releases included cuDNN 8.",
+        text="If an extension needs the library (the traceback names the extension's file), "
+        "install the extension's build for torch's CUDA. If no extension needs the library, "
+        "install torch with its libraries. ",
+        but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
+        way=with_torchs_libraries,
+        cases=(
+            Message(
+                where=(lambda context: bool(_undeclared(context)),),
+                text="torch's wheel for Jetson needs this library but does not declare it. "
+                "Install the library and add it to the loader's path. Add the second command to "
+                "your start script too",
+                commands=_of_a_jetson,
+            ),
+            Message(
+                having={"module": "^ctranslate2$"},
+                text="CTranslate2 (used by faster-whisper) does not include cuDNN. CTranslate2 "
+                "4.5 and newer needs cuDNN 9, like torch 2.4 and newer; older releases need "
+                "cuDNN 8. Update CTranslate2, and add nvidia/cudnn/lib and nvidia/cublas/lib of "
+                "site-packages to LD_LIBRARY_PATH",
+                commands=(
+                    "pip install --upgrade ctranslate2 nvidia-cublas-cu12 'nvidia-cudnn-cu12==9.*'",
+                ),
+            ),
+            Message(
+                having={"library": CUDNN_8},
+                where=(_torch_needs_cudnn_9,),
+                text="A program that was built for cuDNN 8 needs this library (CTranslate2 "
+                "before 4.5, onnxruntime-gpu before 1.19, torch before 2.4). torch 2.4 and newer "
+                "includes cuDNN 9, so update that program. If torch itself is older than 2.4, "
+                "reinstall torch",
+                look=("pip list",),
+            ),
+            Message(
+                having={"module": ""},
+                text="Install the current release of bitsandbytes, which finds the CUDA "
+                "libraries that come with torch. torch itself must be a CUDA build",
+                commands=("pip install --upgrade {module}",),
+                look=(alike.TORCHS_CUDA,),
+            ),
+            Message(
+                where=(_is_anothers, _torch_brings_it),
+                means="torch's wheel brings this library for the same CUDA. It lies in "
+                "site-packages/nvidia, where torch looks for it and other packages do not.",
+                text="Let the package find torch's own library: import torch before it, or put "
+                "the folders of torch's libraries first",
+                # A notebook's cell cannot set a variable for the kernel that is already running.
+                commands=lambda context: (
+                    () if lender_of(context) else folders_first(context, "nvidia/*/lib")
+                ),
+            ),
+            Message(
+                where=(_is_anothers,),
+                text="Another package, not torch, needs this library, because that package was "
+                "built for another CUDA version (the traceback names its file). Install the "
+                "package's build for torch's CUDA version, or rebuild the package here",
+                look=(alike.TORCHS_CUDA,),
+            ),
+        ),
+        alike={"python -m bitsandbytes": ("extension-not-built",)},
+        says=(
+            says(rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})", by_the="linker", example="/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status\nninja: build stopped: subcommand failed."),
+            says(r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)", example="cuSPARSE library cannot be found"),
+            says(r"Could not load library (?P<library>libcudnn_\w{2,12}_(?:infer|train)\.so\.8)(?!\. Error)", example="Could not load library libcudnn_ops_infer.so.8\nAborted: python3 whisper.py"),
+            says(r"failed to open (?P<library>(?:lib)?nvrtc-builtins[\w.-]{0,30}?(?:\.dll|\.so[.\d]*))", example="nvrtc: error: failed to open nvrtc-builtins64_131.dll. Make sure that it is installed correctly."),
+            says(r"Could not (?:load|find)(?: module)? \W{1,2}(?P<library>nvrtc64_\w{2,12}\.dll)", example='Could not load "nvrtc64_70.dll"'),
+            says(r"third-party dynamic library \((?P<library>[\w.;-]{3,60}?)\) that Paddle depends on is not configured", example="PreconditionNotMetError: The third-party dynamic library (cudnn64_7.dll) that Paddle depends on is not configured correctly. (error code is 126)"),
+            says(r"Please make sure (?P<library>libcudnn\w*\.so[.\d]*|cu\w{3,30}\.dll) is in your library path", example="Please make sure libcudnn_ops_infer.so.8 is in your library path!"),
+            says(r"Could not locate (?P<library>(?:cu\w+|zlibwapi)\.dll)", example="Could not locate cudnn_ops64_9.dll. Please make sure it is in your library path!"),
+            says(r"Unable to load any of \W(?P<library>lib\w+\.so[.\d]*)", example="Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9}"),
+            r"Failed to load library libonnxruntime_providers_\w+\.so with error: (?P<library>lib[\w]+\.so[.\d]*)",
+            says("cannot load cudnn shared library", library="cuDNN"),
+            says(rf"(?<!dlerror: )(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*): (?!undefined|version|symbol|cannot allocate|failed to map|file too short|set\(|\{{)\S", ".so", unless="dlerror|Ignore above", example="faster_whisper/transcribe.py\nCould not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot open shared object file"),
+            says(rf"(?<!; )\bdlerror: (?P<library>{CUDA_LIBRARY}\.so[.\d]*): cannot open", unless="Ignore above|could not load dynamic", example="Dlerror: libcudnn.so.7: cannot open shared object file: No such file or directory;"),
+            says(r"(?:Required library version not found: |Configured CUDA binary not found at \S{0,200}?)(?P<library>libbitsandbytes_\w+\.(?:so|dll))", example="Configured CUDA binary not found at /x/site-packages/bitsandbytes/libbitsandbytes_cuda130.so", module="bitsandbytes"),
+            says(r"Could not find the bitsandbytes CUDA binary.{0,200}?(?P<library>libbitsandbytes_\w+\.(?:so|dll))", module="bitsandbytes", unless=CPU_PART, example="Could not find the bitsandbytes CUDA binary at PosixPath('/x/libbitsandbytes_cuda128.so')"),
+            says(r"CUDA_SETUP: WARNING! (?P<library>libcudart\.so) not found|cuda setup failed despite gpu being available", example="CUDA_SETUP: WARNING! libcudart.so not found in any environmental path. Searching in backup paths...", module="bitsandbytes"),
+            says(r"Could not load library (?P<library>cu\w+\.dll)", example="Could not load library cudnn_ops_infer64_8.dll. Error code 126"),
+            says(rf"{WHISPER}.{{0,900}}?{LOADS_CUDNN_8}", module="ctranslate2"),
+            says(rf"{LOADS_CUDNN_8}.{{0,900}}?{WHISPER}", module="ctranslate2"),
+            says(rf"(?<![\w/])(?P<library>{CUDA_LIBRARY}\.so[.\d]*)[`'\"*]{{0,3}} ?(?:is |was |are |were |could |can)?(?:not (?:be )?found|n['o]t be found|is missing|missing\b|找不到|未找到|не найден)", ".so", unless="dlerror|Ignore above|CUDA_SETUP|did not contain", example="RuntimeError: Library libcublas.so.12 is not found or cannot be loaded"),
+            says(r"LoadLibrary failed with error 126.{0,120}(?P<library>onnxruntime_providers_cuda\.dll)", lacks="a DLL", example='[E:onnxruntime] LoadLibrary failed with error 126 "" when trying to load "C:\\x\\onnxruntime_providers_cuda.dll"'),
+            says(r"TryGetProviderInfo_CUDA\b.{0,300}?LoadLibrary failed with error 126", lacks="a DLL", library="onnxruntime_providers_cuda.dll", example='onnxruntime::TryGetProviderInfo_CUDA] onnxruntime::ProviderLibrary::Get FAIL : LoadLibrary failed with error 126 "" when trying to load'),
+            says(r"Failed to load shared library '[^'\n]{1,200}?\.dll': Could not find module '[^'\n]{1,200}?(?P<library>(?:llama|ggml)[\w-]{0,20}\.dll)'", module="llama-cpp-python", example="RuntimeError: Failed to load shared library 'C:\\v\\llama_cpp\\lib\\llama.dll': Could not find module 'C:\\v\\llama_cpp\\lib\\llama.dll' (or one of its dependencies)"),
+            says(r"Unable to load (?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|CUDA|NCCL)\. Is it installed\?", module="jax", example="RuntimeError: Unable to load cuSPARSE. Is it installed?"),
+            says(r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))", module="cupy", example="RuntimeError: CuPy failed to load libnvrtc.so.12: OSError"),
+            says(r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open|failed to open nvvm|NvrtcSupportError|NVRTC cannot be loaded", example="NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`", library="libnvvm", module="numba-cuda"),
+            says(r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing', module="onnxruntime", example='Error loading "C:\\x\\onnxruntime_providers_cuda.dll" which depends on "cublasLt64_12.dll" which is missing.'),
+        ),
+        not_examples=(
+            "if it cannot find libcudnn.so.7, install it",
+            "if it can't open libcudnn.so.7, install it",
+            "when it fails to locate libcudart.so.11.0, set the path",
+            "a cuSPARSE library can be found",
+        ),
     ),
 )  # fmt: skip

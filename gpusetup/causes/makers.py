@@ -67,14 +67,13 @@ OF_ITS_STACK = r"(?:hip|roc|rccl|nccl|miopen|hsa_|amd_comgr|_Z(?=\w*(?:c10|2at|5
 CAUSES = (
     Cause(
         "maker-driver-not-loaded",
-        title="The kernel driver of {who} is not loaded",
         plain="The kernel driver of the AMD or Intel GPU is not loaded",
+        title="The kernel driver of {who} is not loaded",
         means="ROCm and Level Zero reach the GPU through a device node, which only the driver "
         "(amdgpu, i915 or xe) creates. ROCm and torch do not include the driver.",
         text="Load the driver",
         # Source: AMD, "Configuring permissions for GPU access" and "Install Radeon software for
         # WSL with ROCm"; Linux, drivers/gpu/drm.
-        by_check=True,
         explains=("amd-gpu", "intel-gpu", "maker-wrong-build", "wsl-driver"),
         check=CheckCommand(
             command="lspci -k | grep -EA3 'VGA|3D|Display'",
@@ -84,13 +83,12 @@ CAUSES = (
     ),
     Cause(
         "container-no-maker-gpu",
-        title="This container was not given the GPU of {who}",
         plain="The container was not given the AMD or Intel GPU",
+        title="This container was not given the GPU of {who}",
         means="A container has only the device nodes that you give it when it starts. `--gpus "
         "all` is an NVIDIA option and adds none of these.",
         text="Start the container with the device nodes",
         # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
-        by_check=True,
         explains=("amd-gpu", "intel-gpu"),
         check=CheckCommand(
             command="ls /dev/kfd /dev/dri  # in the container",
@@ -99,13 +97,12 @@ CAUSES = (
     ),
     Cause(
         "maker-device-permission",
-        title="This user has no permission to open {node}",
         plain="This user has no permission to open the AMD or Intel GPU",
+        title="This user has no permission to open {node}",
         means="The groups render and video own /dev/kfd and the render nodes. The driver is "
         "running, so reinstalling torch changes nothing.",
         text="Join the groups render and video",
         # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
-        by_check=True,
         explains=("amd-gpu", "intel-gpu"),
         check=CheckCommand(
             command="ls -l /dev/kfd /dev/dri/renderD*; id -nG",
@@ -114,17 +111,12 @@ CAUSES = (
     ),
     Cause(
         "rocm-override-wrong",
-        check=CheckCommand(
-            command="echo $HSA_OVERRIDE_GFX_VERSION",
-            prints="10.3.0",
-        ),
+        check=CheckCommand(command="echo $HSA_OVERRIDE_GFX_VERSION", prints="10.3.0"),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
         means="The installed torch has kernels for this GPU. However, the variable is set to "
         "another GPU's target, so the runtime looks for kernels that do not run here.",
         text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
         # Source: ROCm documentation, environment variables.
-        stage="first-kernel",
-        by_check=True,
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
     ),
     Cause(
@@ -136,7 +128,6 @@ CAUSES = (
         "builds come from separate indexes.",
         text="Install the build for this GPU",
         # Source: torch's indexes, read for the catalog.
-        by_check=True,
         explains=("amd-gpu", "intel-gpu", "torch-cpu-build"),
         check=CheckCommand(
             command='python -c "import torch; print(torch.__version__, torch.version.hip)"',
@@ -152,7 +143,6 @@ CAUSES = (
         text="Install a build that has kernels for the GPU",
         # Source: PYTORCH_ROCM_ARCH in PyTorch's .ci/docker/manywheel/build.sh; ROCm's release
         # notes (4.5 was the last with gfx803).
-        by_check=True,
         explains=("amd-gpu",),
         check=CheckCommand(
             command='python -c "import torch; print(torch.cuda.get_arch_list())"',
@@ -162,37 +152,20 @@ CAUSES = (
     Cause(
         "maker-libraries-mixed",
         title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
-        plain="The libraries of ROCm, oneAPI or torch come from different releases",
         means="These libraries fit only those of the same release, and PyTorch's wheels bring "
         "theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, oneAPI or "
         "torch, one library lacks a function that another one calls.",
         text="Use one prebuilt torch with the libraries that it brings",
         # Source: ld.so(8); the symbol versions of libamdhip64.so (hip_4.2, hip_6.0 and others);
         # PyTorch, "Getting Started on Intel GPU".
-        stage="import",
         way=_one_release,
         explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
         says=(
-            rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?",
-            says(
-                r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)",
-                "/opt/rocm",
-            ),
-            rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found",
-            rf"symbol (?P<symbol>\w+),? version \S+ not defined in file (?P<library>{AMDS}\.so[.\d]*)",
-            rf"(?P<library>{TORCHS}\.so): undefined symbol: (?P<symbol>{OF_ITS_STACK})",
-        ),
-        examples=(
-            "ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE",
-            "/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start",
-            "libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)",
-            "symbol hipMemCreate version hip_6.0 not defined in file libamdhip64.so.5 with link time reference",
-            "ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic",
-            "ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: "
-            "_ZNK2at10TensorBase14const_data_ptrIN3c104HalfELi0EEEPKT_v",
-            "ImportError: /opt/intel/oneapi/compiler/2025.1/lib/libur_loader.so.0: version "
-            "`LIBUR_LOADER_0.10' not found (required by /x/libsycl.so.8)",
-            "ImportError: /x/lib/libsycl.so.8: undefined symbol: urBindlessImagesImportFdExp",
+            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?", example="ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE"),
+            says(r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)", "/opt/rocm", example="/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start"),
+            says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found", example="libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)"),
+            says(rf"symbol (?P<symbol>\w+),? version \S+ not defined in file (?P<library>{AMDS}\.so[.\d]*)", example="symbol hipMemCreate version hip_6.0 not defined in file libamdhip64.so.5 with link time reference"),
+            says(rf"(?P<library>{TORCHS}\.so): undefined symbol: (?P<symbol>{OF_ITS_STACK})", example="ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic"),
         ),
         not_examples=(
             "libamdhip64.so.6: version `GLIBC_2.34' is fine",
@@ -277,7 +250,7 @@ CAUSES = (
             ),
         ),
     ),
-)
+)  # fmt: skip
 
 FORMER_IDS = {
     **dict.fromkeys(

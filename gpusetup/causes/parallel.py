@@ -37,22 +37,14 @@ CAUSES = (
         "instead.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
         # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
-        stage="distributed",
         explains=("launcher-deprecated",),
         way=by_torchrun,
         says=(
-            rf"unrecognized arguments?: (?:\S{{1,80}} ){{0,30}}?{LOCAL_RANK}",
-            rf"no such option:? {LOCAL_RANK}",
-            r"unknown (?:command line )?(?:flag|option|argument):? ['\"]?(?:--)?local[-_]rank\b",
+            says(rf"unrecognized arguments?: (?:\S{{1,80}} ){{0,30}}?{LOCAL_RANK}", example="train.py: error: unrecognized arguments: --local-rank=0"),
+            says(rf"no such option:? {LOCAL_RANK}", example="Error: No such option: --local_rank"),
+            says(r"unknown (?:command line )?(?:flag|option|argument):? ['\"]?(?:--)?local[-_]rank\b", example="FATAL Flags parsing error: Unknown command line flag 'local_rank'"),
         ),
-        examples=(
-            "train.py: error: unrecognized arguments: --local-rank=0",
-            "Error: No such option: --local_rank",
-            "FATAL Flags parsing error: Unknown command line flag 'local_rank'",
-        ),
-        not_examples=(
-            "train.py: error: unrecognized arguments: --local-batch=4",
-        ),
+        not_examples=("train.py: error: unrecognized arguments: --local-batch=4",),
     ),
     Cause(
         "launcher-deprecated",
@@ -61,11 +53,9 @@ CAUSES = (
         means="The old launcher still starts the processes, but later releases of torch remove it.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
         # Source: torch/distributed/launch.py.
-        stage="distributed",
         way=by_torchrun,
         cases=(Message(where=(_something_else_failed,), only=Severity.NOTE, way=by_torchrun),),
-        says=(r"The module torch\.distributed\.launch is (?:going to be )?deprecated",),
-        examples=("FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun.",),
+        says=(says(r"The module torch\.distributed\.launch is (?:going to be )?deprecated", example="FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun."),),
     ),
     Cause(
         "nccl-no-socket-interface",
@@ -75,19 +65,13 @@ CAUSES = (
         text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to this machine's network "
         "interface. On a single node, `lo` works",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
-        stage="distributed",
         commands=("unset NCCL_SOCKET_IFNAME",),
         look=("ip -brief addr",),
         alike={alike.NCCL_LOG: ("nccl-error",)},
         says=(
-            "no socket interface found",
-            "no interface found in the same subnet",
-            r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)",
-            r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device",
-        ),
-        examples=(
-            "RuntimeError: Unable to find interface for: [eth7]",
-            "RuntimeError: [enforce fail at device.cc] makeDeviceForHostname(): unsupported gloo device",
+            r"no socket interface found|no interface found in the same subnet",
+            says(r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)", example="RuntimeError: Unable to find interface for: [eth7]"),
+            says(r"makeDeviceFor(?:Hostname|Interface)\(\): unsupported gloo device", example="RuntimeError: [enforce fail at device.cc] makeDeviceForHostname(): unsupported gloo device"),
         ),
     ),
     Cause(
@@ -98,7 +82,6 @@ CAUSES = (
         text="Make NCCL use host memory instead, and turn off the server's custom all-reduce "
         "(vLLM: --disable-custom-all-reduce)",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
-        stage="distributed",
         commands=("export NCCL_P2P_DISABLE=1",),
         look=("nvidia-smi topo -p2p r",),
         alike={
@@ -108,22 +91,14 @@ CAUSES = (
             )
         },
         says=(
-            "peer access is not supported",
+            r"peer access is not supported|peer mapping resources exhausted|cudaErrorPeerAccessUnsupported|(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
             # A line of `lspci -vvv` that shows that a bridge redirects requests between two cards
             # to the root complex.
-            says(r"ACSCtl:\s*SrcValid\+[^\n]*ReqRedir\+", "acsctl", why="acs"),
-            r"(?:doesn't|does not) support faster communication broadband via P2P",
-            r"peer mapping resources exhausted|cudaErrorPeerAccessUnsupported",
-            r"(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
+            says(r"ACSCtl:\s*SrcValid\+[^\n]*ReqRedir\+", "acsctl", why="acs", example="ACSCtl: SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl-"),
+            says(r"(?:doesn't|does not) support faster communication broadband via P2P", example="NotImplementedError: Using RTX 4000 series doesn't support faster communication broadband via P2P or IB."),
             r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
         ),
-        examples=(
-            "NotImplementedError: Using RTX 4000 series doesn't support faster communication broadband via P2P or IB.",
-            "ACSCtl: SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl-",
-        ),
-        not_examples=(
-            "ACSCtl: SrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl-",
-        ),
+        not_examples=("ACSCtl: SrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl-",),
     ),
     Cause(
         "nccl-unavailable-windows",
@@ -133,12 +108,10 @@ CAUSES = (
         text='Use the backend "gloo" (init_process_group("gloo")), or train on one GPU, or use '
         "Linux or WSL 2",
         # Source: torch documentation, distributed.
-        stage="distributed",
         says=(
             r"(?:doesn't|does not) have NCCL built.?in",
-            r"NCCL (?:backend )?is not (?:available|supported)",
+            says(r"NCCL (?:backend )?is not (?:available|supported)", example="ProcessGroupNCCL: NCCL backend is not available"),
         ),
-        examples=("ProcessGroupNCCL: NCCL backend is not available",),
     ),
     Cause(
         "libuv-missing",
@@ -149,58 +122,46 @@ CAUSES = (
         text="Turn libuv off for the store, and start the program again from the same shell. In "
         "your own code, add `?use_libuv=0` to the address of `init_process_group`",
         # Source: torch documentation, "Introduction to Libuv TCPStore Backend".
-        stage="distributed",
         commands=("export USE_LIBUV=0",),
-        says=(r"use_libuv was requested but PyTorch was buil[dt] without libuv",),
-        examples=("RuntimeError: use_libuv was requested but PyTorch was build without libuv support",),
+        says=(says(r"use_libuv was requested but PyTorch was buil[dt] without libuv", example="RuntimeError: use_libuv was requested but PyTorch was build without libuv support"),),
     ),
     Cause(
         "nccl-duplicate-gpu",
         certain_if=proofs.message_states_it,
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
-        plain="Two NCCL ranks use the same GPU",
         means="There are more processes than GPUs, or the program does not select a GPU for each "
         "process.",
         text="Start at most one process per GPU; `torchrun --nproc-per-node=gpu` does this. "
         "Before NCCL starts, select the device: "
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
-        stage="distributed",
         look=("nvidia-smi -L",),
         says=(r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",),
     ),
     Cause(
         "nccl-shm-error",
-        certain_if=proofs.message_states("nccl-shm-error", "No space left|shm"),
-        title="NCCL cannot create its shared memory segment ({path})",
-        plain="NCCL cannot create or attach its shared memory segment",
-        means="/dev/shm is full, too small, or not writable.",
-        text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
-        "delete the files that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared "
-        "memory, but is slower",
-        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
-        stage="distributed",
-        look=("df -h /dev/shm", "ls -ld /dev/shm"),
         cases=(
             Message(
                 having={"why": "permission"},
                 text="/dev/shm is not writable for this user",
                 commands=("sudo chmod 1777 /dev/shm",),
-                look=("ls -ld /dev/shm",),
             ),
         ),
+        certain_if=proofs.message_states("nccl-shm-error", "No space left|shm"),
+        title="NCCL cannot create its shared memory segment ({path})",
+        means="/dev/shm is full, too small, or not writable.",
+        text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
+        "delete the files that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared "
+        "memory, but is slower",
+        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
+        look=("df -h /dev/shm", "ls -ld /dev/shm"),
         says=(
-            says(r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device", why="space"),
-            says(r"(?:shared memory segment (?P<path>[^\s:]+)|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied", why="permission"),
-            r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
+            says(r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device", why="space", example="include/shm.h:48 NCCL WARN Call to posix_fallocate failed : No space left on device"),
+            says(r"(?:shared memory segment (?P<path>[^\s:]+)|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied", why="permission", example="NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9637888): Permission denied"),
+            says(r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)", example="NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-XyZ"),
             r"Error while attaching to shared memory segment (?P<path>\S+)",
             r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
             r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
-        ),
-        examples=(
-            "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9637888): Permission denied",
-            "NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-XyZ",
-            "include/shm.h:48 NCCL WARN Call to posix_fallocate failed : No space left on device",
         ),
     ),
     Cause(
@@ -211,7 +172,6 @@ CAUSES = (
         text="Look for the first error in every rank's log, and turn on NCCL's own log",
         # Source: torch documentation, distributed.
         symptom=True,
-        stage="distributed",
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
         alike={
             f"export NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000  {alike.RUN_AGAIN}": (
@@ -222,14 +182,6 @@ CAUSES = (
         },
         cases=(
             Message(
-                having={"rank": "", "node": ""},
-                title="Rank {rank} (GPU {gpu_index} of node {node}) is behind in a collective: the "
-                "other ranks wait for it",
-                text="Check that rank first: its own log, what its process is doing (`py-spy "
-                "dump --pid PID` on that node, with the process number above), and the kernel "
-                "log for its GPU",
-            ),
-            Message(
                 having={"rank": ""},
                 title="Rank {rank} did not join a collective: the other ranks wait for it",
                 text="Check that rank first: its own log, what its process is doing (`py-spy "
@@ -237,65 +189,37 @@ CAUSES = (
             ),
         ),
         says=(
-            r"\bRank (?P<rank>\d{1,5}) -- GPU (?P<gpu_index>\d{1,2}) managed by process (?P<pid>\d{1,8}) on node (?P<node>[\w.:-]{1,60})",
-            r"\b[Mm]issing ranks?(?: are)?:? ?\{(?P<rank>\d{1,5}(?:, \d{1,5}){0,15})\}",
-            "watchdog caught collective operation timeout",
-            r"watchdog got stuck for \d{1,6} seconds",
-            r"NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b",
-            r"Heartbeat monitor timed out!",
-            r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined",
-            r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout",
-            r"rendezvous\.api\.RendezvousTimeoutError",
-            says(r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation", unless="Capture cuda graph failed"),
-        ),
-        examples=(
-            "MISMATCH\n  Rank 5 -- GPU 5 managed by process 2211 on node 10.0.0.7",
-            "Not all ranks joining collective, missing ranks: {3, 4}",
-            "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.",
-            "[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
-            "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
-            "retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout",
+            says(r"\bRank (?P<rank>\d{1,5}) -- GPU (?P<gpu_index>\d{1,2}) managed by process (?P<pid>\d{1,8}) on node (?P<node>[\w.:-]{1,60})", example="MISMATCH\n  Rank 5 -- GPU 5 managed by process 2211 on node 10.0.0.7"),
+            says(r"\b[Mm]issing ranks?(?: are)?:? ?\{(?P<rank>\d{1,5}(?:, \d{1,5}){0,15})\}", example="Not all ranks joining collective, missing ranks: {3, 4}"),
+            says(r"watchdog caught collective operation timeout|watchdog got stuck for \d{1,6} seconds|NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b|Heartbeat monitor timed out!|rendezvous\.api\.RendezvousTimeoutError", example="ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."),
+            says(r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined", example="torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined."),
+            says(r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout", example="retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout"),
+            says(r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation", unless="Capture cuda graph failed", example="[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete"),
         ),
         not_examples=("Timed out waiting for a job",),
     ),
     Cause(
         "nccl-error",
         title="NCCL failed: {name}",
-        plain="NCCL failed",
         means="Every rank of the job prints this message, but only the lines that NCCL itself "
         "prints show the reason.",
         text="Run the program again with NCCL's own log turned on, and read the first line with "
         "WARN",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         symptom=True,
-        stage="distributed",
         commands=("export NCCL_DEBUG=INFO",),
         alike={alike.NCCL_LOG: ("nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure")},
         says=(
-            says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", unless=r"Cannot allocate memory"),
-            says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", unless=r"Cannot allocate memory"),
-            r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
-            r"NCCL Error \d{1,2}: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
-            r"NCCL error: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)",
+            says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", unless=r"Cannot allocate memory", example="Call to ibv_modify_qp failed with error No such device"),
+            says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", unless=r"Cannot allocate memory", example="misc/ibvwrap.cc:280 NCCL WARN Call to ibv_create_qp failed"),
+            says(r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1275, unhandled system error, NCCL version 2.14.3"),
+            says(r"NCCL [Ee]rror(?: \d{1,2})?: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)"),
             r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
-            says(r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b", "ncclgroupend"),
+            says(r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b", "ncclgroupend", example="RuntimeError: Runtime error: unhandled system error\n ncclGroupEnd() at ResourceManagerCore"),
             r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
-            r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b",
+            says(r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b", example="host:57:75 [0] NCCL INFO init.cc:876 -> 2"),
             r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
         ),
-        examples=(
-            "RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1275, unhandled system error, NCCL version 2.14.3",
-            "NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)",
-            "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
-            "Call to ibv_modify_qp failed with error No such device",
-            "misc/ibvwrap.cc:280 NCCL WARN Call to ibv_create_qp failed",
-            "RuntimeError: Runtime error: unhandled system error\n ncclGroupEnd() at ResourceManagerCore",
-            "host:57:75 [0] NCCL INFO init.cc:876 -> 2",
-        ),
-        not_examples=(
-            "NCCL Error 0: no error",
-            "NCCL error: none",
-            "a call to ibv_modify_qp",
-        ),
+        not_examples=("NCCL Error 0: no error", "NCCL error: none", "a call to ibv_modify_qp"),
     ),
 )  # fmt: skip

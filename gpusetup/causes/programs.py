@@ -1,4 +1,5 @@
-"""Programs that see no GPU, were installed without GPU support, or fail for a reason of their own."""
+"""Programs that see no GPU or fail for a reason of their own, errors of CUDA and torch while a
+program runs, and trainings that go wrong."""
 
 from __future__ import annotations
 
@@ -8,16 +9,20 @@ from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
+    gpus,
     has_nvidia,
     in_container,
+    on,
     says_nothing_else,
 )
 from gpusetup.evidence.places import ON_MACOS, is_beside_torch
-from gpusetup.fixes import paste
+from gpusetup.fixes import drivers, paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.machine import Gpu
 from gpusetup.model.shell import lines
+from gpusetup.model.versions import Capability
 
 
 def programs_own(context: RuleContext, text: str) -> Fix:
@@ -53,21 +58,16 @@ def _holds_no_memory(context: RuleContext) -> bool:
 
 def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     """Whether no other finding explains why the program runs on the CPU: torch is not a CPU build,
-    the GPU is not from another maker, and the program uses torch."""
-    if context.torch.backend == "cpu":
+    the program uses torch, and a GPU of another maker is only named or its driver works."""
+    if context.torch.backend == "cpu" or is_beside_torch(context):
         return False
-    if events(context, "foreign-gpu") and not _maker_explains_nothing(context):
-        return False
-    return not is_beside_torch(context)
-
-
-def _maker_explains_nothing(context: RuleContext) -> bool:
-    """Whether a text names only the maker of the GPU, or shows that its driver works."""
+    if not events(context, "foreign-gpu"):
+        return True
     # In WSL and in a container, the driver of the host or a device may be missing.
-    if context.os.wsl or in_container(context):
-        return False
-    driver_answers = gpu_facts.intels_driver_answers(context)
-    return bool(driver_answers or gpu_facts.only_the_maker_is_named(context))
+    explained = gpu_facts.intels_driver_answers(context) or gpu_facts.only_the_maker_is_named(
+        context
+    )
+    return bool(explained) and not (context.os.wsl or in_container(context))
 
 
 def _says_nothing_of_a_failure(context: RuleContext) -> bool:
@@ -87,39 +87,149 @@ def _only_names_other_makers(context: RuleContext) -> bool:
     return bool(events(context, "foreign-gpu")) and not has_nvidia(context)
 
 
+AMP = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?)\b"
+
+
+def _older_cuda(context: RuleContext, _text: str) -> Fix:
+    """Use a build of the package for a CUDA version that this driver supports, or update the
+    driver."""
+    cuda = context.driver.cuda
+    older_cuda = f"CUDA {cuda} or older" if cuda else "an older CUDA, or with kernels for this GPU"
+    newer_driver = drivers.driver_fix(context, "Update the driver")
+    return Fix(
+        text=f"Use a release or build of the failing package for {older_cuda}, or update the "
+        "driver",
+        alternatives=paste.other("update the driver", *newer_driver.commands),
+        min_driver=newer_driver.min_driver,
+    )
+
+
+OF_A_FUNCTION = (
+    r"Can'?t (?:pickle|get) (?:<function |local object (?:<function )?)[`'\"]?"
+    r"(?P<object>[\w.<>]{0,60}<(?:lambda|locals)>[\w.<>]{0,60})"
+)
+"""The message for a lambda or for a function inside a function."""
+CANNOT_PICKLE = (
+    r"(?:Can'?t pickle (?:<?(?:local object|function|class)\b ?)?|Can'?t get local object |cannot "
+    r"pickle )(?:<function )?[`'\"]?(?P<object>[\w.<>]{2,80}(?: object)?)"
+)
+WORKERS = (
+    r"(?:\bdata ?loaders?\b|\bnum_workers\b|popen_(?:spawn|forkserver)\w*|ForkingPickler"
+    r"|\bmultiprocessing[/\\.]|_loader\))"
+)
+"""Words that show worker processes, although other programs use pickle too."""
+
+
+def workers_are_shown(context: RuleContext) -> bool:
+    """Whether the text shows worker processes near the message of pickle."""
+    return any("workers" in message.values for message in events(context, "worker-cannot-pickle"))
+
+
+PICKLES = ("pickle", "can't get local object", "cant get local object")
+SAVES = r"torch\.save|serialization\.py|\bpickle\.dump\b"
+"""Words that show that an object is written to a file."""
+
+
+FIRST_WITH_TENSOR_CORES = Capability(7, 0)
+"""The compute capability of Volta, the first generation with tensor cores (CUDA C++ Programming
+Guide, Compute Capabilities)."""
+
+
+def _has_no_tensor_cores(gpu: Gpu) -> bool:
+    """Whether a GPU has no tensor cores: those before Volta, and the GTX 16 series of Turing."""
+    capability = gpu.compute_capability
+    return (capability is not None and capability < FIRST_WITH_TENSOR_CORES) or "GTX 16" in gpu.name
+
+
+def _no_gpu_has_tensor_cores(context: RuleContext) -> bool:
+    """Whether the GPUs are known and none of them has tensor cores."""
+    listed_gpus = gpus(context)
+    return bool(listed_gpus) and all(_has_no_tensor_cores(gpu) for gpu in listed_gpus)
+
+
+FIRST_WITH_BFLOAT16 = Capability(8, 0)
+
+
+def _has_no_bfloat16(context: RuleContext) -> bool:
+    """Whether every GPU that the text names is too old to support bfloat16."""
+    capabilities = [gpu.compute_capability for gpu in gpus(context)]
+    known = [capability for capability in capabilities if capability]
+    return bool(known) and max(known) < FIRST_WITH_BFLOAT16
+
+
+LOSS = r"(?:(?<![A-Za-z])loss(?:es)?(?![a-z])|\bgradients?\b|\bgrad_norm\b|\bverlust|\bperte|\bp[ée]rdida|\bperda|потер[ияь]|损失|損失|손실)"
+TOO_LARGE = r"(?:nan(?![a-z])|inf(?:inite|inity)?(?![a-z])|explo\w+|diverg\w+|blows? up|взрыва\w+|расход\w+|发散|發散|発散|爆炸|爆掉|폭발|발산)"
+DIVERGES = (
+    rf"{LOSS}['\"]?[^.\n]{{0,24}}?[^a-z_]{TOO_LARGE}|\bexploding (?:gradients?|loss)\b|\btraining (?:is |becomes )?(?:unstable|diverg\w+)"
+    r"|\bnans?\b[^.\n]{0,24}?\b(?:after ~?\d|loss\b|gradients?\b)|Backward\w*' returned nan values in its|minimum loss scale reached|loss scale already at minimum"
+)
+"""What logs and people say of a loss that is NaN or infinite, or that explodes."""
+DIVERGES_LETTERS = (
+    *("nan", "inf", "explo", "diverg", "unstable", "loss scale", "blow", "взрыва", "расход"),
+    *("爆炸", "爆掉", "发散", "發散", "発散", "발산", "폭발"),
+)
+NOT_HAD = (
+    r"\b(?:if|whether|avoid\w*|prevent\w*|no longer|not|never|no|without|handles?|fixe[sd]) (?:\S{1,16} ){0,3}?\W{0,2}(?:nan|inf|loss|explod|diverg|gradient)"
+    r"|isnan|isfinite|nan_to_num|\bassert\b"
+)
+"""Words of somebody who has no such loss, or of code that guards against it."""
+HALF_PRECISION = r"(?:\bfp16\b|(?<!b)float16\b|\bhalf[- ]precision\b|\bautocast\b|\bGradScaler\b|\bAMP\b|\bmixed[- ]precision\b|混合精度|혼합 정밀도)"
+"""Words for float16, including mixed precision, which uses float16 on CUDA by default."""
+MIXED_PRECISION = rf"(?:{HALF_PRECISION}|\b(?:bf16|bfloat16|précision mixte|precisi[óo]n mixta|precis[ãa]o mista)\b|смешанн\w+ точност)"
+NO_GAIN = (
+    r"(?:(?:\b(?:not|no|never|keinen?|nicht|pas|não|не)\b|n['o]t\b)[^.\n]{0,40}?(?:improv\w+|faster|quicker|speed ?-?up|accelerat\w+|schneller|Geschwindigkeitsgewinn|plus rapide|r[áa]pid[oa]|быстрее|ускор\w+)"
+    r"|\b(?:the|at the) same (?:it/s|speed|time|throughput)|\bslower\b|没有?(?:变快|加速|提升)|速くなら|빨라지지)"
+)
+"""What people say of a speed that did not improve."""
+PRECISION_LETTERS = (
+    *("amp", "autocast", "precision", "fp16", "bf16", "float16", "gradscaler", "mixte", "mixta"),
+    *("mista", "смешанн", "混合精度", "정밀도"),
+)
+NOT_ABOUT_TRAINING = (
+    r"\b(?:without|no|disabl\w+|instead of) (?:AMP|autocast|mixed[- ]precision|fp16|bf16)\b"
+    r"|\bint[48]\b|quantiz|gguf|llama|out of memory|\bon (?:the )?cpu\b"
+)
+
+STABLE = (
+    "Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before "
+    "the optimizer's step), lower the learning rate to a third or a tenth, and warm it up over "
+    "the first 3 to 10 % of the steps. If NaN still appears, look for it in your data, and use "
+    "`torch.autograd.set_detect_anomaly(True)` to find the operation that produces the first one"
+)
+"""The three steps of the guide on utilisation (clip gradients at 1.0, lower the learning rate, warm
+it up), then how to find the NaN."""
+
+FASTER = (
+    "First find out what the training waits for: run it under `gpusetup monitor` (your own "
+    "command after `--`). If the data arrive too slowly, use more DataLoader workers, pinned "
+    "memory and cached or decoded data. If the model or the batch is too small to fill the GPU, "
+    "use a larger batch or torch.compile; sizes that are multiples of 8 suit the tensor cores. "
+    "`gpusetup tune CONFIG --benchmark` measures your code with and without mixed precision"
+)
+
+
 CAUSES = (
     Cause(
         "program-sees-no-gpu",
         severity=Severity.WARNING,
         title="{program} finds no GPU",
-        plain="A program without torch finds no GPU, although the driver seems fine",
         means="The program's build, libraries or settings prevent it from using the GPU.",
         text="Install the program's build for CUDA",
         symptom=True,
         failure=4,
         events=("program-sees-no-gpu", "cuda-unavailable", "gpu-unused"),
-        by_check=True,
         where=(_has_a_gpu, is_all),
         way=programs_own,
         says=(
             says(r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b", "no ", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
-            says(r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)", "gpu", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
+            says(r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)", "gpu", unless=r"torch|is_available|nvidia-smi|RuntimeError: No", example="unable to detect any compatible GPUs on this machine"),
             says(r"failure during GPU discovery", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
-            says(r'msg="inference compute" id=\S{1,8} library=cpu\b', program="ollama"),
-            says(r"PROCESSOR\b.{0,600}?\b100% CPU\b", program="ollama"),
-            says(r"Num GPUs Available:\W{0,3}0\b", program="TensorFlow"),
-            says(r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)", program="TensorFlow", unless=r"name='/physical_device:GPU"),
-            says("cuda backend failed to initialize", program="JAX"),
-            says("no supported devices found for platform cuda", program="JAX"),
-            says(r"offloaded 0/\d{1,4} layers to GPU", program="llama.cpp"),
-        ),
-        examples=(
-            "print(tf.config.list_physical_devices('GPU')) returns []",
-            "Num GPUs Available:  0",
-            "unable to detect any compatible GPUs on this machine",
-            "llm_load_tensors: offloaded 0/33 layers to GPU",
-            'level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"',
-            "NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now",
+            says(r'msg="inference compute" id=\S{1,8} library=cpu\b', program="ollama", example='level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"'),
+            says(r"PROCESSOR\b.{0,600}?\b100% CPU\b", program="ollama", example="NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now"),
+            says(r"Num GPUs Available:\W{0,3}0\b", program="TensorFlow", example="Num GPUs Available:  0"),
+            says(r"list_physical_devices\(['\"]GPU['\"]\)\)?.{0,160}?\[ ?\](?!\w)", program="TensorFlow", unless=r"name='/physical_device:GPU", example="print(tf.config.list_physical_devices('GPU')) returns []"),
+            says(r"cuda backend failed to initialize|no supported devices found for platform cuda", program="JAX"),
+            says(r"offloaded 0/\d{1,4} layers to GPU", program="llama.cpp", example="llm_load_tensors: offloaded 0/33 layers to GPU"),
         ),
         not_examples=(
             "Current node has a GPU available",
@@ -133,7 +243,6 @@ CAUSES = (
         check=CheckCommand(alike.TORCHS_CUDA, "2.9.1+cpu None"),
         severity=Severity.WARNING,
         title="The GPU is not used",
-        plain="A program does not use the GPU",
         means="Usually the program's torch is a CPU build: on Windows, `pip install torch` "
         "installs a CPU build, and installing another package may do so too. In other cases, "
         "torch finds no driver.",
@@ -163,7 +272,6 @@ CAUSES = (
             ),
         ),
         symptom=True,
-        stage="start",
         failure=6,
         where=(_says_nothing_of_a_failure, _is_not_known_to_be_the_cpus, _holds_no_memory),
         alike={
@@ -175,7 +283,6 @@ CAUSES = (
         "input-bound",
         severity=Severity.WARNING,
         title="The GPU works, but it waits for its input in between",
-        plain="The GPU waits for its data",
         means="If the loader is slower than the GPU, the GPU is idle between batches. Typical "
         "reasons are decoding and augmentation on few CPU cores, a slow or remote disk, or "
         "transfers that do not overlap with the computation.",
@@ -185,7 +292,6 @@ CAUSES = (
         "help. You do not need to change the driver, CUDA or torch",
         # Source: PyTorch, Performance Tuning Guide.
         symptom=True,
-        stage="running",
         failure=7,
         where=(says_nothing_else, _is_not_known_to_be_the_cpus),
         events=("gpu-starved",),
@@ -195,31 +301,22 @@ CAUSES = (
         "program-without-gpu-support",
         severity=Severity.WARNING,
         title="{program} is installed without GPU support, so it runs on the CPU",
-        plain="A program is installed without GPU support",
         means="The installed build of the program computes on the CPU only. The GPU and the "
         "driver may be fine.",
         text="Install the program's own build for CUDA",
         failure=3,
-        by_check=True,
         where=(is_all,),
         way=programs_own,
         says=(
             says(rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)", unless=TORCH_ITSELF),
-            says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF),
-            says(r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)", unless=r"torch|Error: Not"),
-            says(r"'CUDAExecutionProvider' is not in available provider names", program="onnxruntime"),
-            says("cudaexecutionprovider not available", program="onnxruntime"),
+            says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF, example="XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU"),
+            says(r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)", unless=r"torch|Error: Not", example='RuntimeError: "cuda" device requested but this build of Warp does not support CUDA'),
+            says(r"'CUDAExecutionProvider' is not in available provider names|cudaexecutionprovider not available", program="onnxruntime"),
             # onnxruntime's list of providers, in which no provider is for a GPU.
-            says(r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]", program="onnxruntime"),
+            says(r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]", program="onnxruntime", example=">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']"),
             says(r"jaxlib is not installed\. falling back", program="JAX"),
             says("xformers wasn't build with cuda support", program="xformers"),
-            says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow"),
-        ),
-        examples=(
-            "tf.test.is_built_with_cuda() is False",
-            "XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU",
-            ">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']",
-            'RuntimeError: "cuda" device requested but this build of Warp does not support CUDA',
+            says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow", example="tf.test.is_built_with_cuda() is False"),
         ),
         not_examples=(
             "tf.test.is_built_with_cuda() tells it",
@@ -233,35 +330,28 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         severity=Severity.NOTE,
         title="The program uses tensors on two devices: {first} and {second}",
-        plain="The program uses tensors on two devices",
         means="torch computes only with tensors on the same device. The model, an input or a tensor "
         "that the program makes is still on another one. torch, the driver and the GPU work.",
-        text="Move the model and every input to the same device: `model.to(device)`, and "
-        "`batch = batch.to(device)` in the loop (`.to()` of a tensor returns a new one). Create new "
-        "tensors there, too (`device=x.device`). If a model is spread over several GPUs "
-        "(`device_map`), move the inputs to the device of its first layer",
+        text="Move the model and every input to the same device: `model.to(device)`, and `batch = "
+        "batch.to(device)` in the loop. Create new tensors there, too (`device=x.device`). If a "
+        "model is spread over several GPUs (`device_map`), move the inputs to the device of its "
+        "first layer",
         failure=7,
         says=(
-            r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)",
+            says(r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)", example="RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!"),
             # Two types on the same device are no matter of devices.
-            r"Input type \(torch\.\w+\) and weight type \(torch\.cuda\.\w+\) should be the same",
-        ),
-        examples=(
-            "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!",
-            "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same",
+            says(r"Input type \(torch\.\w+\) and weight type \(torch\.cuda\.\w+\) should be the same", example="RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same"),
         ),
     ),
     Cause(
         "program-failed",
         severity=Severity.NOTE,
         title="{program} failed: {said}",
-        plain="A program failed on its own",
         means="A key, a shape, a file or a name is wrong, or a package is missing. The GPU, the "
         "driver and torch are not the reason.",
         text="Run the program again, and read the first error that it prints. If that error "
         "mentions the GPU, the GPU, the driver or torch may be the reason",
         failure=8,
-        by_check=True,
         where=(lambda context: says_nothing_else(context),),
         cases=(
             Message(
@@ -287,6 +377,247 @@ CAUSES = (
                 text="Fix the error in the message. If the program still fails, report it to the "
                 "program's project with the whole output",
             ),
+        ),
+    ),
+    Cause(
+        "cuda-fork-reinit",
+        certain_if=proofs.message_states_it,
+        title="The process started CUDA before it forked, so the forked child cannot use CUDA",
+        means="A forked child process cannot use its parent's CUDA context.",
+        text='Start the processes with "spawn": torch.multiprocessing.set_start_method("spawn"), '
+        'DataLoader(multiprocessing_context="spawn") or VLLM_WORKER_MULTIPROC_METHOD=spawn. As '
+        "an alternative, use CUDA only in the child processes",
+        # Source: torch documentation, multiprocessing.
+        explains=("cuda-init-failed", "torch-sees-no-gpu"),
+        commands=("export VLLM_WORKER_MULTIPROC_METHOD=spawn",),
+        says=(
+            r"(?:_worker_loop|DataLoader worker process|worker\.py|collate\.py).{0,1000}?(?:CUDA|cuda)[\w ()]{0,24} ?: initialization error",
+            r"Cannot re-initialize CUDA|poison fork|CUDA .{0,40}before fork",
+        ),
+    ),
+    Cause(
+        "worker-cannot-pickle",
+        certain_if=workers_are_shown,
+        # macOS and Windows start workers from scratch.
+        where=(lambda c: on(c, "macos") or on(c, "windows") or workers_are_shown(c),),
+        title="A worker process cannot receive {object}: it cannot be pickled",
+        means="macOS and Windows start worker processes from scratch (`spawn`), and Linux may do the same. "
+        "Python then sends them the dataset and its functions by pickle, which cannot send a "
+        "lambda, a function inside a function, or an open file. The GPU and torch are fine.",
+        text="Set `num_workers=0` in the DataLoader, so that the main process loads the data. To "
+        "keep the workers, replace the lambda or local function by a named function (or class) at "
+        "the top level of a module, or by functools.partial of one (in a notebook: import it from "
+        "a .py file), and open files inside the worker. Also guard the program's start with "
+        '`if __name__ == "__main__":`',
+        # Source: Python documentation, multiprocessing ("Contexts and start methods") and pickle
+        # ("What can be pickled"); torch documentation, torch.utils.data ("Platform-specific
+        # behaviors").
+        says=(
+            says(OF_A_FUNCTION, *PICKLES, unless=SAVES, example="popen_spawn_win32.py: AttributeError: Can't get local object 'main.<locals>.collate'"),
+            says(rf"{CANNOT_PICKLE}(?=.{{0,1500}}?{WORKERS})", *PICKLES, unless=SAVES, workers="after", example="PicklingError: Can't pickle <function <lambda> at 0x13fee15a0>: attribute lookup <lambda> on __main__ failed\n  for x in DataLoader(data, num_workers=4)"),
+            says(rf"{WORKERS}.{{0,1500}}?{CANNOT_PICKLE}", *PICKLES, unless=SAVES, workers="before"),
+        ),
+        not_examples=(
+            "torch.save(model): AttributeError: Can't pickle local object 'f.<locals>.g'",
+            "DataLoader workers read a pickle",
+        ),
+    ),
+    Cause(
+        "torch-internal-error",
+        severity=Severity.NOTE,
+        title="An internal assertion of torch failed in {file}",
+        means="torch has a bug, or another problem on the machine causes this error.",
+        text="Run the program with the newest torch. If the error remains, report it to PyTorch",
+        # Source: torch's sources, c10/util/Exception.h.
+        symptom=True,
+        failure=7,
+        says=(r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",),
+    ),
+    Cause(
+        "cuda-library-error",
+        severity=Severity.WARNING,
+        title="A CUDA library failed with {status}, which does not show the reason",
+        plain="A CUDA library failed with a status that does not show the reason",
+        means="Usually the GPU's memory is full, or an out-of-range index made an earlier kernel "
+        "fail. In other cases, the loader finds another cuBLAS or cuDNN before torch's own.",
+        text="Check whether the GPU's memory is full. Run the program once with "
+        "CUDA_LAUNCH_BLOCKING=1 to see which call failed first. Remove the folders of other CUDA "
+        "versions from LD_LIBRARY_PATH",
+        # Source: cuBLAS and cuDNN API references, status codes.
+        symptom=True,
+        commands=("export CUDA_LAUNCH_BLOCKING=1",),
+        look=("nvidia-smi",),
+        says=(
+            says(r"\b(?P<status>(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?!SUCCESS|ALLOC_FAILED|\w*VERSION_MISMATCH)[A-Z]\w{3,40})", unless=r"status [!=]= CU"),
+            says(r"cuFFT error: (?P<status>CUFFT_(?!SUCCESS|ALLOC_FAILED)[A-Z]\w{3,40})", library="CUFFT"),
+            says(r"cublas runtime error : the GPU program failed to execute", library="CUBLAS", status="CUBLAS_STATUS_EXECUTION_FAILED"),
+            says("cublaslt ran into an error", library="CUBLAS", status="CUBLAS_STATUS_NOT_SUPPORTED"),
+        ),
+        not_examples=("cuFFT error: CUFFT_SUCCESS",),
+    ),
+    Cause(
+        "cuda-call-not-supported",
+        severity=Severity.WARNING,
+        title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
+        means="Virtual GPUs and WSL do not support some calls, for example those for unified "
+        "memory, peer access, or memory shared between processes. For a virtual GPU, the "
+        "hypervisor can turn unified memory on (enable_uvm).",
+        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails. Then "
+        "turn off the program's feature that needs this call, or enable the call for the virtual "
+        "machine",
+        # Source: CUDA Runtime API reference, cudaError.
+        commands=("export CUDA_LAUNCH_BLOCKING=1",),
+        look=("nvidia-smi -q | grep -i virtualization",),
+        says=("cuda error: operation not supported",),
+    ),
+    Cause(
+        "report-cut",
+        severity=Severity.NOTE,
+        title="The text has {size}; gpusetup only read its first and last {read}",
+        plain="gpusetup read only part of the text",
+        means="If a text is longer than 1 MiB, gpusetup reads only its first and last 512 KiB, "
+        "so that you get an answer within seconds.",
+        text="If the answer does not fit your problem, pass only the part around the first error",
+    ),
+    Cause(
+        "report-empty",
+        severity=Severity.NOTE,
+        title="The text is empty",
+        means="The file, the pasted text or the pipe is empty. Perhaps the program printed "
+        "nothing, or it printed to stderr.",
+        text="Paste the program's output, most importantly its error (`PROGRAM 2>&1 | gpusetup "
+        "doctor --report -` includes errors). Without `--report`, doctor reads this machine",
+    ),
+    Cause(
+        "ptx-unsupported-toolchain",
+        certain_if=proofs.message_states_it,
+        title="The driver cannot compile a kernel's PTX, because the PTX comes from a CUDA "
+        "toolkit that is too new",
+        means="A driver can run compiled kernels of a newer minor CUDA version, but not newer "
+        "PTX, because the driver compiles PTX itself. The driver must support the CUDA version "
+        "of the toolkit that made the PTX, or a newer one.",
+        text="Install a build of the failing package for an older CUDA, or update the driver",
+        # Source: NVIDIA, CUDA Compatibility.
+        lacks="driver",
+        codes=(218, 222),
+        way=_older_cuda,
+        says=(
+            says(r"\bunsupported PTX version\b|unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|cudaErrorUnsupportedPtxVersion", example="Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)"),
+            says(r"Unsupported \.version \d+\.\d+; current version is", example="ptxas application ptx input, line 9; fatal   : Unsupported .version 8.7; current version is '8.4'"),
+            says(r"\bPTX mismatch\b", unless=r"\b(?:if|may|might|avoid|no|without) (?:\S{1,12} ){0,2}PTX", example="one sees a PTX mismatch"),
+        ),
+        not_examples=("to avoid a PTX mismatch compile for the card",),
+    ),
+    Cause(
+        "kernel-image-invalid",
+        title="The driver cannot load a compiled kernel: its image is invalid (error 200)",
+        means="The kernel is for another GPU, from a toolkit that is too new (see "
+        "TRITON_PTXAS_PATH), or from an incomplete cache file.",
+        text="Empty the caches of compiled kernels, and let Triton use its own ptxas (unset "
+        "TRITON_PTXAS_PATH). If the error remains, update the driver, or install the Triton that "
+        "torch requires",
+        # Source: CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE.
+        symptom=True,
+        codes=(200,),
+        commands=("unset TRITON_PTXAS_PATH", "rm -rf ~/.triton/cache ~/.nv/ComputeCache"),
+        windows=(r"Remove-Item -Recurse -Force $env:USERPROFILE\.triton\cache",),
+        look=("pip check",),
+        alike={alike.COLLECT_ENV: ("driver-too-old", "extension-arch-mismatch")},
+    ),
+    Cause(
+        "cuda-program-error",
+        check=CheckCommand("CUDA_LAUNCH_BLOCKING=1 python train.py  # your own program", '  File "train.py", line 41, in forward\n' "    x = self.embedding(tokens)\nRuntimeError: CUDA error: device-side assert triggered"),
+        severity=Severity.NOTE,
+        title="A kernel failed: {name} (error {code})",
+        plain="An error in the program made a CUDA kernel fail",
+        means="Usually an index or a label in the program is out of range, for example a token "
+        "id beyond the model's vocabulary. In rare cases the hardware fails, and then the kernel "
+        "log contains an Xid. Later errors from cuBLAS or the allocator are only consequences.",
+        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to see which line fails. If you "
+        "run the same line on the CPU, you get a clear error message",
+        # Source: CUDA Runtime API reference, cudaError.
+        failure=5,
+        codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
+        commands=("export CUDA_LAUNCH_BLOCKING=1",),
+    ),
+    Cause(
+        "gpu-works-little",
+        severity=Severity.NOTE,
+        title="{who} is busy only part of the time: {picture}",
+        plain="A GPU with a running program is busy less than half of the time",
+        means="A single reading does not show why: the data may arrive too slowly, or the batch "
+        "or the model is too small to fill the GPU.",
+        text="Let gpusetup watch the training for a minute to find the cause",
+        # Source: the limits in readings/gpu_use.py.
+        commands=("gpusetup monitor -- python train.py",),
+    ),
+    Cause(
+        "loss-diverges",
+        severity=Severity.NOTE,
+        title="The loss diverges: it becomes NaN or infinite, or explodes",
+        means="The training's steps are too large for the model, or a value is too large for the "
+        "number format. Your GPU, driver and torch are not the cause.",
+        text=STABLE,
+        # Source: torch documentation, automatic mixed precision, "Gradient clipping".
+        failure=6,
+        cases=(
+            Message(
+                having={"half": ""},
+                where=(_has_no_bfloat16,),
+                means="The largest float16 number is 65,504, and small gradients are rounded to "
+                "zero. So a loss that is fine in bfloat16 or float32 may diverge. This GPU has no "
+                "bfloat16.",
+                text="Turn mixed precision off on this card (train in float32), or use a "
+                f"torch.amp.GradScaler and call `scaler.unscale_(optimizer)` before you clip. {STABLE}",
+            ),
+            Message(
+                having={"half": ""},
+                means="The largest float16 number is 65,504, and small gradients are rounded to "
+                "zero. So a loss that is fine in float32 may diverge.",
+                text="Use bfloat16 instead of float16 (on GPUs with compute capability 8.0 or "
+                "newer). With float16, use a torch.amp.GradScaler, and call "
+                f"`scaler.unscale_(optimizer)` before you clip. {STABLE}",
+            ),
+        ),
+        says=(
+            says(rf"(?P<half>{HALF_PRECISION}).{{0,300}}?(?:{DIVERGES})", *DIVERGES_LETTERS, unless=NOT_HAD, example="Training with AMP: {'loss': 2.31} then Loss is nan, stopping training"),
+            says(rf"(?:{DIVERGES}).{{0,300}}?(?P<half>{HALF_PRECISION})", *DIVERGES_LETTERS, unless=NOT_HAD, example="Epoch 3, step 120: loss=nan with fp16"),
+            says(DIVERGES, *DIVERGES_LETTERS, unless=NOT_HAD),
+        ),
+        not_examples=(
+            "if the loss is nan, lower the learning rate",
+            "assert not torch.isnan(loss)",
+            "the loss is not nan",
+            "we clip at 1.0 to avoid exploding gradients",
+            "the loss function handles nan values",
+        ),
+    ),
+    Cause(
+        "mixed-precision-no-gain",
+        severity=Severity.WARNING,
+        title="Mixed precision is on, but the training is not faster",
+        means="Mixed precision speeds up matrix products and convolutions on tensor cores. It "
+        "does not help if the GPU waits for data (few DataLoader workers, a slow disk, data that "
+        "are decoded again in each epoch), or if the model or the batch is too small to fill the "
+        "GPU.",
+        text=FASTER,
+        # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
+        commands=("gpusetup monitor -- python train.py",),
+        cases=(
+            Message(
+                where=(_no_gpu_has_tensor_cores,),
+                title="{gpus}: without tensor cores, mixed precision saves memory but rarely time",
+                means="GPUs before Volta and the GTX 16 series have no tensor cores. On such a "
+                "card, mixed precision helps little, and not at all if the data arrive too "
+                "slowly or the model is too small to fill the GPU.",
+                commands=("gpusetup monitor -- python train.py",),
+            ),
+        ),
+        says=(says(rf"{MIXED_PRECISION}.{{0,90}}?{NO_GAIN}|{NO_GAIN} (?:\w+ ){{1,3}}?{MIXED_PRECISION}", *PRECISION_LETTERS, unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
+        not_examples=(
+            "AMP is enabled and training is twice as fast now",
+            "without AMP the training is slower",
+            "mixed precision did not change the memory",
         ),
     ),
 )  # fmt: skip

@@ -7,10 +7,11 @@ order, raises ValueError.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from gpusetup.causes.layers import PLACES, Layer
+from gpusetup.causes.layers import PLACES, STAGE_OF, Layer
 from gpusetup.evidence.facts import Fact
 from gpusetup.messages.row import MessageRow, row
 from gpusetup.model.finding import (
@@ -32,6 +33,19 @@ UNORDERED = max(Layer) + 1
 """The place of causes that are never the root cause: after every layer."""
 
 
+ADDED = re.compile(r" \([^(){}]*\{[^()]*\)|: [^:{}]*\{.*$| in \{\w+\}$")
+"""The part of a title that only adds a value to it: `(error {code})`, `: {problem}`."""
+VALUE = re.compile(r"\{(\w+)(?::[.\d]+)?\}")
+"""A placeholder for an event's value in a title."""
+STANDS_FOR = {
+    **dict.fromkeys(("who", "gpu", "gpus", "node"), "the GPU"),
+    **dict.fromkeys(("package", "name", "asked"), "a package"),
+    "have": "has", "library": "a library", "module": "an extension", "program": "a program",
+    "object": "an object", "symbol": "a function", "header": "a header", "tool": "a tool",
+    "host": "the package index", "path": "the environment", "prefix": "this environment",
+}  # fmt: skip
+"""A placeholder -> the words that stand for its value if the event lacks it."""
+
 Words = tuple[str, ...]
 Question = Callable[[Any], bool]
 """A function that takes the rules' context and answers a yes-or-no question about the machine."""
@@ -44,7 +58,8 @@ class Message(Frozen):
     """The title. It may contain placeholders for values of the event (`{library} is missing`) and
     for the machine's `torch`, `driver` and `gpus`."""
     plain: str = ""
-    """The title to use if the event lacks a value that the title needs."""
+    """The title to use if the event lacks a value that the title needs; "" if the title without
+    the values says the same."""
     means: str = ""
     """Why the problem happens and what it does, in a sentence or two."""
     text: str = ""
@@ -72,6 +87,15 @@ class Message(Frozen):
     cases: tuple[Message, ...] = ()
     """Special cases. The first one that applies replaces this message; texts that the case leaves
     empty come from this message."""
+
+    @property
+    def name(self) -> str:
+        """The title for a machine about which nothing is known."""
+        if self.plain:
+            return self.plain
+        title = ADDED.sub("", self.title)
+        words = VALUE.sub(lambda value: STANDS_FOR.get(value[1], f"the {value[1]}"), title)
+        return words[0].upper() + words[1:] if words.startswith(("a ", "an ", "the ")) else words
 
 
 class Refutation(Frozen, kw_only=False):
@@ -114,14 +138,9 @@ class Cause(Message, kw_only=False):
     """CUDA's error codes for this cause."""
     but: Mapping[str, str] = {}
     """Names of values -> patterns. Events that match belong to another cause and do not count."""
-    by_check: bool = False
-    """Whether a function decides about this cause, because a message alone does not prove it."""
     says: tuple[str | MessageRow, ...] = ()
-    """Patterns for the messages that show the cause. Each match becomes an event with the cause's
-    name."""
-    examples: Words = ()
-    """Sample texts that show this cause and no other: one for each pattern that is not plain text.
-    """
+    """The messages that show the cause: a row each, with its pattern and an example. A plain
+    pattern is its own example. Each match becomes an event with the cause's name."""
     not_examples: Words = ()
     """Sample texts that resemble the messages but do not show the cause."""
     alike: Mapping[str, Words] = {}
@@ -132,9 +151,6 @@ class Cause(Message, kw_only=False):
     text can only make it likely."""
     refuted_by: tuple[Refutation, ...] = ()
     """Facts that rule the cause out: if one of them holds, the finding is removed."""
-    stage: Stage | None = None
-    """The stage at which programs fail because of this cause; None if it is the usual stage of the
-    layer."""
     failure: int = 0
     """The rank among the failures of programs, which are the answer if no error is found: the
     lowest rank above 0 comes first. 0 means that this is not such a failure."""
@@ -162,15 +178,16 @@ class Cause(Message, kw_only=False):
             raise ValueError(f"two records have the id {self.id}")
 
     @property
-    def name(self) -> str:
-        """The title for a machine about which nothing is known."""
-        return self.plain or self.title
-
-    @property
     def place(self) -> tuple[Layer, int] | None:
         """The cause's layer and its rank in that layer; None for a cause that is never the root
         cause."""
         return PLACES.get(self.id)
+
+    @property
+    def stage(self) -> Stage | None:
+        """The stage at which programs fail because of this cause; None if it is the usual stage of
+        the layer."""
+        return STAGE_OF.get(self.id)
 
     @property
     def kinds(self) -> Words:

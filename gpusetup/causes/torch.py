@@ -1,18 +1,23 @@
-"""Causes in torch itself: it is missing, broken, installed twice, or installed in another
-environment."""
+"""torch itself: it is missing, broken, installed twice or elsewhere, is the wrong build, or has no
+kernels for the GPU."""
 
 from __future__ import annotations
 
 import re
 
+from gpusetup.accelerators.makers import LABEL
+from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
-from gpusetup.evidence import proofs
+from gpusetup.evidence import gpu_facts, proofs
+from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
+from gpusetup.evidence.places import ON_LINUX
 from gpusetup.fixes import makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, Lines
@@ -46,28 +51,20 @@ def _install(context: RuleContext, _text: str) -> Fix:
 
 
 def _reinstall(context: RuleContext, _text: str) -> Fix:
-    """Remove every torch, then install it once.
-
-    Without the removal, an installer would mistake leftover files for an installed torch, and files
-    from conda would hide files from pip.
-    """
+    """Remove every torch, then install it once. Otherwise an installer would mistake leftover files
+    for an installed torch, and files from conda would hide files from pip."""
     remove_commands: list[Line] = []
+    removed_by_pip = ["torch"]
     conda_version, _ = conda_and_pip(context)
     if conda_version:
         remove_commands.append(_remove_with_conda(context))
-    removed_by_pip = ["torch"]
-    # If conda and pip both installed torch, they may both have installed its companions too.
     if conda_version or events(context, "mixed-conda-pip"):
         removed_by_pip += COMPANIONS
-    remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
-    # pip does not uninstall packages that conda installed.
-    pip_versions = {
-        package.version for package in packages(context, "torch") if package.installer not in CONDA
-    }
-    # pip removes one copy at a time. Run it once even if no copy is listed, because files may be
+    # pip removes one copy at a time. It runs once even if no copy is listed, because files may be
     # left over.
-    remove_commands += [remove_with_pip] * max(1, len(pip_versions))
-
+    copies = {p.version for p in packages(context, "torch") if p.installer not in CONDA}
+    remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
+    remove_commands += [remove_with_pip] * max(1, len(copies))
     install_torch = paste.install_torch(context)
     install_commands = install_torch.commands
     if paste.chosen_build(context):
@@ -84,16 +81,13 @@ COMPANIONS = ("torchvision", "torchaudio")
 
 
 def _remove_with_conda(context: RuleContext) -> Line:
-    """The command that removes conda's torch, with those of its companions that conda installed."""
+    """The command that removes conda's torch, with those of its companions that conda installed.
+    With --force, conda does not remove the packages that depend on torch."""
     machine = context.snapshot
-    names = ["pytorch"]
-    packages_of_conda = {
-        package.name for package in machine.packages or () if package.installer in CONDA
-    }
-    names += sorted(packages_of_conda.intersection(COMPANIONS))
+    of_conda = {package.name for package in machine.packages or () if package.installer in CONDA}
+    names = ("pytorch", *sorted(of_conda.intersection(COMPANIONS)))
     prefix = machine.conda.prefix or machine.python.prefix
     environment = ("--prefix", prefix) if prefix else ()
-    # With --force, conda does not remove the packages that depend on torch.
     return paste.command(context, "conda", "remove", "--yes", *environment, "--force", *names)
 
 
@@ -120,11 +114,94 @@ USERS_OWN = r"[/\\](?:\.local[/\\]lib[/\\]python\d\.\d{1,2}|Roaming[/\\]Python[/
 RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
 
 
+def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
+    """Install a CUDA build in place of the CPU build, if one works on this machine.
+
+    If a text shows the command that installed the CPU build, the fix is to correct that command.
+    """
+    build = context.choice.build
+    if is_report(context) and context.snapshot.wanted.backend == "cpu":
+        return Fix(
+            text="The command that installs torch uses the index of the CPU builds (`whl/cpu`). "
+            "Replace it with an index of CUDA builds (in a Dockerfile too, then rebuild the "
+            "image). `gpusetup resolve` on the machine with the GPU shows which index fits"
+        )
+    if build and build.backend == "cpu":
+        return Fix(text="No CUDA build works on this machine: see the other findings")
+    return paste.another_torch(context, text)
+
+
+def _release_that_works(context: RuleContext, text: str) -> Fix:
+    """Install the release that worked. If a nightly build fails, install the newest stable release
+    instead."""
+    regressions = events(context, "release-regressed")
+    values = regressions[0].values if regressions else {}
+    good_release = values.get("good", "")
+    if ".dev" in values.get("bad", ""):
+        requirement, sentence = "torch", f"{text}Install the newest stable release"
+    else:
+        requirement = f"torch=={good_release}" if is_a_version(good_release) else "torch"
+        named = f"torch {good_release}" if good_release else "the release that worked"
+        sentence = f"{text}Install {named} again"
+    backend = context.torch.backend or ""
+    # If the installed build is unknown, the right index is unknown too.
+    if not re.fullmatch(LABEL, backend):
+        return Fix(text=sentence)
+    words = ("install", "--force-reinstall", requirement, "--index-url", f"{INDEX}/{backend}")
+    return Fix(text=sentence, commands=(paste.pip(context, *words),))
+
+
+INDEX = "https://download.pytorch.org/whl"
+
+
+REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
+"""Errors that the driver returns for a kernel that it cannot use."""
+NOT_BUILT_FOR = (
+    r"not built with CUDA kernel binaries compatible with compute capability (?P<arch>\d{1,2}\.\d)"
+)
+
+
+def _other_wheel(context: RuleContext, _text: str) -> Fix:
+    """Install a torch that supports the GPU. If there is none, the fix is what can be done without
+    one."""
+    build = paste.chosen_build(context)
+    if build:
+        can_use_gpu = build.backend != "cpu"
+    else:
+        # There is no wheel for this machine. The advice is another Python or system, or the board's
+        # own torch.
+        can_use_gpu = bool(context.choice.advice or board_of(context.snapshot))
+    if can_use_gpu:
+        return paste.another_torch(context)
+    return Fix(
+        text="No known wheel of torch supports this GPU: use the CPU build, or a newer or rented "
+        "GPU",
+        commands=(paste.gpusetup(context, "--backend", "cpu"),),
+    )
+
+
+TENSORFLOWS = "The driver's compiler, for TensorFlow's kernels,"
+
+NO_NEWER = (
+    "The installed torch fits this GPU and driver, but its run-time compiler does not support the "
+    "GPU. A newer torch may come with a compiler that does (`gpusetup install --upgrade`). As a "
+    "workaround, let Triton use the ptxas of a CUDA toolkit that supports the GPU: `export "
+    "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (since Triton 3.6, for Blackwell: "
+    "TRITON_PTXAS_BLACKWELL_PATH). As an alternative, run without torch.compile "
+    "(TORCHDYNAMO_DISABLE=1)"
+)
+
+
+def _kernel_of_hip_is_missing(context: RuleContext) -> str:
+    """What shows that a kernel of an AMD GPU is missing, else "". ggml's ROCm build prints CUDA's
+    names for HIP's errors."""
+    return "a ROCm build lacks the kernel" if events(context, "hip-kernel-missing") else ""
+
+
 CAUSES = (
     Cause(
         "install-unfinished",
         title="An installation into {prefix} was interrupted",
-        plain="An installation into this environment was interrupted",
         means="An installation with gpusetup was interrupted, so the environment is incomplete.",
         text="Run `gpusetup install`. The command first restores the previous environment or "
         "completes the new one",
@@ -137,11 +214,8 @@ CAUSES = (
         "installed into another environment.",
         check=CheckCommand('python -c "import sys, torch; print(sys.executable)"', "ModuleNotFoundError: No module named 'torch'"),
         title="torch is not installed in {python}",
-        plain="torch is not installed",
         text="Install torch",
         # Source: the wheels and indexes of torch, read for the catalog.
-        stage="import",
-        by_check=True,
         way=_install,
         cases=(
             Message(
@@ -157,9 +231,8 @@ CAUSES = (
         says=(
             r"No module named ['\"]?torch['\"]?(?![\w.])",
             r"Package 'torch' is not installed",
-            r"Package\(s\) not found: torch\b",
+            says(r"Package\(s\) not found: torch\b", example="WARNING: Package(s) not found: torch"),
         ),
-        examples=("WARNING: Package(s) not found: torch",),
         not_examples=("[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",),
     ),
     Cause(
@@ -167,13 +240,11 @@ CAUSES = (
         title="torch is only partly installed",
         means="torch's installation was interrupted, or another installation overwrote part of it.",
         text="Reinstall it",
-        stage="import",
         way=_reinstall,
         says=(
             r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py.{0,400}?name '_C' is not defined",
-            r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b",
+            says(r"(?:site|dist)-packages[/\\]torch[/\\]__init__\.py['\"].{0,160}?No module named ['\"]?torch\.(?:_C|version|torch_version)\b", example="File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'"),
         ),
-        examples=("File \"/x/site-packages/torch/__init__.py\", line 29, in <module>\nModuleNotFoundError: No module named 'torch.torch_version'",),
     ),
     Cause(
         "two-torch-installs",
@@ -197,8 +268,7 @@ CAUSES = (
         before_torch=(Severity.ERROR,),
         way=_reinstall,
         alike={"conda list torch": ("ld-library-path-conflict", "torch-half-installed")},
-        says=(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})",),
-        examples=("ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv",),
+        says=(says(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})", example="ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv"),),
     ),
     Cause(
         "torch-import-failed",
@@ -221,7 +291,6 @@ CAUSES = (
     Cause(
         "torch-outside-environment",
         title="Python imports a torch from outside the environment: {place}",
-        plain="Python imports a torch from outside the environment",
         means="Python searches PYTHONPATH before the environment's packages.",
         text="Remove that folder from PYTHONPATH. Then check whether the environment has torch",
         # Source: Python documentation, site.
@@ -233,8 +302,7 @@ CAUSES = (
         before_torch=(Severity.ERROR, Severity.WARNING),
         where=(lambda context: bool(events(context, *HALVES_DO_NOT_FIT)),),
         commands=("export PYTHONNOUSERSITE=1",),
-        says=(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}",),
-        examples=("/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",),
+        says=(says(rf"{AN_ENVIRONMENT}.{{0,700}}?{USERS_OWN}|{USERS_OWN}.{{0,700}}?{AN_ENVIRONMENT}", example="/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py"),),
     ),
     Cause(
         "torch-sees-no-gpu",
@@ -247,8 +315,6 @@ CAUSES = (
         "old, install or update it. If torch says `No CUDA GPUs are available`, either "
         "CUDA_VISIBLE_DEVICES hides the GPU or, in a container, the container was given none",
         symptom=True,
-        stage="start",
-        by_check=True,
         look=(RAISE,),
         cases=(
             Message(
@@ -283,7 +349,6 @@ CAUSES = (
     Cause(
         "gpu-check-failed",
         title="torch fails on this machine's GPU: {name}",
-        plain="torch computes wrong results on the GPU, or none at all",
         means="The GPU computed a wrong result, or an operation of torch failed on it.",
         text="Run `gpusetup verify` and read the result of each check",
         symptom=True,
@@ -292,20 +357,14 @@ CAUSES = (
     Cause(
         "smi-banner-misread",
         title="{program} misreads the output of a newer nvidia-smi; the driver is fine",
-        plain="A tool misreads the output of a newer nvidia-smi, but the driver is fine",
         means="Since driver 610, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
         "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
         text="Set the build that you want in the tool's options, or update the tool",
         # Source: nvidia-smi of driver 610.
         commands=("gpusetup install",),
         says=(
-            r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version",
+            says(r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version|(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi", example="ValueError: could not parse 'CUDA UMD Version: 13.1'"),
             r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
-            r"(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi",
-        ),
-        examples=(
-            "ValueError: could not parse 'CUDA UMD Version: 13.1'",
-            "failed to parse the output of nvidia-smi",
         ),
         not_examples=("CUDA UMD Version: 13.1",),
     ),
@@ -320,16 +379,179 @@ CAUSES = (
         text="Install a newer torch of the same kind, or an older release of the package in the "
         "traceback. You do not need a build for another GPU",
         # Source: torch's release notes of 1.12 and 2.0; huggingface/transformers issue 31563 (2.3).
-        stage="import",
         explains=("apple-silicon", "intel-gpu", "no-nvidia-gpu", "program-failed"),
         says=(
-            r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b",
-            r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]",
+            says(r"Expected one of cpu, cuda[\w, ]{0,200} device type at start of device string: (?P<device>mps|xpu)\b", example="RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu " "device type at start of device string: mps"),
+            says(r"module ['\"]torch(?:\.backends)?['\"] has no attribute ['\"](?P<device>mps|xpu)['\"]", example="AttributeError: module 'torch' has no attribute 'xpu'"),
         ),
-        examples=(
-            "RuntimeError: Expected one of cpu, cuda, xpu, mkldnn, opengl, hip, vulkan, meta, hpu "
-            "device type at start of device string: mps",
-            "AttributeError: module 'torch' has no attribute 'xpu'",
+    ),
+    Cause(
+        "torch-release-regressed",
+        title="torch {good} works here but torch {bad} does not: the build is at fault",
+        plain="One release of torch works on this machine, but another does not",
+        means="The GPU and the driver work with one release of torch, so neither of them is the "
+        "cause.",
+        text="Keep the driver, and report the release that fails to PyTorch. ",
+        # Source: pytorch/pytorch, issues of regressed nightlies.
+        events=("release-regressed",),
+        explains=("torch-sees-no-gpu", "gpu-check-failed", "torch-import-failed"),
+        way=_release_that_works,
+    ),
+    Cause(
+        "torch-cpu-build",
+        cases=(
+            Message(
+                where=(ON_LINUX,),
+                way=_replace_cpu_build,
+                means="Usually conda picked a CPU build because it saw no driver, the image came "
+                "with a CPU build, or installing another package replaced the CUDA build.",
+            ),
+        ),
+        certain_if=proofs.cpu_build_beside_a_gpu,
+        check=CheckCommand(alike.TORCHS_CUDA, "2.5.1+cpu None"),
+        title="{who} is a CPU build and cannot use {gpu}",
+        plain="torch is a CPU build on a machine with an NVIDIA GPU",
+        means="On Windows, `pip install torch` installs a CPU build, because the default index "
+        "has only CPU builds there. Installing another package can also replace a CUDA build with "
+        "a CPU build.",
+        text="Replace the CPU build with a CUDA build. ",
+        # Source: the wheels and indexes of torch, read for the catalog.
+        explains=("extension-abi-mismatch",),
+        way=_replace_cpu_build,
+        alike={alike.LIST_GPUS: ("no-nvidia-gpu",)},
+    ),
+    Cause(
+        "rocm-wheel-on-nvidia",
+        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
+        title="{who} is a build for {maker} GPUs: it cannot use {gpus}",
+        plain="torch is a build for another maker's GPUs on a machine with an NVIDIA GPU",
+        means="ROCm builds are for AMD's GPUs, and XPU builds for Intel's.",
+        text="Replace this build. ",
+        # Source: the wheels and indexes of torch, read for the catalog.
+        way=paste.another_torch,
+    ),
+    Cause(
+        "jit-arch-rejected",
+        certain_if=proofs.message_states_it,
+        title="{compiler} does not support the architecture {arch}",
+        plain="The run-time compiler does not support the architecture of this GPU",
+        means="Kernels that are compiled at run time (torch.compile, fusers, jiterator) do not "
+        "work. Precompiled kernels may work.",
+        text="Install a torch build for a newer CUDA version, whose compiler supports it. ",
+        # Source: NVRTC documentation; Triton's and XLA's sources.
+        explains=("cuda-init-failed",),
+        but={"compiler": "^nvcc$"},
+        way=lambda context, text: paste.another_torch(context, text, NO_NEWER),
+        says=(
+            says(r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)", compiler="XLA's assembler", example="gpu/asm_compiler.cc:231] Falling back to the CUDA driver for PTX compilation; ptxas does not support CC 8.9"),
+            says(rf"{NOT_BUILT_FOR}.{{0,600}}?{REJECTED}", compiler=TENSORFLOWS, example="TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0. CUDA kernels will be jit-compiled from PTX\nInternalError: 'cuLaunchKernel(f)' failed with 'CUDA_ERROR_INVALID_HANDLE'"),
+            says(rf"{REJECTED}.{{0,600}}?{NOT_BUILT_FOR}", compiler=TENSORFLOWS, example="InternalError: 'cuLaunchKernel(function)' failed with 'CUDA_ERROR_INVALID_HANDLE'; before it: TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0a"),
+            says(r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture", example="nvrtc: error: invalid value for --gpu-architecture (-arch)"),
+            says(r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'", example="ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"),
+            says(r"(?P<compiler>nvcc) ?fatal ?: (?:Value|Unsupported gpu architecture) '?(?P<arch>(?:compute|sm)_\d\w{1,4})\b", example="nvcc fatal   : Unsupported gpu architecture 'compute_120'"),
+            says(r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)", compiler="ptxas"),
+            says(r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status", compiler="ptxas", unless="too much shared data|Permission denied", example="`/x/triton/backends/nvidia/bin/ptxas -lineinfo -v --gpu-name=sm_121a /tmp/a.ptx -o /tmp/a.ptx.o` failed: subprocess.CalledProcessError: returned non-zero exit status 255"),
+            says(r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option", compiler="NVVM", example="libNVVM: '-arch=compute_120' is an unsupported option"),
+            says(r"'(?P<arch>sm_\w+)' is not a recognized processor", compiler="llvm", example="'sm_120' is not a recognized processor for this target (ignoring processor)"),
+            says(r"Unknown target CPU '(?P<arch>sm_\w+)'", compiler="llvm", example="LLVM ERROR: Unknown target CPU 'sm_103'"),
+        ),
+        not_examples=(
+            "nvcc fatal   : Value 'native' is not defined for option 'gpu-architecture'",
+            "'-fast' is an unsupported option",
+            "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 9.0; it compiles for half an hour and then runs",
+        ),
+    ),
+    Cause(
+        "arch-too-new-for-wheel",
+        certain_if=proofs.capability_is_read,
+        check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
+        refuted_by=(
+            Refutation(
+                gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
+            ),
+        ),
+        title="{who} has no kernels for {gpu}: this build is older than the GPU",
+        plain="The GPU is too new for this build of torch",
+        means="A torch build has kernels only for the GPU generations that existed when it was "
+        "made. The installed build has no kernels for your GPU, and no PTX (portable code) that "
+        "the driver could compile instead.",
+        text="Install a newer torch",
+        # Source: CUDA C++ Programming Guide, application compatibility.
+        explains=("cuda-library-error",),
+        way=_other_wheel,
+        alike={alike.BESIDE_TORCH: ("cuda-lib-missing",)},
+    ),
+    Cause(
+        "arch-too-old-for-wheel",
+        certain_if=proofs.capability_is_read,
+        check=CheckCommand(alike.TORCHS_KERNELS, "2.9.1+cu128 ['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', 'sm_100', 'sm_120'] (6, 1)"),
+        refuted_by=(
+            Refutation(
+                gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
+            ),
+        ),
+        title="{who} has no kernels for {gpu}: this build no longer supports the GPU",
+        plain="The build of torch has no kernels for this old GPU",
+        means="Newer PyTorch builds drop old GPU generations to stay small. For example, the "
+        "Linux wheels for CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
+        text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
+        # Source: the wheels and indexes of torch, read for the catalog.
+        explains=("cuda-library-error",),
+        way=_other_wheel,
+        beside_torch="Newer releases of the program do not have kernels for this GPU either. "
+        "Build the program from source for the GPU's compute capability, or use a release or "
+        "image for older GPUs. Or use another program that supports the GPU, or run this one on "
+        "the CPU. A newer driver, cuDNN or torch does not help, because this program does not "
+        "use torch",
+    ),
+    Cause(
+        "no-kernel-image",
+        check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
+        refuted_by=(
+            Refutation(_kernel_of_hip_is_missing, "amd-gpu"),
+            Refutation(
+                gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
+            ),
+        ),
+        title="torch, or an extension, has no kernel for {gpu}",
+        means="PyTorch and its extensions contain kernels only for the GPU generations that they "
+        "were built for. This message names neither the GPU nor the package that lacks the "
+        "kernel.",
+        text="Install a torch that supports this GPU. If torch itself works (the second command "
+        "prints 18.0), rebuild the package that fails instead",
+        # Source: CUDA Runtime API reference, cudaError.
+        symptom=True,
+        commands=("gpusetup install",),
+        look=(
+            "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
+        ),
+        alike={
+            alike.TORCHS_KERNELS: (
+                "arch-too-old-for-wheel",
+                "arch-too-new-for-wheel",
+                "extension-arch-mismatch",
+            )
+        },
+        says=(
+            says(r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}", example="FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37"),
+            says(r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])", example="CUDA error: no kernel i"),
+            r"(?:Cuda failure '|CUDA error: )invalid device function|CUDA error: device kernel image is invalid",
+            r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
+            says(r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}|Your device is too old\. We require compute capability >= \d{2}|requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)", example="FATAL: this function is for sm80, but was built for sm750", module="xformers"),
+            says(r"CUDA error \([^()]{0,160}?(?:\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument|(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function)", example="CUDA error (/tmp/flash_fwd_launch_template.h:94): invalid device function", module="flash_attn"),
+            says(r"RuntimeError: can't query kernel attributes", module="cuequivariance_ops"),
+            says("sglang only supports sm75", module="sglang"),
+            says("assertion failed: unsupported architecture", module="tensorrt_llm"),
+            says(r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch|ggml-cuda was compiled without support for the current GPU architecture", example="ERROR: CUDA kernel mul_mat_q has no device code compatible with CUDA arch 610. ggml-cuda.cu was compiled for: 700", module="ggml-cuda"),
+            says(r"CUDA GPU is too old\. Compute Capability detected: \d\.\d", module="ollama", example='level=INFO msg="[0] CUDA GPU is too old. Compute Capability detected: 3.0"'),
+            says(r"SM\d{2,3} kernel is not available\. make sure you GPU", module="sageattention", example="AssertionError: SM89 kernel is not available. make sure you GPUs with compute capability 8.9."),
+            says(r"Could not find compatible tinycudann extension for compute capability", module="tinycudann"),
+            says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv", example="RuntimeError: your gpu arch (12, 0) isn't compiled in prebuilt, may cause invalid device function"),
+        ),
+        not_examples=(
+            "this function is for sm80 and was built for sm80, but was built for smaller inputs",
+            "CUDA error (/src/flash-attention/csrc/flash_api.cpp:90): invalid argument",
+            "CUDA error (/src/mine/kernel.cu:94): invalid device function",
         ),
     ),
 )  # fmt: skip

@@ -92,7 +92,6 @@ CAUSES = (
         "download-hash-mismatch",
         certain_if=proofs.message_states_it,
         title="The downloaded file does not match its hash: {file}",
-        plain="The downloaded file does not match its hash",
         means="A proxy, a full disk or a mirror cut off or changed the download. Another "
         "possible cause is a lock file that contains the hash of a different build.",
         text="Clear the installer's cache, then run the same installation again. If you use a "
@@ -101,18 +100,11 @@ CAUSES = (
         commands=("pip cache purge",),
         says=(
             r"DO NOT MATCH THE HASHES(?:.{0,260}?(?P<file>[\w.%+-]+\.whl))?",
-            r"Hash mismatch for `?(?P<file>[\w.=+-]+)",
-            r"CondaVerificationError: The package for (?P<file>[\w.-]{2,60}) located at",
-            rf"{AT_WORK}.{{0,900}}?BadZipFile: Bad CRC-32|BadZipFile: Bad CRC-32 for file '(?:torch|nvidia|triton)",
-            rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file",
-            r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid",
-        ),
-        examples=(
-            "error: Hash mismatch for `torch==2.6.0+cu124`",
-            "zipfile.BadZipFile: Bad CRC-32 for file 'torch/lib/libtorch_cuda.so'",
-            "$ uv pip install x.whl\nzipfile.BadZipFile: File is not a zip file",
-            "ERROR: Wheel 'llama-cpp-python-cuda' located at G:\\w\\llama_cpp_python_cuda-0.2.85-cp311-cp311-win_amd64.whl is invalid.",
-            "CondaVerificationError: The package for pytorch located at /x/pkgs/pytorch-2.1.0 appears to be corrupted.",
+            says(r"Hash mismatch for `?(?P<file>[\w.=+-]+)", example="error: Hash mismatch for `torch==2.6.0+cu124`"),
+            says(r"CondaVerificationError: The package for (?P<file>[\w.-]{2,60}) located at", example="CondaVerificationError: The package for pytorch located at /x/pkgs/pytorch-2.1.0 appears to be corrupted."),
+            says(rf"{AT_WORK}.{{0,900}}?BadZipFile: Bad CRC-32|BadZipFile: Bad CRC-32 for file '(?:torch|nvidia|triton)", example="zipfile.BadZipFile: Bad CRC-32 for file 'torch/lib/libtorch_cuda.so'"),
+            says(rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file", example="$ uv pip install x.whl\nzipfile.BadZipFile: File is not a zip file"),
+            says(r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid", example="ERROR: Wheel 'llama-cpp-python-cuda' located at G:\\w\\llama_cpp_python_cuda-0.2.85-cp311-cp311-win_amd64.whl is invalid."),
         ),
         not_examples=(
             "zipfile.BadZipFile: File is not a zip file",
@@ -122,7 +114,6 @@ CAUSES = (
     Cause(
         "download-network-error",
         title="{host} cannot be reached or verified",
-        plain="The package index cannot be reached or verified",
         means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download. "
         "torch, CUDA and the driver are not the cause.",
         text=ANY_NETWORK + MIRROR,
@@ -134,41 +125,20 @@ CAUSES = (
             for how, text in NETWORK_WAYS.items()
         ),
         says=(
-            r"\berror: Remote end closed connection without response",
+            says(r"\berror: Remote end closed connection without response", example="error: Remote end closed connection without response"),
             rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
-            r"CondaHTTPError: HTTP (?P<how>\w+)",
-            r"registry\.ollama\.ai.{0,160}?(?:no such host|i/o timeout|connection (?:refused|reset)|TLS handshake|context deadline|server misbehaving|network is unreachable)",
-            says(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|invalid peer certificate|CondaSSLError", how="certificate"),
+            says(r"CondaHTTPError: HTTP (?P<how>\w+)", example="CondaHTTPError: HTTP 000 CONNECTION FAILED for url"),
+            says(r"registry\.ollama\.ai.{0,160}?(?:no such host|i/o timeout|connection (?:refused|reset)|TLS handshake|context deadline|server misbehaving|network is unreachable)", example='Get "https://registry.ollama.ai/v2/x": dial tcp: lookup registry.ollama.ai: no such host'),
+            says(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|invalid peer certificate|CondaSSLError", how="certificate", example="SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in certificate chain'))"),
             says(rf"(?:ReadTimeoutError|ConnectTimeoutError|ReadTimeout)\W{{0,3}}(?:HTTPS?ConnectionPool\(host='{HOST}')?.{{0,240}}?timed out", how="timeout"),
-            says(rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}", how="timeout"),
+            says(rf"{FETCHING}.{{0,1100}}?The read operation timed out|The read operation timed out.{{0,600}}?{FETCHING}", how="timeout", example='File "/usr/lib/python3/dist-packages/pip/_vendor/urllib3/response.py", line 438\nTimeoutError: The read operation timed out'),
             says(r"due to network timeout", how="timeout"),
-            says(r"cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'", how="connection"),
-            says(r"NewConnectionError", how="connection"),
-            says(rf"error sending request for url \(https?://{HOST}", how="connection"),
-            says(r"ProxyError|Cannot connect to proxy|Tunnel connection failed", how="proxy"),
-            says("wrong_version_number", how="proxy"),
-            says(r"Temporary failure in name resolution|NameResolutionError", how="name"),
-            says("getaddrinfo failed", how="name"),
-            says("dns error", how="name"),
-            says(r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(", how="cut"),
-            says(r"Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer", how="cut"),
-            says(r"<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]", how="cut"),
-            says(rf"Failed to fetch: `https?://{HOST}", unless=r"40[34] "),
-        ),
-        examples=(
-            "error: Remote end closed connection without response",
-            "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in certificate chain'))",
-            "WARNING: Retrying after ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed: 407'))",
-            "Temporary failure in name resolution",
-            "error: error sending request for url (https://index.example.org/simple/torch/)",
-            "CondaHTTPError: HTTP 000 CONNECTION FAILED for url",
-            "ConnectionError: ('Connection broken: IncompleteRead(1234 bytes read, 5678 more expected)')",
-            "pip: ConnectionResetError(104, 'Connection reset by peer') for https://files.example.org/x.whl",
-            "error: <urlopen error [Errno 104] Connection reset by peer>",
-            "error: Failed to fetch: `https://index.example.org/simple/numpy/`",
-            'File "/usr/lib/python3/dist-packages/pip/_vendor/urllib3/response.py", line 438\nTimeoutError: The read operation timed out',
-            "! cannot open URL 'https://download.pytorch.org/libtorch/cu124/libtorch-win.zip'",
-            'Get "https://registry.ollama.ai/v2/x": dial tcp: lookup registry.ollama.ai: no such host',
+            says(r"NewConnectionError|cannot open URL '\S{0,40}(?:pytorch\.org|nvidia\.com|torch)\S{0,200}'", example="! cannot open URL 'https://download.pytorch.org/libtorch/cu124/libtorch-win.zip'", how="connection"),
+            says(rf"error sending request for url \(https?://{HOST}", how="connection", example="error: error sending request for url (https://index.example.org/simple/torch/)"),
+            says(r"ProxyError|Cannot connect to proxy|Tunnel connection failed|wrong_version_number", example="WARNING: Retrying after ProxyError('Cannot connect to proxy.', OSError('Tunnel connection failed: 407'))", how="proxy"),
+            says(r"Temporary failure in name resolution|NameResolutionError|getaddrinfo failed|dns error", example="Temporary failure in name resolution", how="name"),
+            says(r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(|<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]|Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer", example="error: <urlopen error [Errno 104] Connection reset by peer>", how="cut"),
+            says(rf"Failed to fetch: `https?://{HOST}", unless=r"40[34] ", example="error: Failed to fetch: `https://index.example.org/simple/numpy/`"),
         ),
         not_examples=(
             "urllib.error.URLError: <urlopen error [Errno 2] No such file or directory>",
@@ -187,20 +157,10 @@ CAUSES = (
         # Source: messages of uv, pip, conda and pixi.
         way=_as_chosen,
         says=(
-            "no solution found when resolving",
-            "resolutionimpossible",
-            "because there are no viable options",
-            "contain conflicting urls for package",
-            r"because these package versions have conflicting dependencies",
-            "the conflict is caused by:",
-            "unsatisfiableerror",
-            "version solving failed",
-            "found conflicts!",
-            r"failed to solve (?:the pypi )?requirements of environment",
-            "encountered problems while solving",
+            r"no solution found when resolving|resolutionimpossible|because there are no viable options|contain conflicting urls for package|because these package versions have conflicting dependencies|the conflict is caused by:|unsatisfiableerror|version solving failed|found conflicts!|encountered problems while solving",
+            says(r"failed to solve (?:the pypi )?requirements of environment", example="failed to solve the pypi requirements of environment 'default' for platform 'linux-64'"),
             says("for which no candidates were found", unless=r"__cuda"),
         ),
-        examples=("failed to solve the pypi requirements of environment 'default' for platform 'linux-64'",),
     ),
     Cause(
         "requirement-broken",
@@ -215,18 +175,14 @@ CAUSES = (
         but={"package": "^torch(?:vision|audio)?"},
         look=("pip check",),
         says=(
-            says(r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))", package="numba"),
+            says(r"Numba needs (?P<needs>NumPy \d\.\d{1,2} or (?:less|greater))", package="numba", example="ImportError: Numba needs NumPy 2.0 or less"),
             says(r"""(?x)
         (?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+)
         \ (?P<version>\d[\w.+!]*)
         \ (?:requires|has\ requirement)
         \ (?P<needs>[\w.\[\]-]+\ ?[<>=!~][^ ]*?),\ but\ you
         (?:'ll)?\ have\ (?P<have>[\w.-]+\ \d[\w.+]*\w)
-        """, "but you"),
-        ),
-        examples=(
-            "ImportError: Numba needs NumPy 2.0 or less",
-            "xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible.",
+        """, "but you", example="xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
         ),
     ),
     Cause(
@@ -240,28 +196,19 @@ CAUSES = (
     Cause(
         "python-no-wheel",
         certain_if=proofs.python_is_outside_the_wheels,
-        refuted_by=(
-            Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),
-        ),
+        refuted_by=(Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",
         text="Make an environment with another Python",
         # Source: the wheels and indexes of torch, read for the catalog.
-        by_check=True,
         way=_create_64_bit_environment,
         says=(
-            rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?",
-            rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python",
-            r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?",
-            r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in",
+            says(rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?", example="hint: torch==1.13.1 has no wheels with a matching Python implementation tag"),
+            says(rf"{REQUIREMENT} is unusable because no wheels are available with a matching Python", example="Because torch==2.0.0 is unusable because no wheels are available with a matching Python implementation"),
+            says(r"You(?:'re using| require) (?:CPython )?(?P<python>\d\.\d+)\S* \(`cp\d+\w*`\), but (?:we only found wheels for )?`?(?P<requirement>\w+)`?", example="hint: You require CPython 3.14 (`cp314`), but we only found wheels for `torch` (v2.8.0) with the following Python ABI tags: `cp312`"),
+            says(r"(?P<requirement>[\w.-]+)'? requires a different Python: (?P<python>\d\.\d+)[\d.]* not in", example="ERROR: Package 'vllm' requires a different Python: 3.13.1 not in '<3.13,>=3.9'"),
             rf"{REQUIREMENT} has no wheels with a matching Python implementation tag",
-        ),
-        examples=(
-            "Because torch==2.0.0 is unusable because no wheels are available with a matching Python implementation",
-            "hint: You require CPython 3.14 (`cp314`), but we only found wheels for `torch` (v2.8.0) with the following Python ABI tags: `cp312`",
-            "ERROR: Package 'vllm' requires a different Python: 3.13.1 not in '<3.13,>=3.9'",
-            "hint: torch==1.13.1 has no wheels with a matching Python implementation tag",
         ),
     ),
     Cause(
@@ -273,25 +220,16 @@ CAUSES = (
         "silicon.",
         text="Use another image or system",
         # Source: the wheels and indexes of torch, read for the catalog.
-        by_check=True,
         way=lambda context, _: Fix(text=way_without_wheels(context)),
         alike={alike.BITS: ("wrong-index", "python-no-wheel")},
         says=(
-            rf"{REQUIREMENT} is unusable because no wheels are available with a matching platform",
+            says(rf"{REQUIREMENT} (?:is unusable because no wheels are available with a matching platform|has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?)", example="hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)"),
             says(r"""(?x)
         (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)(?:\ @\ registry\+(?P<index>https?://download\.pytorch\.org/[\w./-]{1,60}))?[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
-        """, "wheel for the current platform"),
-            r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution",
-            rf"{REQUIREMENT} has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?",
+        """, "wheel for the current platform", example="error: Distribution `pillow==11.3.0 @ registry+https://download.pytorch.org/whl/cu128` can't be installed because it doesn't have a source distribution or wheel for the current platform"),
+            says(r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution", example="error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution"),
             r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
-            says(r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))", what="Python or system"),
-        ),
-        examples=(
-            "torch==2.8.0 is unusable because no wheels are available with a matching platform, we can conclude",
-            "hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)",
-            "Unable to find installation candidates for torch (2.1.0+cu118)",
-            "error: Distribution `pillow==11.3.0 @ registry+https://download.pytorch.org/whl/cu128` can't be installed because it doesn't have a source distribution or wheel for the current platform",
-            "error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution",
+            says(r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))", what="Python or system", example="Unable to find installation candidates for torch (2.1.0+cu118)"),
         ),
         not_examples=("a page with neither wheels nor source distribution",),
     ),
@@ -303,13 +241,13 @@ CAUSES = (
         means="torch's wheels need glibc 2.28 since torch 2.6.",
         text="Use a newer distribution, or a container with one. Do not replace the system's glibc",
         # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
-        stage="import",
         explains=("torch-missing", "torch-half-installed", "library-missing"),
         way=newer_glibc,
         says=(r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} ?not found(?: \(required by (?P<by>[^()\s]{1,200})\))?",),
     ),
     Cause(
         "wrong-index",
+        plain="The index, or a version's label such as `+cu121`, does not exist",
         title="{asked} does not exist where the installer looked",
         means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "
         "does not have every label for every release.",
@@ -317,22 +255,12 @@ CAUSES = (
         # Source: the wheels and indexes of torch, read for the catalog.
         alike={alike.BITS: ("python-no-wheel", "python-32bit")},
         says=(
-            r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})",
-            r"(?P<requirement>torch\w*) was not found in the package registry",
-            r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+(?:\.\w+)*)",
-            r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'",
-            r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b",
+            says(r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})", example="ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/"),
+            says(r"(?P<requirement>torch\w*) was not found in the package registry", example="Because torch was not found in the package registry and you require torch, we can conclude"),
+            says(r"there is no version of (?P<requirement>torch\w*(?:\[\w+\])?==[\w.]+\+\w+(?:\.\w+)*)", example="Because there is no version of torch==2.9.0+cu126 and you require torch==2.9.0+cu126"),
+            says(r"ERROR: Invalid requirement: '(?P<requirement>torch[^']{1,60})'", example="ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel"),
+            says(r"(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})\W{0,3}.{0,40}?\b(?P<status>40[34])\b", example="error: Request failed: https://download.pytorch.org/whl/cu120/torch/ - HTTP 403 Forbidden"),
         ),
-        examples=(
-            "ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/",
-            "error: Request failed: https://download.pytorch.org/whl/cu120/torch/ - HTTP 403 Forbidden",
-            "Because torch was not found in the package registry and you require torch, we can conclude",
-            "Because there is no version of torch==2.9.0+cu126 and you require torch==2.9.0+cu126",
-            "ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel",
-        ),
-        by_check=True,
-        plain="The index, or the label at the end of the version (such as `+cu121`), does not exist "
-        "where the installer looked",
     ),
     Cause(
         "package-not-found",
@@ -341,6 +269,5 @@ CAUSES = (
         text="Use PyTorch's index only for torch",
         # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
-        plain="The installer finds no file of a package other than torch",
     ),
 )  # fmt: skip

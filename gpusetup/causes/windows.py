@@ -16,15 +16,12 @@ from gpusetup.model.shell import Lines, lines
 def _is_not_told(context: RuleContext) -> bool:
     """Whether a DLL is missing that no other finding explains. An extension for another torch also
     fails with a missing DLL."""
-    if maker_facts.intels_extension_fails(context):
-        return False
-    explained_files: set[str] = set()
-    for mismatch in events(context, "extension-abi-mismatch", "torchaudio-mismatch"):
-        explained_files.update(mismatch.values.values())
-    for missing in events(context, "windows-dll-missing"):
-        if explained_files.isdisjoint(missing.values.values()):
-            return True
-    return False
+    mismatches = events(context, "extension-abi-mismatch", "torchaudio-mismatch")
+    explained = {value for mismatch in mismatches for value in mismatch.values.values()}
+    return not maker_facts.intels_extension_fails(context) and any(
+        explained.isdisjoint(missing.values.values())
+        for missing in events(context, "windows-dll-missing")
+    )
 
 
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
@@ -98,7 +95,6 @@ CAUSES = (
         "keep the installed torch. If the new runtime does not help, reinstall the same release "
         "of torch. Only torch 2.4.0 must be replaced with a newer release (2.4.1)",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
-        stage="import",
         where=(_is_not_told,),
         windows=(VISUAL_CPP_RUNTIME,),
         needs_root=True,
@@ -128,26 +124,16 @@ CAUSES = (
         ),
         alike={'python -c "import torch"': ("cuda-lib-missing", "extension-abi-mismatch")},
         says=(
-            r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)",
-            r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b",
-            r"\(os error (?P<code>126|127|1114)\)",
-            rf"{STARTED}\W{{0,4}}-1073741515\b",
-            rf"{STARTED}\W{{0,4}}3221225781\b",
-            r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)",
+            says(r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)", example="I got a torch related error when loading the c10.dll library"),
+            says(r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b", example="[10540] Failed to load onnxruntime_providers_cuda.dll, error code: 1114"),
+            says(r"\(os error (?P<code>126|127|1114)\)", example="tokenizers: failed to load (os error 126)"),
+            says(rf"{STARTED}\W{{0,4}}(?:-1073741515|3221225781)\b", example="Process finished with exit code -1073741515 (0xC0000135)"),
+            says(r"Could not find module '[^'\n]{1,200}?[\\/](?P<dll>(?!nvcuda|nvml|cud|cub|cuf|cur|cus|nvrtc|nvJit|nvvm|zlib|libbitsandbytes|libtorchcodec|llama\.|ggml-|amd|rocm|c10|torch|libtorch)[\w.+-]{2,60}\.(?:dll|pyd))' \(or one of its dependencies\)", example="FileNotFoundError: Could not find module 'E:\\x\\lib\\site-packages\\pywhispercpp\\lib\\ggml.dll' (or one of its dependencies). Try using the full path with constructor syntax."),
             says(r"\[WinError (?P<code>126|127|182|193|1114)\](?:.{0,300}?[\\/\"' ](?P<dll>[\w.+-]+\.(?:dll|pyd)))?", unless="libbitsandbytes_|amdhip64|rocm_sdk|intel-ext-pt"),
-            says(r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies", unless=r"WinError|1455"),
+            says(r"\bErro\w? loading ['\"\u201c][^'\"\u201d\n]{0,200}?[\\/]torch[\\/]lib[\\/](?P<dll>(?!amdhip|rocm)[\w.+-]{3,60}\.dll)['\"\u201d] or one of its dependencies", unless=r"WinError|1455", example='Error loading "C:\\x\\Lib\\site-packages\\torch\\lib\\fbgemm.dll" or one of its dependencies.'),
             says(r"DLL load failed(?:(?: while importing (?P<module>[\w.]+))?:| while importing (?P<module2>[a-z]\w*_\w+)(?=[\s`'\"*.]|$))", unless=r"while importing \w{2,40}_plugin"),
             says(r"Visual C\+\+ Redistributable is not installed", dll="vcruntime140_1.dll"),
             says(r"\b0xc0000135\b", unless=r"\b(?:codes? (?:like|such as)|e\.g\.)"),
-        ),
-        examples=(
-            "I got a torch related error when loading the c10.dll library",
-            "tokenizers: failed to load (os error 126)",
-            "[10540] Failed to load onnxruntime_providers_cuda.dll, error code: 1114",
-            'Error loading "C:\\x\\Lib\\site-packages\\torch\\lib\\fbgemm.dll" or one of its dependencies.',
-            "Process finished with exit code -1073741515 (0xC0000135)",
-            "subprocess returned code 3221225781",
-            "FileNotFoundError: Could not find module 'E:\\x\\lib\\site-packages\\pywhispercpp\\lib\\ggml.dll' (or one of its dependencies). Try using the full path with constructor syntax.",
         ),
         not_examples=(
             "where is c10.dll",
@@ -165,7 +151,6 @@ CAUSES = (
         text="Enlarge the page file (System, Advanced, Performance, Virtual memory) and restart "
         "Windows. As an alternative, use fewer workers",
         # Source: Microsoft, System Error Codes.
-        stage="import",
         explains=("windows-dll-missing", "dataloader-worker-killed"),
         windows=("SystemPropertiesPerformance.exe",),
         needs_root=True,
@@ -191,15 +176,9 @@ CAUSES = (
         ),
         needs_root=True,
         says=(
-            r"(?:\S{1,160} )?\w+ longer than 260 characters",
-            r"\[winerror 206\]",
-            "windows long path support",
-            rf"No such file or directory: ?['\"](?=[^'\"]*torchinductor){LONG_PATH}['\"]",
-            rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error|Could not install packages).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]",
-        ),
-        examples=(
-            "torch._inductor: FileNotFoundError: [Errno 2] No such file or directory: 'C:\\Users\\a\\AppData\\Local\\Temp\\torchinductor_a\\aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\x.ttir'",
-            "ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'",
+            r"\w+ longer than 260 characters|\[winerror 206\]|windows long path support",
+            says(rf"No such file or directory: ?['\"](?=[^'\"]*torchinductor){LONG_PATH}['\"]", example="torch._inductor: FileNotFoundError: [Errno 2] No such file or directory: 'C:\\Users\\a\\AppData\\Local\\Temp\\torchinductor_a\\aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\x.ttir'"),
+            says(rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error|Could not install packages).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]", example="ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'"),
         ),
         not_examples=("InvalidArchiveError: failed with error: [Errno 2] No such file or directory: 'C:\\\\conda\\\\pkgs\\\\x.pyc'",),
     ),
@@ -211,26 +190,20 @@ CAUSES = (
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",
         # Source: NVIDIA, "CUDA on WSL User Guide".
-        by_check=True,
         way=lambda context, _: driver_of_windows(
             context, context.catalog.driver_floor("12", "windows")
         ),
         says=(
             says("gpu access blocked", why="blocked"),
             says("wsl environment detected but no adapters", why="adapters"),
-            says(r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi", why="crash"),
-            says(r"Driver Version: 0(?![\d.])", why="version-zero"),
-        ),
-        examples=(
-            "Driver Version: 0   CUDA Version: N/A",
-            "/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)",
+            says(r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi", why="crash", example="/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)"),
+            says(r"Driver Version: 0(?![\d.])", why="version-zero", example="Driver Version: 0   CUDA Version: N/A"),
         ),
         not_examples=("alias nvidia-smi=/usr/lib/wsl/lib/nvidia-smi",),
     ),
     Cause(
         "wsl-linux-driver",
         title="A Linux driver library is installed inside WSL: {path}",
-        plain="A Linux driver is installed inside WSL",
         means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can "
         "reach the driver on Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from operator import attrgetter, itemgetter
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 
@@ -47,9 +47,7 @@ GET_RECOVERY_ACTION = 230
 # For each fault, its shift in the health mask and its name (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*).
 # A fault has two bits: 0 not supported, 1 true, 2 false.
 FABRIC_FAULTS = (
-    (0, "bandwidth_degraded"),
-    (2, "route_recovery"),
-    (4, "route_unhealthy"),
+    *((0, "bandwidth_degraded"), (2, "route_recovery"), (4, "route_unhealthy")),
     (6, "access_timeout_recovery"),
 )
 CONFIGURATIONS = {
@@ -70,15 +68,8 @@ FIRST_64 = itemgetter(slice(64))
 
 def call_field(function: str, *more: Any, of: Callable[[Any], Any] = lambda value: value) -> Any:
     """A function that reads a field with one call of the binding; `of` extracts the value from the
-    result."""
-
-    def read(nvml: Any, handle: Any) -> Any:
-        # If an old binding lacks the function, the field has no value.
-        call = getattr(nvml, function)
-        value = call(handle, *more)
-        return of(value)
-
-    return read
+    result. If an old binding lacks the function, the field has no value."""
+    return lambda nvml, handle: of(getattr(nvml, function)(handle, *more))
 
 
 def from_milli(number: int) -> float:
@@ -99,14 +90,9 @@ def first_answer(first: Callable[..., Any], second: Callable[..., Any]) -> Calla
 
 
 def throttle_reasons(mask: int) -> list[str]:
-    """The names of the throttle reasons whose bits are set."""
-    names = []
-    for bit, name in enumerate(THROTTLE_REASONS):
-        # Newer drivers may set bits that have no name here.
-        is_set = mask >> bit & 1
-        if is_set:
-            names.append(name)
-    return names
+    """The names of the throttle reasons whose bits are set. Newer drivers may set bits that have no
+    name here."""
+    return [name for bit, name in enumerate(THROTTLE_REASONS) if mask >> bit & 1]
 
 
 def mig_instances(nvml: Any, handle: Any) -> list[str]:
@@ -132,11 +118,7 @@ def licensed(nvml: Any, handle: Any) -> bool | None:
         return None
     # The array has room for more entries than there are.
     features = answer.gridLicensableFeatures[: answer.licensableFeaturesCount]
-    for feature in features:
-        has_licence = feature.featureState == LICENSE_LICENSED
-        if has_licence or feature.featureEnabled:
-            return True
-    return False
+    return any(one.featureState == LICENSE_LICENSED or one.featureEnabled for one in features)
 
 
 def driver_model(nvml: Any, handle: Any) -> str | None:
@@ -148,24 +130,17 @@ def driver_model(nvml: Any, handle: Any) -> str | None:
 def sram_threshold_exceeded(nvml: Any, handle: Any) -> bool:
     """Whether the GPU had so many corrected SRAM errors that NVIDIA replaces the card."""
     status = nvml.c_nvmlEccSramErrorStatus_v1_t()
-    reference = ctypes.byref(status)
-    nvml.nvmlDeviceGetSramEccErrorStatus(handle, reference)
+    nvml.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
     return bool(status.bThresholdExceeded)
 
 
-def field_values(nvml: Any, handle: Any, *fields: int) -> List[int]:
-    """The values that this GPU reports; raises NVML's error if it reports none of them."""
-    answers = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
-    values = []
-    for answer in answers:
-        # Each field has its own error, so keep the fields that have none.
-        if answer.nvmlReturn != 0:
-            continue
-        member = NUMBER_TYPES.get(answer.valueType, "ullVal")
-        values.append(getattr(answer.value, member))
-    if not values:
-        raise nvml.NVMLError(answers[0].nvmlReturn)
-    return values
+def recovery_action(nvml: Any, handle: Any) -> str | None:
+    """The action that the driver recommends, from a field of NVML."""
+    answer = nvml.nvmlDeviceGetFieldValues(handle, [GET_RECOVERY_ACTION])[0]
+    # Each field has its own error.
+    if answer.nvmlReturn != 0:
+        raise nvml.NVMLError(answer.nvmlReturn)
+    return RECOVERY.get(getattr(answer.value, NUMBER_TYPES.get(answer.valueType, "ullVal")))
 
 
 NUMBER_TYPES = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
@@ -175,22 +150,17 @@ NUMBER_TYPES = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: 
 def fabric(nvml: Any, handle: Any) -> Any:
     """What NVML reports about a GPU's registration with the NVLink fabric."""
     info = nvml.c_nvmlGpuFabricInfo_v2_t()
-    reference = ctypes.byref(info)
-    nvml.nvmlDeviceGetGpuFabricInfoV(handle, reference)
+    nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
     return info
 
 
 def fabric_status(nvml: Any, handle: Any) -> str | None:
-    """The result of the registration; None if the registration is not finished or there is no
-    fabric."""
+    """The result of the registration, in NVML's own words; None if the registration is not finished
+    or there is no fabric."""
     info = fabric(nvml, handle)
     if info.state != FABRIC_COMPLETED:
         return None
-    if info.status == 0:
-        return "success"
-    # Use NVML's own description of the error.
-    error = nvml.NVMLError(info.status)
-    return str(error).lower()
+    return str(nvml.NVMLError(info.status)).lower() if info.status else "success"
 
 
 def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
@@ -200,17 +170,10 @@ def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
     mask = info.healthMask
     if info.state != FABRIC_COMPLETED or not mask:
         return None
-    faults = []
-    for shift, name in FABRIC_FAULTS:
-        # Each fault has two bits: 0 not supported, 1 true, 2 false.
-        value = mask >> shift & 3
-        if value == 1:
-            faults.append(name)
+    faults = [name for shift, name in FABRIC_FAULTS if mask >> shift & 3 == 1]
     # The four bits above the faults contain the number of a misconfiguration.
     configuration = CONFIGURATIONS.get(mask >> 8 & 0xF)
-    if configuration:
-        faults.append(configuration)
-    return faults
+    return [*faults, configuration] if configuration else faults
 
 
 def nvlinks(nvml: Any, handle: Any) -> list[bool]:
@@ -242,33 +205,20 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
                 raise
             continue
         for process in running:
-            pid = process.pid
-            earlier_row = rows.get(pid, {"kind": kind})
-            # On Windows, most programs are in both lists: they compute and draw.
-            is_one_kind = earlier_row["kind"] == kind
+            pid, used = process.pid, process.usedGpuMemory
+            # On Windows, most programs are in both lists: they compute and draw. There, Windows
+            # manages GPU memory itself (WDDM), so the driver does not know a program's share.
+            is_one_kind = rows.get(pid, {"kind": kind})["kind"] == kind
+            is_known = used is not None and used < NOT_AVAILABLE
             rows[pid] = {
                 "pid": pid,
                 "kind": kind if is_one_kind else "C+G",
-                "memory_bytes": memory_of_process(process),
+                "memory_bytes": int(used) if is_known else None,
             }
-    heaviest_first = sorted(rows.values(), key=lambda row: -(row["memory_bytes"] or 0))
-    heaviest = heaviest_first[:MOST_PROCESSES]
-    for row in heaviest:
+    by_memory = sorted(rows.values(), key=lambda row: -(row["memory_bytes"] or 0))
+    for row in by_memory[:MOST_PROCESSES]:
         row["name"] = program_name(nvml, row["pid"])
-    return heaviest
-
-
-def memory_of_process(process: Any) -> int | None:
-    """How much GPU memory a process uses; None if NVML does not report it."""
-    used = process.usedGpuMemory
-    # With WDDM, Windows manages GPU memory itself, so the driver does not know.
-    if used is None or used >= NOT_AVAILABLE:
-        return None
-    return int(used)
-
-
-LONGEST_NAME = 64
-"""The greatest length of a program's name, in characters."""
+    return by_memory[:MOST_PROCESSES]
 
 
 def program_name(nvml: Any, pid: int) -> str | None:
@@ -280,10 +230,8 @@ def program_name(nvml: Any, pid: int) -> str | None:
         return None
     # On Windows the command is a path, which may contain spaces; elsewhere, arguments may follow
     # the path.
-    is_windows_program = command.lower().endswith(".exe")
-    path = command if is_windows_program else command.split(" ")[0]
-    name = path.rpartition("/")[2]
-    return name[:LONGEST_NAME] or None
+    path = command if command.lower().endswith(".exe") else command.split(" ")[0]
+    return path.rpartition("/")[2][:64] or None
 
 
 def memory_used(nvml: Any, handle: Any) -> int:
@@ -357,7 +305,7 @@ FIELDS: Fields = (
         "power_limit_default_watts",
         call_field("nvmlDeviceGetPowerManagementDefaultLimit", of=from_milli),
     ),
-    ("recovery_action", lambda n, h: RECOVERY.get(field_values(n, h, GET_RECOVERY_ACTION)[0])),
+    ("recovery_action", recovery_action),
     ("fabric_status", fabric_status),
     ("fabric_faults", fabric_faults),
     ("nvlinks_active", lambda n, h: sum(nvlinks(n, h))),
@@ -376,14 +324,11 @@ LANE_BYTES = (0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
 
 
 def pcie_limit(nvml: Any, handle: Any) -> float | None:
-    """The limit of the PCIe link in bytes per second, in one direction."""
+    """The limit of the PCIe link in bytes per second, in one direction; None for a generation that
+    is newer than the table."""
     generation = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
-    width = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
-    # The GPU's PCIe generation is newer than this table.
-    if generation >= len(LANE_BYTES):
-        return None
-    limit: float = LANE_BYTES[generation] * width
-    return limit
+    width: int = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
+    return LANE_BYTES[generation] * width if generation < len(LANE_BYTES) else None
 
 
 EVERY_LINK = 0xFFFFFFFF
@@ -399,27 +344,19 @@ set means all links."""
 
 
 def link_counters(nvml: Any, handle: Any) -> Dict[str, int]:
-    """The traffic counters that this driver supports."""
+    """The traffic counters that this driver supports. A card without NVLink has none of NVLink."""
     fields = [(field, scope) for _, field, scope, _ in COUNTERS]
     answers = nvml.nvmlDeviceGetFieldValues(handle, fields)
-    counters = {}
-    for index, (name, _, _, unit) in enumerate(COUNTERS):
-        answer = answers[index]
-        # A card without NVLink does not have the NVLink counters.
-        if answer.nvmlReturn == 0:
-            counters[name] = int(answer.value.ullVal) * unit
-    return counters
+    return {
+        name: int(answers[index].value.ullVal) * unit
+        for index, (name, _, _, unit) in enumerate(COUNTERS)
+        if answers[index].nvmlReturn == 0
+    }
 
 
 def probe_fields(names: str) -> Fields:
     """The rows of `FIELDS` with these names, in the order of `FIELDS`."""
-    wanted_names = names.split()
-    rows = []
-    for row in FIELDS:
-        name = row[0]
-        if name in wanted_names:
-            rows.append(row)
-    return tuple(rows)
+    return tuple(row for row in FIELDS if row[0] in names.split())
 
 
 EVEN_IF_LOST = probe_fields("memory_used_bytes memory_total_bytes processes")

@@ -87,14 +87,12 @@ def mapped_library() -> str | None:
     """The path of the libcuda file that is mapped into this process."""
     try:
         with open("/proc/self/maps") as maps:
-            paths = [line.rstrip("\n").partition("/")[2] for line in maps]
+            paths = ["/" + line.rstrip("\n").partition("/")[2] for line in maps]
     except OSError:
         return None
-    for path in paths:
-        if os.path.basename(path).startswith("libcuda.so"):
-            # An update may have replaced the file since it was mapped.
-            return "/" + path.replace(" (deleted)", "")
-    return None
+    # An update may have replaced the file since it was mapped.
+    ours = (path for path in paths if os.path.basename(path).startswith("libcuda.so"))
+    return next((path.replace(" (deleted)", "") for path in ours), None)
 
 
 say, dotted = driver_answers.say, driver_answers.cuda_version
@@ -103,13 +101,10 @@ CURRENT: Answer = {}
 
 
 def call_code(library: Any, name: str, *arguments: Any) -> int:
-    """Announce a call, then make it and return its result."""
+    """Announce a call, because it may never return, then make it and return its result."""
     function = getattr(library, name)
-    step = dict(CURRENT, step=name)
-    # Announce the call first, because it may never return.
-    say(step)
-    code = function(*arguments)
-    return int(code)
+    say(dict(CURRENT, step=name))
+    return int(function(*arguments))
 
 
 def check_call(library: Any, name: str, *arguments: Any) -> None:
@@ -121,47 +116,36 @@ def check_call(library: Any, name: str, *arguments: Any) -> None:
 def int_value(library: Any, name: str, *arguments: Any) -> int:
     """The number that a call writes into its first argument."""
     value = ctypes.c_int()
-    reference = ctypes.byref(value)
-    check_call(library, name, reference, *arguments)
+    check_call(library, name, ctypes.byref(value), *arguments)
     return value.value
 
 
-LONGEST_NAME = 256
-
-
-LONGEST_BUS_ID = 32
-"""How many bytes the driver may write."""
+def text_value(library: Any, name: str, device: int, length: int) -> str:
+    """The text that a call writes, at most this many bytes with a zero byte at the end."""
+    buffer = ctypes.create_string_buffer(length)
+    check_call(library, name, buffer, length, device)
+    return buffer.value.decode("utf-8", "replace")
 
 
 def name(library: Any, device: int) -> str:
     """The GPU's name."""
-    buffer = ctypes.create_string_buffer(LONGEST_NAME)
-    # The driver ends the name with a zero byte.
-    check_call(library, "cuDeviceGetName", buffer, LONGEST_NAME, device)
-    return buffer.value.decode("utf-8", "replace")
+    return text_value(library, "cuDeviceGetName", device, 256)
 
 
 def uuid(library: Any, device: int) -> str:
     """The GPU's UUID. The `_v2` call supports MIG devices; drivers before 470 have only the first
     form."""
     raw = ctypes.create_string_buffer(16)
-    call = "cuDeviceGetUuid"
-    if hasattr(library, "cuDeviceGetUuid_v2"):
-        call = "cuDeviceGetUuid_v2"
-    check_call(library, call, raw, device)
+    has_second_form = hasattr(library, "cuDeviceGetUuid_v2")
+    check_call(library, "cuDeviceGetUuid_v2" if has_second_form else "cuDeviceGetUuid", raw, device)
     # The bytes do not show whether this is a MIG device, but the name does.
-    is_mig = " MIG " in name(library, device)
-    prefix = "MIG-" if is_mig else "GPU-"
-    text = str(uuid_module.UUID(bytes=raw.raw))
-    return prefix + text
+    prefix = "MIG-" if " MIG " in name(library, device) else "GPU-"
+    return prefix + str(uuid_module.UUID(bytes=raw.raw))
 
 
 def pci_bus_id(library: Any, device: int) -> str:
     """The address of the GPU on the PCI bus."""
-    buffer = ctypes.create_string_buffer(LONGEST_BUS_ID)
-    # The driver ends the id with a zero byte.
-    check_call(library, "cuDeviceGetPCIBusId", buffer, LONGEST_BUS_ID, device)
-    return buffer.value.decode("ascii", "replace")
+    return text_value(library, "cuDeviceGetPCIBusId", device, 32)
 
 
 def compute_capability(library: Any, device: int) -> str:
@@ -173,11 +157,9 @@ def compute_capability(library: Any, device: int) -> str:
 
 
 def memory(library: Any, device: int) -> int:
-    """The GPU's total memory in bytes."""
+    """The GPU's total memory in bytes. `_v2` also works for more than 4 GiB."""
     value = ctypes.c_size_t()
-    reference = ctypes.byref(value)
-    # `_v2` also works for more than 4 GiB.
-    check_call(library, "cuDeviceTotalMem_v2", reference, device)
+    check_call(library, "cuDeviceTotalMem_v2", ctypes.byref(value), device)
     return value.value
 
 

@@ -3,58 +3,25 @@
     read_nvml.py                      once
     read_nvml.py SECONDS [COUNT]      a sample each time; without COUNT, or with 0, endlessly
 
-The answer (once NVML could be called, all keys are present; if a value is null, `problems` says
-why):
-
-    {"init": 0, "message": "Success",     what nvmlInit returned; if not 0, all keys but
-     "seconds": 0.02, "nvml_version": "13.580.95.05",      these four and `problems` are missing
-     "driver_version": "580.95.05", "cuda_version": "13.0",
-     "devices": [{
-        "index": 0, "name": "NVIDIA L40S", "uuid": "GPU-...", "pci_bus_id": "00000000:07:00.0",
-        "memory_total_bytes": 42949672960, "memory_used_bytes": 0, "compute_capability": "8.0",
-        "persistence": true, "mig_enabled": false, "mig_instances": ["MIG-..."],
-        "compute_mode": "Default|Exclusive_Process|Prohibited",
-        "ecc_enabled": true, "ecc_uncorrected": 0, "retired_pending": false, "remap_failed": false,
-        "temperature_celsius": 33, "power_watts": 72.0, "power_limit_watts": 400.0,
-        "throttle_reasons": ["gpu_idle", "sw_power_cap", ...], "utilization_percent": 97,
-        "pcie_generation": 4, "pcie_generation_max": 4, "pcie_width": 16, "pcie_width_max": 16,
-        "virtualization": "none|passthrough|vgpu|host_vgpu|host_vsga", "licensed": null,
-        "fabric_state": "completed|in_progress|not_started", "driver_model": "WDDM|TCC|MCDM",
-        "retired_pages": null,
-        "sram_threshold_exceeded": false, "power_limit_default_watts": 400.0,
-        "recovery_action": "none|gpu_reset|node_reboot|...", "fabric_status": "success",
-        "fabric_faults": ["route_unhealthy"], "nvlinks_active": 12, "nvlinks_inactive": [],
-        "processes": [{"pid": 4711, "kind": "C",
-        "name": "python3", "memory_bytes": 31000000000}], "lost": false,
-        "clock_sm_max_mhz": 1410, "clock_memory_max_mhz": 1215, "clock_sm_application_mhz": 1095,
-        "vbios_version": "92.00.45.00.03", "inforom_version": "G506.0200.00.04",
-        "problems": [{"field": "ecc_enabled", "code": 3, "text": "Not Supported"}]}],
-     "problems": [...]}
+The answer, `{"init": 0, "message": "Success", "seconds": 0.02, "nvml_version": "13.580.95.05",
+"driver_version": "580.95.05", "cuda_version": "13.0", "devices": [...], "links": [...],
+"problems": [...]}`, has the fields of `gpusetup.model.machine.Gpu` for each device (and `index` and
+`persistence`). If `init`, what nvmlInit returned, is not 0, the answer has only it, the message,
+the seconds, the library's version and the problems. If a value is null, `problems` says why:
+`{"field": "ecc_enabled", "code": 3, "text": "Not Supported"}`. Without the binding, the answer is
+`{"problem": "..."}`.
 
 Before that line it prints one for each step and each part of the answer, because a call may never
 return: {"step": "nvmlDeviceGetMemoryInfo", "gpu": 1} announces the next call, {"part": {"device":
 {...}}} contains what is known about a device so far, and {"part": {"init": 0, "count": 2}} the
 rest.
 
-The keys of a device are the fields of `gpusetup.model.machine.Gpu`, except for `index` and
-`persistence`. Without the binding, the answer is {"problem": "..."}.
+A sample, `{"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{"index": 0, "lost": false,
+"problem": null, ...}]}`, has the fields in `EVERY_SAMPLE`, `EVERY_HALF_MINUTE` and `COUNTERS`. A
+value is null if NVML does not report it, such as the utilisation of a GPU with MIG. If there is no
+GPU to sample, the only line gives the reason: {"init": 9, "message": "..."}.
 
-A sample (if there is no GPU to sample, the only line gives the reason: {"init": 9, "message":
-"..."}):
-
-    {"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{
-        "index": 0, "name": "NVIDIA L40S", "uuid": "GPU-...",
-        "utilization_percent": 97, "memory_busy_percent": 41, "memory_used_bytes": 31138512896,
-        "memory_total_bytes": 48305799168, "temperature_celsius": 71, "power_watts": 342.8,
-        "power_limit_watts": 350.0, "clock_sm_mhz": 2490, "clock_sm_max_mhz": 2520,
-        "throttle_reasons": ["sw_power_cap"],
-        "processes": [{"pid": 4711, "name": "python", "memory_bytes": 31000000000,
-                       "kind": "compute", "sm_percent": 96}],
-        "lost": false, "problem": null}]}
-
-It also contains the fields in `EVERY_HALF_MINUTE` and `COUNTERS`. A value is null if NVML does not
-report it, such as the utilisation of a GPU with MIG. Python 3.8 syntax; imports the standard
-library, pynvml, and the neighbouring files `driver_answers` and `nvml_fields`.
+Python 3.8 syntax; imports the standard library, pynvml, and its neighbours.
 """
 
 from __future__ import annotations
@@ -88,18 +55,15 @@ LIBRARY_FIELDS = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion())
 
 
 def read_fields(nvml: Any, fields: nvml_fields.Fields, *arguments: Any) -> Answer:
-    """Read the fields of one GPU or of the system, each with its own call."""
-    error_type = nvml.NVMLError
-    # If one field fails, the others are still read.
-    answer: Answer = driver_answers.read_fields(error_type, fields, nvml, *arguments)
+    """Read the fields of one GPU or of the system, each with its own call, so that a failure of one
+    does not affect the others."""
+    answer: Answer = driver_answers.read_fields(nvml.NVMLError, fields, nvml, *arguments)
     return answer
 
 
 def count_of(nvml: Any) -> int:
-    """The number of GPUs that the driver reports."""
-    count = int(nvml.nvmlDeviceGetCount())
-    # A broken driver may return any number.
-    plausible: int = driver_answers.plausible_count(count)
+    """The number of GPUs that the driver reports. A broken driver may return any number."""
+    plausible: int = driver_answers.plausible_count(int(nvml.nvmlDeviceGetCount()))
     return plausible
 
 
@@ -125,25 +89,19 @@ def devices(nvml: Any) -> list[Answer]:
 
 class Announced:
     """Wraps the binding and prints each call before making it, so that the parent knows which call
-    hangs."""
+    hangs. `gpu` is the GPU that is being read; None while fields of the whole system are read."""
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
-        # The GPU that is being read; None while fields of the whole system are read.
         self.gpu: int | None = None
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._nvml, name)
-        is_call = name.startswith("nvml") and callable(value)
-        if not is_call:
+        if not (name.startswith("nvml") and callable(value)):
             return value
 
         def call(*arguments: Any) -> Any:
-            step: Answer = {"step": name}
-            if self.gpu is not None:
-                step["gpu"] = self.gpu
-            # Print the step before the call, because the call may never return.
-            say(step)
+            say({"step": name} if self.gpu is None else {"step": name, "gpu": self.gpu})
             return value(*arguments)
 
         setattr(self, name, call)
@@ -193,10 +151,6 @@ def answer_of(nvml: Any) -> Answer:
     return answer
 
 
-MOST_PERCENT = 100
-"""Higher values are wrong: some drivers report them for a process that has just started."""
-
-
 # --- samples --------------------------------------------------------------------------------------
 
 SLOW_SECONDS = 30.0
@@ -227,7 +181,14 @@ class SampledGpu:
         # The GPU had no handle from the beginning.
         if self.handle is None:
             return dict(self.identity, processes=None)
-        values = read_fields(nvml, self._fields(now), self.handle)
+        # Each call to a lost GPU may take seconds, so read only a few fields.
+        fields = nvml_fields.EVEN_IF_LOST
+        if not self.lost:
+            fields += (*nvml_fields.EVERY_SAMPLE, ("use", self.process_use))
+            if now - self.slow_values_at >= SLOW_SECONDS:
+                fields += nvml_fields.EVERY_HALF_MINUTE
+                self.slow_values_at = now
+        values = read_fields(nvml, fields, self.handle)
         for name, _ in nvml_fields.EVERY_HALF_MINUTE:
             if name in values:
                 self.slow_values[name] = values[name]
@@ -235,69 +196,40 @@ class SampledGpu:
         for row in values["processes"] or ():
             row["kind"] = KINDS[row["kind"]]
             row["sm_percent"] = process_use.get(row["pid"])
-        counters = values.pop("counters", None) or {}
-        rates = self.rates(now, counters)
+        rates = self.rates(now, values.pop("counters", None) or {})
         values.update(rates, **self.slow_values)
         answer = with_problem(dict(self.identity, **values))
         self.lost = answer["lost"]
         return answer
 
-    def _fields(self, now: float) -> nvml_fields.Fields:
-        """The fields to read in this sample."""
-        fields = nvml_fields.EVEN_IF_LOST
-        # Each call to a lost GPU may take seconds, so read only a few fields.
-        if self.lost:
-            return fields
-        fields += (*nvml_fields.EVERY_SAMPLE, ("use", self.process_use))
-        age = now - self.slow_values_at
-        if age >= SLOW_SECONDS:
-            fields += nvml_fields.EVERY_HALF_MINUTE
-            self.slow_values_at = now
-        return fields
-
     def rates(self, now: float, values: Dict[str, int]) -> Answer:
         """How much the counters grew per second since the previous sample."""
-        before = self.counters
-        passed = now - self.at
-        self.counters = values
-        self.at = now
-        rates: Answer = {}
-        # Two samples at the same moment have no rate.
-        if passed <= 0:
-            return rates
-        for name, value in values.items():
-            # The rate is also unknown for a counter that is new or was reset.
-            if name in before and before[name] <= value:
-                growth = value - before[name]
-                rates[name] = round(growth / passed)
-        return rates
+        before, passed = self.counters, now - self.at
+        self.counters, self.at = values, now
+        # Two samples at the same moment have no rate, and neither has a counter that is new or was
+        # reset.
+        return {
+            name: round((value - before[name]) / passed)
+            for name, value in values.items()
+            if passed > 0 and name in before and before[name] <= value
+        }
 
     def process_use(self, nvml: Any, handle: Any) -> Dict[int, int]:
         """The latest use of the multiprocessors in percent, by pid. Raises NVML's error if there is
         nothing new."""
         samples = nvml.nvmlDeviceGetProcessUtilization(handle, self.used_since)
-        by_time = sorted(
-            (int(sample.timeStamp), int(sample.pid), int(sample.smUtil)) for sample in samples
-        )
-        use: Dict[int, int] = {}
-        for time_stamp, pid, percent in by_time:
-            self.used_since = time_stamp
-            # Skip the rows without a process, which fill up the array.
-            if pid and percent <= MOST_PERCENT:
-                use[pid] = percent
-        return use
+        rows = sorted((int(one.timeStamp), int(one.pid), int(one.smUtil)) for one in samples)
+        self.used_since = rows[-1][0] if rows else self.used_since
+        # Skip the rows without a process, which fill up the array, and the wrong values that some
+        # drivers report for a process that has just started.
+        return {pid: percent for _, pid, percent in rows if pid and percent <= 100}
 
 
 def with_problem(answer: Answer) -> Answer:
     """The answer, with its first problem that is more than a missing value."""
-    problems = []
-    for problem in answer.pop("problems"):
-        if problem["code"] not in GAP_CODES:
-            problems.append(problem)
-    codes = [problem["code"] for problem in problems]
-    is_lost = LOST_CODE in codes
-    first_text = problems[0]["text"] if problems else None
-    return dict(answer, lost=is_lost, problem=first_text)
+    problems = [one for one in answer.pop("problems") if one["code"] not in GAP_CODES]
+    is_lost = any(problem["code"] == LOST_CODE for problem in problems)
+    return dict(answer, lost=is_lost, problem=problems[0]["text"] if problems else None)
 
 
 HANDLE_FIELD = (("handle", lambda nvml, index: nvml.nvmlDeviceGetHandleByIndex(index)),)
@@ -328,17 +260,14 @@ def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -
         if printed == count:
             return
         passed = time.monotonic() - began
-        intervals = passed // every
-        next_at = (intervals + 1) * every
-        time.sleep(next_at - passed)
+        time.sleep((passed // every + 1) * every - passed)
 
 
 def utc_time(seconds: float) -> str:
     """A time in the format of our records, for example `2026-11-20T06:03:41.123Z`."""
     whole_seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     # `%03d` cuts off the fraction of a millisecond.
-    milliseconds = seconds % 1 * 1000
-    return whole_seconds + ".%03dZ" % milliseconds
+    return whole_seconds + ".%03dZ" % (seconds % 1 * 1000)
 
 
 def sample(every: float, count: int = 0) -> Any:

@@ -74,8 +74,7 @@ def function_named(code: str) -> Callable[..., Any]:
     except ModuleNotFoundError as problem:
         # If the module that is missing is one that the user's module imports, the mistake is in the
         # user's code.
-        is_this_one = (module + ".").startswith("%s." % problem.name)
-        if is_this_one:
+        if (module + ".").startswith("%s." % problem.name):
             raise NoSuchFunction("there is no `%s`" % module_text) from problem
         raise
     function = getattr(imported, name, None)
@@ -91,11 +90,9 @@ def job_for(function: Callable[..., Any], batch: int) -> TracedJob:
     batch, whose samples are repeated until the batch has the requested size.
     """
     takes_size = takes_batch(function)
-    returned = function(batch) if takes_size else function()
-    job = job_of(returned)
+    job = job_of(function(batch) if takes_size else function())
     if job.batch is None:
-        batches = batches_of(job.dataset, batch)
-        job.batch = next(batches)
+        job.batch = next(batches_of(job.dataset, batch))
     elif not takes_size:
         job.batch = resized(job.batch, batch)
     # Only tensors use memory that we count.
@@ -128,8 +125,7 @@ def job_of(returned: Any) -> TracedJob:
     # Some functions return the loss itself, a tensor, instead of a loss function.
     if loss is not None and not callable(loss):
         raise Contract("the loss is %s, nothing to call" % kind(loss))
-    is_dataset = isinstance(dataset, (Dataset, DataLoader))
-    if dataset is not None and not is_dataset:
+    if dataset is not None and not isinstance(dataset, (Dataset, DataLoader)):
         raise Contract("the data set is %s, no Dataset or DataLoader of torch" % kind(dataset))
     return job
 
@@ -145,8 +141,9 @@ def named_parts(returned: Any) -> Dict[str, Any]:
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:
             names = ", ".join(unknown[:MOST_NAMED])
-            parts = ", ".join(PARTS)
-            raise Contract("it returned a dict with %s; gpusetup takes %s" % (names, parts))
+            raise Contract(
+                "it returned a dict with %s; gpusetup takes %s" % (names, ", ".join(PARTS))
+            )
         if "model" not in returned:
             raise Contract("it returned a dict without a model")
         return dict(returned)
@@ -160,22 +157,16 @@ def named_parts(returned: Any) -> Dict[str, Any]:
 
 
 def kind(value: Any) -> str:
-    """The type of a value, for error messages."""
-    # Show only the type, because a tensor is too long to print.
-    name = type(value).__name__
-    return "a value of type %s" % name
+    """The type of a value, for error messages; a tensor is too long to print."""
+    return "a value of type %s" % type(value).__name__
 
 
 def tensors(value: Any) -> List[torch.Tensor]:
     """All tensors in nested dicts, lists and tuples."""
     leaves: List[Any] = []
     map_leaves(value, leaves.append)
-    found_tensors = []
-    for leaf in leaves:
-        # Nested containers may also contain names and numbers.
-        if isinstance(leaf, torch.Tensor):
-            found_tensors.append(leaf)
-    return found_tensors
+    # Nested containers may also contain names and numbers.
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def resized(value: Any, batch: int) -> Any:
@@ -189,13 +180,10 @@ def resized(value: Any, batch: int) -> Any:
     index = torch.arange(batch) % length
 
     def repeated(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
         # A tensor of another length belongs to the whole batch, not to its samples.
-        counts_samples = leaf.dim() > 0 and len(leaf) == length
-        if not counts_samples:
-            return leaf
-        return leaf[index.to(leaf.device)]
+        if isinstance(leaf, torch.Tensor) and leaf.dim() > 0 and len(leaf) == length:
+            return leaf[index.to(leaf.device)]
+        return leaf
 
     return map_leaves(value, repeated)
 
@@ -203,15 +191,11 @@ def resized(value: Any, batch: int) -> Any:
 def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     """Apply a function to every leaf of nested dicts, lists and tuples."""
     if isinstance(value, Mapping):
-        changed_map = {}
-        for key, inner in value.items():
-            changed_map[key] = map_leaves(inner, change)
-        return changed_map
+        return {key: map_leaves(inner, change) for key, inner in value.items()}
     # A named tuple becomes a plain tuple, because models take its items by position.
     if isinstance(value, (tuple, list)):
         changed = [map_leaves(inner, change) for inner in value]
-        is_tuple = isinstance(value, tuple)
-        return tuple(changed) if is_tuple else changed
+        return tuple(changed) if isinstance(value, tuple) else changed
     return change(value)
 
 
@@ -249,16 +233,15 @@ def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
         # torch refuses this option if there are no workers.
         if workers and data.prefetch_factor:
             options["prefetch_factor"] = data.prefetch_factor
-    if is_stream(dataset):
+    # The samples of a stream can only be read one after the other.
+    if isinstance(dataset, IterableDataset):
         return DataLoader(dataset, **options)
     # A sampler that yields whole batches cannot yield batches of another size.
     if isinstance(data, DataLoader) and type(data.batch_sampler) is not BatchSampler:
         raise Contract("its DataLoader makes the batches itself: return the data set instead")
     if not length_of(dataset):
         raise Contract("the data set is empty, or has no length")
-    if order is None:
-        order = range(len(dataset))
-    sampler = Endless(order, seed)
+    sampler = Endless(range(len(dataset)) if order is None else order, seed)
     return DataLoader(dataset, sampler=sampler, **options)
 
 
@@ -274,11 +257,6 @@ def batches_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Iterat
             raise Contract("the data set has no batch of %d samples" % batch)
 
 
-def is_stream(dataset: Any) -> bool:
-    """Whether samples can only be read one after the other."""
-    return isinstance(dataset, IterableDataset)
-
-
 def length_of(data: Any) -> Optional[int]:
     """The number of samples in an epoch; None if the data set does not report it.
 
@@ -288,7 +266,8 @@ def length_of(data: Any) -> Optional[int]:
     samples = data
     if isinstance(data, DataLoader):
         # A sampler may draw only a part of the data set. A stream's sampler has no useful length.
-        samples = data.dataset if is_stream(data.dataset) else data.sampler
+        is_stream = isinstance(data.dataset, IterableDataset)
+        samples = data.dataset if is_stream else data.sampler
     try:
         return len(samples)
     except TypeError:
@@ -304,7 +283,10 @@ def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple
     is_pair = isinstance(batch, (tuple, list)) and len(batch) == 2
     inputs = batch[0] if is_pair else batch
     target = batch[1] if is_pair else batch
-    output = call_model(model, inputs)
+    if isinstance(inputs, Mapping):
+        output = model(**inputs)
+    else:
+        output = model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
     if loss is not None:
         return output, loss(output, target)
     models_loss = own_loss(output)
@@ -317,28 +299,16 @@ def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple
     raise NoLoss("there is no loss: the model gives %s" % kind(output))
 
 
-def call_model(model: Any, inputs: Any) -> Any:
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    if isinstance(inputs, (tuple, list)):
-        return model(*inputs)
-    return model(inputs)
-
-
 def own_loss(output: Any) -> Any:
     """The loss that the model computed: `.loss`, `["loss"]`, or the single scalar that it
     returned."""
     if isinstance(output, Mapping):
         return output.get("loss")
     if isinstance(output, torch.Tensor):
-        is_scalar = output.dim() == 0
-        return output if is_scalar else None
+        return None if output.dim() else output
     if not isinstance(output, (tuple, list)):
         return getattr(output, "loss", None)
-    scalars = []
-    for value in output:
-        if isinstance(value, torch.Tensor) and value.dim() == 0:
-            scalars.append(value)
+    scalars = [value for value in output if isinstance(value, torch.Tensor) and value.dim() == 0]
     # With several scalars, we cannot know which one is the loss.
     return scalars[0] if len(scalars) == 1 else None
 
@@ -347,12 +317,9 @@ def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Cross entropy for whole-number targets, mean squared error for all others."""
     if target.is_floating_point():
         return nn.functional.mse_loss(output, target)
-    has_one_more = output.dim() == target.dim() + 1
-    is_sequence = output.dim() > 2
     # A language model has the classes in the last dimension, but torch expects them in the second.
-    if has_one_more and is_sequence and output.shape[:-1] == target.shape:
-        scores = output.flatten(0, -2)
-        return nn.functional.cross_entropy(scores, target.flatten())
+    if output.dim() > 2 and output.shape[:-1] == target.shape:
+        return nn.functional.cross_entropy(output.flatten(0, -2), target.flatten())
     return nn.functional.cross_entropy(output, target)
 
 
@@ -364,24 +331,16 @@ def optimizer_of(job: TracedJob, name: str) -> Any:
     trained = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
     if not trained:
         raise Contract("the model has no parameter that is trained")
-    optimizer = job.optimizer
-    if optimizer is None:
-        optimizer = optimizer_class(name)
+    if job.optimizer is None:
+        if name not in OPTIMIZERS:
+            names = ", ".join(OPTIMIZERS)
+            raise NoSuchFunction("gpusetup knows no optimizer `%s`: %s" % (name, names))
+        # An old torch may lack the class.
+        job.optimizer = getattr(torch.optim, OPTIMIZERS[name])
     # The user gave an optimizer class, or a function of the parameters.
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        optimizer = optimizer(trained)
-    job.optimizer = optimizer
-    return optimizer
-
-
-def optimizer_class(name: str) -> Any:
-    """The class in torch.optim for this name."""
-    if name not in OPTIMIZERS:
-        names = ", ".join(OPTIMIZERS)
-        raise NoSuchFunction("gpusetup knows no optimizer `%s`: %s" % (name, names))
-    # An old torch may lack the class.
-    class_name = OPTIMIZERS[name]
-    return getattr(torch.optim, class_name)
+    if not isinstance(job.optimizer, torch.optim.Optimizer):
+        job.optimizer = job.optimizer(trained)
+    return job.optimizer
 
 
 def step(
@@ -410,8 +369,4 @@ def step(
 
 def autocast(device: str, amp: Optional[str]) -> Any:
     """A context for mixed precision in a 16-bit type, or one that does nothing."""
-    if not amp:
-        return contextlib.nullcontext()
-    dtype = DTYPES[amp]
-    # The part of the device before the colon is its type.
-    return torch.autocast(device, dtype)
+    return torch.autocast(device, DTYPES[amp]) if amp else contextlib.nullcontext()

@@ -1,20 +1,28 @@
 """What an installer should install (torch and its companions, other packages, and packages that
-change with torch), and what must not change."""
+change with torch), what must not change, and what is offered instead."""
 
 from __future__ import annotations
+
+import re
 
 from packaging.requirements import Requirement
 
 from gpusetup.catalog.builds import Catalog
-from gpusetup.choose.choice import Choice
+from gpusetup.choose.choice import Choice, crosses
+from gpusetup.choose.commands import requirements_on_torch_index
 from gpusetup.choose.compatibility import NUMPY_1, companions_of_another, takes_numpy
-from gpusetup.choose.document import requirements_on_torch_index
 from gpusetup.choose.host import Host
-from gpusetup.choose.installed import followers, installed_family, installed_packages
+from gpusetup.choose.installed import (
+    followers,
+    installed_family,
+    installed_packages,
+    is_of_conda,
+)
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import FAMILY
+from gpusetup.model.builds import FAMILY, Offer
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Snapshot
 
 
 class Coming(Frozen):
@@ -118,3 +126,57 @@ def exact_packages(choice: Choice) -> tuple[str, ...]:
         name = f"{requirement.name}[{extras}]" if extras else requirement.name
         words.append(f"{name}=={package.version}")
     return tuple(words)
+
+
+# --- instead --------------------------------------------------------------------------------------
+
+
+def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
+    """The newest build, which `install --upgrade` would install. None if there is none, or if it is
+    for another maker's GPUs."""
+    newest, installed = choice.newest, choice.installed
+    build, index_url = (newest.build, newest.index_url) if newest else (None, None)
+    # If conda installed torch, the offer comes from conda's channels: a wheel over it would mix the
+    # two.
+    by_conda = machine.python.manager == "conda" and is_of_conda(machine)
+    if newest and newest.conda and by_conda and machine.origin != "report":
+        build, index_url = newest.conda, None
+    if build is None or (installed and crosses(installed.backend, build.backend)):
+        return None
+    return Offer(
+        torch=build.torch,
+        torchvision=build.torchvision,
+        torchaudio=build.torchaudio,
+        backend=build.backend,
+        index_url=index_url,
+        driver_floor=build.driver_floor,
+    )
+
+
+def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
+    """The folder name for a new environment: `.venv`, or `second` if the current environment has
+    that name."""
+    # `.venv/bin/python` and `.venv\Scripts\python.exe` are in `.venv`.
+    executable = machine.python.executable or ""
+    of_python = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", executable)
+    folder = (machine.python.prefix or of_python).rstrip("/\\")
+    return second if re.split(r"[/\\]", folder)[-1] == ".venv" else ".venv"
+
+
+def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
+    """The options for `install --venv DIR` that install the recommended torch and companions; empty
+    if no known index has the build.
+
+    Without options, a new environment would get the newest torch and none of the companions of this
+    environment.
+    """
+    build, wish = choice.build, choice.wish
+    if build is None or not build.pythons:  # no known index has this build
+        return ()
+    companions = tuple(name for name in installed_family(machine)[1:] if name in build.family())
+    if choice.action == "refused" or wish.names_build or wish.installer != "auto":
+        return ("--torch", build.torch, "--backend", build.backend, *companions)
+    # A new environment gets the newest torch without any option.
+    if choice.action in ("first", "newest", "upgrade"):
+        return companions
+    return ("--torch", build.torch, *companions)

@@ -1,4 +1,4 @@
-"""Turns a choice into commands for uv, pip or conda. Pure functions.
+"""Turns a choice into commands for uv, pip or conda, and into the public document. Pure functions.
 
 uv and pip install torch and its companions from torch's index and everything else from the user's
 own index. conda uses the channel `pytorch` up to torch 2.5.1 and conda-forge's `pytorch-gpu` for
@@ -14,9 +14,12 @@ from collections.abc import Sequence
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.choose.choice import Choice
-from gpusetup.errors import Unsatisfiable
+from gpusetup.choose.host import python_tag
+from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.builds import FAMILY, TorchBuild
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.documents import ResolveAnswer
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot
 from gpusetup.model.steps import Step
 
 Words = tuple[str, ...]
@@ -52,127 +55,82 @@ class InstallerOptions(Frozen):
 
 
 def started(python: str | None) -> Words:
-    """The command that starts a Python interpreter. A portable Python gets `-s`, so that it ignores
-    packages in the user's home folder.
+    """The command that starts a Python interpreter. A portable Python gets `-s`, so that packages
+    in the user's home folder do not hide those in its own folder.
 
     >>> started(None), started(r".\\python_embeded\\python.exe")[1:]
     (('python',), ('-s',))
     """
     executable = python or "python"
-    # A portable Python has all its packages in its own folder, which the user's site-packages would
-    # hide.
     return (executable, "-s") if "python_embed" in executable else (executable,)
 
 
-# --- torch's family -------------------------------------------------------------------------------
-
-
-def chosen_wheel(choice: Choice) -> TorchBuild:
-    """The wheel of a choice. Raises Unsatisfiable if there is none, or if the build is conda's."""
-    build = choice.build
-    # No index is known to have a CUDA build without Pythons, such as a vendor's.
-    if build is None or build.channel != "pytorch" or (build.cuda and not build.pythons):
-        raise Unsatisfiable("No wheel of torch fits this machine")
-    return build
-
-
-def carries_label(build: TorchBuild, package: str) -> bool:
-    """Whether the version of this package's wheel certainly ends in `+<backend>`."""
-    if not build.labelled:
-        return False
-    # On aarch64, older companions have no label and newer ones do. A requirement without a label
-    # matches both. So this package is reinstalled, because otherwise an installed CPU build would
-    # satisfy the requirement.
-    return package == "torch" or build.machine == "x86_64"
-
-
-def exact_family(build: TorchBuild, packages: Words) -> Words:
-    """Exact requirements for torch and its companions, such as `torch==2.5.1+cu124`."""
-    requirements = []
-    for name, version in build.family(packages).items():
-        requirement = f"{build.project(name)}=={version}"
-        # Without the label, an installed build of the same version for another backend would
-        # satisfy the requirement.
-        if carries_label(build, name):
-            requirement += f"+{build.backend}"
-        requirements.append(requirement)
-    return tuple(requirements)
-
-
-def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
-    """The packages that must be reinstalled, because an installer would mistake the installed build
-    for the right one."""
-    family = build.family(options.packages)
-    return tuple(name for name in family if options.again or not carries_label(build, name))
-
-
 # --- uv and pip -----------------------------------------------------------------------------------
-
-
-def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps for uv: torch from its own index, then everything else from the default index.
-
-    torch's own index comes before the indexes in the user's configuration, because uv uses the
-    first index that has a project. `--index-url` would not work here, because UV_DEFAULT_INDEX
-    overrides it.
-    """
-    build = chosen_wheel(choice)
-    url = build.index or index_url(build.backend, options.index_root)
-    target = ("--python", options.python) if options.python else ()
-    again = [f"--reinstall-package={name}" for name in to_reinstall(build, options)]
-    return _steps(
-        ("uv", "pip", "install", *target),
-        ("--index", url, "--default-index", url, *again),
-        choice,
-        options,
-    )
-
-
-def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps for pip, run as the environment's `python -m pip`: torch from its own index, then
-    everything else."""
-    build = chosen_wheel(choice)
-    url = build.index or index_url(build.backend, options.index_root)
-    again = ("--force-reinstall",) if to_reinstall(build, options) else ()
-    return _steps(
-        (*started(options.python), "-m", "pip", "install"),
-        (*again, "--index-url", url),
-        choice,
-        options,
-    )
-
 
 NEEDS_ITS_INDEX = ("amd", "intel")
 """The makers whose torch builds need packages that only torch's own index has (their Triton)."""
 
 
-def _steps(
-    install: Words, from_torch_index: Words, choice: Choice, options: InstallerOptions
-) -> tuple[Step, ...]:
+def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
+    """The steps for uv. Raises Unsatisfiable if the choice has no wheel."""
+    target = ("--python", options.python) if options.python else ()
+    return _steps(("uv", "pip", "install", *target), choice, options)
+
+
+def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
+    """The steps for pip, run as the environment's `python -m pip`. Raises Unsatisfiable if the
+    choice has no wheel."""
+    return _steps((*started(options.python), "-m", "pip", "install"), choice, options)
+
+
+def _steps(install: Words, choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     """The steps: first torch's packages from their own index (without dependencies, except for AMD
     and Intel), then everything else from the default index."""
-    build = chosen_wheel(choice)
-    exact = (*exact_family(build, options.packages), *options.on_torch_index)
+    build = choice.build
+    # No index is known to have a CUDA build without Pythons, such as a vendor's.
+    if build is None or build.channel != "pytorch" or (build.cuda and not build.pythons):
+        raise Unsatisfiable("No wheel of torch fits this machine")
+    family = build.family(options.packages)
+    exact, again = [], []
+    for name, version in family.items():
+        # On aarch64, older companions have no label and newer ones do. A requirement without a
+        # label matches both. So such a package is reinstalled, because otherwise an installed CPU
+        # build would satisfy the requirement.
+        is_labelled = build.labelled and (name == "torch" or build.machine == "x86_64")
+        label = f"+{build.backend}" if is_labelled else ""
+        exact.append(f"{build.project(name)}=={version}{label}")
+        again += [name] if options.again or not is_labelled else []
+    exact += options.on_torch_index
+    url = build.index or index_url(build.backend, options.index_root)
+    if install[0] == "uv":
+        # torch's own index comes before the indexes in the user's configuration, because uv uses
+        # the first index that has a project. `--index-url` would not work here, because
+        # UV_DEFAULT_INDEX overrides it.
+        reinstall = (f"--reinstall-package={name}" for name in again)
+        from_torch_index = ("--index", url, "--default-index", url, *reinstall)
+    else:
+        from_torch_index = (*(("--force-reinstall",) if again else ()), "--index-url", url)
     # torch by itself neither installs numpy nor needs it.
-    is_torch_alone = set(build.family(options.packages)) <= {"torch"} and not options.beside_torch
+    is_torch_alone = {*family} <= {"torch"} and not options.beside_torch
     limits = () if is_torch_alone else choice.limits
     everything = (*install, *exact, *options.beside_torch, *limits)
-    from_default_index = Step(title="everything else from your default index", argv=everything)
+    rest = Step(title="everything else from your default index", argv=everything)
     if not exact:
-        return (from_default_index,)
+        return (rest,)
+    names = ", ".join(exact)
     if maker_of(build.backend) in NEEDS_ITS_INDEX:
         whole_family = Step(
-            title=f"{', '.join(exact)} and what they need, from torch's own index",
+            title=f"{names} and what they need, from torch's own index",
             argv=(*install, *from_torch_index, *exact),
         )
         # The first step also installs torch's dependencies, so only other packages need a second.
         rest = Step(title="the rest from your default index", argv=everything)
         return (whole_family, rest) if options.beside_torch else (whole_family,)
     family_alone = Step(
-        title=f"{', '.join(exact)} from torch's own index",
+        title=f"{names} from torch's own index",
         argv=(*install, "--no-deps", *from_torch_index, *exact),
     )
-    return (family_alone, from_default_index)
+    return (family_alone, rest)
 
 
 # --- conda ----------------------------------------------------------------------------------------
@@ -183,10 +141,13 @@ CHANNELS = {
 }
 """The conda channels for each kind of build. With the channel `pytorch`, conda-forge comes last and
 provides torch's dependencies."""
-
 MKL = "mkl<2024.1"
 """Builds of the channel `pytorch` for Linux need a symbol that MKL 2024.1 removed
 (https://github.com/pytorch/pytorch/issues/123097)."""
+NEW_NAME = "torch"
+"""The name of a new environment if the user gives none."""
+RESERVED = ("base", "root")
+"""The names of conda's own environment (`conda create` refuses them)."""
 
 
 def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
@@ -194,10 +155,11 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
     Raises Unsatisfiable if conda's channels have no build that fits.
     """
+    name, version = options.conda_name, options.conda_python
     # The new environment is named even though it should be active by then. If `conda activate`
     # fails, its packages must not go into another environment.
-    target: Words = ("--name", options.conda_name) if options.conda_name else ()
-    if options.conda_prefix and not options.conda_name:
+    target: Words = ("--name", name) if name else ()
+    if options.conda_prefix and not name:
         target = ("--prefix", options.conda_prefix)
     if not {*FAMILY} & {*options.packages}:
         step = Step(
@@ -211,9 +173,7 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
         build = choice.conda
     if build is None:
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
-    channels: list[str] = []
-    for channel in CHANNELS[build.channel]:
-        channels += ("--channel", channel)
+    channels = [word for one in CHANNELS[build.channel] for word in ("--channel", one)]
     specs = (*conda_specs(build, options.packages), *options.beside_torch)
     # The torch on conda-forge declares which numpy it needs, but the one on the channel `pytorch`
     # does not. The limits are for the chosen torch, which may be another one.
@@ -226,28 +186,22 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
             *("--override-channels", *channels, *specs, *limits),
         ),
     )
-    return (*new_conda_environment(options), install)
-
-
-def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps that create and activate a new conda environment with its Python; empty if none was
-    requested.
-
-    The commands omit `--yes`, so that conda asks before it removes an environment of the same name.
-    """
-    name, version = options.conda_name, options.conda_python
     if not name:
-        return ()
+        return (install,)
     python = f"python={version}" if version else "python"
     if version and version.endswith("t"):
         # On conda-forge, the free-threaded Python is a separate package.
         python = f"python-freethreading={version.rstrip('t')}"
-    # Python comes from conda-forge, whichever channel torch comes from.
+    # Python comes from conda-forge, whichever channel torch comes from. Without `--yes`, conda asks
+    # before it removes an environment of the same name.
     source = ("--override-channels", "--channel", "conda-forge")
-    create = ("conda", "create", "--name", name, *source, python)
     return (
-        Step(title=f"the environment {name}", argv=create),
+        Step(
+            title=f"the environment {name}",
+            argv=("conda", "create", "--name", name, *source, python),
+        ),
         Step(title="into it", argv=("conda", "activate", name)),
+        install,
     )
 
 
@@ -274,6 +228,41 @@ def conda_specs(build: TorchBuild, packages: Words) -> Words:
     return (f"{metapackage}={build.torch}", *companions, *cuda)
 
 
+def new_environment(machine: Snapshot, name: str | None) -> str | None:
+    """The name of the conda environment to create; None if the active one is to be used. Raises
+    UsageError if conda accepts no environment of that name.
+
+    torch does not belong in conda's base environment, because conda itself runs there. One broken
+    package in it can break conda.
+    """
+    if name in RESERVED:
+        raise UsageError(
+            f"conda's own environment is called {name!r}", hint="give the new one another name"
+        )
+    # conda refuses `/`, `:`, `#` and spaces, and a word that begins with `-` would be an option.
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9_][\w.+-]*", name, re.ASCII):
+        raise UsageError(
+            f"conda accepts no environment called {name!r}",
+            hint="use letters, digits, `-`, `_` and `.`, such as `torch-cu124`",
+        )
+    if name is not None or machine.python.manager != "conda" or machine.python.prefix is None:
+        return name or NEW_NAME
+    prefix = machine.python.prefix.rstrip("/\\")
+    active = machine.environment.get("CONDA_PREFIX", "").rstrip("/\\")
+    name_of_active = machine.environment.get("CONDA_DEFAULT_ENV")
+    if name_of_active and (not active or active == prefix):
+        is_base = name_of_active in RESERVED
+    else:
+        folder = re.split(r"[/\\]", prefix)[-1].lower()
+        of_conda = r"(mini|ana)(conda|forge)\d?|(mamba|micromamba)(forge)?|conda"
+        is_base = re.fullmatch(of_conda, folder) is not None
+    return NEW_NAME if is_base else None
+
+
+INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}
+"""Maps an installer to the function that returns its steps. These are pure functions, so the
+commands that are shown are also those that are run."""
+
 # --- a tool of uv ---------------------------------------------------------------------------------
 
 UV_BACKENDS = r"cpu|xpu|cu(?:118|12[0-9]|13[02])|rocm7\.[12]"
@@ -281,27 +270,90 @@ UV_BACKENDS = r"cpu|xpu|cu(?:118|12[0-9]|13[02])|rocm7\.[12]"
 according to the help of uv 0.13.9. For other backends the command names the index."""
 
 
-def tool_command(
-    packages: Sequence[str], torch: str, backend: str, torch_index: str | None
-) -> Words | None:
-    """The uv command that installs a tool together with torch from its own index; None if no
-    package is given.
+def tool_command(packages: Sequence[str], answer: ResolveAnswer) -> tuple[Words, ...]:
+    """The uv command that installs a tool together with torch from its own index; none if no
+    package or no torch is given.
 
     torch is installed with an exact version, so that `uv tool upgrade` does not replace it.
-
-    >>> " ".join(tool_command(["whisperx==3.4"], "2.15.0", "cu130", None) or ())
-    'uv tool install --torch-backend cu130 --with torch==2.15.0 whisperx==3.4'
     """
-    if not packages:
-        return None
+    if not packages or answer.torch is None:
+        return ()
     tool, *libraries = packages
-    beside = [word for one in (f"torch=={torch}", *libraries) for word in ("--with", one)]
-    source = ("--index", torch_index) if torch_index else ()
-    if re.fullmatch(UV_BACKENDS, backend):
-        source = ("--torch-backend", backend)
-    return ("uv", "tool", "install", *source, *beside, tool)
+    beside = [word for one in (f"torch=={answer.torch}", *libraries) for word in ("--with", one)]
+    source = ("--index", answer.index_url) if answer.index_url else ()
+    if re.fullmatch(UV_BACKENDS, answer.backend or ""):
+        source = ("--torch-backend", answer.backend or "")
+    return (("uv", "tool", "install", *source, *beside, tool),)
 
 
-INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}
-"""Maps an installer to the function that returns its steps. These are pure functions, so the
-commands that are shown are also those that are run."""
+# --- the public document --------------------------------------------------------------------------
+
+
+def answer_of(
+    choice: Choice,
+    machine: Snapshot,
+    packages: tuple[str, ...] = FAMILY,
+    conda_name: str | None = None,
+) -> ResolveAnswer:
+    """The public document of a choice, with the commands for each installer; there are none if the
+    installer has no build that fits.
+
+    `packages` are torch and the packages to install together with it. `conda_name` names a new
+    environment for conda's commands.
+    """
+    build = choice.build
+    answer = ResolveAnswer(
+        torch=None,
+        index_url=choice.index_url,
+        python=python_tag(machine),
+        served=choice.served,
+        fallbacks=choice.alternatives,
+        rejections=choice.rejections,
+        advice=choice.advice,
+        notes=choice.notes,
+        catalog_as_of=choice.catalog_as_of,
+    )
+    if build is None:
+        return answer
+    options = InstallerOptions(
+        index_root=choice.index_root or INDEX_ROOT,
+        python=machine.python.executable,
+        packages=packages,
+        on_torch_index=requirements_on_torch_index(choice),
+        conda_prefix=machine.python.prefix if machine.python.manager == "conda" else None,
+        conda_name=conda_name,
+        conda_python=python_tag(machine),
+    )
+    # Only torch and its companions come from conda, so conda's commands omit the other packages.
+    family = tuple(package for package in packages if package in FAMILY)
+    commands: dict[str, tuple[Words, ...]] = {}
+    for name, steps_of in INSTALLERS.items():
+        what = replace(options, packages=family) if name == "conda" else options
+        try:
+            commands[name] = tuple(step.argv for step in steps_of(choice, what))
+        except Unsatisfiable:
+            commands[name] = ()
+    return with_build(replace(answer, commands=commands), build)
+
+
+def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
+    """The answer with the facts about a build."""
+    return replace(
+        answer,
+        torch=build.torch,
+        torchvision=build.torchvision,
+        torchaudio=build.torchaudio,
+        backend=build.backend,
+        driver_floor=build.driver_floor,
+    )
+
+
+def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
+    """The packages in the chosen set that come from torch's own index, without torch and its
+    companions."""
+    # A package has an `index_url` only if it comes from torch's own index.
+    return tuple(
+        package.requirement
+        for package in choice.packages
+        if package.index_url and package.name not in FAMILY
+    )

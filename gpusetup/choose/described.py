@@ -58,7 +58,15 @@ def described(snapshot: Snapshot, description: Description, catalog: Catalog) ->
         python=replace(snapshot.python, executable=None, prefix=None),
     )
     if description.os not in (None, snapshot.os.family):
-        snapshot = _with_other_system(snapshot, description)
+        # Every Mac that torch still supports has an Apple chip, and a described Python is a 64-bit
+        # one.
+        usual = "aarch64" if description.os == "macos" else snapshot.os.machine
+        version, is_free_threaded = snapshot.python.version, snapshot.python.free_threaded
+        snapshot = replace(
+            _without_driver(snapshot),
+            os=Os(family=description.os, machine=description.machine or usual),
+            python=Python(version=version, free_threaded=is_free_threaded, bits=64),
+        )
     elif description.machine:
         snapshot = replace(snapshot, os=replace(snapshot.os, machine=description.machine))
     if description.glibc:
@@ -70,11 +78,21 @@ def described(snapshot: Snapshot, description: Description, catalog: Catalog) ->
         python = Python(version=version, free_threaded=is_free_threaded)
         snapshot = replace(snapshot, python=python)
     if description.driver:
+        driver = description.driver.strip()
+        if not re.fullmatch(r"\d{3}(\.\d+){0,3}", driver):
+            raise UsageError(
+                f"{description.driver!r} is not a version of an NVIDIA driver",
+                hint="for example `580.95.05`: `nvidia-smi` prints it as `Driver Version`",
+            )
+        # A branch alone (`580`) means the first driver of that branch that supports a CUDA version.
+        first_drivers = filter(None, (row.on(family or "linux") for row in catalog.toolkits))
+        of_branch = [first for first in first_drivers if first.partition(".")[0] == driver]
+        driver = min(of_branch, key=parsed, default=driver)
         # The GPUs no longer count as listed by the driver.
         gpus = tuple(replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
         snapshot = replace(
             _without_driver(snapshot),
-            driver=Driver(version=driver_named(description.driver, catalog, family)),
+            driver=Driver(version=driver),
             pci_devices=None,
             gpus=gpus or None,
         )
@@ -84,41 +102,10 @@ def described(snapshot: Snapshot, description: Description, catalog: Catalog) ->
     return snapshot
 
 
-def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot:
-    """The snapshot with another operating system, and without the driver, which belongs to the old
-    one."""
-    # Every Mac that torch still supports has an Apple chip.
-    usual = "aarch64" if description.os == "macos" else snapshot.os.machine
-    # A described Python is always a 64-bit one.
-    version, is_free_threaded = snapshot.python.version, snapshot.python.free_threaded
-    return replace(
-        _without_driver(snapshot),
-        os=Os(family=description.os, machine=description.machine or usual),
-        python=Python(version=version, free_threaded=is_free_threaded, bits=64),
-    )
-
-
 def _without_driver(snapshot: Snapshot) -> Snapshot:
     """The snapshot without everything that the driver reported, and without the container, of which
     cuda-compat is a part."""
     return replace(snapshot, driver=Driver(), cuda_api=CudaApi(), container=Container())
-
-
-def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
-    """The NVIDIA driver version that a text names. Raises UsageError, with an example, if the text
-    is not a version.
-
-    For a branch alone (`580`), it is the first driver of that branch that supports a CUDA version.
-    """
-    version = text.strip()
-    if not re.fullmatch(r"\d{3}(\.\d+){0,3}", version):
-        raise UsageError(
-            f"{text!r} is not a version of an NVIDIA driver",
-            hint="for example `580.95.05`: `nvidia-smi` prints it as `Driver Version`",
-        )
-    first_drivers = filter(None, (row.on(family or "linux") for row in catalog.toolkits))
-    of_branch = [driver for driver in first_drivers if driver.partition(".")[0] == version]
-    return min(of_branch, key=parsed, default=version)
 
 
 def completed_by_gpus(description: Description, catalog: Catalog) -> Description:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
@@ -181,7 +180,8 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
     new_versions = build.family(installed_family(machine))
     broken = []
     for name, package in installed_packages(machine).items():
-        need = None if name in FAMILY else broken_requirement(package, new_versions, machine)
+        needs = () if name in FAMILY else package.requires
+        need = next((text for text in needs if is_broken(text, new_versions, machine)), None)
         if need is None:
             continue
         # A package that was installed from a folder or by conda may not exist on any index.
@@ -209,28 +209,24 @@ def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
     return (*installed_family(machine), *(followers(machine, build) if build else ()))
 
 
-def broken_requirement(
-    package: Package, new_versions: Mapping[str, str], machine: Snapshot
-) -> str | None:
-    """The first of a package's requirements that the new versions do not meet; None if they meet
-    all."""
-    for text in package.requires:
-        name = re.match(r"\s*([A-Za-z0-9._-]+)", text)
-        version = new_versions.get(normalised(name[1])) if name else None
-        if version is None:  # most packages end here, which saves the import of the parser
-            continue
-        from packaging.requirements import InvalidRequirement, Requirement
+def is_broken(text: str, new_versions: Mapping[str, str], machine: Snapshot) -> bool:
+    """Whether the new versions do not meet a package's requirement."""
+    name = re.match(r"\s*([A-Za-z0-9._-]+)", text)
+    version = new_versions.get(normalised(name[1])) if name else None
+    if version is None:  # most packages end here, which saves the import of the parser
+        return False
+    from packaging.requirements import InvalidRequirement, Requirement
 
-        with suppress(InvalidRequirement):
-            requirement = Requirement(text)
-            marker, address = requirement.marker, requirement.url
-            if marker and not marker.evaluate(marker_environment(machine)):
-                continue
-            if address and f"{normalised(requirement.name)}-{version}" not in address:
-                return text
-            if not requirement.specifier.contains(version, prereleases=True):
-                return text
-    return None
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return False
+    marker, address = requirement.marker, requirement.url
+    if marker and not marker.evaluate(marker_environment(machine)):
+        return False
+    if address and f"{normalised(requirement.name)}-{version}" not in address:
+        return True
+    return not requirement.specifier.contains(version, prereleases=True)
 
 
 SYSTEMS = {

@@ -14,7 +14,6 @@ from gpusetup.accelerators.amd import (
     ALL_DEVICES,
     BUILT_FOR,
     BUILT_FOR_ROCM,
-    BUILT_FOR_TORCH,
     DROPPED,
     FIRST_ROCM,
     INDEX_OF_AMD,
@@ -89,12 +88,12 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
     """The newest torch with a build that fits this maker's GPUs, and the reasons against the
     others."""
     question, facts = question_of(wish, host, catalog), host.facts
-    platform = f"{facts.family}-{facts.architecture}"
+    platform, label = f"{facts.family}-{facts.architecture}", NAME_OF_BUILDS[maker.id]
     gpus = tuple(gpu for gpu in gpus_of_makers(host.machine) if gpu.maker == maker.id)
     of_amd = builds_of_amd(catalog, gpus, platform)
     rows = (*builds_of_pytorch(catalog, maker, platform), *of_amd)
+    # AMD's own kernels for the target need no variable that AMD does not support.
     if any(needs_override(gpu) for gpu in gpus):
-        # AMD's own kernels for the target need no variable that AMD does not support.
         rows = (*of_amd, *rows[: len(rows) - len(of_amd)])
     problems = tuple(filter(None, (why_no_build(gpu, maker, rows) for gpu in gpus)))
     if not rows and not problems:
@@ -106,8 +105,8 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
         }
         amds = f", and AMD's own index lists none for {', '.join(gpu.name for gpu in gpus)}"
         problems = (
-            f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for {facts.family} on "
-            f"{facts.architecture}: torch's own index has them for {' and '.join(sorted(listed))}"
+            f"no {label} build of torch is known for {facts.family} on {facts.architecture}: "
+            f"torch's own index has them for {' and '.join(sorted(listed))}"
             f"{amds if maker is AMD else ''}. {CPU_WORKS}",
         )
     if problems:
@@ -173,10 +172,9 @@ def builds_of_pytorch(catalog: Catalog, maker: Maker, platform: str) -> tuple[To
     Python versions, C library and companions are those of the CPU build of the same torch, which is
     built the same way.
     """
-    family, _, machine = platform.partition("-")
     rows = []
     for release in catalog.other_makers:
-        cpu_build = catalog.row_of(release.torch, "cpu", family, machine)
+        cpu_build = catalog.row_of(release.torch, "cpu", *platform.split("-"))
         for backend in release.seen.get(platform, "").split() if cpu_build else ():
             if cpu_build and maker_of(backend) == maker.id:
                 rows.append(replace(cpu_build, labelled=True, backend=backend))
@@ -224,15 +222,15 @@ def why_no_build(gpu: Gpu, maker: Maker, rows: Sequence[TorchBuild]) -> str | No
             f"{gpu.name} is not among the GPUs of torch's XPU builds: they are for Arc, the Core "
             f"Ultra's Arc graphics and Data Center GPU Max. {CPU_WORKS}"
         )
-    is_known = gpu.target in BUILT_FOR or gpu.target in RELATIVES
+    if maker is not AMD or gpu.target is None or gpu.target in (*BUILT_FOR, *RELATIVES):
+        return None
     # AMD's own index has kernels for exactly these GPUs.
-    has_rows = any(row.index for row in rows) or (is_known and rows)
-    if maker is not AMD or gpu.target is None or has_rows:
+    if any(row.index for row in rows):
         return None
     if gpu.target in DROPPED:
         generation = f"{DROPPED[gpu.target]} ({gpu.target})"
         return f"ROCm no longer supports {generation}: {gpu.name}. {CPU_WORKS}"
-    return None if is_known else f"no ROCm build of torch has kernels for {gpu.name} ({gpu.target})"
+    return f"no ROCm build of torch has kernels for {gpu.name} ({gpu.target})"
 
 
 def notes_of(
@@ -247,36 +245,23 @@ def notes_of(
         )
         if build.os == "windows":
             yield "it needs AMD's current Adrenalin driver"
-    elif maker is AMD:
-        # The variable only matters to a build that lacks the target's kernels.
-        yield from (note_on_target(gpu) for gpu in gpus if build or not needs_override(gpu))
-        sent_back = any(gpu.target in LAST_ROCM for gpu in gpus)
-        if build and not sent_back and not build.torch.startswith(f"{BUILT_FOR_TORCH}."):
-            yield f"gpusetup does not know whether torch {build.torch} has the same kernels"
+    for gpu in gpus if maker is AMD and not (build and build.index) else ():
+        name = gpu.name if gpu.name == gpu.target else f"{gpu.name} ({gpu.target})"
+        if gpu.target is None:
+            yield f"{gpu.name} names no target of AMD: whether the build has kernels is unknown"
+        elif gpu.target in LAST_ROCM:
+            yield (
+                f"the rocBLAS in torch's wheels has files for {name} up to ROCm "
+                f"{LAST_ROCM[gpu.target]}: with a newer one every matrix product fails"
+            )
+        elif build and needs_override(gpu):
+            target, version = RELATIVES[gpu.target]
+            yield (
+                f"none of PyTorch's wheels has kernels for {name}. Those for {target} run there "
+                f"with HSA_OVERRIDE_GFX_VERSION={version}, which AMD does not support"
+            )
     newest = catalog.other_makers[-1].torch if catalog.other_makers else "?"
     yield (
         f"gpusetup knows the {NAME_OF_BUILDS[maker.id]} builds up to torch {newest}, but "
         "they were never run with gpusetup: run `gpusetup verify` afterwards"
-    )
-
-
-def note_on_target(gpu: Gpu) -> str:
-    """A note on whether torch's ROCm wheels have kernels for this AMD GPU."""
-    name = gpu.name if gpu.name == gpu.target else f"{gpu.name} ({gpu.target})"
-    if gpu.target is None:
-        return f"{gpu.name} names no target of AMD: whether the build has kernels is unknown"
-    last = LAST_ROCM.get(gpu.target)
-    if last:
-        return (
-            f"the rocBLAS in torch's wheels has files for {name} up to ROCm {last}: with a newer "
-            "one every matrix product fails"
-        )
-    if gpu.target in BUILT_FOR:
-        return f"torch {BUILT_FOR_TORCH}'s ROCm wheels have kernels for {name}"
-    if gpu.target not in RELATIVES:
-        return f"no ROCm wheel of PyTorch's is known to have kernels for {name}"
-    target, version = RELATIVES[gpu.target]
-    return (
-        f"none of PyTorch's wheels has kernels for {name}. Those for {target} run there with "
-        f"HSA_OVERRIDE_GFX_VERSION={version}, which AMD does not support"
     )

@@ -1,6 +1,7 @@
-"""Chooses torch together with packages that need it, by asking an index at most a few times.
+"""Chooses torch together with packages that need it, by an index or by the companion table.
 
-These builds are tried, until an index has a set with one of them:
+Without an index, the newest torch is taken that the table allows. An index is asked about at most
+five builds, in this order:
 
     1. the installed torch if it works, then the nearest newer one;
     2. the newest torch that fits, with the newest release of each package that is asked for
@@ -17,41 +18,41 @@ not work. Pure apart from the index, which the caller passes in.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
-from gpusetup.catalog.builds import index_url
-from gpusetup.catalog.companion_table import companion_table
-from gpusetup.choose.candidates import (
-    PackageQuestion,
-    PackageSet,
-    candidates,
-    first_line,
-    labelled,
-    newest_alone,
-    notes_on_sources,
-    nothing_goes_together,
-    way_to_build,
-)
+from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
+from gpusetup.catalog.companion_table import companion_table, row_of
 from gpusetup.choose.compatibility import (
     exact_version,
     limits_beside,
     names_on_torch_index,
+    releases_beside,
+    rows_meant,
     uses_torch,
+    why_not_beside,
+    why_not_on_gpus,
+    why_not_on_host,
     why_release_differs,
+    why_row_differs,
 )
-from gpusetup.choose.constraints import pick
+from gpusetup.choose.constraints import first_reason, fitting_builds, nearest, pick, preference
+from gpusetup.choose.host import BuildQuestion, Host, question_of
 from gpusetup.choose.index import AnsweringIndex, IndexAnswer, Released, SetQuestion
-from gpusetup.choose.wish import name_of
+from gpusetup.choose.newest import newest_fitting, nothing_fits
+from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
-from gpusetup.model.frozen import replace
-from gpusetup.model.shell import own_setting
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.shell import own_setting, shell_line
 from gpusetup.model.versions import parsed
 
+OLDEST = "2.5"
+"""Older torch versions are only tried if one of them, or a certain release of a package, is
+requested."""
 MOST_TRIES = 5
 """How many builds an index is asked about; uv takes seconds for each."""
 MOST_BACKENDS = 3
@@ -60,12 +61,175 @@ MOST_ROUNDS = 20
 YEAR = 365
 """In days. A release that is older than its package's newest by more than this is not chosen
 silently."""
-YEARS_OF_AN_OLD_WHEEL = 3
-"""A package whose newest wheel is older has probably been given up."""
 USUAL_GLIBC = "2.35"
 """The glibc that is assumed if the C library is unknown: the one of Ubuntu 22.04."""
+LONGEST_LINE = 120
+"""The maximum length of the first line of an error, in characters."""
 MOST_OF_A_REASON = 800
 """In characters: ten lines of a terminal. An index may hold names and versions of any length."""
+
+
+class PackageQuestion(Frozen):
+    """The question which torch builds and package versions work together on a host."""
+
+    wish: Wish
+    host: Host
+    catalog: Catalog
+    by_table: bool = False
+    """Whether no index is asked, so that only the companion table can tell."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The requirements for packages and companions besides torch, sorted by name."""
+        return self.wish.words
+
+    @property
+    def of_torch(self) -> BuildQuestion:
+        """The question for torch alone."""
+        return question_of(self.wish, self.host, self.catalog)
+
+    def without(self, names: Iterable[str]) -> PackageQuestion:
+        """The same question without these packages."""
+        left_out = {*names}
+        packages = tuple(word for word in self.wish.packages if name_of(word) not in left_out)
+        return replace(self, wish=replace(self.wish, packages=packages))
+
+    def why_not(self, build: TorchBuild) -> str | None:
+        """The first reason why a package has no release for a build; None if every one has."""
+        facts, by_table = self.host.facts, self.by_table
+        reasons = (
+            why_not_beside(word, build, facts, self.catalog, by_table=by_table)
+            for word in self.words
+        )
+        return next(filter(None, reasons), None)
+
+
+class PackageSet(Frozen):
+    """A build with the packages that work with it, and the reasons why some are not newer."""
+
+    build: TorchBuild
+    packages: tuple[JointPackage, ...]
+    held_back: tuple[HeldBack, ...] = ()
+    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """The names of requested packages that are installed after the set."""
+
+
+def candidates(
+    question: PackageQuestion, prefer: TorchBuild | None = None
+) -> tuple[TorchBuild, ...]:
+    """The builds for which each package may have a release, newest torch first. Among builds of the
+    same torch version, `prefer` comes first, then the best one for the host."""
+    takes_old = question.wish.torch or any(Requirement(word).specifier for word in question.words)
+    oldest = parsed("0" if takes_old else OLDEST)
+    fitting = [
+        build
+        for build in fitting_builds(question.of_torch)
+        if parsed(build.torch) >= oldest and question.why_not(build) is None
+    ]
+    best = preference(question.of_torch)
+    # Python's sort is stable, so builds of the same torch version keep the order of the first sort.
+    fitting.sort(key=lambda build: (build != prefer, best(build)))
+    return tuple(sorted(fitting, key=lambda build: parsed(build.torch), reverse=True))
+
+
+def newest_alone(question: PackageQuestion) -> TorchBuild | None:
+    """The newest build that fits if packages are ignored; None if no build fits."""
+    builds = candidates(replace(question, wish=question.wish.of_torch_alone))
+    return builds[0] if builds else None
+
+
+def labelled(name: str, version: str, build: TorchBuild) -> str:
+    """The version with the label of the build's backend, as on torch's index. Packages and builds
+    without labels (torch's wheels for macOS) keep the plain version."""
+    if name not in FAMILY or not build.labelled:
+        return version
+    return f"{version.partition('+')[0]}+{build.backend}"
+
+
+# --- by the table ---------------------------------------------------------------------------------
+
+
+def set_by_table(question: PackageQuestion) -> PackageSet:
+    """The set with the newest torch that works with every package, according to the companion table
+    and the catalog. No index is asked. Raises Unsatisfiable if no torch does."""
+    builds = candidates(question)
+    if not builds:
+        raise nothing_goes_together(question)
+    build, table, catalog = builds[0], companion_table(), question.catalog
+    index = index_url(build.backend)
+    torch = labelled("torch", build.torch, build)
+    packages = [JointPackage(name="torch", version=torch, index_url=index)]
+    unknown = []
+    for word in question.words:
+        name, requirement = name_of(word), Requirement(word)
+        version, project = build.family().get(name), table.project(name)
+        if version:
+            version = labelled(name, version, build)
+            packages.append(JointPackage(name=name, version=version, index_url=index, asked=True))
+            continue
+        limits = requirement.specifier
+        if project is None:
+            unknown += [name] if name not in FAMILY else []
+        else:
+            for row in rows_meant(project, limits, by_table=True):
+                if not why_row_differs(project, row, build, catalog, by_table=True):
+                    # A row that names neither torch nor CUDA excludes no version.
+                    limits &= SpecifierSet(row.versions if row.torch or row.cuda else "")
+                    break
+        package = JointPackage(
+            name=name,
+            version=None,
+            index_url=index if names_on_torch_index((name,), build, catalog) else None,
+            limits=str(limits) or None,
+            declared=project is None,
+            asked=True,
+            extras=tuple(sorted(requirement.extras)),
+        )
+        packages.append(package)
+    notes = []
+    if question.wish.offline:
+        of_table = f"gpusetup's table of companions of {table.as_of}"
+        notes.append(f"offline: these versions come only from {of_table}")
+        if unknown:
+            names = " and ".join(unknown)
+            notes.append(f"offline: gpusetup's table of companions does not have {names}")
+    return PackageSet(build=build, packages=tuple(packages), notes=tuple(notes))
+
+
+def source_only(question: PackageQuestion) -> dict[str, str]:
+    """Maps the names of requested packages that no index has as a wheel, by the table, to their
+    requirements. They are left out of the question if something else remains."""
+    build = newest_alone(question)
+    words: dict[str, str] = {}
+    for word in question.words if build else ():
+        project = companion_table().project(name_of(word))
+        rows = rows_meant(project, Requirement(word).specifier) if project else ()
+        if project is None or build is None or not rows or any(map(project.has_wheels, rows)):
+            continue
+        # What cannot run here is refused with that reason instead.
+        if why_not_on_host(project, build, question.host.facts) is None:
+            words[name_of(word)] = word
+    rest = len(question.words) > len(words) or question.wish.from_project
+    return words if rest or "torch" in question.wish.family else {}
+
+
+def notes_on_sources(words: Mapping[str, str], question: PackageQuestion) -> Iterator[str]:
+    """Yields a note with the command for packages that are built from source after torch."""
+    os = question.host.machine.os.family
+    plain = {}
+    for name, word in words.items():
+        if companion_table().project(name):
+            way = way_to_build(word, os)
+            yield f"{name} has no wheel on an index, so install it after torch: {way}"
+        else:
+            plain[name] = word
+    if plain:
+        command = shell_line(("uv", "pip", "install", *plain.values()), os)
+        yield f"built from source when you install: {', '.join(plain)}: `{command}`"
+
+
+# --- by an index ----------------------------------------------------------------------------------
 
 
 def set_by_index(
@@ -113,7 +277,13 @@ class _Search:
                     self._refuse_old(build, answers[-1])
                     return self._set(build, answers[-1])
                 if answers[0].unknown:
-                    raise self._unknown(answers[0].unknown)
+                    # A file that is not read may name an index that has the package.
+                    setting = own_setting("UV_INDEX", "URL")
+                    raise refusal(
+                        f"No index that was asked has {' or '.join(answers[0].unknown)}",
+                        *self.index.places,
+                        steps=[f"check the spelling, or name the index that has it: `{setting}`"],
+                    )
         raise self._nothing_found(builds[0], answers[0])
 
     def _installed_first(
@@ -154,8 +324,9 @@ class _Search:
         out."""
         self.tried += 1
         catalog = self.question.catalog
-        names = [project.name for project in companion_table().projects]
-        own = names_on_torch_index(names, build, catalog)
+        own = names_on_torch_index(
+            (project.name for project in companion_table().projects), build, catalog
+        )
         question = SetQuestion(
             words=words,
             torch=f"=={build.torch}",
@@ -213,21 +384,21 @@ class _Search:
     def _newest_releases(self) -> Mapping[str, Released]:
         """The newest release of each package that was asked for without a version. Of a project,
         only those that use torch count: the others need not be at their newest."""
-        is_typed = not self.question.wish.from_project
-        names = [
+        names = tuple(
             name
             for name, word in self.asked.items()
             if not Requirement(word).specifier and name not in FAMILY
-            if is_typed or uses_torch(name)
-        ]
-        if not names:
-            return {}
-        answer = self.index.ask(SetQuestion(words=tuple(names), with_dependencies=False))
-        if answer.reason and len(names) > 1:
-            # Those without a wheel are left out later, with a note.
+            if not self.question.wish.from_project or uses_torch(name)
+        )
+        answer = IndexAnswer()
+        # Those without a wheel are left out later, with a note.
+        for _ in range(2):
             without = {*answer.without_wheel, *answer.unknown}
-            rest = tuple(name for name in names if name not in without)
-            answer = self.index.ask(SetQuestion(words=rest, with_dependencies=False))
+            names = tuple(name for name in names if name not in without)
+            if names:
+                answer = self.index.ask(SetQuestion(words=names, with_dependencies=False))
+            if not answer.reason or len(names) < 2:
+                break
         return answer.packages
 
     def _at_newest(self, word: str) -> str:
@@ -266,22 +437,15 @@ class _Search:
             build=build,
             packages=tuple(packages),
             held_back=tuple(self._held_back(build, answer)),
-            notes=(*self._notes(answer), *answer.notes),
+            notes=(*self._notes(), *answer.notes),
             left_out=(*self.sources, *self.others),
         )
 
-    def _notes(self, answer: IndexAnswer) -> Iterator[str]:
+    def _notes(self) -> Iterator[str]:
         yield from notes_on_sources(self.sources, self.question)
         for reason in dict.fromkeys(self.others.values()):
             names = ", ".join(name for name, why in self.others.items() if why == reason)
             yield f"left to your installer, because torch is not the reason: {names}: {reason}"
-        today = date.fromisoformat(self.question.catalog.as_of)
-        for name, word in self.asked.items():
-            day = answer.packages[name].published if name in answer.packages else None
-            # A version that is named is the user's own decision.
-            is_old = day and (today - day.date()).days > YEARS_OF_AN_OLD_WHEEL * YEAR
-            if day and is_old and not Requirement(word).specifier:
-                yield f"{name}'s newest wheel that works here is from {day.year}"
         os = self.question.host.machine.os
         if os.family == "linux" and not (os.libc or "").startswith("glibc "):
             yield (
@@ -294,22 +458,29 @@ class _Search:
         newest = newest_alone(self.question) or build
         if parsed(newest.torch) > parsed(build.torch):
             of_newest = (one for (tried, _), one in self.failures.items() if tried == newest)
-            reason = self.question.why_not(newest) or next(of_newest, None)
-            reason = reason or next(iter(self.failures.values()), None)
-            reason = reason or f"torch {newest.torch} goes with other releases of them"
+            reasons = (
+                self.question.why_not(newest),
+                *of_newest,
+                *self.failures.values(),
+                f"torch {newest.torch} goes with other releases of them",
+            )
+            reason = next(filter(None, reasons))
             yield HeldBack(package="torch", at=build.torch, by=self._as_seen(reason))
         for name, release in self.newest.items():
             found = answer.packages.get(name)
             if found is None or parsed(found.public) >= parsed(release.public):
                 continue
-            catalog, is_own = self.question.catalog, name in answer.on_torch_index
-            reason = why_release_differs(
-                name, release.public, build, catalog, of_torch_index=is_own
+            of_table = why_release_differs(
+                name,
+                release.public,
+                build,
+                self.question.catalog,
+                of_torch_index=name in answer.on_torch_index,
             )
             # What holds for any torch is the better reason.
             met = filter(None, (self.with_any_torch, *self.failures.values()))
-            failures = (one for one in met if _names(name, one))
-            reason = reason or next(failures, f"{name} {release.public} goes with other releases")
+            of_uv = (one for one in met if _names(name, one))
+            reason = of_table or next(of_uv, f"{name} {release.public} goes with other releases")
             yield HeldBack(package=name, at=found.public, by=self._as_seen(reason))
 
     def _years_behind(self, answer: IndexAnswer) -> list[str]:
@@ -336,23 +507,21 @@ class _Search:
         """Raise Unsatisfiable if a set has an old release of a package that the user named. It
         names the requirements that ask for it anyway."""
         old = self._years_behind(answer)
-        if not old:
-            return
-        reasons = [held for held in self._held_back(build, answer) if held.package in old]
-        shown = "; ".join(f"{held.package} only at {held.at}" for held in reasons)
-        words = " ".join(f"'{held.package}=={held.at}'" for held in reasons)
-        lines = first_line(f"Only an old release goes together here: {shown}")
-        raise Unsatisfiable(
-            "\n  ".join((*lines, *(held.by for held in reasons))),
-            hint=f"asked for by its version it is taken: {words}",
-        )
+        reasons = [one for one in self._held_back(build, answer) if one.package in old]
+        if reasons:
+            shown = "; ".join(f"{held.package} only at {held.at}" for held in reasons)
+            words = " ".join(f"'{held.package}=={held.at}'" for held in reasons)
+            raise refusal(
+                f"Only an old release goes together here: {shown}",
+                *(held.by for held in reasons),
+                steps=[f"asked for by its version it is taken: {words}"],
+            )
 
     def _refuse_other_python(self, word: str) -> None:
         """Raise Unsatisfiable if a pinned release has wheels only for another Python, with that
         Python and the torch that comes with it there."""
-        version = exact_version(Requirement(word).specifier)
         python = self.question.host.facts.python
-        if version is None or python is None:
+        if exact_version(Requirement(word).specifier) is None or python is None:
             return
         minor = parsed(python.rstrip("t")).minor
         for other in (minor - 1, minor - 2, minor + 1, minor - 3):
@@ -364,67 +533,138 @@ class _Search:
             torch = pick(replace(self.question.of_torch, host=facts))
             gives = f", which gives torch {torch.torch} from {torch.backend}" if torch else ""
             side = "older" if other < minor else "newer"
-            raise Unsatisfiable(
+            raise refusal(
                 f"{word} has wheels for Python {name} and {side} only; this Python is {python}",
-                hint=f"nothing was changed; `uv venv --python {name}`, then run this again with "
-                f"`--python .venv`{gives}",
+                steps=[
+                    f"`uv venv --python {name}`, then run this again with `--python .venv`{gives}"
+                ],
             )
-
-    def _unknown(self, names: Sequence[str]) -> Unsatisfiable:
-        """The error that no index has these packages."""
-        cause = first_line(f"No index that was asked has {' or '.join(names)}")
-        # A file that is not read may name an index that has the package, so list all places.
-        places = "".join(f"\n  {place}" for place in self.index.places)
-        return Unsatisfiable(
-            "\n  ".join(cause) + places,
-            hint="nothing was changed; check the spelling, or name the index that has it: "
-            f"`{own_setting('UV_INDEX', 'URL')}`",
-        )
 
     def _nothing_found(self, newest: TorchBuild, first: IndexAnswer) -> Unsatisfiable:
         """The error that no set of packages works, with the cause."""
-        reason = self.with_any_torch or first.reason or ""
-        named = [name for name, word in self.asked.items() if _names(name, reason)]
+        reason, question = self.with_any_torch or first.reason or "", self.question
+        named = [name for name in self.asked if _names(name, reason)]
         words = " and ".join(self.asked[name] for name in named or self.asked)
         # uv only sees that a constraint excludes what the packages bring: the table knows why.
         brought = self.index.ask(
-            SetQuestion(
-                words=self.question.words, torch=f"=={newest.torch}", backend=newest.backend
-            )
+            SetQuestion(words=question.words, torch=f"=={newest.torch}", backend=newest.backend)
         ).packages
         verdicts = (
-            why_release_differs(name, release.public, newest, self.question.catalog)
+            why_release_differs(name, release.public, newest, question.catalog)
             for name, release in brought.items()
         )
         excluded = [*filter(None, verdicts)]
+        title = f"No release fits: {words}"
+        steps = ["change the version of one of them as the reason says, then run this again"]
         if excluded:
             title = excluded[0].partition(" (")[0]
         elif any(_names(name, reason) for name in FAMILY):
             title = f"No torch for this machine works with {words}"
         elif first.without_wheel:
             title = f"No wheel for this machine: {' and '.join(first.without_wheel)}"
-        elif len(named) > 1:
-            title = f"These releases do not work together: {words}"
-        else:
-            title = f"No release fits: {words}"
-        steps = [
-            "nothing was changed; change the version of one of them as the reason says, then run "
-            "this again"
-        ]
         if first.without_wheel:
-            steps = ["nothing was changed; `gpusetup install` first, then build it"]
-        for name in first.without_wheel or named:
-            project = companion_table().project(name)
-            if first.without_wheel:
-                build = f"`uv pip install --no-build-isolation {name}` builds it for your torch"
-                steps.append(way_to_build(project) if project else f"{build}; check the spelling")
-            if project:
-                torch_index = index_url(newest.backend, self.index.torch_root)
-                steps.append(f"or instead: {project.way_out(newest, torch_index)}")
-        lines = (*first_line(title), *excluded, self._as_seen(reason))
-        return Unsatisfiable("\n  ".join(lines), hint="\n  ".join(steps))
+            os = question.host.machine.os.family
+            ways = (f"{way_to_build(name, os)}; check the spelling" for name in first.without_wheel)
+            steps = ["`gpusetup install` first, then build it", *ways]
+        steps += ways_around(first.without_wheel or named, newest, self.index.torch_root)
+        return refusal(title, *excluded, self._as_seen(reason), steps=steps)
 
 
 def _names(name: str, reason: str) -> bool:
     """Whether uv's reason names a package."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", reason) is not None
+
+
+# --- if nothing works -----------------------------------------------------------------------------
+
+
+def refusal(cause: str, *more: str, steps: Iterable[str] = ()) -> Unsatisfiable:
+    """An error whose first line is the cause, in at most 120 characters, and whose hint lists the
+    steps."""
+    lines = [cause, *more]
+    if len(cause) > LONGEST_LINE:
+        start = cause[: LONGEST_LINE - 3]
+        lines.insert(0, f"{start.rpartition(' ')[0] or start}...")
+    return Unsatisfiable("\n  ".join(lines), hint="\n  ".join(("nothing was changed", *steps)))
+
+
+def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
+    """The error if no build has a release of every package, with the reason and what to do
+    instead."""
+    host, newest = question.host, newest_alone(question)
+    if newest is None:
+        return nothing_fits(newest_fitting(question.of_torch, host.machine))
+    pinned = _pin_that_decides(question)
+    if pinned:
+        return pinned
+    steps = []
+    for word in question.words:
+        project = companion_table().project(name_of(word))
+        alone = replace(question, wish=replace(question.wish, packages=(word,), family=()))
+        # Only packages that cause the failure need a workaround.
+        if project is None or not alone.why_not(newest):
+            continue
+        # Do not suggest an hour of compiling for a package that cannot compute on these GPUs.
+        runs = why_not_on_gpus(project, newest, host.facts) is None
+        if runs and not any(map(project.has_wheels, project.rows)):
+            steps.append(way_to_build(project.name, host.machine.os.family))
+        steps += ways_around((project.name,), newest)
+    any_driver = replace(host.facts, driver=None, driver_cuda=None, trusts_cuda=True)
+    builds = candidates(replace(question, host=replace(host, facts=any_driver)))
+    # A build for the same CUDA major version would not need a newer driver.
+    if builds and builds[0].driver_floor and builds[0].cuda_major != newest.cuda_major:
+        cuda, floor = builds[0].cuda_major, builds[0].driver_floor
+        steps.append(f"or install a driver for CUDA {cuda}: {floor} or newer")
+    version = host.machine.driver.version
+    driver = f" (driver {version})" if version else ""
+    return refusal(
+        question.why_not(newest) or "no single torch works with all of these packages",
+        f"the newest torch that fits here{driver} is {newest.torch} ({newest.backend})",
+        steps=steps,
+    )
+
+
+def _pin_that_decides(question: PackageQuestion) -> Unsatisfiable | None:
+    """The error if a pinned companion needs a torch that cannot run on this host, with the nearest
+    release that works; None if no pin is the cause."""
+    of_torch = question.of_torch
+    for word in question.words:
+        project = companion_table().project(name_of(word))
+        version = exact_version(Requirement(word).specifier)
+        row = row_of(project, version) if project and version else None
+        needs = exact_version(SpecifierSet(row.torch or "")) if row else None
+        of_pin = replace(of_torch, wish=replace(of_torch.wish, torch=needs))
+        if project is None or needs is None or fitting_builds(of_pin):
+            continue
+        near = nearest(needs, replace(of_torch, wish=replace(of_torch.wish, torch=None)))
+        releases = releases_beside(project, near, question.catalog) if near else ()
+        steps = []
+        if near and releases:
+            release = releases[-1].removeprefix("==")
+            steps.append(
+                f"the nearest that works: {project.name} {release} with torch {near.torch} from "
+                f"{near.backend}: change the pin, then run this again"
+            )
+        return refusal(f"{word} needs torch {needs}, which {first_reason(of_pin)}", steps=steps)
+    return None
+
+
+def way_to_build(word: str, os: str | None) -> str:
+    """The advice that builds a package for the installed torch, or downloads a wheel that no index
+    has."""
+    name, project = name_of(word), companion_table().project(name_of(word))
+    command = shell_line(("uv", "pip", "install", "--no-build-isolation", word), os)
+    if project and project.wheels_page:
+        return (
+            f"wheels for some torch versions are at {project.wheels_page}: `{command}` downloads "
+            "the one that matches your torch, or compiles it if there is none, which needs nvcc"
+        )
+    return f"to compile {name} for your torch, run `{command}` (CUDA code needs nvcc)"
+
+
+def ways_around(names: Iterable[str], build: TorchBuild, root: str = INDEX_ROOT) -> Iterator[str]:
+    """Yields what to use instead of these packages with a build, according to the table."""
+    for name in names:
+        project = companion_table().project(name)
+        ways = project.way_out(build, index_url(build.backend, root)) if project else ""
+        yield from (f"alternative to {name}: {way}" for way in ways.split("; ") if way)

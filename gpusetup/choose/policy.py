@@ -63,7 +63,7 @@ def change_of(
     if build is None:
         return replace(choice, action="nothing")
     # A user who names a backend accepts that the current GPU maker loses support.
-    if crosses(installed.backend, build.backend) and not wish.names_backend:
+    if crosses(installed.backend, build.backend) and wish.wanted_backend == "auto":
         as_it_is = as_installed(installed, machine, question)
         # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
         if wish.wants_newest and serves(installed, machine, question):

@@ -22,87 +22,59 @@ from gpusetup.model.versions import cuda_of, parsed
 
 def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
     """Yields the requests that a machine or a report shows, strictest first."""
-    if machine.origin != "report":
-        yield shown_wish(machine, catalog)
-        return
+    is_report = machine.origin == "report"
     if is_a_step_back(machine):
         machine = replace(machine, wanted=Wanted())
-    shown = shown_wish(machine, catalog)
-    strict = [
-        replace(shown, backend=backend) for backend in backends_for_extension(machine, catalog)
-    ]
-    wishes = [
-        *(strict or [shown]),
-        *(replace(wish, torch=None) for wish in strict),
-        replace(shown, backend="auto"),
-        Wish(torch=installed_release(machine)),
+    wanted, version = machine.wanted, machine.torch.version
+    kinds = {event.kind for event in machine.events}
+    cuda = wanted.cuda
+    # If the report shows a torch, extensions must be built for that torch's CUDA version.
+    if not version and "cuda-toolkit-mismatch-extension-build" in kinds:
+        cuda = cuda or machine.toolkit.nvcc
+    backend = shown_backend(machine, cuda, catalog)
+    if not is_report:
+        yield Wish(torch=wanted.torch, backend=backend)
+        return
+    # The author of a report usually wants the installed torch version to work.
+    installed = f"=={public(version)}" if version else None
+    torch = wanted.torch or installed or torch_of_companion(machine, catalog)
+    # An index that has any versions of a package lists them in pip's message. If the requested
+    # build exists, the index refused it for another reason.
+    is_refused = "wrong-index" in kinds or any(
+        event.kind == "no-matching-distribution" and not event.values.get("versions")
+        for event in machine.events
+    )
+    exists = ((torch or "").removeprefix("=="), backend) in {
+        (row.torch, row.backend) for row in catalog.builds
+    }
+    strict = []
+    number = parsed(cuda or "0")
+    if number.major and not wanted.backend:
+        # Building an extension needs an nvcc of torch's CUDA major version, best one that is not
+        # older than torch's CUDA, because it then knows all that torch's headers use.
+        versions = {one: parsed(cuda_of(one) or "0") for one in catalog.backends}
+        strict = [one for one, its in versions.items() if its.major == number.major]
+        strict.sort(
+            key=lambda one: (versions[one] > number, abs(versions[one].minor - number.minor))
+        )
+    wishes = (
+        *(Wish(torch=torch, backend=one) for one in strict or [backend]),
+        *(Wish(backend=one) for one in strict),
+        Wish(torch=torch),
+        Wish(torch=installed),
         Wish(),
-    ]
-    is_any_backend = is_at_fault(shown, machine, catalog)
+    )
     for wish in dict.fromkeys(wishes):
-        if wish.backend == "auto" or not is_any_backend:
+        if wish.backend == "auto" or exists or not is_refused:
             yield wish
 
 
-def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
-    """Whether the requested build itself is the problem: the index refused it, and no such build
-    ever existed."""
-    # If an index has any versions of a package, pip lists them.
-    is_refused = any(
-        event.kind == "wrong-index"
-        or (event.kind == "no-matching-distribution" and not event.values.get("versions"))
-        for event in machine.events
-    )
-    build = ((wish.torch or "").removeprefix("=="), wish.backend)
-    # If the requested build exists, the index refused it for another reason.
-    return is_refused and build not in {(row.torch, row.backend) for row in catalog.builds}
-
-
-def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
-    """The backends for building an extension that needs a certain CUDA version, nearest first;
-    empty if no version is needed or the user named a backend."""
-    wanted = parsed(cuda_shown(machine) or "0")
-    if not wanted.major or machine.wanted.backend:
-        return []
-
-    def distance(backend: str) -> tuple[bool, int]:
-        # Prefer a CUDA version below nvcc's, because nvcc then knows all that torch's headers use.
-        cuda = parsed(cuda_of(backend) or "0")
-        return cuda > wanted, abs(cuda.minor - wanted.minor)
-
-    # Building an extension needs an nvcc of torch's CUDA major version.
-    majors = [one for one in catalog.backends if parsed(cuda_of(one) or "0").major == wanted.major]
-    return sorted(majors, key=distance)
-
-
-def cuda_shown(machine: Snapshot) -> str | None:
-    """The CUDA version that a report asks for. Without one, it is nvcc's version if building an
-    extension failed and no torch is shown; otherwise None."""
-    if machine.wanted.cuda:
-        return machine.wanted.cuda
-    # If the report shows a torch, extensions must be built for that torch's CUDA version.
-    if machine.torch.version:
-        return None
-    kinds = {event.kind for event in machine.events}
-    return machine.toolkit.nvcc if "cuda-toolkit-mismatch-extension-build" in kinds else None
-
-
-def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
-    """The request that the snapshot shows. For a report without a request, it is the release that
-    is installed or that belongs to the installed companions."""
-    torch = machine.wanted.torch
-    if machine.origin == "report" and torch is None:
-        # The author of a report usually wants the installed torch version to work.
-        torch = installed_release(machine) or torch_of_companion(machine, catalog)
-    return Wish(torch=torch, backend=shown_backend(machine, catalog))
-
-
-def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
+def shown_backend(machine: Snapshot, cuda: str | None, catalog: Catalog) -> str:
     """The backend that the snapshot requests by name or by a CUDA version; for a report, also the
     one in the label of its companions. `auto` if any is accepted."""
     torch, packages = machine.torch, installed_packages(machine)
     is_report = machine.origin == "report"
-    digits = (cuda_shown(machine) or "").replace(".", "")
+    digits = (cuda or "").replace(".", "")
     # For example, `12.4` becomes `cu124`.
     backend = machine.wanted.backend or (f"cu{digits}" if digits else "auto")
     if is_report and backend == "auto" and torch.backend in (None, "cpu"):
@@ -112,23 +84,13 @@ def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
         backend = next((label for label in labels if cuda_of(label)), "auto")
     if backend not in catalog.backends:
         return "auto"
-    if not is_report:
-        return backend
     # If a CPU build is installed on a machine with a GPU, the author probably asks why the GPU is
     # not used, and needs another build.
     has_gpu = bool(machine.gpus or machine.driver.version)
-    if backend == "cpu" and torch.backend == "cpu" and has_gpu:
-        return "auto"
+    is_about_cpu = backend == "cpu" and torch.backend == "cpu" and has_gpu
     # A CUDA build cannot work on a machine without an NVIDIA GPU, even if the user asks for it.
-    if cuda_of(backend) and machine.gpus == ():
-        return "auto"
-    return backend
-
-
-def installed_release(machine: Snapshot) -> str | None:
-    """The installed torch version as a specifier (`==2.5.1`); None if no torch is installed."""
-    version = machine.torch.version
-    return f"=={public(version)}" if version else None
+    is_without_gpu = cuda_of(backend) is not None and machine.gpus == ()
+    return "auto" if is_report and (is_about_cpu or is_without_gpu) else backend
 
 
 def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:

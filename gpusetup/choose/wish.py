@@ -14,15 +14,14 @@ from packaging.utils import canonicalize_name
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.companions import releases_with
-from gpusetup.choose.no_packages import refuse_what_is_no_package, shortened
 from gpusetup.errors import UsageError
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen, Text, replace
 from gpusetup.model.logins import without_logins
+from gpusetup.model.shell import own_word
 from gpusetup.model.versions import allows
 
 if TYPE_CHECKING:
-    from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
     from gpusetup.catalog.builds import Catalog
@@ -66,10 +65,6 @@ class Wish(Frozen):
         return self.label or self.backend
 
     @property
-    def names_backend(self) -> bool:
-        return self.wanted_backend != "auto"
-
-    @property
     def names_build(self) -> bool:
         """Whether a torch version or a backend was requested."""
         return self.torch is not None or self.backend != "auto"
@@ -87,12 +82,6 @@ class Wish(Frozen):
         if self.names_build or self.upgrade or "torch" in self.family:
             return True
         return not (self.packages or self.family)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether neither a package nor a torch was requested, so that the choice depends on the
-        machine."""
-        return not (self.packages or self.family or self.names_build or self.upgrade)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -216,6 +205,45 @@ def backend_label(text: str) -> str:
 # --- packages -------------------------------------------------------------------------------------
 
 
+NO_PACKAGES = {
+    r"(doctor|resolve|install|verify|plan|tune|monitor)": r"did you mean `gpusetup \1`?",
+    r"v?(\d+(?:\.\d+)+\S*)": r"did you mean `gpusetup install --torch \1`?",
+    r"([<>=!~^].*)": r'did you mean `gpusetup install --torch "\1"`?',
+    r"(?:pytorch-)?cuda-?=?=?(\d+\.\d+)[\d.*]*": r"did you mean `gpusetup install --backend \1`?",
+    r"(cu\d{2,3}|cpu|rocm[\d.]*|xpu)": r"did you mean `gpusetup install --backend \1`?",
+    r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
+    r"(?:cuda|gpu|nvidia|(?:nvidia-)?cuda-?toolkit|cudnn|nvcc|pytorch-cuda)(?:[=<>].*)?": (
+        "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
+    ),
+    r"(?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi": (
+        "it belongs to the system: `gpusetup doctor` names the driver and the commands to install "
+        "it"
+    ),
+    r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}": r'did you mean `--gpu "\g<0>"`?',
+    r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
+    r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
+    r"[^@]*\.(?:whl|tar\.gz|zip)": (
+        "`gpusetup install --offline DIR` installs from a folder of wheels"
+    ),
+    r"\[[\w.-]+\]": (
+        "a project is not a list of requirements: to write one, run `uv pip compile "
+        "pyproject.toml -o requirements.txt`"
+    ),
+    r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
+    r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (
+        "`gpusetup install` first, then `uv pip install WORD`"
+    ),
+}
+"""Maps the pattern of a word that no index has, or that names an unrelated package, to advice. WORD
+stands for the word."""
+
+MISSPELLED = 0.9
+"""How similar a word must be to a name to count as a misspelling (difflib's ratio): about one wrong
+letter in ten."""
+LONGEST_SHOWN = 120
+"""The maximum length of a word in a message, in characters; real requirements are shorter."""
+
+
 def name_of(word: str) -> str:
     """The name of a requirement, normalised as on an index.
 
@@ -225,6 +253,31 @@ def name_of(word: str) -> str:
     from packaging.requirements import Requirement
 
     return canonicalize_name(Requirement(word).name)
+
+
+def refuse_what_is_no_package(word: str) -> None:
+    """Raise UsageError for a word that is not a package, or that is probably a misspelling of one
+    of torch's packages.
+
+    >>> refuse_what_is_no_package("torch==2.5.1")
+    """
+    from difflib import get_close_matches
+
+    for pattern, advice in NO_PACKAGES.items():
+        match = re.fullmatch(pattern, word, re.IGNORECASE)
+        if match:
+            hint = match.expand(advice).replace("WORD", own_word(word))
+            raise UsageError(f"{word!r} is not a package", hint=hint)
+    name = re.split(r"[\s<>=!~\[;@]", word)[0]
+    # `torchvison` is, or may become, an unrelated and perhaps malicious package on an index.
+    plain = re.sub(r"[-_.]", "", name.lower())
+    similar = get_close_matches(plain, FAMILY, 1, MISSPELLED)
+    if similar and name.lower() not in FAMILY:
+        likely_word = own_word(similar[0] + word[len(name) :])
+        raise UsageError(
+            f"{name!r} is not a package of torch's family",
+            hint=f"did you mean `gpusetup install {likely_word}`?",
+        )
 
 
 def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = None) -> Wish:
@@ -240,10 +293,22 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
     >>> parse_words(["torch==2.5.1"]).torch
     '2.5.1'
     """
+    from packaging.requirements import InvalidRequirement, Requirement
+
     wish = Wish()
     for word in words:
         refuse_what_is_no_package(without_logins(word))
-        requirement = parse_requirement(word)
+        try:
+            requirement = Requirement(word)
+        except (InvalidRequirement, RecursionError) as problem:
+            # Python's recursion limit is lower than the nesting of a marker with thousands of
+            # brackets.
+            shown = without_logins(word)
+            shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
+            raise UsageError(
+                f"{shown!r} is neither a package nor a requirement",
+                hint='for example `torchvision`, `transformers` or `"numpy>=2"`',
+            ) from problem
         marker = requirement.marker
         if environment and marker and not marker.evaluate(dict(environment)):
             continue
@@ -254,46 +319,22 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
                 hint="`gpusetup install` first, then `uv pip install` it; torch's own wheel comes "
                 "by `--torch VERSION`, `--backend`, or a mirror: `--index URL`",
             )
-        if canonicalize_name(requirement.name) in FAMILY:
-            wish = with_member(wish, word, requirement)
-        else:
+        name, versions = canonicalize_name(requirement.name), str(requirement.specifier)
+        if name not in FAMILY:
             wish = replace(wish, packages=(*wish.packages, word))
+            continue
+        if requirement.extras:
+            raise UsageError(
+                f"{word!r}: gpusetup installs torch, torchvision and torchaudio without extras"
+            )
+        wish = replace(wish, family=(*wish.family, name))
+        if name == "torch":
+            # `torch==2.5.1` means the same as `--torch 2.5.1`; but `==2.5` differs from `2.5`.
+            torch = re.sub(r"^==(?=\d+\.\d+\.\d+[^,]*$)", "", versions)
+            wish = replace(wish, torch=torch or None)
+        elif versions:
+            wish = replace(wish, companions=(*wish.companions, (name, versions)))
     return wish
-
-
-def parse_requirement(word: str) -> Requirement:
-    """The requirement in a word. Raises UsageError if the word is not a requirement."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    try:
-        return Requirement(word)
-    except (InvalidRequirement, RecursionError) as problem:
-        # Python's recursion limit is lower than the nesting of a marker with thousands of brackets.
-        raise UsageError(
-            f"{shortened(without_logins(word))!r} is neither a package nor a requirement",
-            hint='for example `torchvision`, `transformers` or `"numpy>=2"`',
-        ) from problem
-
-
-FULL_RELEASE = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
-"""Matches the `==` before a full release number. It can be dropped, because `torch==2.5.1` means
-the same as `--torch 2.5.1`; but `==2.5` differs from `2.5`."""
-
-
-def with_member(wish: Wish, word: str, requirement: Requirement) -> Wish:
-    """The request with a word added that names torch, torchvision or torchaudio. Raises UsageError
-    for extras."""
-    if requirement.extras:
-        raise UsageError(
-            f"{word!r}: gpusetup installs torch, torchvision and torchaudio without extras"
-        )
-    name, versions = canonicalize_name(requirement.name), str(requirement.specifier)
-    wish = replace(wish, family=(*wish.family, name))
-    if name == "torch":
-        return replace(wish, torch=re.sub(FULL_RELEASE, "", versions) or None)
-    if not versions:
-        return wish
-    return replace(wish, companions=(*wish.companions, (name, versions)))
 
 
 def with_torch_named(wish: Wish, torch: str | None) -> Wish:

@@ -196,7 +196,7 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
 
 def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
     """The diagnosis as the document that `doctor --json` prints."""
-    from gpusetup.choose.document import offer_of
+    from gpusetup.choose.coming import offer_of
     from gpusetup.model.documents import DoctorAnswer
 
     machine = diagnosis.snapshot

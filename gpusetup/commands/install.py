@@ -25,7 +25,6 @@ from gpusetup.commands.question import (
     HelpGroup,
     arguments,
     option,
-    options,
     switch,
 )
 from gpusetup.commands.reply import Reply
@@ -41,7 +40,7 @@ EXAMPLES = (
     "gpusetup install --venv .venv torchvision",
     "gpusetup install --torch 2.5.1 --backend cu124 --yes",
     "gpusetup install --dry-run --from rtx3050-laptop",
-    "gpusetup install --project --extra cpu --extra cu130",
+    "gpusetup install --project",
 )
 
 
@@ -81,11 +80,6 @@ class InstallQuestion(CommandQuestion):
     )
     project: bool = switch(
         "install nothing; print what to add to a uv project's pyproject.toml or to a SCRIPT.py"
-    )
-    extra: tuple[str, ...] = options(
-        "with --project: an extra with its own build, such as cpu, cu130 or train=cu126; "
-        "repeatable (default: the project's extras and groups that name torch)",
-        metavar="NAME",
     )
     dry_run: bool = switch("only show what would be done")
     yes: bool = switch("do not ask for confirmation", "-y", "--yes")
@@ -137,11 +131,6 @@ def check_usage(question: InstallQuestion) -> None:
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
-        )
-    if question.extra and not question.project:
-        raise UsageError(
-            "`--extra` names an extra of a uv project",
-            hint="add `--project` to see the lines for it",
         )
     if question.machine and question.offline:
         raise UsageError("`--from` and `--offline` cannot be used together")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
@@ -16,6 +16,7 @@ from gpusetup.choose.choice import Choice
 from gpusetup.choose.commands import INSTALLERS, InstallerOptions
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import installed_packages
+from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import MachineToRead, gather
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
@@ -24,7 +25,6 @@ from gpusetup.install import task as tasks
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
 from gpusetup.install.job import (
     InstallJob,
-    InstallOutcome,
     Plan,
     device_to_prove,
     prove,
@@ -46,7 +46,7 @@ from gpusetup.install.target.find import (
 )
 from gpusetup.install.task import Task, choose_task, decision_of, host_for
 from gpusetup.install.wheels import fetch_into_folder, newest_torch
-from gpusetup.model.builds import FAMILY
+from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
@@ -96,13 +96,22 @@ def carry_out(
 # --- into an environment, by uv -----------------------------------------------------------------
 
 
+class Run(NamedTuple):
+    """What the tasks of one installation share."""
+
+    question: InstallQuestion
+    out: Console
+    job: InstallJob
+    machine: Snapshot
+    target: Target
+
+
 def install(question: InstallQuestion, out: Console) -> Reply:
     """Choose a torch for the environment, show the planned change, ask for confirmation, and carry
     it out.
 
     If the test fails, the previous packages are restored.
     """
-    job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
     # An interrupted installation is completed or reverted first, because a half-finished state must
     # not be read.
     recover_unfinished(target_folder(question), out.talk, dry_run=question.dry_run)
@@ -113,184 +122,170 @@ def install(question: InstallQuestion, out: Console) -> Reply:
         python, new_venv = sys.executable, question.venv
     machine = gather(MachineToRead(python=python, need_target=True), out)
     target = read_target(machine.python.executable, new_venv)
+    job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
+    run = Run(question, out, job, machine, target)
     # If conda installed torch, conda must change it. Another installer would leave two torches in
     # one place, because conda keeps its own record of packages.
     if by_conda(machine) and not (question.offline or question.venv or question.download):
-        return _by_conda(question, out, job, target, machine)
-
-    # Decide what to install.
+        return _by_conda(run)
     decision = decision_of(question, machine)
-    wish, asked = decision.wish, (*decision.notes, *afterwards(decision.later, machine))
+    notes = (*decision.notes, *afterwards(decision.later, machine))
+    wish = decision.wish
     if question.offline:
         # The folder has everything. Without a named torch, its newest one is installed.
         job.wheels = os.path.realpath(question.offline)
         torch = newest_torch(job.wheels, target.layout.version)
         wish = wish if wish.torch else replace(wish, torch=f"=={torch}")
-    is_new = target.venv is not None or question.download is not None
-    host = host_for(question, wish, machine, is_new=is_new)
-
-    def check_environment(elsewhere: str) -> None:
-        tasks.refuse_unnamed_base(host.machine, elsewhere)
-        if target.venv is None:
-            check_target(target.layout, elsewhere)
-
-    def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
-        # Asking the index may take minutes, so check for reasons to stop first.
-        tasks.stop_early(question, wish, host, choice, out.talk)
-        check_environment(tasks.new_environment(question, wish, choice, host.machine))
-        out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
-
-    if wish.packages and not (question.offline or question.download):
-        index = PersonIndex(host.machine, question.root, look_before_asking)
-        task = choose_task(question, wish, host, None, index)
-    else:
-        task = choose_task(question, wish, host, out.talk)
-
-    def older(bound: str) -> Task:
-        # A range that the user named still holds.
-        within = replace(wish, torch=",".join(filter(None, (wish.torch, bound))))
-        why = "the newest that fits and that the mirror has"
-        return replace(choose_task(question, within, host), wish=wish, why=why)
-
+    task = _chosen(run, wish)
     if question.download:
-        folder = os.path.realpath(question.download)
-        # Everything that a new environment needs goes into the folder.
-        task, plan = plan_newest(job, replace(target, venv=folder), task, older)
-        plan = replace(plan, target=folder, venv=None, steps=(), before={})
-        return _download(question, out, job, plan, task, asked)
-    verdict: dict[str, Any] | None = None
-    if task.is_done and not _is_unfinished(machine):
+        return _download(run, task, notes)
+    # Only a dry run can find an unfinished installation here. Other runs have completed or reverted
+    # it before the machine was read. `half_made` marks a new environment, which is not this target.
+    is_unfinished = any(
+        event.kind == "install-unfinished" and "half_made" not in event.values
+        for event in machine.events
+    )
+    if task.is_done and not is_unfinished:
+        verdict = None
         if not (question.no_verify or question.dry_run):
             device = device_to_prove(task.build.backend, task.gpus_here)
             verdict = prove(job, target.layout.python, device)
         if torch_stays(verdict):
-            return _unchanged(target, task, asked, verdict)
+            return _unchanged(run, task, notes, verdict)
         out.talk("The right build is there but fails its test: it will be installed again.")
     if task.is_done:
         task = task.again()
-    check_environment(task.elsewhere)
-    task, plan = plan_newest(job, target, task, older)
-    if not plan.wheels:
-        if _is_unfinished(machine):
-            # "Nothing to do" would be wrong, because these packages would be removed again.
-            raise Blocked(
-                "An earlier installation was interrupted, so it is not known what would be "
-                "installed",
-                hint="nothing was changed; the command above ends it",
-            )
-        return _unchanged(target, task, asked)
-
-    def carry_out_plan() -> Done:
-        outcome = change.install(job, target, plan, verify=not question.no_verify)
-        answer = replace(plan_answer(job, plan, task, outcome), notes=asked)
-        undo = undo_offered(plan) if outcome.kept else None
-        return answer, screens.end_screen(answer, undo=undo), outcome.kept
-
-    planned = replace(plan_answer(job, plan, task), notes=asked)
-    notes = (*plan.notes, *notes_of_target(target), *asked)
-    screen = _plan_screen(planned, plan, task, notes)
-    return carry_out(question, out, planned, screen, carry_out_plan)
+    _check_environment(run, task.elsewhere)
+    task, plan = plan_newest(job, target, task)
+    if plan.wheels:
+        return _switch(run, task, plan, notes)
+    if is_unfinished:
+        # "Nothing to do" would be wrong, because these packages would be removed again.
+        raise Blocked(
+            "An earlier installation was interrupted, so it is not known what would be installed",
+            hint="nothing was changed; the command above ends it",
+        )
+    return _unchanged(run, task, notes)
 
 
-def _download(
-    question: InstallQuestion,
-    out: Console,
-    job: InstallJob,
-    plan: Plan,
-    task: Task,
-    asked: tuple[str, ...],
-) -> Reply:
-    """Download all wheels of a plan into its folder, without installing them."""
-    planned = replace(plan_answer(job, plan, task), notes=asked)
+def _chosen(run: Run, wish: Wish) -> Task:
+    """The task for a request in an environment, after looking for reasons to stop."""
+    question, out = run.question, run.out
+    is_new = run.target.venv is not None or question.download is not None
+    host = host_for(question, wish, run.machine, is_new=is_new)
+    if not wish.packages or question.offline or question.download:
+        return choose_task(question, wish, host, out.talk)
 
-    def fetch() -> Done:
-        return planned, f"{fetch_into_folder(job, plan)}\n", True
+    def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
+        # Asking the index may take minutes, so check for reasons to stop first.
+        tasks.stop_early(question, wish, host, choice, out.talk)
+        _check_environment(run, tasks.new_environment(question, wish, choice, host.machine))
+        out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
-    screen = _plan_screen(planned, plan, task, (*plan.notes, *asked))
-    return carry_out(question, out, planned, screen, fetch)
+    index = PersonIndex(host.machine, question.root, look_before_asking)
+    return choose_task(question, wish, host, None, index)
 
 
-def _is_unfinished(machine: Snapshot) -> bool:
-    """Whether an installation into the target was interrupted and is still unfinished.
-
-    Only a dry run can find an unfinished installation here. Other runs have completed or reverted
-    it before the machine was read.
-    """
-    # `half_made` marks a new environment that is unfinished. That environment is not this target.
-    return any(
-        event.kind == "install-unfinished" and "half_made" not in event.values
-        for event in machine.events
-    )
+def _check_environment(run: Run, elsewhere: str) -> None:
+    """Raise Blocked if an existing environment must not be changed. `elsewhere` is the command that
+    creates another one."""
+    if run.target.venv is None:
+        tasks.refuse_unnamed_base(run.machine, elsewhere)
+        check_target(run.target.layout, elsewhere)
 
 
 def _unchanged(
-    target: Target, task: Task, asked: tuple[str, ...], verdict: dict[str, Any] | None = None
+    run: Run, task: Task, notes: tuple[str, ...], verdict: dict[str, Any] | None = None
 ) -> Reply:
     """The reply if there is nothing to install, with the reason, the notes on the files that were
     read, and the result of verify if it ran."""
-    family = family_of(target.installed)
+    family = family_of(run.target.installed)
     answer = InstallAnswer(
         state="unchanged",
-        target=target.layout.prefix,
+        target=run.target.layout.prefix,
         before=family,
         after=family,
         steps=(),
         verdict=verdict,
         why=task.why,
         newest=task.newest,
-        notes=asked,
+        notes=notes,
     )
-    return reply(answer, screens.end_screen(answer, notes=(*task.notes, *asked)))
+    return reply(answer, screens.end_screen(answer, notes=(*task.notes, *notes)))
 
 
-def plan_answer(
-    job: InstallJob, plan: Plan, task: Task, outcome: InstallOutcome | None = None
-) -> InstallAnswer:
-    """The document of a plan, including its outcome if it was carried out."""
-    reasons = (*(interruptions(task.machine) if outcome is None else ()), task.why)
-    answer = InstallAnswer(
+def _download(run: Run, task: Task, notes: tuple[str, ...]) -> Reply:
+    """Show and download everything that a new environment needs, without installing it."""
+    folder = os.path.realpath(run.question.download or "")
+    task, plan = plan_newest(run.job, replace(run.target, venv=folder), task)
+    plan = replace(plan, target=folder, venv=None, steps=(), before={})
+    answer = plan_answer(plan, task, notes)
+
+    def fetch() -> Done:
+        count = fetch_into_folder(run.job, plan)
+        text = f"{count} wheels are in {folder}; there: `gpusetup install --offline DIR`\n"
+        return answer, text, True
+
+    screen = _plan_screen(answer, plan, task, (*plan.notes, *notes))
+    return carry_out(run.question, run.out, answer, screen, fetch)
+
+
+def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
+    """Show and carry out a plan, which changes an environment or creates one."""
+    answer = plan_answer(plan, task, notes)
+
+    def carry_out_plan() -> Done:
+        outcome = change.install(run.job, run.target, plan, verify=not run.question.no_verify)
+        ended = replace(
+            answer,
+            state="installed" if outcome.kept else "restored",
+            after=plan.after if outcome.kept else plan.before,
+            steps=tuple(run.job.done),
+            verdict=outcome.verdict,
+            receipt=outcome.receipt,
+            why=task.why,
+        )
+        undo = undo_offered(plan) if outcome.kept else None
+        return ended, screens.end_screen(ended, undo=undo), outcome.kept
+
+    screen = _plan_screen(answer, plan, task, (*plan.notes, *notes_of_target(run.target), *notes))
+    return carry_out(run.question, run.out, answer, screen, carry_out_plan)
+
+
+def plan_answer(plan: Plan, task: Task, notes: tuple[str, ...]) -> InstallAnswer:
+    """The document of a plan."""
+    return InstallAnswer(
         state="planned",
         target=plan.target,
         before=plan.before,
         after=plan.after,
         steps=tuple(DoneStep(argv=step.argv) for step in plan.steps),
-        why=" ".join(filter(None, reasons)) or None,
+        why=" ".join(filter(None, (*interruptions(task.machine), task.why))) or None,
         newest=task.newest,
-    )
-    if outcome is None:
-        return answer
-    return replace(
-        answer,
-        state="installed" if outcome.kept else "restored",
-        after=plan.after if outcome.kept else plan.before,
-        steps=tuple(job.done),
-        verdict=outcome.verdict,
-        receipt=outcome.receipt,
+        notes=notes,
     )
 
 
 def _plan_screen(planned: InstallAnswer, plan: Plan, task: Task, notes: tuple[str, ...]) -> Screen:
     """The screen of a plan, with notes at the end."""
     rows = {
-        "hosts": ", ".join(dict.fromkeys(wheel.host for wheel in plan.wheels if wheel.host)),
+        "hosts": ", ".join(plan.hosts),
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
         "stays": ", ".join(task.coming.pinned),
         "created": "the environment is new" if plan.venv else None,
         "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    screen = screens.plan_screen(planned, rows, screens.downloads(plan.wheels))
-    return screens.with_notes(screen, notes)
+    return screens.plan_screen(planned, rows, screens.downloads(plan.wheels), notes)
 
 
 # --- by conda, if conda installed torch -----------------------------------------------------------
 
 
-def _by_conda(
-    question: InstallQuestion, out: Console, job: InstallJob, target: Target, machine: Snapshot
-) -> Reply:
+def _by_conda(run: Run) -> Reply:
     """Let conda change a torch that conda installed. If conda cannot run, raise Blocked with the
     command to type."""
+    question, out, job, machine, target = run
     prefix = target.layout.prefix
     answer, task = describe(question, out.talk, machine)
     if task.is_done:
@@ -332,7 +327,7 @@ def _by_conda(
             answer, state="installed", after=after, steps=tuple(job.done), verdict=verdict
         )
         way_back = own_line("conda", "install", "--prefix", prefix, "--revision", "N")
-        screen = screens.end_screen(changed, how_it_ended, undo=(way_back, ""))
+        screen = screens.end_screen(changed, how_it_ended, undo=f"`{way_back}`")
         return changed, screen, how_it_ended is None
 
     return carry_out(question, out, answer, screen, run_conda)
@@ -397,7 +392,7 @@ def _planned_undo(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen
     return planned, screens.plan_screen(planned, {"undo": changes, "change": None})
 
 
-def undo_offered(plan: Plan) -> tuple[str, str] | None:
+def undo_offered(plan: Plan) -> str | None:
     """The command that undoes this installation; None if nothing can be undone. If the undo would
     restore other packages than this installation replaced, a remark says so."""
     kept_copy = read_journal(Path(plan.target, STORE), UNDO)
@@ -406,8 +401,8 @@ def undo_offered(plan: Plan) -> tuple[str, str] | None:
     command = own_line("gpusetup", "install", "--undo", "--python", plan.target)
     # An installation that does not change torch keeps the undo of the last one that did.
     if "torch" in plan.after or "torch" not in kept_copy.after:
-        return command, ""
-    return command, f" (restores {screens.versions(family_of(kept_copy.before))})"
+        return f"`{command}`"
+    return f"`{command}` (restores {screens.versions(family_of(kept_copy.before))})"
 
 
 # --- for a described machine ----------------------------------------------------------------------
@@ -465,21 +460,24 @@ def describe(
         conda_prefix=machine.conda.prefix,
         again=task.choice.action == "again",
     )
-    label = f"+{build.backend}" if build.labelled else ""
-    versions = build.family(coming.family)
-    comes = {name: f"{version}{label}" for name, version in versions.items()}
     steps = () if task.is_done else INSTALLERS[installer](task.choice, options)
     answer = InstallAnswer(
         state="unchanged" if task.is_done else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
         before=before,
-        after={**before, **comes},
+        after={**before, **labelled(build, coming.family)},
         steps=tuple(DoneStep(argv=tuple(map(without_logins, step.argv))) for step in steps),
         why=task.why,
         newest=task.newest,
         notes=(*decision.notes, *afterwards(decision.later, machine)),
     )
     return answer, task
+
+
+def labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
+    """The versions of a build as its index has them, such as `2.9.1+cu128`."""
+    label = f"+{build.backend}" if build.labelled else ""
+    return {name: f"{version}{label}" for name, version in build.family(family).items()}
 
 
 def _described_screen(
@@ -500,5 +498,5 @@ def _described_screen(
         "fallback": screens.fallback(task.builds[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
-    screen = screens.plan_screen(answer, rows, last_lines, system=system)
-    return screens.with_notes(screen, (*answer.notes, *task.all_notes))
+    notes = (*answer.notes, *task.all_notes)
+    return screens.plan_screen(answer, rows, last_lines, notes, system=system)

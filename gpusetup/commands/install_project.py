@@ -9,34 +9,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup import named_file
-from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
+from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import wanted_family
 from gpusetup.choose.constraints import pick
-from gpusetup.choose.described import for_host, without_torch
-from gpusetup.choose.host import Host, host_of, python_tag, question_of
+from gpusetup.choose.described import without_torch
+from gpusetup.choose.host import Host, python_tag, question_of
 from gpusetup.choose.newest import nothing_fits
-from gpusetup.choose.wish import Wish, check_wish
+from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.install_flow import labelled, show_described
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script, refuse_missing_scripts
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
-from gpusetup.install.task import wish_of
+from gpusetup.install.task import host_for, wish_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
-from gpusetup.project.ask import Ask, named_family
-from gpusetup.project.decide import Decision, afterwards, allows_python, decide, newest_python
+from gpusetup.project.ask import Ask, Variant, named_family
+from gpusetup.project.decide import afterwards, allows_python, decide, newest_python
 from gpusetup.project.edit import (
     JOIN,
     SOURCES,
     Edit,
+    builds_of_variants,
     edit_for,
-    edit_of_extras,
-    extras_named,
+    edit_of_variants,
     notes_on_tables,
     project_lines,
 )
@@ -60,20 +61,13 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
             f"`--project` takes one script at a time: {', '.join(scripts)}",
             hint="run it once for each of them",
         )
-    if scripts and question.extra:
-        raise UsageError("a script has no extras", hint="leave out `--extra`")
     packages = tuple(word for word in question.packages if word not in scripts)
     question = question.replaced(packages=packages)
-    catalog = load_catalog()
     machine = gather(MachineToRead(question.machine, question.python), out)
     wish = wish_of(question, machine)
-    check_wish(wish, catalog)
     # Ignore the packages that are installed here, because uv locks a project for other machines
     # too.
-    host_machine = without_torch(machine)
-    if question.for_other_host:
-        host_machine = for_host(host_machine, question.gpu, question.driver, catalog)
-    host = host_of(completed_from_catalog(host_machine, catalog), catalog)
+    host = host_for(question, wish, without_torch(machine))
     root = without_logins(question.root)
     if scripts:
         return _show_script(scripts[0], wish, host, root)
@@ -82,8 +76,6 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
         return _show_edit(question, ask, wish, host, root)
     # uv can add nothing without a `[project]` table: torch first, then the project with its other
     # packages.
-    from gpusetup.commands.install_flow import show_described
-
     of_kind = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
     words = of_kind.get(ask.kind)
     last_step = ("uv", "pip", "install", *words) if words else None
@@ -114,34 +106,35 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     """The reply with the edit for a project of uv or Poetry."""
     catalog = load_catalog()
     host, python_notes = _for_pythons(ask, host, wish, catalog)
-    decision = Decision(wish=wish)
-    if not question.extra:
-        # uv itself chooses a Python for the project, so the one here excludes nothing.
-        decision = decide((replace(ask, python=None),), wish, host, catalog)
+    # uv itself chooses a Python for the project, so the one here excludes nothing.
+    decision = decide((replace(ask, python=None),), wish, host, catalog)
     alone = replace(decision.wish, packages=())
     choice = choose(alone, host, catalog)
     build = choice.build
-    extras = extras_named(question.extra, ask, build, catalog)
     family = wanted_family(choice, host)
     names_torch = bool(ask.family or decision.variant)
     has_sources = any(source.package == "torch" for source in ask.sources)
     after: dict[str, str] = {}
-    if question.extra or (extras and not has_sources and not ask.is_poetry):
-        chosen = next((one for one in extras if build and one.backend == build.backend), extras[-1])
-        edit = edit_of_extras(extras, ask, family, alone, root, catalog, chosen)
+    variants: dict[Variant, TorchBuild] = {}
+    if not has_sources and not ask.is_poetry:
+        variants = builds_of_variants(ask, build, alone, catalog)
+    if variants:
+        of_backend = [
+            one for one, its in variants.items() if build and its.backend == build.backend
+        ]
+        chosen = (of_backend or [*variants])[-1]
+        edit = edit_of_variants(variants, ask, family, root, catalog, chosen)
         pins = []
-        for extra in extras if wish.torch else ():
-            if extra.is_there:
-                option = "--optional" if extra.variant.kind == "extra" else "--group"
-                versions = build.family(extra.variant.family) if build else {"torch": wish.torch}
-                exact = (f"{name}=={version}" for name, version in versions.items())
-                pins.append(("uv", "add", "--no-sync", option, extra.variant.name, *exact))
+        for variant, its in variants.items() if wish.torch else ():
+            option = "--optional" if variant.kind == "extra" else "--group"
+            exact = (f"{name}=={version}" for name, version in its.family(variant.family).items())
+            pins.append(("uv", "add", "--no-sync", option, variant.name, *exact))
         edit = replace(edit, steps=(*pins, *edit.steps))
     elif build is None:
         raise nothing_fits(choice)
     elif names_torch and not wish.names_build and not wish.family:
         edit = edit_for(ask, build, decision.variant, root, catalog)
-        after = _labelled(build, ask.family or ("torch",))
+        after = labelled(build, ask.family or ("torch",))
     else:
         # The project does not name torch yet, or the user names one. Its torchvision must come from
         # torch's index too, because the one on the default index is built for that index's torch.
@@ -151,7 +144,7 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
         lines = tuple(project_lines(members, url, build, catalog))
         step = ("uv", "add", *exact, *wish.packages)
         edit = Edit(lines=lines, steps=(step,), notes=notes_on_tables(ask, lines))
-        after = _labelled(build, family)
+        after = labelled(build, family)
     steps = edit.steps
     if wish.packages and not any(step[:2] == ("uv", "add") for step in steps):
         steps = (("poetry" if ask.is_poetry else "uv", "add", *wish.packages), *steps)
@@ -168,12 +161,6 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
         notes=tuple(notes),
     )
     return reply(answer, partial(screens.project_screen, notes=notes))
-
-
-def _labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
-    """The versions of a build as its index has them, such as `2.9.1+cu128`."""
-    label = f"+{build.backend}" if build.labelled else ""
-    return {name: f"{version}{label}" for name, version in build.family(family).items()}
 
 
 def _for_pythons(

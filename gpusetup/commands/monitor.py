@@ -24,6 +24,7 @@ from gpusetup.commands.reply import Reply, answer
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
+from gpusetup.render.screen import plural
 from gpusetup.system.processes import StreamingChild
 
 if TYPE_CHECKING:
@@ -175,7 +176,6 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
     with ExitStack() as stack:
         source = _best_source(nvml, question, out)
         stack.callback(source.close)
-        _say_what_is_watched(source, question, out)
         _choose(source, question, out)
         if question.once:
             return _once(source, question)
@@ -188,61 +188,45 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
 
 
 def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> SampleSource:
-    """The best source of samples: NVML, nvidia-smi, the source of another maker, or the machine
-    without a GPU.
-
-    The source's `not_watched` says why a better one is not used.
+    """The best source of samples: NVML, nvidia-smi, amdgpu's files, or the machine without a GPU.
+    If it is not NVML, its `not_watched` says why, and so does the first line on the screen.
 
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
-    from gpusetup.monitor.amdgpu import open_amdgpu
     from gpusetup.monitor.nvml import open_nvml
-    from gpusetup.monitor.smi import open_nvidia_smi
+    from gpusetup.monitor.polled import open_amdgpu, open_nvidia_smi
     from gpusetup.monitor.sources import Machine, SourceEnded
     from gpusetup.probe.deadline import Deadline
 
-    source: SampleSource
     try:
         return open_nvml(nvml, Deadline(timeout_of(question.timeout), out.talk))
     except SourceEnded as problem:
-        blocked, reason = problem.blocked, str(problem)
-    try:
-        source = open_nvidia_smi(question.interval)
-    except SourceEnded as problem:
-        reason += f"; {problem}"
+        blocked, reasons = problem.blocked, [str(problem)]
+    for open_source in (open_nvidia_smi, open_amdgpu):
         try:
-            source = open_amdgpu(question.interval)
-            source.not_watched = reason
+            source = open_source(question.interval)
+        except SourceEnded as problem:
+            reasons.append(str(problem))
+        else:
+            source.not_watched = "; ".join(reasons)
+            why = f", because NVIDIA's library cannot be used ({source.not_watched})"
+            out.talk(
+                f"Watching the GPUs with {source.name}, which tells neither their processes nor "
+                f"their links{why if source.name == 'nvidia-smi' else ''}"
+            )
             return source
-        except SourceEnded as other_problem:
-            others_reason = str(other_problem)
-        if question.gpu:
-            kind = Blocked if blocked else Unsatisfiable
-            message = f"No NVIDIA GPU can be watched ({reason})"
-            raise kind(message, hint="`gpusetup doctor` names the cause") from None
-        source = Machine(question.interval)
-        reason += f"; {others_reason}"
-    source.not_watched = reason
+    if question.gpu:
+        kind = Blocked if blocked else Unsatisfiable
+        message = f"No NVIDIA GPU can be watched ({'; '.join(reasons[:2])})"
+        raise kind(message, hint="`gpusetup doctor` names the cause")
+    source = Machine(question.interval)
+    source.not_watched = "; ".join(reasons)
+    command = "the command's CPU, memory and data loader, and " if question.after else ""
+    out.talk(
+        f"Watching {command}this machine's CPU, memory, disk and network: no NVIDIA GPU can "
+        f"be watched ({source.not_watched}); `gpusetup doctor` names the cause"
+    )
     return source
-
-
-def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Print what is watched, and why not more is watched. Prints nothing if NVML works."""
-    if source.name == "nvidia-smi":
-        out.talk(
-            "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
-            f"links, because NVIDIA's library cannot be used ({source.not_watched})"
-        )
-    elif source.name == "amdgpu":
-        out.talk(
-            f"Watching the GPU with {source.name}, which tells neither its processes nor its links"
-        )
-    elif source.name == "machine":
-        command = "the command's CPU, memory and data loader, and " if question.after else ""
-        out.talk(
-            f"Watching {command}this machine's CPU, memory, disk and network: no NVIDIA GPU can "
-            f"be watched ({source.not_watched}); `gpusetup doctor` names the cause"
-        )
 
 
 def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
@@ -325,6 +309,7 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
             )
             screen.enter_context(recording.live())
         run = read_recording(file, question.interval)
+        log = run.log
         for document in run.documents:
             if isinstance(document, Sample):
                 recording.take([document])
@@ -333,34 +318,23 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
                 recorded = document
         if not recording.tally.samples:
             raise UsageError(f"{file} holds no sample")
-        if not run.has_times and recording.tally.samples > 1:
+        if log and not log.has_times and recording.tally.samples > 1:
             apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
             out.talk(f"{file} tells no time: {apart}")
-        if not run.names_its_gpus:
-            out.talk(unnamed_gpus(file, run.has_times, len(recording.tally.gpus)))
+        if log and not log.names_its_gpus:
+            gpu_count = plural(len(recording.tally.gpus), "GPU")
+            out.talk(
+                f"{file} has no column index, uuid or pci.bus_id: its rows are taken for "
+                f"{gpu_count}. If there are more, record again with `timestamp,index`"
+            )
         screen.close()
         story = story_of(recorded)
-        source = story.source or run.source
+        source = story.source or (log.name if log else None)
         command = tuple(question.after or ()) or story.command
-        story = replace(story, source=source, command=command, has_utilization=run.has_utilization)
+        has_utilization = log is None or log.has_utilization
+        story = replace(story, source=source, command=command, has_utilization=has_utilization)
         recording.finish(story, aside=False)
     return Reply()
-
-
-def unnamed_gpus(file: str, has_times: bool, gpu_count: int) -> str:
-    """A note about a log that does not show which GPU a row belongs to."""
-    missing = f"{file} has no column index, uuid or pci.bus_id"
-    if not has_times:
-        return (
-            f"{missing}, and no time: all rows are taken for one GPU. If there are several, record "
-            "again with `timestamp,index`"
-        )
-    if gpu_count == 1:
-        return f"{missing}: it is taken for a log of one GPU"
-    return (
-        f"{missing}: rows at the same time are taken for {gpu_count} GPUs in this order. To be "
-        "sure, record again with `index`"
-    )
 
 
 def _choose(source: SampleSource, question: MonitorQuestion, out: Console) -> None:

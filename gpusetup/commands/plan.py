@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -21,9 +21,9 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan import config
 from gpusetup.plan.answer import PlanRequest, answer
 from gpusetup.plan.cells import plans
-from gpusetup.plan.fetch_config import fetched_shape
 from gpusetup.plan.job import SHARDED, Attention
 from gpusetup.plan.job_of_question import job_of
+from gpusetup.plan.models import fetched_shape
 from gpusetup.plan.other_makers import place_of_machine, place_of_name
 from gpusetup.plan.place import (
     Place,
@@ -53,6 +53,17 @@ QUESTION_OPTIONS = (
     "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve", "method",
 )  # fmt: skip
 """Options that have the same name as a field of a question."""
+JOB_OPTIONS = {
+    **{name: name for name in (
+        "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "attention", "loss",
+    )},
+    "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
+    "expert_parallel": "ep",
+}  # fmt: skip
+"""Job field -> the option that sets it."""
+SERVING_OPTIONS = (
+    "serve", "model", "params", "context", "batch", "weights", "cache", "gpu_memory_utilization",
+)  # fmt: skip
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
 OFFLOADED = ("optimizer", "checkpoints")
@@ -260,20 +271,7 @@ class PlanQuestion(CommandQuestion):
 
     def job_fields(self) -> dict[str, Any]:
         """The job fields that the options set. Fields that were not given are left out."""
-        values = {
-            "strategy": self.strategy,
-            "optimizer": self.optimizer,
-            "dtype": self.dtype,
-            "amp": self.amp,
-            "quantize": self.quantize,
-            "lora": self.lora,
-            "tensor_parallel": self.tp,
-            "pipeline_parallel": self.pp,
-            "context_parallel": self.cp,
-            "expert_parallel": self.ep,
-            "attention": self.attention,
-            "loss": self.loss,
-        }
+        values = {name: getattr(self, option) for name, option in JOB_OPTIONS.items()}
         fields = {name: value for name, value in values.items() if value is not None}
         for what in self.offload:
             fields[f"offload_{what}"] = True
@@ -284,18 +282,9 @@ class PlanQuestion(CommandQuestion):
 
     def serving(self) -> dict[str, Any]:
         """The options for planning an inference server, with None for those that were not given."""
-        return {
-            "serve": self.serve,
-            "model": self.model,
-            "params": self.params,
-            "context": self.context,
-            "batch": self.batch,
-            # A server splits its model across all of its GPUs (tensor parallelism).
-            "gpus": self.gpus or self.tp,
-            "weights": self.weights,
-            "cache": self.cache,
-            "gpu_memory_utilization": self.gpu_memory_utilization,
-        }
+        values = {name: getattr(self, name) for name in SERVING_OPTIONS}
+        # A server splits its model across all of its GPUs (tensor parallelism).
+        return {**values, "gpus": self.gpus or self.tp}
 
 
 QUESTION = PlanQuestion
@@ -379,9 +368,7 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
 def fetcher(options: PlanQuestion, out: Console) -> Callable[[str], Shape] | None:
     """A function that downloads the config of an unknown model; None without `--fetch-config`,
     because gpusetup then must not use the network."""
-    if not options.fetch_config:
-        return None
-    return lambda model: fetched_shape(model, out.talk)
+    return (lambda model: fetched_shape(model, out.talk)) if options.fetch_config else None
 
 
 def question_of(options: PlanQuestion) -> TrainingQuestion:
@@ -409,24 +396,22 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     from_config = config.question_of(
         read_config(read_bytes(file), Path(file).name), from_options.trainer, os.environ
     )
-    overrides: dict[str, Any] = {}
-    for name in QUESTION_OPTIONS:
-        value = getattr(from_options, name)
-        if value is not None:
-            overrides[name] = value
+    overrides = {name: getattr(from_options, name) for name in QUESTION_OPTIONS}
+    overrides = {name: value for name, value in overrides.items() if value is not None}
     if from_options.tables:
         overrides["tables"] = from_options.tables
     if from_options.encoded_before:
         overrides["encoded_before"] = True
-    if from_options.solve in (
-        "context",
-        "batch",
-    ):  # plan finds this value itself
+    # plan finds this value itself.
+    if from_options.solve in ("context", "batch"):
         overrides[from_options.solve] = None
     if from_options.params is not None:
         overrides["model"] = None
     job_fields = {**from_config.question.job_fields, **from_options.job_fields}
-    if needs_config_rank(job_fields, from_config):
+    # `--quantize` requires LoRA adapters, with the rank in the config, which the config itself may
+    # not use. A model in fp8 can be trained itself; in every other format, only adapters can.
+    is_trained_itself = job_fields.get("quantize") in (None, "fp8")
+    if from_config.rank is not None and job_fields.get("lora") is None and not is_trained_itself:
         job_fields["lora"] = from_config.rank
     question = replace(from_config.question, **overrides, job_fields=job_fields)
     if question.model is None and question.params is None:
@@ -438,16 +423,6 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     if from_options.batch is not None or from_options.solve == "batch":
         from_config = replace(from_config, per_gpu=None, total=None)
     return replace(from_config, question=question)
-
-
-def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromConfig) -> bool:
-    """Whether `--quantize` requires LoRA adapters. They then get the rank in the config, which the
-    config itself does not use."""
-    if from_config.rank is None or job_fields.get("lora") is not None:
-        return False
-    # A model in fp8 can be trained itself; in every other format, only adapters can.
-    quantization = job_fields.get("quantize")
-    return quantization not in (None, "fp8")
 
 
 def place_of_options(options: PlanQuestion, out: Console) -> Place:

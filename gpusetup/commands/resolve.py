@@ -13,11 +13,10 @@ from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
-from gpusetup.choose.commands import tool_command
+from gpusetup.choose.coming import offer_of
+from gpusetup.choose.commands import answer_of, new_environment, tool_command
 from gpusetup.choose.compatibility import notes_on_installed
-from gpusetup.choose.conda_environment import conda_name, new_environment
 from gpusetup.choose.described import Description, completed_by_gpus, described, without_torch
-from gpusetup.choose.document import answer_of, offer_of
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import followers, marker_environment
 from gpusetup.choose.newest import age_note
@@ -152,23 +151,25 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
         glibc=question.glibc,
     )
     description = completed_by_gpus(described_by_options, catalog)
-    if is_nightly(question.torch) and question.packages:
-        raise UsageError(
-            "`--torch nightly` chooses torch without packages",
-            hint="leave them out: few packages support a nightly build",
-        )
-    machine = described(_machine(question, description, out), description, catalog)
-    screen = partial(
-        resolution_text,
-        snapshot=machine,
-        installer=question.installer or "uv",
-        explain=question.explain,
-    )
+    # If the options describe the whole machine, only the operating system of this one is read.
+    if question.machine or not description.is_whole:
+        machine = gather(MachineToRead(question.machine), out)
+    else:
+        from gpusetup.probe.host import read_os
+
+        machine = read_os(System())
+    machine = described(machine, description, catalog)
+    screen = partial(resolution_text, installer=question.installer or "uv")
     if is_nightly(question.torch):
+        if question.packages:
+            raise UsageError(
+                "`--torch nightly` chooses torch without packages",
+                hint="leave them out: few packages support a nightly build",
+            )
         machine = completed_from_catalog(machine, catalog)
         wish = Wish(backend=question.backend, installer=question.installer or "auto")
         document = nightly_answer(wish, host_of(machine, catalog), catalog, without_logins(root))
-        return reply(document, partial(screen, snapshot=machine, explain=False), yes=document.torch)
+        return reply(document, partial(screen, snapshot=machine), yes=document.torch)
     asks = tuple(map(read_ask, question.requirements))
     machine = completed_from_catalog(described_python(asks, machine), catalog)
     wish = replace(
@@ -208,7 +209,8 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     document = replace(document, notes=notes)
     if live:
         document = replace(document, live=live.lists(choice.build), asked_index=live.url)
-    return reply(document, partial(screen, snapshot=machine), yes=document.torch)
+    screen = partial(screen, snapshot=machine, explain=question.explain)
+    return reply(document, screen, yes=document.torch)
 
 
 def _installer_of(question: ResolveQuestion) -> str | None:
@@ -216,23 +218,12 @@ def _installer_of(question: ResolveQuestion) -> str | None:
     is given."""
     if question.name is None:
         return question.installer
-    conda_name(question.name)
     if question.installer not in (None, "conda"):
         raise UsageError(
             f"`--name` names a conda environment, but {question.installer} cannot create one",
             hint="leave out `--installer`, or use `gpusetup install --venv DIR` for a new folder",
         )
     return "conda"
-
-
-def _machine(question: ResolveQuestion, description: Description, out: Console) -> Snapshot:
-    """The machine for which to resolve. If the options describe all of it, only this machine's
-    operating system is read."""
-    if question.machine or not description.is_whole:
-        return gather(MachineToRead(question.machine), out)
-    from gpusetup.probe.host import read_os
-
-    return read_os(System())
 
 
 # --- the document ---------------------------------------------------------------------------------
@@ -285,11 +276,9 @@ def _document(
             "`--installer uv-tool` needs the tool's package",
             hint="for example `gpusetup resolve --installer uv-tool whisperx`",
         )
-    if document.torch is None or document.backend is None:
-        return document
     tools = [one.requirement for one in packages if one.asked and one.name not in FAMILY]
-    argv = tool_command(tools, document.torch, document.backend, document.index_url)
-    return replace(document, commands={**document.commands, "uv-tool": (argv,) if argv else ()})
+    commands = {**document.commands, "uv-tool": tool_command(tools, document)}
+    return replace(document, commands=commands)
 
 
 # --- builds that the index lists now --------------------------------------------------------------
@@ -324,16 +313,12 @@ def _live_notes(live: LiveIndex, choice: Choice, machine: Snapshot) -> tuple[str
             f"{live.host} was asked just now: it lists {news} that gpusetup's table of "
             f"{table.as_of} lacks",
         )
+    inferred = "; that it has kernels for your GPU is inferred from the most similar known build"
     note_on_build = (
         f"torch {build.torch} for {build.backend} was listed by {live.host} just now; gpusetup's "
-        f"table of {table.as_of} does not know it"
+        f"table of {table.as_of} does not know it{inferred if build.cuda else ''}"
     )
-    if build.cuda is not None:
-        note_on_build += (
-            "; that it has kernels for your GPU is inferred from the most similar known build"
-        )
-    releases = {"torchvision": build.torchvision, "torchaudio": build.torchaudio}
-    unknown = [name for name, release in releases.items() if release is None]
+    unknown = [name for name in FAMILY if name not in build.family()]
     if not unknown:
         return (note_on_build,)
     names = " and ".join(unknown)

@@ -6,9 +6,12 @@ not gpusetup's own.
 
 from __future__ import annotations
 
+import signal
 from argparse import Action, ArgumentParser
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gpusetup.verify
 from gpusetup.commands.common import PYTHON, shared
 from gpusetup.commands.question import CommandQuestion, option, options, switch
 from gpusetup.commands.reply import Reply
@@ -83,10 +86,19 @@ class VerifyQuestion(CommandQuestion):
 QUESTION = VerifyQuestion
 
 
+FOLDER = str(Path(gpusetup.verify.__file__).parent)
+"""The folder of verify, which any Python can run."""
+GENTLY_SECONDS = 5.0
+"""After a Ctrl-C, how long verify may take to end the processes that it started."""
+
+
 def run(question: VerifyQuestion, out: Console) -> Reply:
-    """Run verify in a child process, which writes the answer itself, and reply with its exit
-    code."""
-    from gpusetup.verify.child import start_by_path
+    """Run verify in a child process, which writes the answer itself, and reply with its exit code.
+
+    A signal that asks gpusetup to end is passed on, so that verify reports what it knows.
+    """
+    from gpusetup.system.processes import foreground
+    from gpusetup.system.signals import ENDING_SIGNALS, handle_signals
 
     python = _target(question, out)
     words = question.words("python")
@@ -97,9 +109,16 @@ def run(question: VerifyQuestion, out: Console) -> Reply:
     if out.output is not None:
         words.append(f"--output={out.output}")
     try:
-        return Reply(exit_code=start_by_path(python, words))
+        child = foreground((python, FOLDER, *words))
     except OSError as problem:
         raise Blocked(f"Cannot start {python}: {problem.strerror}") from problem
+    # After a signal the child still writes its report, so wait for it.
+    with handle_signals(
+        lambda number, _: child.send_signal(number), signal.SIGINT, *ENDING_SIGNALS
+    ):
+        code = child.wait()
+    # If a signal ended the child, the code is negative here, but 128 plus the signal in a shell.
+    return Reply(exit_code=code if code >= 0 else 128 - code)
 
 
 def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
@@ -107,15 +126,10 @@ def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
 
     Raises the error in the child's error document, or ToolFailed if the child printed no document.
     """
-    from pathlib import Path
-
-    import gpusetup.verify
     from gpusetup.system.processes import run as start
-    from gpusetup.verify.child import GENTLY_SECONDS
 
     python = _target(question, out)
-    folder = str(Path(gpusetup.verify.__file__).parent)
-    argv = (python, folder, *question.words("python"), "--json")
+    argv = (python, FOLDER, *question.words("python"), "--json")
     output = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
     if output.exit is None:
         raise Blocked(f"Cannot start {python}: {output.problem}")

@@ -42,10 +42,7 @@ class Config(Frozen):
     @property
     def raw(self) -> bytes:
         """The file's content as bytes, with a byte order mark if the original has one."""
-        text = self.text
-        if self.bom:
-            text = BOM + text
-        return text.encode()
+        return f"{BOM if self.bom else ''}{self.text}".encode()
 
 
 class Edit(Frozen):
@@ -99,48 +96,30 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
         return config
     text = config.text
     # Start from the end, so that the positions of the other edits stay valid.
-    in_order = sorted(edits, key=lambda edit: (edit.start, edit.end))
-    for edit in reversed(in_order):
-        before = text[: edit.start]
-        after = text[edit.end :]
-        text = f"{before}{edit.text}{after}"
-    new_file = replace(config, text=text).raw
-    changed = read_config(new_file, config.name)
-    _check_edits(config, changed, edits)
-    return changed
-
-
-def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
-    """Raise BadInput unless the two configs differ only in the edited settings."""
-    old, new = _contents(before), _contents(after)
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
+        text = f"{text[: edit.start]}{edit.text}{text[edit.end :]}"
+    changed = read_config(replace(config, text=text).raw, config.name)
+    # A map or list is compared through its items.
+    old, new = (
+        {one.path: (one.kind, one.text if one.kind == "scalar" else "") for one in file.settings}
+        for file in (config, changed)
+    )
     for edit in edits:
-        content = new.pop(edit.path, None)
-        if content != ("scalar", edit.value):
-            raise BadInput(f"{before.name}: {dotted(edit.path)} cannot be changed in place")
-        # Leave the setting out of the comparison. An added setting is not in the old config.
+        if new.pop(edit.path, None) != ("scalar", edit.value):
+            raise BadInput(f"{config.name}: {dotted(edit.path)} cannot be changed in place")
+        # An added setting is not in the old config.
         old.pop(edit.path, None)
     # Compare lists, because the order matters too and a comparison of dicts ignores it.
     if list(old.items()) != list(new.items()):
         raise BadInput(
-            f"{before.name}: the change would reach further than the value itself",
+            f"{config.name}: the change would reach further than the value itself",
             hint="an anchor, a tag or an unusual layout is in the way: change it by hand",
         )
+    return changed
 
 
-def _contents(config: Config) -> dict[Path, tuple[str, ...]]:
-    """Path of each setting -> its content for comparison, in the file's order."""
-    contents = {}
-    for setting in config.settings:
-        contents[setting.path] = _content(setting)
-    return contents
-
-
-def _content(setting: Setting) -> tuple[str, ...]:
-    """The content of a setting for comparison: its kind and, for a scalar, its text. A map or list
-    is compared through its items."""
-    if setting.kind == "scalar":
-        return (setting.kind, setting.text)
-    return (setting.kind,)
+NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
+"""Values that JSON and Python write without quotes."""
 
 
 def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
@@ -148,45 +127,21 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
     has_no_place = config.format == "toml" and not setting.end
     if has_no_place or setting.kind != "scalar" or setting.shared:
         return None
-    text = setting.text
-    unquoted_text = unquoted(text)
-    if not BARE.fullmatch(unquoted_text):
+    old = unquoted(setting.text)
+    if not BARE.fullmatch(old):
         return None
-    new_text = _in_its_spelling(config, value, unquoted_text)
-    if unquoted_text != text:
-        # Keep the quotes of the old value.
-        quote = text[0]
-        new_text = quote + new_text.strip('"') + quote
-    return Edit(
-        path=setting.path,
-        start=setting.start,
-        end=setting.end,
-        text=new_text,
-        value=new_text,
-    )
-
-
-def _in_its_spelling(config: Config, value: str, like: str) -> str:
-    """The new value in the style of the old one: the same spelling of switches, and quotes if the
-    format requires them.
-
-    >>> _in_its_spelling(Config(name="c", text="", format="yaml", settings=()), "true", "False")
-    'True'
-    """
-    spellings = {"true": TRUE, "false": FALSE}.get(value)
-    if spellings is not None and like in TRUE + FALSE:
+    new = value
+    if value in ("true", "false") and old in TRUE + FALSE:
         # TRUE and FALSE list matching spellings (such as `yes` and `no`) in the same order.
-        list_of_like = TRUE if like in TRUE else FALSE
-        number = list_of_like.index(like)
-        return spellings[number]
-    needs_quotes = config.format in ("json", "python")
-    if not needs_quotes or NOT_QUOTED.fullmatch(value):
-        return value
-    return f'"{value}"'
-
-
-NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
-"""Values that JSON and Python write without quotes."""
+        number = (TRUE if old in TRUE else FALSE).index(old)
+        new = (TRUE if value == "true" else FALSE)[number]
+    elif config.format in ("json", "python") and not NOT_QUOTED.fullmatch(value):
+        new = f'"{value}"'
+    if old != setting.text:
+        # Keep the quotes of the old value.
+        quote = setting.text[0]
+        new = quote + new.strip('"') + quote
+    return Edit(path=setting.path, start=setting.start, end=setting.end, text=new, value=new)
 
 
 def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edit | None:
@@ -196,71 +151,28 @@ def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edi
     # give it.
     if neighbour.kind != "scalar" or neighbour.shared or neighbour.key_start is None:
         return None
+    text, key_start, end = config.text, neighbour.key_start, neighbour.end
+    line_start = text.rfind("\n", 0, key_start) + 1
     if config.format == "json":
-        end = neighbour.end
-        addition = _json_line(config, neighbour.key_start, name, value)
-    elif _ends_its_line(config, neighbour, neighbour.key_start):
-        end = _line_end(config.text, neighbour.end)
-        line = _yaml_line(config, neighbour.key_start, f"{name}: {value}")
-        addition = f"{line}{config.newline}"
-        # If the last line has no newline, put a newline before the added line instead of after it.
-        if not config.text[:end].endswith("\n"):
-            addition = f"{config.newline}{line}"
+        indent = text[line_start:key_start]
+        # If the JSON is on one line, the new key goes on that line too.
+        has_own_line = line_start > 0 and not indent.strip()
+        gap = f"{config.newline}{indent}" if has_own_line else " "
+        addition = f',{gap}"{name}": {value}'
     else:
-        return None
-    return Edit(
-        path=(*neighbour.path[:-1], name),
-        start=end,
-        end=end,
-        text=addition,
-        value=value,
-    )
-
-
-def _line_start(text: str, position: int) -> int:
-    """The position at which the line that contains `position` starts."""
-    last_end = text.rfind("\n", 0, position)
-    return last_end + 1
-
-
-def _line_end(text: str, position: int) -> int:
-    """The position just after the newline of the line that contains `position`."""
-    newline = text.find("\n", position)
-    # The last line may lack a newline. In that case the line ends where the text ends.
-    if newline < 0:
-        return len(text)
-    return newline + 1
-
-
-def _json_line(config: Config, key_start: int, name: str, value: str) -> str:
-    """The JSON text that adds a key after the key at `key_start`, with its indentation."""
-    line_start = _line_start(config.text, key_start)
-    indent = config.text[line_start:key_start]
-    # If the JSON is on one line, the new key goes on that line too.
-    has_own_line = line_start > 0 and not indent.strip()
-    gap = " "
-    if has_own_line:
-        gap = f"{config.newline}{indent}"
-    return f',{gap}"{name}": {value}'
-
-
-def _yaml_line(config: Config, key_start: int, text: str) -> str:
-    """A line of text, indented like the key at `key_start`."""
-    line_start = _line_start(config.text, key_start)
-    column = key_start - line_start
-    indent = " " * column
-    return f"{indent}{text}"
-
-
-def _ends_its_line(config: Config, neighbour: Setting, key_start: int) -> bool:
-    """Whether a YAML setting is alone on its line, with at most a comment after it."""
-    key_and_value = config.text[key_start : neighbour.end]
-    if neighbour.flow or "\n" in key_and_value:
-        return False
-    line_end = _line_end(config.text, neighbour.end)
-    behind = config.text[neighbour.end : line_end]
-    is_comment = re.fullmatch(r"\s*(#.*)?\r?", behind.rstrip("\n"))
-    return is_comment is not None
+        # The last line may lack a newline.
+        line_end = text.find("\n", end) + 1 or len(text)
+        # In YAML the neighbour must be alone on its line, with at most a comment after it.
+        behind = text[end:line_end].rstrip("\n")
+        has_more = neighbour.flow or "\n" in text[key_start:end]
+        if has_more or not re.fullmatch(r"\s*(#.*)?\r?", behind):
+            return None
+        line = f"{' ' * (key_start - line_start)}{name}: {value}"
+        end = line_end
+        ends_in_newline = text[:end].endswith("\n")
+        addition = f"{line}{config.newline}" if ends_in_newline else f"{config.newline}{line}"
+    path = (*neighbour.path[:-1], name)
+    return Edit(path=path, start=end, end=end, text=addition, value=value)
 
 
 FORMATS: dict[str, Format] = {

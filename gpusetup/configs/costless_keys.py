@@ -50,15 +50,13 @@ def costless_keys() -> Mapping[str, frozenset[str]]:
     }
 
 
-def is_switched_off(text: str) -> bool:
-    """Whether a value switches its key off, such as `false`, `0` or `none`."""
-    without_blanks = text.strip()
-    bare = without_blanks.strip("'\"")
-    return bare.lower() in OFF
-
-
 OFF = frozenset((*FALSE, *EMPTY, "0", "0.0", "none", "no", "disabled", "-1"))
 """Values that switch a key off."""
+
+
+def is_switched_off(text: str) -> bool:
+    """Whether a value switches its key off, such as `false`, `0` or `none`."""
+    return text.strip().strip("'\"").lower() in OFF
 
 
 def takes_no_memory(path: Path) -> bool:
@@ -70,13 +68,10 @@ def takes_no_memory(path: Path) -> bool:
     (False, False)
     """
     parts = [part for part in path if isinstance(part, str)]
-    if not parts:
+    # Evaluation has a separate batch and no gradients.
+    if not parts or any(map(is_other_phase, parts)):
         return True
-    # Keys about evaluation count as costless, because evaluation has a separate batch and no
-    # gradients.
-    if any(map(is_other_phase, parts)):
-        return True
-    *maps, name = map(plain_key, parts)
+    *maps, name = (part.lower().replace("-", "_").lstrip("_") for part in parts)
     costless = costless_keys()
     if name in costless["names"] or not costless["maps"].isdisjoint(maps):
         return True
@@ -85,13 +80,5 @@ def takes_no_memory(path: Path) -> bool:
         return True
     words = words_of(name)
     # A name without words, such as a number, does not show what the key is for.
-    if not words:
-        return False
-    return name.partition("_")[0] in costless["purposes"] or words <= costless["words"]
-
-
-def plain_key(word: str) -> str:
-    """A key in lower case with underscores, and without leading dashes or underscores."""
-    small = word.lower()
-    with_underlines = small.replace("-", "_")
-    return with_underlines.lstrip("_")
+    has_purpose = name.partition("_")[0] in costless["purposes"]
+    return bool(words) and (has_purpose or words <= costless["words"])

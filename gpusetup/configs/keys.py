@@ -15,7 +15,7 @@ LLaMA-Factory and verl.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -86,8 +86,7 @@ class KeyTable(Frozen):
 @lru_cache(maxsize=1)
 def key_table() -> KeyTable:
     """The table of keys, trainers and values, read from the package's data."""
-    text = ROWS.read_bytes()
-    return from_json(text, KeyTable, what=ROWS.name)
+    return from_json(ROWS.read_bytes(), KeyTable, what=ROWS.name)
 
 
 OTHER_PHASES = frozenset((
@@ -106,15 +105,16 @@ NOT_LOADER_MAPS = frozenset((
 """Maps in which names of loader settings mean something else (`offload_optimizer.pin_memory`)."""
 
 
+LOADER_ROLES = ("batch", "workers", "pin", "persistent", "prefetch")
+
+
 @lru_cache(maxsize=1)
 def _keys_by_name() -> Mapping[str, list[Key]]:
     """Key name -> the rows that contain it, in the table's order."""
     rows: dict[str, list[Key]] = {}
     for row in key_table().keys:
-        # Keep the order, because the first row that applies counts.
         for name in row.names.split():
-            rows_of_name = rows.setdefault(name, [])
-            rows_of_name.append(row)
+            rows.setdefault(name, []).append(row)
     return rows
 
 
@@ -130,31 +130,17 @@ def key_of(path: Iterable[str | int]) -> Key | None:
     ('named-model', True)
     """
     words = [key_name(word) for word in path if isinstance(word, str)]
-    if not words:
+    if not words or any(map(is_other_phase, words[:-1])):
         return None
     *maps, name = words
-    if any(map(is_other_phase, maps)):
-        return None
     for row in _keys_by_name().get(name, ()):
-        nearby_maps = maps[-1:] if row.directly else maps
         # A row with `under` only applies inside these maps; a later row may still apply.
-        if row.under and not _has_word(row.under, nearby_maps):
+        nearby_maps = maps[-1:] if row.directly else maps
+        if row.under and set(row.under.split()).isdisjoint(nearby_maps):
             continue
-        is_no_loaders = not NOT_LOADER_MAPS.isdisjoint(maps)
-        if row.role in LOADER_ROLES and is_no_loaders:
-            return None
-        return row
+        is_no_loaders = row.role in LOADER_ROLES and not NOT_LOADER_MAPS.isdisjoint(maps)
+        return None if is_no_loaders else row
     return None
-
-
-def _has_word(words: str, maps: Sequence[str]) -> bool:
-    """Whether one of the space-separated words is among the keys of the maps."""
-    possible = set(words.split())
-    common = possible.intersection(maps)
-    return bool(common)
-
-
-LOADER_ROLES = ("batch", "workers", "pin", "persistent", "prefetch")
 
 
 def is_other_phase(word: str) -> bool:
@@ -166,10 +152,8 @@ def is_other_phase(word: str) -> bool:
     (False, False)
     """
     words = words_of(word)
-    if words.isdisjoint(OTHER_PHASES):
-        return False
     # `train_test_loader` still belongs to training.
-    return words.isdisjoint(TRAINING)
+    return not words.isdisjoint(OTHER_PHASES) and words.isdisjoint(TRAINING)
 
 
 # --- a loader's workers ---------------------------------------------------------------------------
@@ -203,16 +187,10 @@ def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bo
     *maps, name = [word for word in path if isinstance(word, str)]
     if name not in SHARED_NAMES:
         return True
-    meaningful_maps: list[set[str]] = []
-    for map_name in maps:
-        words = words_of(map_name) - NEUTRAL_WORDS
-        if words:
-            meaningful_maps.append(words)
-    for words in meaningful_maps:
-        if words <= LOADER_MAPS:
-            return True
+    words = [words_of(map_name) - NEUTRAL_WORDS for map_name in maps]
+    meaningful = [words_of_map for words_of_map in words if words_of_map]
     # In a map with any other meaningful name, the workers are not a loader's.
-    return without_ray and not meaningful_maps
+    return any(one <= LOADER_MAPS for one in meaningful) or (without_ray and not meaningful)
 
 
 # --- the meaning of values ------------------------------------------------------------------------
@@ -228,10 +206,8 @@ def meaning(kind: str, text: str) -> Any:
     ('fsdp1', ['fp32', 'bf16'])
     """
     # The part before the last dot is a module name.
-    _, _, last_name = text.lower().rpartition(".")
-    letters = re.sub(r"[^a-z0-9]", "", last_name)
-    meanings = key_table().words[kind]
-    return meanings.get(letters)
+    letters = re.sub(r"[^a-z0-9]", "", text.lower().rpartition(".")[2])
+    return key_table().words[kind].get(letters)
 
 
 def optimizer_named(text: str) -> str:
@@ -241,11 +217,8 @@ def optimizer_named(text: str) -> str:
     >>> optimizer_named("adamw_torch_fused"), optimizer_named("adamw8bit")
     ('adamw', 'adamw8bit')
     """
-    name = meaning("optimizer", text)
     # An unknown name is rejected later, with an error that lists the known ones.
-    if name is None:
-        return text
-    return str(name)
+    return str(meaning("optimizer", text) or text)
 
 
 def strategy_named(text: str) -> str:
@@ -254,7 +227,4 @@ def strategy_named(text: str) -> str:
     >>> strategy_named("FULL_SHARD"), strategy_named("zero-3"), strategy_named("ddp")
     ('fsdp1', 'zero3', 'ddp')
     """
-    name = meaning("strategy", text)
-    if name is not None:
-        return str(name)
-    return text.lower().replace("_", "-")
+    return str(meaning("strategy", text) or text.lower().replace("_", "-"))

@@ -23,43 +23,26 @@ def read_python(text: str, name: str) -> Iterator[Setting]:
     """The assigned values in a Python config with their positions, in order; BadInput names the
     line of a syntax error."""
     try:
-        tree = _parsed(text, name)
+        with warnings.catch_warnings():
+            # Python warns about the file's code.
+            warnings.simplefilter("ignore", SyntaxWarning)
+            tree = ast.parse(text, name)
         settings = list(_PythonWalk(text).body(tree.body, ()))
     except SyntaxError as problem:
         line = problem.lineno or 1
         raise BadInput(f"{name}, line {line}: not Python: {problem.msg}") from problem
     except ValueError as problem:
         raise BadInput(f"{name}: not Python: {problem}") from problem
-    yield from _last_assignments(settings)
-
-
-def _last_assignments(settings: list[Setting]) -> Iterator[Setting]:
-    """The settings without those that a later assignment overrides. If a path was assigned
-    repeatedly, its last setting is marked as shared."""
+    # The last assignment of a path counts. If a setting is assigned twice, the user must decide
+    # which assignment to change.
     last_of_path = {setting.path: setting for setting in settings}
-    repeated_paths = set()
+    repeated = {one.path for one in settings if last_of_path[one.path] is not one}
     for setting in settings:
-        if last_of_path[setting.path] is not setting:
-            repeated_paths.add(setting.path)
-    for setting in settings:
-        if last_of_path[setting.path] is not setting:
+        path = setting.path
+        if last_of_path[path] is not setting:
             continue
-        # If a setting is assigned twice, the user must decide which assignment to change.
-        is_repeated = any(is_below(setting.path, path) for path in repeated_paths)
+        is_repeated = any(path[:length] in repeated for length in range(len(path) + 1))
         yield replace(setting, shared=is_repeated)
-
-
-def _parsed(text: str, name: str) -> ast.Module:
-    """The syntax tree of a file, without the warnings that Python prints about its code."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)
-        return ast.parse(text, name)
-
-
-def is_below(path: Path, parent: Path) -> bool:
-    """Whether a path equals `parent` or lies below it."""
-    beginning = path[: len(parent)]
-    return beginning == parent
 
 
 class _PythonWalk:
@@ -92,8 +75,7 @@ class _PythonWalk:
         names = _target(target)
         if not names:
             return
-        whole_path = (*path, *names)
-        yield from self.value(value, whole_path)
+        yield from self.value(value, (*path, *names))
 
     def value(self, node: ast.expr, path: Path) -> Iterator[Setting]:
         """A value as a setting, followed by the values inside it."""
@@ -122,10 +104,7 @@ class _PythonWalk:
         line_start = self.line_starts[line - 1]
         # Each character has at least one byte, so the part cannot be longer than `column`.
         longest_part = self.text[line_start : line_start + column]
-        encoded = longest_part.encode()
-        bytes_before = encoded[:column]
-        letters = bytes_before.decode(errors="ignore")
-        return line_start + len(letters)
+        return line_start + len(longest_part.encode()[:column].decode(errors="ignore"))
 
 
 SEQUENCES = ast.List | ast.Tuple | ast.Set

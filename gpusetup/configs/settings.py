@@ -57,13 +57,8 @@ def dotted(path: Path) -> str:
     >>> dotted(("data", "loaders", 0, "batch_size"))
     'data.loaders[0].batch_size'
     """
-    text = ""
-    for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            text += f".{part}"
-    return text.removeprefix(".")
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
+    return "".join(parts).removeprefix(".")
 
 
 def key_name(word: str) -> str:
@@ -73,9 +68,7 @@ def key_name(word: str) -> str:
     >>> key_name("--train-batch-size"), key_name("batch_size")
     ('train_batch_size', 'batch_size')
     """
-    if "-" not in word:
-        return word
-    return word.lstrip("-").replace("-", "_")
+    return word.lstrip("-").replace("-", "_") if "-" in word else word
 
 
 def name_of(path: Path) -> str:
@@ -85,9 +78,7 @@ def name_of(path: Path) -> str:
     >>> name_of(("args", "--batch-size")), name_of(()), name_of(("stages", 0))
     ('batch_size', '', '0')
     """
-    if not path:
-        return ""
-    return key_name(str(path[-1]))
+    return key_name(str(path[-1])) if path else ""
 
 
 def words_of(word: str) -> set[str]:
@@ -97,19 +88,14 @@ def words_of(word: str) -> set[str]:
     (['data', 'loader'], ['ds', 'val'])
     """
     separated = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word)
-    words = re.findall(r"[a-z]+", separated.lower())
-    return set(words)
+    return set(re.findall(r"[a-z]+", separated.lower()))
 
 
 def names_in(settings: Iterable[Setting]) -> frozenset[str]:
     """The names of all keys in the settings, without option dashes."""
-    names: set[str] = set()
-    for setting in settings:
-        for part in setting.path:
-            # Skip list indices.
-            if isinstance(part, str):
-                names.add(key_name(part))
-    return frozenset(names)
+    return frozenset(
+        key_name(part) for setting in settings for part in setting.path if isinstance(part, str)
+    )
 
 
 def whole_number(setting: Setting) -> int | None:
@@ -119,48 +105,32 @@ def whole_number(setting: Setting) -> int | None:
     >>> whole_number(Setting(path=(), kind="scalar", text="32", start=0, end=2, line=1))
     32
     """
-    if setting.kind != "scalar":
-        return None
     # Refuse a leading zero, which means octal in YAML 1.1 and text in YAML 1.2.
     is_plain = re.fullmatch(r"[+-]?(0|[1-9]\d{0,17})", setting.text)
-    return int(setting.text) if is_plain else None
+    return int(setting.text) if is_plain and setting.kind == "scalar" else None
 
 
 def switch_value(setting: Setting) -> bool | None:
     """Whether a switch is on, quoted (`'no'`) or not; None if the setting is not a switch."""
-    if setting.kind != "scalar":
-        return None
     text = unquoted(setting.text)
-    if text in TRUE:
-        return True
-    if text in FALSE:
-        return False
-    return None
+    if setting.kind != "scalar" or text not in TRUE + FALSE:
+        return None
+    return text in TRUE
 
 
 def unquoted(text: str) -> str:
-    """The text of a scalar without the quotes around it.
+    """The text of a scalar without the quotes around it; a quote on only one side is part of it.
 
     >>> unquoted("'no'"), unquoted("no"), unquoted("'")
     ('no', 'no', "'")
     """
-    if len(text) < 2:
-        return text
-    first, last = text[0], text[-1]
-    # A quote on only one side is part of the text.
-    if first == last and first in "'\"":
-        return text[1:-1]
-    return text
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if is_quoted else text
 
 
 def value_of(setting: Setting) -> int | bool | str | None:
     """The setting's value as a number, a switch or a text; None if it is empty."""
-    number = whole_number(setting)
-    if number is not None:
-        return number
-    switch = switch_value(setting)
-    if switch is not None:
-        return switch
-    if setting.text in EMPTY:
-        return None
-    return setting.text.strip("'\"")
+    number, switch = whole_number(setting), switch_value(setting)
+    if number is not None or switch is not None:
+        return switch if number is None else number
+    return None if setting.text in EMPTY else setting.text.strip("'\"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpusetup.configs.settings import Kind, Path, Setting, child_path
@@ -33,60 +33,30 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
         raise BadInput(f"{name}: not TOML: {problem}") from problem
     spots = _spots(text)
     for path, value in _children(values, ()):
-        line, start, end = _nearest_spot(path, spots)
-        kind = _kind(value)
-        value_text = _spelled(value) if kind == "scalar" else ""
+        kind: Kind = "scalar"
+        if isinstance(value, (dict, list)):
+            kind = "map" if isinstance(value, dict) else "list"
+        value_text = str(value) if kind == "scalar" else ""
+        if isinstance(value, bool):
+            value_text = value_text.lower()
+        # If the position is unknown, take the line of the nearest table or key above.
+        words = [part for part in path if isinstance(part, str)]
+        names = [".".join(words[:depth]) for depth in range(len(words), 0, -1)]
+        line, start, end = next((spots[name] for name in names if name in spots), (1, 0, 0))
         # Drop the position if it is unknown, or if the text there is not this value.
         if kind != "scalar" or value_text != text[start:end]:
             start, end = 0, 0
-        yield Setting(
-            path=path,
-            kind=kind,
-            text=value_text,
-            start=start,
-            end=end,
-            line=line,
-        )
-
-
-def _kind(value: Any) -> Kind:
-    """Whether a decoded value is a map, a list or a scalar."""
-    if isinstance(value, dict):
-        return "map"
-    return "list" if isinstance(value, list) else "scalar"
-
-
-def _spelled(value: Any) -> str:
-    """A plain value as TOML writes it, with `true` and `false` in lower case."""
-    text = str(value)
-    if isinstance(value, bool):
-        return text.lower()
-    return text
-
-
-def _nearest_spot(path: Path, spots: Mapping[str, Spot]) -> Spot:
-    """The line and position of a value; if unknown, the line of the nearest table or key above it
-    and no position."""
-    words = [part for part in path if isinstance(part, str)]
-    for depth in range(len(words), 0, -1):
-        name = ".".join(words[:depth])
-        spot = spots.get(name)
-        if spot is not None:
-            return spot
-    return (1, 0, 0)
+        yield Setting(path=path, kind=kind, text=value_text, start=start, end=end, line=line)
 
 
 def _children(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     """A value with its path, followed by all values inside it."""
     yield path, value
     children: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(value, dict):
-        children = value.items()
-    elif isinstance(value, list):
-        children = enumerate(value)
+    if isinstance(value, (dict, list)):
+        children = value.items() if isinstance(value, dict) else enumerate(value)
     for key, child in children:
-        path_of_child = child_path(path, key)
-        yield from _children(child, path_of_child)
+        yield from _children(child, child_path(path, key))
 
 
 def _spots(text: str) -> dict[str, Spot]:
@@ -107,9 +77,8 @@ def _spots(text: str) -> dict[str, Spot]:
             # A name that occurs twice is in a list of tables, so its position is ambiguous.
             is_plain = assignment[2] and name not in spots
             value = VALUE.match(line, assignment.start(2)) if is_plain else None
-            spots[name] = (number, 0, 0)
-            if value:
-                spots[name] = (number, offset + value.start(1), offset + value.end(1))
+            start, end = value.span(1) if value else (-offset, -offset)
+            spots[name] = (number, offset + start, offset + end)
         offset += len(line)
     return spots
 

@@ -69,40 +69,23 @@ def trainer_of(config: Config) -> str | None:
     >>> trainer_of(read_config(b"model: Qwen/Qwen3-4B\\npacking: true", "c.yaml"))
     'trl'
     """
-    if _is_torchtunes(config):
+    if any(
+        setting.path[-1:] == ("_component_",) and unquoted(setting.text).startswith("torchtune.")
+        for setting in config.settings
+    ):
         return "torchtune"
     names = names_in(config.settings)
-    names_encoder = _names_encoder(config)
+    # Encoders, such as BERT, are trained with transformers' own scripts, whose keys are in the last
+    # row. Cut long texts, which would take long to search; no model name is longer.
+    names_encoder = any(
+        ENCODER_NAME.search(unquoted(setting.text)[:LONGEST_NAME])
+        for setting in config.settings
+        if (key := key_of(setting.path)) is not None and key.role == "named-model"
+    )
     for row in TRAINER_KEYS:
-        # Encoders are trained with transformers' own scripts, whose keys are in the last row.
         if row.generates_text and names_encoder:
             continue
-        own_names = names.intersection(row.own.split())
         shared_names = names.intersection(row.shared.split())
-        if own_names or len(shared_names) >= 2:
+        if names.intersection(row.own.split()) or len(shared_names) >= 2:
             return row.trainer
     return None
-
-
-def _is_torchtunes(config: Config) -> bool:
-    """Whether the config builds components of torchtune, so that it is for a torchtune recipe."""
-    for setting in config.settings:
-        if setting.path[-1:] != ("_component_",):
-            continue
-        component = unquoted(setting.text)
-        if component.startswith("torchtune."):
-            return True
-    return False
-
-
-def _names_encoder(config: Config) -> bool:
-    """Whether the config names a model that does not generate text, such as BERT."""
-    for setting in config.settings:
-        key = key_of(setting.path)
-        if key is None or key.role != "named-model":
-            continue
-        # Cut long texts, which would take long to search. No model name is longer.
-        name = unquoted(setting.text)[:LONGEST_NAME]
-        if ENCODER_NAME.search(name):
-            return True
-    return False

@@ -29,15 +29,11 @@ def without_comments(text: str) -> str:
     """
 
     def blanked(match: re.Match[str]) -> str:
-        is_string = match[0].startswith('"')
-        if is_string:
-            return match[0]
-        # Keep the line breaks.
-        return re.sub(r"[^\r\n]", " ", match[0])
+        # Keep strings and line breaks.
+        return match[0] if match[0].startswith('"') else re.sub(r"[^\r\n]", " ", match[0])
 
     # Remove comments first, because a trailing comma may be followed by one.
-    without = COMMENT.sub(blanked, text)
-    return LAST_COMMA.sub(blanked, without)
+    return LAST_COMMA.sub(blanked, COMMENT.sub(blanked, text))
 
 
 def read_json(text: str, name: str) -> Iterator[Setting]:
@@ -85,20 +81,10 @@ def _where(name: str, mark: Any, reason: str) -> str:
     """An error message with the file's name and, if known, the line and column of ruamel.yaml's
     mark."""
     position = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    problem = " ".join(reason.split())
-    problem = problem.removeprefix("but ")
+    problem = " ".join(reason.split()).removeprefix("but ")
     if "\\t" in reason:
         problem = "a tab where YAML takes only blanks"
     return f"{name}{position}: {problem}"
-
-
-def _children(node: Any) -> Iterator[tuple[Any, Any]]:
-    """The nodes directly inside a map or list, each with its key node or index."""
-    kind = KINDS.get(type(node).__name__)
-    if kind == "map":
-        yield from node.value
-    elif kind == "list":
-        yield from enumerate(node.value)
 
 
 KINDS: Mapping[str, Kind] = {"MappingNode": "map", "SequenceNode": "list"}
@@ -132,13 +118,11 @@ class _YamlWalk:
         self.visited.add(id(node))
         kind = KINDS.get(type(node).__name__, "scalar")
         is_shared = parents.shared or bool(node.anchor)
-        start = node.start_mark.index
-        end = node.end_mark.index
-        text = ""
-        if kind == "scalar":
-            # For a block of text (`|`, `>`) use its value, not the indented lines.
-            is_block = getattr(node, "style", None) in ("|", ">")
-            text = str(node.value) if is_block else self.text[start:end]
+        start, end = node.start_mark.index, node.end_mark.index
+        text = self.text[start:end] if kind == "scalar" else ""
+        # For a block of text (`|`, `>`) use its value, not the indented lines.
+        if kind == "scalar" and getattr(node, "style", None) in ("|", ">"):
+            text = str(node.value)
         yield Setting(
             path=parents.path,
             kind="alias" if is_alias else kind,
@@ -150,10 +134,11 @@ class _YamlWalk:
             shared=is_shared,
             flow=parents.flow,
         )
-        if is_alias:
+        if is_alias or kind == "scalar":
             return
         key_lines: dict[str, int] = {}
-        for index, (key, child) in enumerate(_children(node)):
+        children = node.value if kind == "map" else enumerate(node.value)
+        for index, (key, child) in enumerate(children):
             word = key if kind == "list" else self.word(key, key_lines, index)
             has_plain_key = kind == "map" and type(key).__name__ == "ScalarNode"
             parents_of_child = _Parents(
@@ -172,8 +157,7 @@ class _YamlWalk:
         word = str(key.value)
         if word == "<<":
             # A map may contain several merges (`<<`), which do not count as repeated keys.
-            merges = [name for name in key_lines if name.startswith("<<")]
-            word = f"<<{len(merges)}"
+            word = f"<<{sum(name.startswith('<<') for name in key_lines)}"
         if word in key_lines:
             raise BadInput(
                 _where(self.name, key.start_mark, f"the key {word!r} is there twice"),

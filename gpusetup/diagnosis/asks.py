@@ -76,7 +76,9 @@ def command_that_decides(
         # A running monitor shows nothing of a text's failure.
         is_useless = command == alike.MONITOR or _is_foreign(context, command)
         may_be_asked = command == asked_first or not is_useless
-        if may_be_asked and not is_answered(context, command):
+        # Docker cannot give a container a GPU that the machine does not have.
+        in_vain = command == alike.GPU_BY_DOCKER and has_nvidia(context) is False
+        if may_be_asked and not in_vain and not is_answered(context, command):
             return in_words_of_system(context, command)
     return None
 
@@ -93,6 +95,7 @@ def _is_foreign(context: RuleContext, command: str) -> bool:
 # --- what the text already shows ------------------------------------------------------------------
 
 SHOWN: dict[str, tuple[str, ...]] = {
+    "torch": (alike.ASK_TORCH, alike.TORCHS_CUDA),
     "kernel": (alike.KERNEL_LOG, alike.KERNEL_OF_MAKER),
     "collect-env": (alike.COLLECT_ENV, alike.BOTH_MACHINES),
     "devices": (alike.AMD_TARGETS,),
@@ -118,10 +121,11 @@ def is_answered(context: RuleContext, command: str) -> bool:
             return True
     build = bool(torch.version and torch.backend)
     kernels = kernels_that_a_text_prints(context)
-    shown = {
-        alike.LIST_GPUS: bool(listed_gpus(context)),
-        SMI: bool(listed_gpus(context) and machine.driver.version),
-        alike.ON_THE_BUS: machine.pci_devices is not None or bool(listed_gpus(context)),
+    listed = bool(listed_gpus(context))
+    return {
+        alike.LIST_GPUS: listed,
+        SMI: listed and bool(machine.driver.version),
+        alike.ON_THE_BUS: machine.pci_devices is not None or listed,
         alike.ON_THE_HOST: driver_answers(context),
         alike.TORCHS_CUDA: build,
         alike.ASK_TORCH: build and torch.cuda_available is not None,
@@ -132,8 +136,7 @@ def is_answered(context: RuleContext, command: str) -> bool:
         # If torch cannot be imported, torch's own report fails in the same way.
         alike.COLLECT_ENV: bool(torch.import_error),
         alike.AMD_TARGETS: bool(events(context, "rocm-lists-gpu")),
-    }
-    return shown.get(command, False)
+    }.get(command, False)
 
 
 # --- the step that failed -------------------------------------------------------------------------
@@ -167,14 +170,12 @@ def _container_lacks_a_driver(context: RuleContext) -> bool:
 
 
 def _hangs_on_several_gpus(context: RuleContext) -> bool:
-    """Whether a run on several GPUs does not go on."""
     return bool(events(context, "run-hangs") and events(context, "several-gpus"))
 
 
 def _lacks_an_instruction(context: RuleContext) -> bool:
     """Whether the processor lacks an instruction that a wheel uses."""
-    crashes = events(context, "program-crashed")
-    return any(event.values.get("what") == "instruction" for event in crashes)
+    return any(e.values.get("what") == "instruction" for e in events(context, "program-crashed"))
 
 
 def _torch_reaches_the_gpu(context: RuleContext) -> bool:
@@ -215,9 +216,8 @@ def _maker(context: RuleContext) -> str:
         return "apple"
     if has_nvidia(context):
         return "nvidia"
-    of_build = maker_of(context.torch.backend)
     vendors = vendors_of(context.snapshot)
-    return of_build or (next(iter(vendors)) if len(vendors) == 1 else "")
+    return maker_of(context.torch.backend) or (next(iter(vendors)) if len(vendors) == 1 else "")
 
 
 def build_again(context: RuleContext) -> str:
@@ -298,17 +298,15 @@ def in_words_of_system(context: RuleContext, command: str) -> str:
     if command == INSTALLER_OUTPUT and context.snapshot.failing.stage == "build":
         command = build_again(context)
     lent = lender_of(context)
-    systems = (
-        ("windows", on(context, "windows")),
-        ("notebook", bool(lent)),
-        ("macos", on(context, "macos")),
-        ("wsl", bool(context.os.wsl)),
-        ("container", in_container(context)),
-    )
-    for system, is_here in systems:
-        if is_here:
-            command = FORMS[system].get(command, command)
-            break
+    systems = {
+        "windows": on(context, "windows"),
+        "notebook": bool(lent),
+        "macos": on(context, "macos"),
+        "wsl": bool(context.os.wsl),
+        "container": in_container(context),
+    }
+    if system := next((name for name, is_here in systems.items() if is_here), None):
+        command = FORMS[system].get(command, command)
     if on(context, "windows"):
         return settings_in_powershell(command)
     return in_a_cell(command) if lent else command

@@ -7,13 +7,18 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
+from gpusetup.catalog.builds import Catalog, completed_from_catalog
 from gpusetup.causes.alike import ON_THE_BUS
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
+from gpusetup.choose.choose import choose
+from gpusetup.choose.commands import answer_of, with_build
+from gpusetup.choose.host import host_of
+from gpusetup.choose.installed import moved_with
+from gpusetup.choose.shown_wish import shown_installer
+from gpusetup.choose.wish import Wish
 from gpusetup.diagnosis.asks import command_that_decides, is_answered, is_of_another_maker
-from gpusetup.diagnosis.case import build_case
-from gpusetup.diagnosis.certainty import is_proven
 from gpusetup.diagnosis.fit import facts_read, fits_together
 from gpusetup.diagnosis.ok import may_be_ok, proof, ran_to_its_end
 from gpusetup.diagnosis.pasting import fit_for_pasting
@@ -22,23 +27,22 @@ from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_e
 from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, stage_of
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
-from gpusetup.evidence.context import Rule, RuleContext, has_nvidia, is_report
+from gpusetup.evidence.context import (
+    Rule,
+    RuleContext,
+    has_nvidia,
+    is_report,
+    line_of,
+    lines_of_a_person,
+)
+from gpusetup.evidence.wording import is_program_output
 from gpusetup.fixes import needs
 from gpusetup.model.documents import CauseCheck, Fit, ReadFact, ResolveAnswer
-from gpusetup.model.finding import (
-    Alternative,
-    Finding,
-    Need,
-    RuledOut,
-    Severity,
-    map_blocks,
-    unique_evidence,
-)
+from gpusetup.model.finding import Finding, RuledOut, Severity, map_blocks, unique_evidence
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 
 if TYPE_CHECKING:
-    from gpusetup.catalog.builds import Catalog
     from gpusetup.model.finding import Stage
 
 OK, UNKNOWN = "ok", "unknown"
@@ -101,7 +105,9 @@ def diagnose(
     the command that decides.
     """
     context, answer = build_case(snapshot, catalog, choice, other_host=other_host)
-    remaining = refute(context, collect(context, rules))
+    is_text = is_report(context)
+    collected = findings_of(context, rules_of(RULE_FILES) if rules is None else rules)
+    remaining = refute(context, one_per_id(collected))
     # After a fact refutes two findings, the same cause may remain for both.
     possible = one_per_id(remaining.findings)
     findings = with_explanations(tuple(with_fitting_fix(context, one) for one in possible))
@@ -112,176 +118,74 @@ def diagnose(
         # An error line did not stop anything if the program went on after it.
         main = None
     # On a probed machine every reading was taken, so a symptom is the cause itself.
-    symptom = main if main and is_report(context) and RECORDS[main.id].symptom else None
-    cause = cause_of(context, main, symptom, fits)
-    others = unexplained(findings, root)
-    asks_first = asked_first(context, remaining, root, cause)
-    is_open = cause == UNKNOWN
+    symptom = main if main and is_text and RECORDS[main.id].symptom else None
+    if main is None:
+        cause = OK if may_be_ok(context, fits) else UNKNOWN
+    else:
+        kind_of = RECORDS[main.id].kind_of if is_text else None
+        cause = UNKNOWN if symptom else kind_of or main.id
     is_caused = main is not None and cause not in (OK, UNKNOWN)
+    others = unexplained(findings, root)
     # A cause that took a refuted one's place was not shown by a message of its own.
-    replaces_another = main is not None and main.id in remaining.asks
-    certain = main is not None and is_proven(context, main) and not replaces_another
+    certain = main is not None and is_proven(context, main) and main.id not in remaining.asks
     # On a probed machine, an error that the root does not explain leaves the answer open.
-    certain = certain and (is_report(context) or not others)
+    certain = certain and (is_text or not others)
+    asks_first = asked_first(context, remaining, root, cause)
     reading = None
-    if is_report(context) and cause != OK and (asks_first or not (is_caused and certain)):
+    if is_text and cause != OK and (asks_first or not (is_caused and certain)):
+        is_open = cause == UNKNOWN
         reading = command_that_decides(context, main, asks_first, is_open=is_open)
-    if is_open and is_report(context):
+    if is_text and cause == UNKNOWN:
         findings = tuple(map(without_changes, findings))
-    marked_findings = []
-    for finding in findings:
-        if main is not None and finding.id == main.id:
-            finding = replace(finding, root=root is not None and main.id == root.id)
-            if reading is not None and finding.fix is not None:
-                # Only one command should be run first.
-                finding = replace(finding, fix=replace(finding.fix, looks=()))
-        elif finding.fix and root and _installs(root) and _installs(finding) - _installs(root):
-            # With two installations, people would have to choose between them.
-            finding = replace(finding, fix=replace(finding.fix, commands=()))
-        marked_findings.append(finding)
+    shown = [_marked(finding, root, main, reading) for finding in findings]
     return Diagnosis(
         cause=cause,
         proof=proof(context, fits) if cause == OK else None,
         symptom=symptom.id if symptom else None,
         program=context.snapshot.failing.program,
         stage=stage_of(context, root),
-        findings=tuple(sorted(marked_findings, key=_display_order)),
+        # The root first, then by severity, then in the order of the records.
+        findings=tuple(sorted(shown, key=lambda one: (not one.root, _gravity(one), order_of(one)))),
         choice=context.choice,
         snapshot=context.snapshot,
         answer=answer,
         # An error that the root does not explain leaves the answer less sure as a whole.
         confidence=sureness(certain and not others) if root and is_caused else None,
         certainty=sureness(certain) if is_caused else None,
-        check=check_of(context, main) if is_caused and not certain else None,
+        check=check_of(context, main) if main and is_caused and not certain else None,
         facts=facts_read(context),
         fit=fits,
-        other_causes=other_causes(context, main, others, cause) if not certain else (),
+        other_causes=() if certain else other_causes(context, main, others, cause),
         ruled_out=remaining.ruled_out,
         next_reading=reading,
     )
 
 
-# --- the steps ------------------------------------------------------------------------------------
+# --- the input ------------------------------------------------------------------------------------
 
 
-def collect(context: RuleContext, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
-    """All findings of the rules, one for each id."""
-    if rules is None:
-        rules = rules_of(RULE_FILES)
-    findings = findings_of(context, rules)
-    return one_per_id(findings)
-
-
-def _installs(finding: Finding) -> set[str]:
-    """The commands of a finding that install torch."""
-    commands = finding.fix.commands if finding.fix else ()
-    return {line for line in commands if line.startswith("gpusetup install")}
-
-
-def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
-    """The facts that a finding's commands need and that the text does not show."""
-    if finding is None or finding.fix is None:
-        return ()
-    unread = [need for need in finding.fix.needs if need.state == "unread"]
-    return tuple(need for need in unread if need.reading)
-
-
-def asked_first(
-    context: RuleContext, remaining: Remaining, root: Finding | None, cause: str
-) -> str | None:
-    """The command of a refutation whose cause is the answer, or of a fact that the root's commands
-    need and that was not read; None if there is neither."""
-    if root and root.id in remaining.asks:
-        return remaining.asks[root.id]
-    # No other cause replaced the refuted one, so only its own command remains.
-    if cause == UNKNOWN and "" in remaining.asks:
-        return remaining.asks[""]
-    unread = unread_needs(root)
-    if unread:
-        return unread[0].reading
-    # Before anything is installed for an NVIDIA GPU, see whether there is one.
-    place = RECORDS[root.id].place if root else None
-    installs = root is not None and root.fix is not None and root.fix.needs_root
-    if installs and place and place[0] is Layer.DRIVER and has_nvidia(context) is None:
-        return ON_THE_BUS
-    return None
-
-
-def other_causes(
-    context: RuleContext, main: Finding | None, others: list[Finding], cause: str
-) -> tuple[str, ...]:
-    """The errors that the root does not explain, and the causes that have the same message."""
-    ids = [error.id for error in others]
-    alike: tuple[str, ...] = ()
-    # The causes of NVIDIA's messages are none on another maker's GPU.
-    if main and is_report(context) and not is_of_another_maker(context):
-        alike = next(iter(RECORDS[main.id].alike.values()), ())
-    for id in alike:
-        if id in RECORDS and not any(rules_out(context) for rules_out in RECORDS[id].impossible):
-            ids.append(id)
-    known = (cause, main.id if main else "")
-    return tuple(dict.fromkeys(id for id in ids if id not in known))
-
-
-def check_of(context: RuleContext, cause: Finding | None) -> CauseCheck | None:
-    """How to check a likely cause, from its record; None if the text already shows the output."""
-    check = RECORDS[cause.id].check if cause else None
-    if check is None or not is_report(context) or is_answered(context, check.command):
-        return None
-    return CauseCheck(command=check.command, prints=check.prints)
-
-
-def cause_of(
-    context: RuleContext, main: Finding | None, symptom: Finding | None, fits: tuple[Fit, ...]
-) -> str:
-    """The cause that the answer names: the id of the main finding, `ok`, or `unknown` for a failure
-    whose cause is open."""
-    if main is None:
-        return OK if may_be_ok(context, fits) else UNKNOWN
-    if symptom:
-        return UNKNOWN
-    if is_report(context) and RECORDS[main.id].kind_of:
-        return RECORDS[main.id].kind_of
-    return main.id
-
-
-def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with a fix for this program and this machine, as far as they are known."""
-    for fit in (fit_to_program, fit_to_system, fit_to_lent_machine, fit_to_what_was_read):
-        finding = fit(context, finding)
-    return fit_for_pasting(context, finding)
-
-
-CHANGES_SOMETHING = re.compile(
-    r"gpusetup install\b|\b(?:pip3?|conda|mamba|apt(?:-get)?|dnf|pacman|zypper|winget) (?:-\S+ )*"
-    r"(?:un|re)?install\b|\buv (?:add|sync)\b|\bpacman -S"
-)
-"""A pattern for commands that install or remove something."""
-CHANGE_NOTHING_YET = "Change nothing yet: the output of the command above shows which cause it is"
-
-
-def without_changes(finding: Finding) -> Finding:
-    """The finding without commands that change what is installed, because its cause is unknown."""
-    fix = finding.fix
-    if fix is None:
-        return finding
-
-    def unless_it_changes(block: Alternative) -> Alternative | None:
-        """The commands; None if one of them changes the installed packages."""
-        changes = any(map(CHANGES_SOMETHING.search, block.commands))
-        return None if changes else block
-
-    harmless = map_blocks(fix, unless_it_changes)
-    waits_for_a_reading = any(need.state == "unread" for need in fix.needs)
-    if harmless == fix and not waits_for_a_reading:
-        return finding
-    return replace(finding, fix=replace(harmless, text=CHANGE_NOTHING_YET))
-
-
-def fit_to_what_was_read(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with only those commands whose needs are all known to be met."""
-    fix = finding.fix
-    return finding if fix is None else replace(finding, fix=needs.judge(context, fix))
+def build_case(
+    snapshot: Snapshot, catalog: Catalog, choice: Choice | None, *, other_host: bool = False
+) -> tuple[RuleContext, ResolveAnswer]:
+    """The input of the rules, and the choice as a document. If `choice` is None, a build is chosen
+    for the machine."""
+    machine = completed_from_catalog(snapshot, catalog)
+    if choice is None:
+        choice = choose(Wish(), host_of(machine, catalog), catalog)
+    answer = answer_of(choice, machine, moved_with(machine, choice.build))
+    installer = shown_installer(machine)
+    if installer == "conda" and choice.conda:
+        # The recommended build is the one that this environment's own installer can install.
+        answer = with_build(replace(answer, index_url=None), choice.conda)
+    context = RuleContext(
+        snapshot=machine,
+        catalog=catalog,
+        choice=choice,
+        commands=answer.commands,
+        installer=installer,
+        other_host=other_host,
+    )
+    return context, answer
 
 
 def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -300,13 +204,125 @@ def _gravity(finding: Finding) -> int:
     return SEVERITIES.index(finding.severity)
 
 
-def _display_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
-    """The key for the display: the root first, then by severity, then in the order of the
-    records."""
-    is_beside_the_root = not finding.root
-    return (is_beside_the_root, _gravity(finding), order_of(finding))
+# --- how sure it is -------------------------------------------------------------------------------
+
+
+def is_proven(context: RuleContext, cause: Finding) -> bool:
+    """Whether the text proves the cause; always on a probed machine, where everything was read.
+
+    It does if the cause's record names a proof that the text contains (`certain_if`: a message that
+    states the cause, or two values that do not fit together), and a program printed it. "It falls
+    off the bus" is a person's conclusion, but a line of the kernel log is a fact.
+    """
+    if not is_report(context):
+        return True
+    own_lines = lines_of_a_person(context)
+    quotes = [(line_of(quote.source), quote.text) for quote in cause.evidence]
+    only_a_person_says_it = any(line for line, _ in quotes) and all(
+        line in own_lines and not is_program_output(text) for line, text in quotes if line
+    )
+    holds = RECORDS[cause.id].certain_if
+    return holds is not None and holds(context) and not only_a_person_says_it
 
 
 def sureness(is_proven: bool) -> Sureness:
     """`certain` if the cause is proven, otherwise `likely`."""
     return "certain" if is_proven else "likely"
+
+
+def check_of(context: RuleContext, cause: Finding) -> CauseCheck | None:
+    """How to check a likely cause, from its record; None if the text already shows the output."""
+    check = RECORDS[cause.id].check
+    if check is None or not is_report(context) or is_answered(context, check.command):
+        return None
+    return CauseCheck(command=check.command, prints=check.prints)
+
+
+def asked_first(
+    context: RuleContext, remaining: Remaining, root: Finding | None, cause: str
+) -> str | None:
+    """The command of a refutation whose cause is the answer, or of a fact that the root's commands
+    need and that was not read; None if there is neither."""
+    if root and root.id in remaining.asks:
+        return remaining.asks[root.id]
+    # No other cause replaced the refuted one, so only its own command remains.
+    if cause == UNKNOWN and "" in remaining.asks:
+        return remaining.asks[""]
+    if root is None or root.fix is None:
+        return None
+    for need in root.fix.needs:
+        if need.state == "unread" and need.reading:
+            return need.reading
+    # Before anything is installed for an NVIDIA GPU, see whether there is one.
+    place = RECORDS[root.id].place
+    is_for_a_driver = root.fix.needs_root and place and place[0] is Layer.DRIVER
+    return ON_THE_BUS if is_for_a_driver and has_nvidia(context) is None else None
+
+
+def other_causes(
+    context: RuleContext, main: Finding | None, others: list[Finding], cause: str
+) -> tuple[str, ...]:
+    """The errors that the root does not explain, and the causes that have the same message."""
+    ids = [error.id for error in others]
+    # The causes of NVIDIA's messages are none on another maker's GPU.
+    if main and is_report(context) and not is_of_another_maker(context):
+        for id in next(iter(RECORDS[main.id].alike.values()), ()):
+            if id in RECORDS and not any(is_so(context) for is_so in RECORDS[id].impossible):
+                ids.append(id)
+    known = (cause, main.id if main else "")
+    return tuple(dict.fromkeys(id for id in ids if id not in known))
+
+
+# --- the fixes ------------------------------------------------------------------------------------
+
+
+def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with a fix for this program and this machine, as far as they are known: only
+    those commands whose needs are all known to be met, in a form that can be pasted."""
+    for fit in (fit_to_program, fit_to_system, fit_to_lent_machine):
+        finding = fit(context, finding)
+    if finding.fix is not None:
+        finding = replace(finding, fix=needs.judge(context, finding.fix))
+    return fit_for_pasting(context, finding)
+
+
+CHANGES_SOMETHING = re.compile(
+    r"gpusetup install\b|\b(?:pip3?|conda|mamba|apt(?:-get)?|dnf|pacman|zypper|winget) (?:-\S+ )*"
+    r"(?:un|re)?install\b|\buv (?:add|sync)\b|\bpacman -S"
+)
+"""A pattern for commands that install or remove something."""
+CHANGE_NOTHING_YET = "Change nothing yet: the output of the command above shows which cause it is"
+
+
+def without_changes(finding: Finding) -> Finding:
+    """The finding without commands that change what is installed, because its cause is unknown."""
+    fix = finding.fix
+    if fix is None:
+        return finding
+    harmless = map_blocks(
+        fix, lambda block: None if any(map(CHANGES_SOMETHING.search, block.commands)) else block
+    )
+    if harmless == fix and all(need.state != "unread" for need in fix.needs):
+        return finding
+    return replace(finding, fix=replace(harmless, text=CHANGE_NOTHING_YET))
+
+
+def _marked(
+    finding: Finding, root: Finding | None, main: Finding | None, reading: str | None
+) -> Finding:
+    """The finding, marked if it is the root, and without a second thing to do first."""
+    fix = finding.fix
+    if main is not None and finding.id == main.id:
+        finding = replace(finding, root=root is not None and main.id == root.id)
+        # Only one command should be run first.
+        return replace(finding, fix=replace(fix, looks=())) if reading and fix else finding
+    # With two installations, people would have to choose between them.
+    if fix and root and _installs(root) and _installs(finding) - _installs(root):
+        return replace(finding, fix=replace(fix, commands=()))
+    return finding
+
+
+def _installs(finding: Finding) -> set[str]:
+    """The commands of a finding that install torch."""
+    commands = finding.fix.commands if finding.fix else ()
+    return {line for line in commands if line.startswith("gpusetup install")}

@@ -38,9 +38,9 @@ def facts_read(context: RuleContext) -> tuple[ReadFact, ...]:
     )
     read = []
     for name, value, subject in rows:
+        of_program = failing.source if name in ("program", "failing step") else ""
+        source = of_program or (source_of(context, subject) if subject else "")
         if value:
-            source = failing.source if name in ("program", "failing step") else ""
-            source = source or (source_of(context, subject) if subject else "")
             read.append(ReadFact(name=name, value=value, source=source or ""))
     return tuple(read)
 
@@ -96,10 +96,9 @@ def _torch_and_the_rest(context: RuleContext) -> Iterator[Fit]:
     torch, version = context.torch, context.driver.version
     if not torch.version:
         return
-    family, cuda = driver_family(context.snapshot), cuda_needed(torch)
-    name = f"torch {torch.version}"
+    cuda, name = cuda_needed(torch), f"torch {torch.version}"
     if cuda and version:
-        floor = context.catalog.driver_floor(cuda, family)
+        floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
         if driver_serves(context, cuda):
             sentence = f"driver {version} {_runs(context)}, and {name} is built for CUDA {cuda}"
             yield Fit(sentence=sentence, fits=True)
@@ -108,31 +107,28 @@ def _torch_and_the_rest(context: RuleContext) -> Iterator[Fit]:
             yield Fit(sentence=sentence, fits=False)
     for gpu in dict.fromkeys(gpus(context)):
         if torch.backend == "cpu":
-            yield Fit(
-                sentence=f"{name} is a build for the CPU and cannot use {gpu.name}", fits=False
-            )
+            sentence = f"{name} is a build for the CPU and cannot use {gpu.name}"
+            yield Fit(sentence=sentence, fits=False)
         elif torch.kernels and gpu.compute_capability:
-            kernel, sm = serving(context, gpu), gpu.compute_capability.sm
+            kernel = serving(context, gpu)
             has = "has" if kernel else "has no"
-            sentence = f"{name} {has} kernels for {gpu.name} ({kernel or sm})"
+            target = kernel or gpu.compute_capability.sm
+            sentence = f"{name} {has} kernels for {gpu.name} ({target})"
             yield Fit(sentence=sentence, fits=bool(kernel))
-    maker = maker_of(torch.backend)
-    vendors = vendors_of(context.snapshot)
+    maker, vendors = maker_of(torch.backend), vendors_of(context.snapshot)
     if maker and maker != "nvidia" and vendors:
-        builds = f"{name} is a build for GPUs of {BY_ID[maker].name}"
-        yield Fit(sentence=builds, fits=maker in vendors)
+        sentence = f"{name} is a build for GPUs of {BY_ID[maker].name}"
+        yield Fit(sentence=sentence, fits=maker in vendors)
     yield from _python_and_wheels(context)
 
 
 def _python_and_wheels(context: RuleContext) -> Iterator[Fit]:
     """Whether the release of torch has wheels for this Python."""
-    python, release = context.snapshot.python.version, (context.torch.version or "").split("+")[0]
-    if not python:
-        return
-    tag = ".".join(python.split(".")[:2])
+    release = (context.torch.version or "").split("+")[0]
+    tag = ".".join((context.snapshot.python.version or "").split(".")[:2])
     rows = [row for row in context.catalog.builds if row.torch == release]
     pythons = {version for row in rows for version in row.pythons}
-    if pythons:
+    if tag and pythons:
         has = "has" if tag in pythons else "has no"
         sentence = f"torch {release} {has} wheels for Python {tag}"
         yield Fit(sentence=sentence, fits=tag in pythons)

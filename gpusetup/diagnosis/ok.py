@@ -70,18 +70,15 @@ def ran_to_its_end(context: RuleContext) -> bool:
 
 def torch_said_false(machine: Snapshot) -> bool:
     """Whether torch answered `False` anywhere in the text."""
-    # With an XPU build or on a Mac, CUDA is never available, so `False` is normal.
-    if machine.torch.backend == "xpu" or machine.os.family == "macos":
+    # With an XPU build or on a Mac, CUDA is never available, so `False` is normal. A program may
+    # print False for CUDA next to True for HIP.
+    torch = machine.torch
+    is_normal = torch.backend == "xpu" or machine.os.family == "macos"
+    is_normal = is_normal or (maker_of(torch.backend) == "amd" and bool(torch.cuda_available))
+    if is_normal or machine.origin != "report":
         return False
-    # A program may print False for CUDA next to True for HIP.
-    if maker_of(machine.torch.backend) == "amd" and machine.torch.cuda_available:
-        return False
-    if machine.origin != "report":
-        return False
-    for reading in machine.readings:
-        if reading.subject == "torch.cuda_available" and reading.value == "False":
-            return True
-    return False
+    answers = [one.value for one in machine.readings if one.subject == "torch.cuda_available"]
+    return "False" in answers
 
 
 def _machine_is_healthy(context: RuleContext) -> bool:
@@ -107,8 +104,7 @@ def _driver_answered(context: RuleContext) -> bool:
     machine = context.snapshot
     if 0 in (machine.driver.nvml_code, machine.cuda_api.init_code):
         return True
-    indices = [(gpu.nvml_index, gpu.cuda_index) for gpu in gpus(context)]
-    return any(of_nvml is not None or of_cuda is not None for of_nvml, of_cuda in indices)
+    return any({gpu.nvml_index, gpu.cuda_index} != {None} for gpu in gpus(context))
 
 
 def proof(context: RuleContext, fits: tuple[Fit, ...]) -> str:
@@ -124,10 +120,10 @@ def proof(context: RuleContext, fits: tuple[Fit, ...]) -> str:
             "build for its CPU. A program that needs CUDA must run on another machine"
         )
     if serves_its_maker(context):
-        return (
-            f"{build} is the right build for this GPU{_device_name(context)}; not tested: run "
-            "`gpusetup verify`"
-        )
+        # torch's name for another maker's GPU, if it is known; programs often say `cuda`.
+        stack = context.snapshot.makers
+        device = f', device "{BY_ID[stack.maker].device}"' if stack else ""
+        return f"{build} is the right build for this GPU{device}; not tested: run `gpusetup verify`"
     has_kernels = bool(torch.version and visible)
     has_kernels = has_kernels and all(serving(context, gpu) for gpu in visible)
     if has_kernels and context.other_host:
@@ -144,13 +140,7 @@ def _what_a_text_shows(context: RuleContext, fits: tuple[Fit, ...]) -> str:
     for event in events(context, "bare-yes"):
         word = event.values["bare"]
         return f"if torch printed `{word}`, it sees the GPU; to test it, run `gpusetup verify`"
-    shown = "no failure that gpusetup knows"
     if not fits:
-        return f"{shown} is in this text"
-    return f"{shown}; what was read fits together: " + "; ".join(fit.sentence for fit in fits)
-
-
-def _device_name(context: RuleContext) -> str:
-    """torch's name for another maker's GPU, if the text shows it; programs often say `cuda`."""
-    stack = context.snapshot.makers
-    return f', device "{BY_ID[stack.maker].device}"' if stack else ""
+        return "no failure that gpusetup knows is in this text"
+    sentences = "; ".join(fit.sentence for fit in fits)
+    return f"no failure that gpusetup knows; what was read fits together: {sentences}"

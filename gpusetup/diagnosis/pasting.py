@@ -42,10 +42,8 @@ def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
 
     def unless_harmful(block: Alternative) -> Alternative | None:
         """The commands; None if the person's shell would read one of them wrongly."""
-        for line in block.commands:
-            if not is_speakable(line) or (windows and _is_posix_only(line)):
-                return None
-        return block
+        is_wrong = (not is_speakable(o) or (windows and _is_posix_only(o)) for o in block.commands)
+        return None if any(is_wrong) else block
 
     shown = map_blocks(fix, unless_harmful)
     remarks = (_least_driver, _gpus_left_out, _until_the_session_ends)
@@ -56,23 +54,16 @@ def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
     elif in_container(context) and not finding.id.startswith("container-"):
         shown = _with_host_commands_apart(shown)
     others = (*_for_every_shell(context, shown), *shown.alternatives)
-    shown = replace(shown, alternatives=others)
-    return replace(finding, fix=replace(shown, text=text))
+    return replace(finding, fix=replace(shown, text=text, alternatives=others))
 
 
 def _in_cells(block: Alternative) -> Alternative:
     """The fix for a notebook, where a cell cannot answer the question of `gpusetup install`."""
-    return replace(
-        block,
-        commands=tuple(
-            in_a_cell(
-                with_words(line, ("--yes",), "linux")
-                if line.startswith("gpusetup install")
-                else line
-            )
-            for line in block.commands
-        ),
+    answered = (
+        with_words(line, ("--yes",), "linux") if line.startswith("gpusetup install") else line
+        for line in block.commands
     )
+    return replace(block, commands=tuple(map(in_a_cell, answered)))
 
 
 INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
@@ -92,15 +83,15 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
     family = driver_family(machine)
     # The sentence names the oldest driver that is enough, so that driver must also support the GPUs
     # that the installed driver already lists.
-    gpus_present = gpus_to_serve(machine, context.catalog)
-    by_gpu = (context.catalog.first_driver(gpu, family) for gpu in gpus_present)
-    first_of_gpus = [first for first in by_gpu if first]
-    needs: dict[str, None] = {}
-    for backend in backends:
-        if floor := context.catalog.driver_floor(cuda_of(backend) or "", family):
-            least = max((floor, *first_of_gpus), key=parsed)
-            if least not in fix.text:
-                needs[f"{backend} needs NVIDIA driver {least} or newer"] = None
+    present = gpus_to_serve(machine, context.catalog)
+    first = [context.catalog.first_driver(gpu, family) for gpu in present]
+    floors = [(one, context.catalog.driver_floor(cuda_of(one) or "", family)) for one in backends]
+    least = {one: max((floor, *filter(None, first)), key=parsed) for one, floor in floors if floor}
+    needs = [
+        f"{backend} needs NVIDIA driver {driver} or newer"
+        for backend, driver in least.items()
+        if driver not in fix.text
+    ]
     here = machine.driver.version
     known = f"found: {here}" if here else "`nvidia-smi` shows yours"
     return f". {', '.join(needs)} ({known})" if needs else ""
@@ -200,14 +191,8 @@ PROFILES = {"macos": "~/.zshrc", "linux": "~/.bashrc", None: "~/.bashrc"}
 def _variables_to_keep(fix: Fix) -> dict[str, bool]:
     """The environment variables that a fix changes for longer than one run; True if the fix
     removes the variable."""
-    variables: dict[str, bool] = {}
-    for line in fix.commands:
-        if re.search(FOR_ONE_RUN, line):
-            continue
-        if change := variable_changed(line):
-            name, removes = change
-            variables[name] = removes
-    return variables
+    kept = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
+    return dict(filter(None, map(variable_changed, kept)))
 
 
 def _until_the_session_ends(context: RuleContext, fix: Fix) -> str:
@@ -215,8 +200,7 @@ def _until_the_session_ends(context: RuleContext, fix: Fix) -> str:
     names = list(_variables_to_keep(fix))
     if not names or fix.needs_reboot or not lender_of(context):
         return ""
-    verb = "last" if len(names) > 1 else "lasts"
-    objects = "them" if len(names) > 1 else "it"
+    verb, objects = ("last", "them") if len(names) > 1 else ("lasts", "it")
     return (
         f". {' and '.join(names)} {verb} until the session ends; set {objects} before you import "
         "torch"
@@ -228,25 +212,19 @@ def _for_every_shell(context: RuleContext, fix: Fix) -> tuple[Alternative, ...]:
     variables = _variables_to_keep(fix)
     if not variables or fix.needs_reboot or lender_of(context):
         return ()
-    names = " and ".join(variables)
-    family = context.os.family
+    family, several, removes = context.os.family, len(variables) > 1, all(variables.values())
     profile = PROFILES.get(family, PROFILES["linux"])
-    removes = all(variables.values())
-    several = len(variables) > 1
-    copied = "`export` lines" if several else "`export` line"
+    copied = f"copy the `export` {'lines' if several else 'line'} into {profile}"
     if family == "windows":
         where = f"use {IN_WINDOWS}"
     elif removes:
         # A variable that must be removed was usually set in such a file.
         lines = "the lines that set them" if several else "the line that sets it"
         where = f"delete {lines}, for example in {profile}"
-    elif family is None:
-        where = f"copy the {copied} into {profile} (on Windows, use {IN_WINDOWS})"
     else:
-        where = f"copy the {copied} into {profile}"
-    verb = "remove" if removes else "set"
+        where = copied if family else f"{copied} (on Windows, use {IN_WINDOWS})"
     title = (
-        f"to {verb} {names} permanently, {where}, then open a new shell. A command changes "
-        "variables only in the shell in which you run it"
+        f"to {'remove' if removes else 'set'} {' and '.join(variables)} permanently, {where}, then "
+        "open a new shell. A command changes variables only in the shell in which you run it"
     )
     return (Alternative(title=title, commands=()),)

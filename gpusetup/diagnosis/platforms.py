@@ -48,18 +48,17 @@ def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
     os, fix = context.os, finding.fix
     if fix is None:
         return finding
-    fix = _for_rocm(fix) if maker_of(context.torch.backend) == "amd" else fix
-    finding = replace(finding, fix=fix)
+    if maker_of(context.torch.backend) == "amd":
+        fix = _for_rocm(fix)
     if not os.wsl:
-        if os.family not in ("windows", "macos"):
-            return finding
-        where = IN_ITS_LINUX if re.search(LINUX_ONLY, fix.text) else ""
-        fix = replace(fix, text=f"{where}{fix.text}")
-        return replace(finding, fix=lines_without(fix, LINUX_ONLY))
+        if os.family in ("windows", "macos"):
+            where = IN_ITS_LINUX if re.search(LINUX_ONLY, fix.text) else ""
+            fix = lines_without(replace(fix, text=f"{where}{fix.text}"), LINUX_ONLY)
+        return replace(finding, fix=fix)
     without_modules = lines_without(fix, KERNEL_MODULES)
     place = RECORDS[finding.id].place
-    is_of_the_driver = place is not None and place[0] in OF_THE_DRIVER
     names_modules = re.search(KERNEL_MODULES, "\n".join((fix.text, *command_lines(fix))))
+    is_of_the_driver = place is not None and place[0] in OF_THE_DRIVER
     lost_all_commands = bool(fix.commands) and not without_modules.commands
     if not names_modules or not (is_of_the_driver or lost_all_commands):
         return replace(finding, fix=without_modules)
@@ -75,23 +74,20 @@ BLOCKING = ("CUDA_LAUNCH_BLOCKING=1", "AMD_SERIALIZE_KERNEL=3")
 
 def _for_rocm(fix: Fix) -> Fix:
     """The fix with the variable by which HIP waits for kernels."""
+    renamed = lines("export AMD_SERIALIZE_KERNEL=3")
 
-    def renamed(block: Alternative) -> Alternative:
-        """The commands with the variable that HIP reads."""
-        if not any(BLOCKING[0] in line for line in block.commands):
-            return block
-        return replace(block, commands=lines("export AMD_SERIALIZE_KERNEL=3"))
+    def with_hips(block: Alternative) -> Alternative:
+        blocks = any(BLOCKING[0] in line for line in block.commands)
+        return replace(block, commands=renamed) if blocks else block
 
-    return replace(map_blocks(fix, renamed), text=fix.text.replace(*BLOCKING))
+    return replace(map_blocks(fix, with_hips), text=fix.text.replace(*BLOCKING))
 
 
 def lines_without(fix: Fix, foreign: str) -> Fix:
-    """The fix without each command block in which a line matches a pattern."""
+    """The fix without each command block whose title or one of whose lines matches a pattern."""
 
     def unless_foreign(block: Alternative) -> Alternative | None:
-        """The commands; None if one of them or their title matches the pattern."""
-        texts = (block.title, *block.commands)
-        return None if any(re.search(foreign, text) for text in texts) else block
+        return None if any(re.search(foreign, t) for t in (block.title, *block.commands)) else block
 
     return map_blocks(fix, unless_foreign)
 
@@ -117,21 +113,14 @@ def fit_to_lent_machine(context: RuleContext, finding: Finding) -> Finding:
         return replace(finding, fix=_way_at_lender(context, lender, finding, fix))
     scheduled = has_a_scheduler(context)
     # A person who already requested a GPU from the scheduler has another problem.
-    if RECORDS[finding.id].lacks == "gpu" and scheduled and not _asked_for_a_gpu(context):
+    requests = [event.values.get("gpus") for event in events(context, "slurm-job")]
+    if RECORDS[finding.id].lacks == "gpu" and scheduled and "asked for" not in requests:
         return replace(finding, fix=ON_A_CLUSTER)
     shared = scheduled or events(context, "shared-node") or IN_KUBERNETES(context)
     if not (fix.needs_root and shared) or fix.text.startswith(BY_OTHERS):
         return finding
-    text = f"{BY_OTHERS}{fix.text}"
-    return replace(
-        finding, fix=lines_without(replace(fix, text=text), "reboot|modprobe|--gpu-reset")
-    )
-
-
-def _asked_for_a_gpu(context: RuleContext) -> bool:
-    """Whether a text shows that its job asked the scheduler for a GPU."""
-    requests = [event.values.get("gpus") for event in events(context, "slurm-job")]
-    return "asked for" in requests
+    of_others = replace(fix, text=f"{BY_OTHERS}{fix.text}")
+    return replace(finding, fix=lines_without(of_others, "reboot|modprobe|--gpu-reset"))
 
 
 def _way_at_lender(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> Fix:

@@ -26,16 +26,13 @@ def consequences(cause: Cause) -> tuple[str, ...]:
     >>> consequences(RECORDS["cuda-sees-no-device"])
     ('torch-sees-no-gpu', 'gpu-check-failed')
     """
-    findings_of_layer: tuple[str, ...] = ()
-    if cause.place:
-        findings_of_layer = SHOWS.get(cause.place[0], ())
-    explained: list[str] = []
-    for finding_id in findings_of_layer:
-        record = RECORDS[finding_id]
+    of_layer = SHOWS.get(cause.place[0], ()) if cause.place else ()
+    explained = [
+        id
+        for id in of_layer
         # A finding that explains the cause is not one of its consequences.
-        explains_the_cause = cause.id in record.explains
-        if record.order > cause.order and not explains_the_cause:
-            explained.append(finding_id)
+        if RECORDS[id].order > cause.order and cause.id not in RECORDS[id].explains
+    ]
     # Both the layer and the record may list the same finding.
     return tuple(dict.fromkeys((*explained, *cause.explains)))
 
@@ -49,12 +46,10 @@ def with_explanations(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     for error in _errors_in_order(findings):
         for finding_id in consequences(RECORDS[error.id]):
             explanation.setdefault(finding_id, error.id)
-    with_causes = []
-    for finding in findings:
-        if finding.id in explanation:
-            finding = _explained_by(finding, explanation[finding.id])
-        with_causes.append(finding)
-    return tuple(with_causes)
+    return tuple(
+        _explained_by(finding, explanation[finding.id]) if finding.id in explanation else finding
+        for finding in findings
+    )
 
 
 def _explained_by(finding: Finding, cause_id: str) -> Finding:
@@ -75,24 +70,18 @@ def _errors_in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> list[Finding]:
     """The errors other than the root that no finding explains, in their order."""
-    open_errors = []
-    for error in _errors_in_order(findings):
-        if error is not root and not error.explained_by:
-            open_errors.append(error)
-    return open_errors
+    errors = _errors_in_order(findings)
+    return [error for error in errors if error is not root and not error.explained_by]
 
 
 def root_of(findings: tuple[Finding, ...]) -> Finding | None:
     """The first unexplained error; without one, the first warning about lost speed."""
-    open_errors = unexplained(findings)
-    if open_errors:
-        return open_errors[0]
-    losses = []
-    for finding in findings:
-        layer = order_of(finding)[0]
-        if finding.severity is Severity.WARNING and layer == Layer.LOSSES:
-            losses.append(finding)
-    return min(losses, key=order_of, default=None)
+    losses = [
+        finding
+        for finding in findings
+        if finding.severity is Severity.WARNING and order_of(finding)[0] == Layer.LOSSES
+    ]
+    return next(iter(unexplained(findings)), min(losses, key=order_of, default=None))
 
 
 def blocks_torch(findings: tuple[Finding, ...], *, torch_stays: bool) -> Finding | None:

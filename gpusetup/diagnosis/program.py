@@ -71,7 +71,12 @@ def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
         return finding
     place = RECORDS[finding.id].place
     if place and place[0] is Layer.NO_GPU:
-        return replace(finding, fix=_way_without_cuda(context, program, finding))
+        # There is no NVIDIA GPU.
+        if finding.id in ("amd-gpu", "intel-gpu"):
+            from gpusetup.fixes import makers
+
+            return replace(finding, fix=makers.without_torch(context, program.name))
+        return replace(finding, fix=Fix(text=WITHOUT_CUDA.format(program.name)))
     waits_for_torch = any(need.what == "torch" for need in fix.needs)
     if waits_for_torch or re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
         return replace(finding, fix=_way_of_program(context, program, finding, fix))
@@ -79,22 +84,9 @@ def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
 
 
 SAME_FOR_ALL_PROGRAMS = (
-    "maker-driver-not-loaded",
-    "maker-device-permission",
-    "container-no-maker-gpu",
+    *("maker-driver-not-loaded", "maker-device-permission", "container-no-maker-gpu"),
 )
 """Causes on an AMD or Intel machine whose fix does not depend on the program."""
-
-
-def _way_without_cuda(context: RuleContext, program: Program, finding: Finding) -> Fix:
-    """The fix for a program that does not use torch, on a machine without an NVIDIA GPU."""
-    from gpusetup.fixes import makers
-
-    if finding.id not in ("amd-gpu", "intel-gpu"):
-        return Fix(text=WITHOUT_CUDA.format(program.name))
-    return makers.without_torch(context, program.name)
-
-
 WITHOUT_CUDA = (
     "Run {0} on the CPU, with an option (often `--device cpu`) or with its build for the CPU. Or "
     "use its build for this GPU, if there is one, or a machine with an NVIDIA GPU"
@@ -149,22 +141,16 @@ def _way_of_program(context: RuleContext, program: Program, finding: Finding, fi
 
 def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
     """The finding of what a program failed at, for a text without an error finding."""
-    if not is_report(context):
-        return None
+    # `own` marks a failure that nothing in the text connects with the GPU stack (see
+    # report.timeline).
+    is_own = any(event.values.get("own") for event in events(context, "program-failed"))
     failed = (
         finding
         for finding in findings
-        if RECORDS[finding.id].failure and _names_failure(context, finding)
+        if RECORDS[finding.id].failure
+        # More failed than the display of an image.
+        and not any("Graphics Exception: " in evidence.text for evidence in finding.evidence)
+        and (finding.id != "program-failed" or is_own)
     )
-    return min(failed, key=lambda finding: RECORDS[finding.id].failure, default=None)
-
-
-def _names_failure(context: RuleContext, finding: Finding) -> bool:
-    """Whether the text shows what failed, and it was more than the display of an image."""
-    if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
-        return False
-    if finding.id != "program-failed":
-        return True
-    # `own` marks a failure that nothing in the text connects with the GPU stack (see
-    # report.failures).
-    return any(event.values.get("own") for event in events(context, finding.id))
+    first = min(failed, key=lambda finding: RECORDS[finding.id].failure, default=None)
+    return first if is_report(context) else None

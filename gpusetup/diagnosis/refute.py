@@ -49,10 +49,10 @@ def refute(context: RuleContext, findings: Iterable[Finding]) -> Remaining:
 
 def refutation_of(context: RuleContext, finding: Finding) -> tuple[Refutation | None, str]:
     """The first refutation in a finding's record that applies, and the fact in a sentence."""
+    record = RECORDS[finding.id]
     # A note claims no cause, unless it says what a program failed at.
-    if finding.severity is Severity.NOTE and not RECORDS[finding.id].failure:
-        return None, ""
-    for refutation in RECORDS[finding.id].refuted_by:
+    is_only_a_note = finding.severity is Severity.NOTE and not record.failure
+    for refutation in () if is_only_a_note else record.refuted_by:
         if fact := refutation.fact(context):
             return refutation, fact
     return None, ""
@@ -63,12 +63,13 @@ def _what_is_left(
 ) -> Finding:
     """The remaining cause for the same message, with the message and the fact as evidence."""
     record = RECORDS[refuted.id]
-    # The messages of the remaining cause come first, because their values fill its title.
-    messages = events(context, *RECORDS[refutation.then].kinds)
-    if not messages:
-        messages = (*events(context, *record.kinds), *cuda_errors(context, *record.codes))
-    # A check may have made the finding without a message. Then the fact is the only evidence.
-    shown = messages or (Event(kind="refuted", text=fact),)
+    # The messages of the remaining cause come first, because their values fill its title. A check
+    # may have made the finding without a message. Then the fact is the only evidence.
+    shown = (
+        events(context, *RECORDS[refutation.then].kinds)
+        or (*events(context, *record.kinds), *cuda_errors(context, *record.codes))
+        or (Event(kind="refuted", text=fact),)
+    )
     remaining = finding_of(context, refutation.then, shown, fact=fact)
     evidence = (*refuted.evidence, Evidence(source="this rules out " + refuted.id, text=fact))
     return replace(remaining, severity=refuted.severity, evidence=evidence)

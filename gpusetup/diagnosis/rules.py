@@ -25,11 +25,8 @@ RULE_FILES = (
 @cache
 def rules_of(files: tuple[str, ...]) -> tuple[Rule, ...]:
     """The rules in these files, in order."""
-    rules: list[Rule] = []
-    for file in files:
-        module = import_module(f"gpusetup.findings.{file}")
-        rules += module.RULES
-    return tuple(rules)
+    modules = [import_module(f"gpusetup.findings.{file}") for file in files]
+    return tuple(rule for module in modules for rule in module.RULES)
 
 
 def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:

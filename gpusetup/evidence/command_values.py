@@ -22,16 +22,9 @@ from collections.abc import Callable, Iterable
 
 
 def _matcher(pattern: str, most_letters: int) -> Callable[[str], bool]:
-    """A function that checks a text's form and length."""
-
-    def matches(text: str) -> bool:
-        # Reject a long text first, because no valid value is so long, and matching it would take
-        # time.
-        if len(text) > most_letters:
-            return False
-        return re.fullmatch(pattern, text) is not None
-
-    return matches
+    """A function that checks a text's length and form. The length comes first, because matching a
+    long text would take time."""
+    return lambda text: len(text) <= most_letters and re.fullmatch(pattern, text) is not None
 
 
 is_a_name = _matcher(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", 100)
@@ -41,8 +34,7 @@ is_a_version = _matcher(r"[0-9][A-Za-z0-9.+!_-]*", 60)
 is_a_kernel = _matcher(r"[0-9][A-Za-z0-9._+~-]*", 80)
 """Whether a text may be a kernel version, as `uname -r` prints it."""
 is_an_identifier = _matcher(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)
-"""Whether a text is a single word that may be a UUID, a bus address, or the name of a network
-interface or image."""
+"""Whether a text may be a UUID, a bus address, or the name of a network interface or image."""
 
 
 def is_a_path(text: str) -> bool:
@@ -52,13 +44,10 @@ def is_a_path(text: str) -> bool:
     >>> is_a_path("/opt/my env/bin/python"), is_a_path("-c"), is_a_path("C:/a\\"b"), is_a_path("")
     (True, False, False, False)
     """
-    if not 0 < len(text) <= 500:
-        return False
-    acting_letters = set(text) & set('"`$|<>;&*?!')
-    if acting_letters or not text.isprintable():
-        return False
     # `-` begins an option, and zsh expands a word that begins with `=`.
-    return not text.startswith(("-", "="))
+    if not 0 < len(text) <= 500 or text.startswith(("-", "=")):
+        return False
+    return text.isprintable() and not set(text) & set('"`$|<>;&*?!')
 
 
 def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:
@@ -67,8 +56,8 @@ def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:
     >>> exactly((("numpy", "2.1.0"), ("--pre", "1"), ("x", None)))
     ('numpy==2.1.0',)
     """
-    requirements = []
-    for name, version in pairs:
-        if name and version and is_a_name(name) and is_a_version(version):
-            requirements.append(f"{name}=={version}")
-    return tuple(requirements)
+    return tuple(
+        f"{name}=={version}"
+        for name, version in pairs
+        if name and version and is_a_name(name) and is_a_version(version)
+    )

@@ -8,7 +8,7 @@ machine itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ from gpusetup.model.finding import Evidence, Findings
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import (
     Driver,
-    Event,
     Events,
     Gpu,
     Os,
@@ -80,18 +79,10 @@ def value_evidence(context: RuleContext, subject: str, text: str) -> Evidence:
 
 
 def source_of(context: RuleContext, subject: str) -> str:
-    """The sources of a value, from its readings. If it has no readings, the result is the value's
-    name.
-
-    A value without its own readings (`driver.version`) has the readings of its part of the snapshot
-    (`driver`).
-    """
-    part = subject.partition(".")[0]
-    for reading_subject in (subject, part):
-        sources = []
-        for reading in context.snapshot.readings:
-            if reading.subject == reading_subject and reading.value:
-                sources.append(reading.source)
+    """The sources of a value, from its readings or those of its part of the snapshot (`driver` for
+    `driver.version`); without any, the value's name."""
+    for reading_subject in (subject, subject.partition(".")[0]):
+        sources = [one.source for one in readings(context, reading_subject) if one.value]
         if sources:
             return ", ".join(dict.fromkeys(sources))
     return subject
@@ -102,11 +93,10 @@ MOST_QUOTES = 3
 
 def event_evidence(events: Events) -> tuple[Evidence, ...]:
     """Evidence that quotes the first few of these events, without repeated lines."""
-    quotes: dict[Evidence, None] = {}
-    for event in events:
-        quote = Evidence(source=event.source or "event", text=event.text or event.kind)
-        quotes[quote] = None
-    return tuple(quotes)[:MOST_QUOTES]
+    quotes = (
+        Evidence(source=event.source or "event", text=event.text or event.kind) for event in events
+    )
+    return tuple(dict.fromkeys(quotes))[:MOST_QUOTES]
 
 
 # --- questions about a machine ------------------------------------------------------------------
@@ -131,29 +121,22 @@ def of_nvidia(listed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 def listed_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The NVIDIA GPUs that a program listed, without those that a text only mentions."""
-    # Check this only for a text, because a text may mention a GPU that no program listed.
     if not is_report(context):
         return gpus(context)
-    return tuple(gpu for gpu in gpus(context) if _comes_from_a_list(gpu))
-
-
-def _comes_from_a_list(gpu: Gpu) -> bool:
-    """Whether a GPU has a value that only programs print: a UUID, a PCI address, an index, or its
-    used memory."""
-    if gpu.uuid or gpu.pci_bus_id:
-        return True
-    values = (gpu.memory_used_bytes, gpu.nvml_index, gpu.cuda_index)
-    return any(value is not None for value in values)
+    # Only programs print a UUID, a PCI address, an index, or the used memory.
+    return tuple(
+        gpu
+        for gpu in gpus(context)
+        if gpu.uuid
+        or gpu.pci_bus_id
+        or {gpu.memory_used_bytes, gpu.nvml_index, gpu.cuda_index} != {None}
+    )
 
 
 def cuda_errors(context: RuleContext, *codes: int) -> Events:
     """The CUDA error events with these codes."""
-    code_texts = {str(code) for code in codes}
-    matching = []
-    for event in events(context, "cuda-error"):
-        if event.values.get("code") in code_texts:
-            matching.append(event)
-    return tuple(matching)
+    wanted = {str(code) for code in codes}
+    return tuple(e for e in events(context, "cuda-error") if e.values.get("code") in wanted)
 
 
 def cuda_was_refused(context: RuleContext) -> bool:
@@ -168,67 +151,20 @@ def cuda_was_refused(context: RuleContext) -> bool:
     return context.torch.backend == "cpu" and is_built_for_cuda
 
 
-# These events come from all layers and do not report a failure.
-NO_FAILURES = (
-    "torch-only-named",
-    *("one-process-parallel", "model-size", "library-imported", "torch-loads-libraries"),
-    *("arch-list-named", "image-named"),
-    *(
-        "program-found-gpu",
-        "release-regressed",
-        "device-node-missing",
-        "variable-in-script",
-        "rocm-lists-gpu",
-        "card-beside-nvidia",
-        "hip-failed",
-        "amds-index",
-        "rock-loaded",
-        "index-marker",
-        "packaged-program",
-        "environment-owner",
-        "torch-folder",
-        "compiled-for-torch",
-        "host-of-a-lender",
-    ),
-    *("gpu-in-use", "names-failure"),
-    "requirement-broken",
-    "capability-warning",
-    "gpu-computes",
-    "hosted-notebook",
-    "gpu-image",
-    "slurm-job",
-    "shared-node",
-    "login-node",
-    "image-build",
-    "backend-runs",
-    "ran-first",
-    "program-failed",
-    "trainer-named",
-    "old-launch",
-    "bare-yes",
-    "launcher-deprecated",
-    *("gpu-unused", "remedy-tried", "ran-alone", "copied-runtime"),
-    *("nccl-on-a-bridge", "wheel-replaced", "output-shown", "program-crashed"),
-    *("ipex", "sycl-finds-none"),
-    *("wrong-numbers", "torch-call-fails"),
-    *("no-root-rights", "cloud-machine", "no-boot-screen"),
-    *("file-listed", "failing-file", "loaded-first", "run-finished"),
-    *(
-        "container-engine",
-        "toolkit-installed",
-        "several-gpus",
-        "run-hangs",
-        "machine-powers-off",
-        "install-typed",
-        "linux-driver-installed",
-        "silent-crash",
-        "gpu-starved",
-        "pin-pulls-torch",
-        "docker-runtime",
-        "container-start-failed",
-        "vendor-image",
-        "python-bound",
-    ),
+NO_FAILURES = frozenset(
+    "torch-only-named one-process-parallel model-size library-imported torch-loads-libraries "  # noqa: SIM905
+    "arch-list-named image-named program-found-gpu release-regressed device-node-missing "
+    "variable-in-script rocm-lists-gpu card-beside-nvidia hip-failed amds-index rock-loaded "
+    "index-marker packaged-program environment-owner torch-folder compiled-for-torch "
+    "host-of-a-lender gpu-in-use names-failure requirement-broken capability-warning gpu-computes "
+    "hosted-notebook gpu-image slurm-job shared-node login-node image-build backend-runs ran-first "
+    "program-failed trainer-named old-launch bare-yes launcher-deprecated gpu-unused remedy-tried "
+    "ran-alone copied-runtime nccl-on-a-bridge wheel-replaced output-shown program-crashed ipex "
+    "sycl-finds-none wrong-numbers torch-call-fails no-root-rights cloud-machine no-boot-screen "
+    "file-listed failing-file loaded-first run-finished container-engine toolkit-installed "
+    "several-gpus run-hangs machine-powers-off install-typed linux-driver-installed silent-crash "
+    "gpu-starved pin-pulls-torch docker-runtime container-start-failed vendor-image "
+    "python-bound".split()
 )
 """Events that do not explain a failure on their own."""
 
@@ -239,9 +175,7 @@ def says_nothing_else(context: RuleContext, *but: str) -> bool:
     Values alone prove a cause only if no message says what failed. Such a message may point to a
     cause in any layer, whatever the order of causes is.
     """
-    harmless_kinds = {*NO_FAILURES, *but}
-    kinds = {event.kind for event in context.snapshot.events}
-    return kinds <= harmless_kinds
+    return {event.kind for event in context.snapshot.events} <= NO_FAILURES | {*but}
 
 
 def is_report(context: RuleContext) -> bool:
@@ -259,13 +193,10 @@ def nvidia_on_pci(context: RuleContext) -> tuple[PciDevice, ...]:
 
 
 SHOW_A_GPU = (
-    *("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver", "hybrid-gpu-off"),
-    "smi-sees-it",
+    *("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver", "hybrid-gpu-off", "smi-sees-it"),
 )
 """Events that show that a GPU exists, although some program finds none: messages of its kernel
 driver, a laptop's GPU switch, or a person who writes that nvidia-smi shows it."""
-
-
 NO_KERNEL_DRIVER = (9, 12, 13)
 """NVML's codes for "driver not loaded", "library not found" and "library too old". Any other code
 comes from a kernel driver."""
@@ -286,9 +217,13 @@ def has_nvidia(context: RuleContext) -> bool | None:
     if machine.os.family == "macos":
         return False
     nvml_code = machine.driver.nvml_code
-    if nvml_code is None and _is_denied(context):
+    # In WSL, a program that reads the PCI bus never finds a GPU: only a person's statement counts.
+    denials = events(context, "no-nvidia-gpu")
+    if machine.os.wsl:
+        own_lines = lines_of_a_person(context)
+        denials = tuple(event for event in denials if line_of(event.source) in own_lines)
+    if nvml_code is None and denials:
         return False
-
     # If a driver is installed or responds, the machine probably has a GPU that failed to start, so
     # the answer is unknown.
     if machine.driver.version or machine.driver.module_loaded:
@@ -303,16 +238,6 @@ def has_nvidia(context: RuleContext) -> bool | None:
     return False if events(context, "foreign-gpu") else None
 
 
-def _is_denied(context: RuleContext) -> bool:
-    """Whether a text says that there is no NVIDIA GPU."""
-    for event in events(context, "no-nvidia-gpu"):
-        # In WSL, a program that reads the PCI bus never finds a GPU, so only a person's statement
-        # counts.
-        if not context.os.wsl or is_a_persons_word(context, event):
-            return True
-    return False
-
-
 def driver_answers(context: RuleContext) -> bool:
     """Whether a kernel driver responds, that is, whether it reported a version or listed GPUs."""
     driver = context.driver
@@ -321,15 +246,11 @@ def driver_answers(context: RuleContext) -> bool:
     return driver.version is not None or bool(listed_gpus(context))
 
 
-HUNG_OR_CRASHED = ("hung", "crashed")
-"""How a child process ends if the driver is at fault. The third possible value, `failed`, means
-that a Python binding is missing."""
-
-
 def failed_children(context: RuleContext) -> Events:
-    """Events of our own child processes that hung or crashed while they called the driver."""
+    """Events of our own child processes that hung or crashed while they called the driver. The
+    third way to fail, `failed`, means that a Python binding is missing."""
     failures = events(context, "child-failed")
-    return tuple(event for event in failures if event.values.get("how") in HUNG_OR_CRASHED)
+    return tuple(event for event in failures if event.values.get("how") in ("hung", "crashed"))
 
 
 def kernel_driver_spoke(context: RuleContext) -> bool:
@@ -359,12 +280,6 @@ def lines_of_a_person(context: RuleContext) -> set[int]:
     return numbers
 
 
-def is_a_persons_word(context: RuleContext, event: Event) -> bool:
-    """Whether a message is part of a sentence that a person wrote."""
-    line = line_of(event.source)
-    return line in lines_of_a_person(context)
-
-
 def on(context: RuleContext, family: str) -> bool:
     """Whether the machine's operating system is of this family."""
     return context.os.family == family
@@ -378,8 +293,8 @@ def macos_version(context: RuleContext) -> str | None:
     """The version of macOS, or None if it is unknown or the system is another one."""
     if not on(context, "macos"):
         return None
-    version_in_name = MACOS_IN_NAME.search(context.os.name or "")
-    return context.os.version or (version_in_name[1] if version_in_name else None)
+    named = MACOS_IN_NAME.search(context.os.name or "")
+    return context.os.version or (named[1] if named else None)
 
 
 def in_container(context: RuleContext) -> bool:
@@ -389,41 +304,24 @@ def in_container(context: RuleContext) -> bool:
 
 def package(context: RuleContext, name: str) -> Package | None:
     """The first installed distribution with this name, or None."""
-    for distribution in _distributions_named(context, name):
-        return distribution
-    return None
+    return next(iter(packages(context, name)), None)
 
 
 def packages(context: RuleContext, name: str) -> tuple[Package, ...]:
-    """Every installed distribution with this name."""
-    return tuple(_distributions_named(context, name))
-
-
-def _distributions_named(context: RuleContext, name: str) -> Iterator[Package]:
-    """The installed packages with this name, in any spelling."""
-    normalised_name = normalised(name)
-    for distribution in context.snapshot.packages or ():
-        if normalised(distribution.name) == normalised_name:
-            yield distribution
+    """Every installed distribution with this name, in any spelling."""
+    wanted = normalised(name)
+    return tuple([one for one in context.snapshot.packages or () if normalised(one.name) == wanted])
 
 
 def releases_of_torch(context: RuleContext) -> frozenset[str]:
     """The versions of torch in the sources, without the labels of their builds."""
-    releases = set()
-    for reading in readings(context, "torch.version"):
-        if reading.value:
-            release = reading.value.partition("+")[0]
-            releases.add(release)
-    return frozenset(releases) - {""}
+    versions = (reading.value or "" for reading in readings(context, "torch.version"))
+    return frozenset(version.partition("+")[0] for version in versions) - {""}
 
 
 def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
     """The readings of a subject, from all sources."""
-    matching = []
-    for reading in context.snapshot.readings:
-        if reading.subject == subject:
-            matching.append(reading)
-    return tuple(matching)
+    return tuple([one for one in context.snapshot.readings if one.subject == subject])
 
 
 def serving(context: RuleContext, gpu: Gpu) -> str | None:
@@ -459,11 +357,9 @@ def whole_number(text: str | None) -> int | None:
     >>> whole_number("4096"), whole_number("4 GiB"), whole_number("9" * 400)
     (4096, None, None)
     """
-    # Reject longer numbers, because only those of up to 18 digits surely fit into 64 bits.
-    if not text or len(text) > 18:
-        return None
-    # `isdigit` also accepts digits of other scripts.
-    if not (text.isascii() and text.isdigit()):
+    # Only numbers of up to 18 digits surely fit into 64 bits; `isdigit` also accepts the digits of
+    # other scripts.
+    if not text or len(text) > 18 or not (text.isascii() and text.isdigit()):
         return None
     return int(text)
 

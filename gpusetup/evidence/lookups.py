@@ -57,7 +57,10 @@ class Lookup(NamedTuple):
 def lookup_in(event: Event, catalog: Catalog) -> Lookup | None:
     """What an installer looked for, if it was a build for AMD or Intel GPUs; None otherwise."""
     name, version, label = requirement(event.values.get("requirement", ""))
-    label = label or index_label(event) or _label_of_all_offered(event)
+    listed = [version.partition("+") for version in _versions_listed(event)]
+    # All releases on an index of other makers share its label (`2.2.0+rocm5.6, 2.2.1+rocm5.6`).
+    labels = {label for _, _, label in listed}
+    label = label or index_label(event) or (labels.pop() if len(labels) == 1 else None) or None
     maker = maker_of(label)
     if label is None or maker is None or not is_seen_only(maker):
         return None
@@ -70,7 +73,7 @@ def lookup_in(event: Event, catalog: Catalog) -> Lookup | None:
         torch=torch_of(catalog, name, version),
         label=label,
         maker=maker,
-        offered=tuple(dict.fromkeys(_releases_offered(event))),
+        offered=tuple(dict.fromkeys(releases_offered(event))),
     )
 
 
@@ -84,20 +87,12 @@ def torch_of(catalog: Catalog, name: str, version: str | None) -> str | None:
     return None
 
 
-def _label_of_all_offered(event: Event) -> str | None:
-    """The label that all releases on an index share (`2.2.0+rocm5.6, 2.2.1+rocm5.6`); None if they
-    have none, or several."""
-    labels = {version.partition("+")[2] for version in _versions_listed(event)}
-    return labels.pop() or None if len(labels) == 1 else None
-
-
-def _releases_offered(event: Event) -> list[str]:
-    """The releases in an installer's message ("from versions: ..."), the oldest first."""
-    releases = [version.partition("+")[0] for version in _versions_listed(event)]
-    return sorted(releases, key=parsed)
+def releases_offered(event: Event) -> list[str]:
+    """The releases in an installer's message, the oldest first."""
+    return sorted((version.partition("+")[0] for version in _versions_listed(event)), key=parsed)
 
 
 def _versions_listed(event: Event) -> list[str]:
-    """The versions in an installer's message, with their labels."""
+    """The versions in an installer's message ("from versions: ..."), with their labels."""
     words = re.split(r"[,\s]+", event.values.get("versions", ""))
     return [word for word in words if word[:1].isdigit()]

@@ -15,38 +15,41 @@ def whys(context: RuleContext, kind: str) -> set[str | None]:
     return {event.values.get("why") for event in events(context, kind)}
 
 
+def targets_named(context: RuleContext) -> set[str]:
+    """The targets of the AMD GPUs that a text names. It may also name the processor's graphics."""
+    names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
+    return {target for target in map(gfx_of, names) if target}
+
+
 def intels_extension_fails(context: RuleContext) -> str:
-    """Returns a sentence if Intel's extension for PyTorch, or the torch that Intel built for it,
-    cannot be loaded, finds no GPU, crashes or hangs, else ""."""
+    """Intel's extension for PyTorch, or the torch that Intel built for it, cannot be loaded, finds
+    no GPU, crashes or hangs."""
     # Where the extension has no kernels for a GPU, it compiles all of them at the first use, which
     # looks like a hang.
     breaks_off = events(context, "run-hangs", "program-crashed", "silent-crash")
-    if not (breaks_off or events(context, "windows-dll-missing", "no-xpu")):
-        return ""
-    for event in events(context, "ipex"):
-        return f"Intel's extension for PyTorch is in use ({event.text})"
+    if breaks_off or events(context, "windows-dll-missing", "no-xpu"):
+        for event in events(context, "ipex"):
+            return f"Intel's extension for PyTorch is in use ({event.text})"
     return ""
 
 
 def crashes_without_kernels(context: RuleContext) -> str:
-    """Returns a sentence if a program crashes on an AMD GPU whose target the installed ROCm build
-    has no kernels for, else ""."""
+    """A program crashes on an AMD GPU whose target the installed ROCm build has no kernels for."""
     crashes = events(context, "program-crashed", "silent-crash")
     rocm, version = rocm_of_wheel(context), context.torch.version or ""
     # With the variable, ROCm runs the kernels of a related target.
     if not (rocm and crashes) or "HSA_OVERRIDE_GFX_VERSION" in context.snapshot.environment:
         return ""
-    names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
-    targets = {target for target in map(gfx_of, names) if target}
-    # A text may also name the processor's integrated graphics, so one target with kernels counts.
+    targets = targets_named(context)
+    # One target with kernels counts.
     if not targets or any(has_kernels(target, rocm, version) is not False for target in targets):
         return ""
     return f"torch {version} has no kernels for {' or '.join(sorted(targets))}"
 
 
 def rocm_lists_the_gpu(context: RuleContext) -> str:
-    """Returns a sentence if rocminfo lists the AMD GPU that torch's ROCm build does not find, else
-    "". rocminfo opens /dev/kfd, so then the driver, its nodes and the permissions work."""
+    """rocminfo lists the AMD GPU that torch's ROCm build does not find. rocminfo opens /dev/kfd, so
+    then the driver, its nodes and the permissions work."""
     finds_none = whys(context, "no-hip-gpus") - {"driver"} or (
         rocm_of_wheel(context)
         and (context.torch.cuda_available is False or events(context, "cuda-unavailable"))
@@ -70,9 +73,8 @@ def may_be_another_makers(machine: Snapshot) -> bool:
     if machine.origin != "report" or not machine.gpus or machine.driver.version:
         return False
     names = [gpu.values.get("name", "") for gpu in cards_of_other_makers(machine)]
-    if any(map(is_discrete_arc, names)):
-        return True
-    return bool({gfx_of(name) for name in names} & {*BUILT_FOR} - {*SMALL_TARGETS})
+    built = {*BUILT_FOR} - {*SMALL_TARGETS}
+    return any(map(is_discrete_arc, names)) or not built.isdisjoint(map(gfx_of, names))
 
 
 def cards_of_other_makers(machine: Snapshot) -> Events:

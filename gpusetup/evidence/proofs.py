@@ -1,10 +1,8 @@
 """Decides when a text proves a cause by itself: with a message that states the cause, or with two
 values that were read.
 
-The record of a cause names its proof (`certain_if`). Without a proof, a cause found in a text is at
-most `likely`, even if it has always been right before, because a fact that the text does not show
-may contradict it. A proof is necessary but not sufficient, because the doubts of
-`diagnosis.certainty` can still lower the certainty. The functions are pure.
+The record of a cause names its proof (`certain_if`). Without one, a cause found in a text is at
+most `likely`, because a fact that the text does not show may contradict it.
 """
 
 from __future__ import annotations
@@ -23,39 +21,25 @@ from gpusetup.evidence.context import (
     package,
     whole_number,
 )
-from gpusetup.model.machine import Event
 from gpusetup.model.versions import parsed
 
 Proof = Callable[[RuleContext], bool]
 
 
 def message_states_it(context: RuleContext) -> bool:
-    """The proof of a cause whose message states it explicitly and can have no other reason. It
-    always holds."""
+    """The proof of a cause whose message can have no other reason. It always holds."""
     return True
 
 
 def message_states(kind: str, words: str) -> Proof:
-    """Returns a proof that holds if one of the cause's messages contains these words. The cause's
-    other messages do not prove it."""
+    """A proof that holds if one of the cause's messages contains these words."""
     pattern = re.compile(words, re.IGNORECASE)
-
-    def proof(context: RuleContext) -> bool:
-        texts = [event.text or "" for event in events(context, kind)]
-        return any(map(pattern.search, texts))
-
-    return proof
+    return lambda context: any(pattern.search(e.text or "") for e in events(context, kind))
 
 
 def both_are_read(kind: str, first: str, second: str) -> Proof:
-    """Returns a proof that holds if one message contains both of the contradicting values."""
-    names = {first, second}
-
-    def proof(context: RuleContext) -> bool:
-        messages = events(context, kind)
-        return any(names.issubset(message.values) for message in messages)
-
-    return proof
+    """A proof that holds if one message contains both of the contradicting values."""
+    return lambda context: any({first, second} <= {*e.values} for e in events(context, kind))
 
 
 # --- torch, its build, the GPU --------------------------------------------------------------------
@@ -63,107 +47,79 @@ def both_are_read(kind: str, first: str, second: str) -> Proof:
 
 def cpu_build_beside_a_gpu(context: RuleContext) -> bool:
     """Whether torch printed that it is a CPU build, and the machine has an NVIDIA GPU."""
-    if not gpus(context):
-        return False
-    version = context.torch.version or ""
     refused_cuda = events(context, "torch-not-compiled-with-cuda")
-    return version.endswith("+cpu") or bool(refused_cuda)
+    is_cpu_build = (context.torch.version or "").endswith("+cpu")
+    return bool(gpus(context) and (is_cpu_build or refused_cuda))
 
 
 def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
     """Whether the text shows a torch build and a GPU, so that their vendors can be compared."""
     # ZLUDA runs CUDA builds on AMD's GPUs on purpose.
     owners = [event.values.get("owner") for event in events(context, "environment-owner")]
-    if "translation" in owners:
-        return False
-    backend = context.torch.backend or ""
     # A ROCm or XPU build has another problem than its maker.
-    is_of_another = backend == "cpu" or backend.startswith("cu")
-    return is_of_another and bool(
-        events(context, "foreign-gpu") or gpus(context) or nvidia_on_pci(context)
-    )
+    if "translation" in owners or not (context.torch.backend or "").startswith(("cpu", "cu")):
+        return False
+    return bool(events(context, "foreign-gpu") or gpus(context) or nvidia_on_pci(context))
 
 
 def capability_is_read(context: RuleContext) -> bool:
     """Whether the GPU's model, and therefore its compute capability, is known."""
     if any(gpu.compute_capability for gpu in gpus(context)):
         return True
-    messages = events(context, *NAMES_CAPABILITY)
+    messages = events(context, "bf16-unsupported", "gpu-too-old-for-triton", "gpu-not-in-wheel")
     return any("capability" in message.values for message in messages)
-
-
-NAMES_CAPABILITY = ("bf16-unsupported", "gpu-too-old-for-triton", "gpu-not-in-wheel")
 
 
 def driver_and_need_are_read(context: RuleContext) -> bool:
     """Whether we know the driver's version and what needs a newer one, or torch states both."""
-    values_of_both = ("found", "needs_driver", "needed")
-    refusals = events(context, "driver-too-old", "image-needs-newer-driver")
-    if any(not message.values.keys().isdisjoint(values_of_both) for message in refusals):
-        return True
-    driver_is_read = context.driver.version is not None
-    return driver_is_read and cuda_needed(context.torch) is not None
+    for message in events(context, "driver-too-old", "image-needs-newer-driver"):
+        if not message.values.keys().isdisjoint(("found", "needs_driver", "needed")):
+            return True
+    return context.driver.version is not None and cuda_needed(context.torch) is not None
 
 
 def installed_pair_is_read(companion: str) -> Proof:
-    """Returns a proof that holds if the text shows the releases of torch and its companion."""
-
-    def proof(context: RuleContext) -> bool:
-        return context.torch.version is not None and package(context, companion) is not None
-
-    return proof
+    """A proof that holds if the text shows the releases of torch and its companion."""
+    return lambda context: bool(context.torch.version and package(context, companion))
 
 
 def releases_of_torch_differ(context: RuleContext) -> bool:
     """Whether the extension's message names the torch that it was built for, and another release is
     running."""
-    return any(map(_names_two_releases, events(context, "extension-abi-mismatch")))
-
-
-def _names_two_releases(message: Event) -> bool:
-    """Whether a message says that an extension was built for one release of torch and runs with
-    another."""
-    release_of_build, _, _ = message.values.get("built_torch", "").partition("+")
-    release_that_runs, _, _ = message.values.get("torch", "").partition("+")
-    if not release_of_build or not release_that_runs:
-        return False
-    return release_of_build != release_that_runs
+    for message in events(context, "extension-abi-mismatch"):
+        built_for = message.values.get("built_torch", "").partition("+")[0]
+        runs = message.values.get("torch", "").partition("+")[0]
+        if built_for and runs and built_for != runs:
+            return True
+    return False
 
 
 def python_is_outside_the_wheels(context: RuleContext) -> bool:
     """Whether the text shows the Python version and the system, and no release of torch has a wheel
     for them."""
-    version = context.snapshot.python.version
-    if not version:
-        return False
-    major_and_minor = ".".join(version.split(".")[:2])
+    python = ".".join((context.snapshot.python.version or "").split(".")[:2])
     builds_here = [build for build in context.catalog.builds if build.os == context.os.family]
-    for build in builds_here:
-        if major_and_minor in build.pythons:
-            return False
-    return bool(builds_here)
+    served = any(python in build.pythons for build in builds_here)
+    return bool(python and builds_here) and not served
 
 
 def no_torch_is_listed(context: RuleContext) -> bool:
-    """Whether the text shows no torch at all. If the import fails although the text shows a torch,
-    that torch is in another environment, so this proof does not hold."""
+    """Whether the text shows no torch at all. A torch that is shown although its import fails is in
+    another environment."""
     return context.torch.version is None and package(context, "torch") is None
 
 
 # --- CUDA's start ---------------------------------------------------------------------------------
 
 ON_NVSWITCH = re.compile(r"SXM|HBM3|H[12]00|H20|B[23]00|GB[23]00|[AH]800|HGX|DGX", re.IGNORECASE)
-"""Matches GPU models that are connected by NVSwitch. On other machines, error 802 has other
-reasons."""
+"""GPU models that are connected by NVSwitch. On other machines, error 802 has other reasons."""
 
 
 def gpus_are_on_nvswitch(context: RuleContext) -> bool:
     """Whether the text names a GPU of a system with NVSwitch, or the Fabric Manager service."""
     messages = events(context, "system-not-ready-fabric-manager")
-    if any("abric" in (message.text or "") for message in messages):
-        return True
-    names = [gpu.name for gpu in gpus(context)]
-    return any(map(ON_NVSWITCH.search, names))
+    names_service = any("abric" in (message.text or "") for message in messages)
+    return names_service or any(ON_NVSWITCH.search(gpu.name) for gpu in gpus(context))
 
 
 def compatibility_library_is_read(context: RuleContext) -> bool:
@@ -175,69 +131,51 @@ def compatibility_library_is_read(context: RuleContext) -> bool:
 def message_names_the_stub(context: RuleContext) -> bool:
     """Whether a program's message shows the stub. A stub folder in LD_LIBRARY_PATH is not enough,
     because it may come after the driver's folder."""
-    shown = events(context, "libcuda-stub")
-    return any(event.source != "LD_LIBRARY_PATH" for event in shown)
+    return any(event.source != "LD_LIBRARY_PATH" for event in events(context, "libcuda-stub"))
 
 
 # --- files, kernel, memory ------------------------------------------------------------------------
 
 
 def folder_of_the_sources_is_read(context: RuleContext) -> bool:
-    """Whether the failing file's path is in a project's source checkout, which is imported instead
-    of the installed package."""
-    folders = [event.values.get("place") for event in events(context, "failing-file")]
-    return "checkout" in folders
+    """Whether the failing file is in a project's source checkout, which is imported instead of the
+    installed package."""
+    return any(e.values.get("place") == "checkout" for e in events(context, "failing-file"))
 
 
 def not_in_a_container(context: RuleContext) -> bool:
-    """Whether the program runs directly on the host and not in a container, so that both driver
-    files are from the host's driver."""
+    """Whether the program runs on the host itself, so that both driver files are the host's."""
     return not in_container(context)
 
 
 def numbers_show_it_is_full(context: RuleContext) -> bool:
-    """Whether the numbers in a message show that the memory is full, because the request is larger
-    than the free memory or than what is left below a limit."""
-    return any(map(_asks_for_more_than_is_free, events(context, "out-of-memory")))
-
-
-def _asks_for_more_than_is_free(message: Event) -> bool:
-    """Whether the request in a message is larger than the memory that is left; False if the message
-    lacks the numbers."""
-    requested = whole_number(message.values.get("asked_bytes"))
-    total = whole_number(message.values.get("total_bytes"))
-    free = whole_number(message.values.get("free_bytes"))
-    held_by_torch = whole_number(message.values.get("held_bytes"))
-    if requested is None or total is None:
-        return False
-    if free is not None:
-        return requested > free
-    if held_by_torch is None:
-        return False
-    # Metal does not print the free memory, so compute it from the limit and the used parts. The
-    # part used by other programs is a text with a unit: "14.76 GB".
-    gb_of_others = re.match(r"([\d.]+) ?GB", message.values.get("beside", ""))
-    held_by_others = int(float(gb_of_others[1]) * BYTES_IN_GB) if gb_of_others else 0
-    return held_by_torch + held_by_others + requested > ROUNDED * total
-
-
-BYTES_IN_GB = 1 << 30
-"""For Metal, a GB is 2**30 bytes."""
-ROUNDED = 0.99
-"""Metal's numbers have two decimals, so the parts of a full limit may add up to slightly less than
-it."""
+    """Whether the numbers in a message show that more memory was requested than is left."""
+    for message in events(context, "out-of-memory"):
+        names = ("asked_bytes", "total_bytes", "free_bytes", "held_bytes")
+        asked, total, free, held = (whole_number(message.values.get(name)) for name in names)
+        if asked is None or total is None:
+            continue
+        if free is not None and asked > free:
+            return True
+        if free is None and held is not None:
+            # Metal does not print the free memory, but its limit and the used parts; the part of
+            # other programs is a text with a unit: "14.76 GB". A GB of Metal is 2**30 bytes.
+            others = re.match(r"([\d.]+) ?GB", message.values.get("beside", ""))
+            held_by_others = int(float(others[1]) * (1 << 30)) if others else 0
+            # The numbers have two decimals, so the parts may add up to slightly less.
+            if held + held_by_others + asked > 0.99 * total:
+                return True
+    return False
 
 
 def torch_of_the_bad_release(version: str, kind: str, file: str) -> Proof:
-    """Returns a proof that holds if the text shows exactly this release of torch, and names the
-    file that its wheels lack."""
+    """A proof that holds if the text shows exactly this release of torch, and names the file that
+    its wheels lack."""
 
     def proof(context: RuleContext) -> bool:
         release, _, _ = (context.torch.version or "0").partition("+")
-        if parsed(release) != parsed(version):
-            return False
-        messages = events(context, kind)
-        return any(file in (message.text or "") for message in messages)
+        names_file = any(file in (message.text or "") for message in events(context, kind))
+        return parsed(release) == parsed(version) and names_file
 
     return proof
 

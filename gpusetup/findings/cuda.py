@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from gpusetup.catalog.facts import switched
 from gpusetup.causes import alike
-from gpusetup.causes.cuda_start import WITH_COMPUTE
-from gpusetup.causes.driver_state import HERE
-from gpusetup.causes.gpu_access import HIDES
+from gpusetup.causes.cuda_start import HIDES, WITH_COMPUTE
+from gpusetup.causes.driver import HERE
 from gpusetup.causes.record import RECORDS, Message
 from gpusetup.evidence.context import (
     NO_KERNEL_DRIVER,

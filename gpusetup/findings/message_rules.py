@@ -6,14 +6,13 @@ message (a version, a GPU, another event) have a function in their subject's fil
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from gpusetup.causes.record import RECORDS, Message
-from gpusetup.causes.table import CAUSES
+from gpusetup.causes.table import BY_CHECK, CAUSES
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import (
     RuleContext,
@@ -86,7 +85,7 @@ def finding(
     if weak:
         severity = severity or Severity.WARNING
     finding_of_record = record.found(
-        title_of(context, case, matching) or PLACE_OF_A_VALUE.sub(r"the \1", record.name),
+        title_of(context, case, matching),
         detail=case.means,
         evidence=event_evidence(matching),
         fix=fix or fix_of(context, case, matching),
@@ -141,12 +140,7 @@ def title_of(context: RuleContext, message: Message, messages: Events) -> str:
             continue
         # An empty value would leave two spaces.
         return " ".join(title.split())
-    name = message.plain or message.title
-    return "" if PLACE_OF_A_VALUE.search(name) else name
-
-
-PLACE_OF_A_VALUE = re.compile(r"\{(\w+)\}")
-"""A placeholder for an event's value in a title."""
+    return message.name
 
 
 def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
@@ -224,7 +218,7 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
 def said(context: RuleContext) -> Findings:
     """A finding for each of these causes whose message occurs."""
     for cause in CAUSES:
-        if cause.by_check:
+        if cause.id in BY_CHECK:
             continue
         messages = [
             event

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.choose.coming import new_folder, options_of_new_environment
 from gpusetup.choose.compatibility import notes_on_installed
-from gpusetup.choose.document import new_folder, options_of_new_environment
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
 from gpusetup.fixes import needs

@@ -19,6 +19,7 @@ from gpusetup.model.frozen import Frozen, Record, replace
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import Output, run
 from gpusetup.uv.lock import Wheel
+from gpusetup.uv.program import Settings
 
 VERIFY = Path(__file__).resolve().parent.parent / "verify"
 VERIFY_SECONDS = 900.0
@@ -40,6 +41,8 @@ class Plan(Frozen):
     fallbacks: tuple[Fallback, ...] = ()
     """The other builds that can be tried if the chosen one is not available."""
     wheels: tuple[Wheel, ...] = ()
+    hosts: tuple[str, ...] = ()
+    """The hosts that uv asks for pages and files."""
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
@@ -57,6 +60,8 @@ class InstallJob(Record):
     talk: Callable[[str], None]
     wheels: str | None = None
     """The folder of wheels for `--offline`. If it is set, no index is asked."""
+    settings: Settings = Settings()
+    """The user's settings for uv, which are read when the plan is made."""
     store: Path | None = None
     """The target's store; None until its lock is held."""
     done: list[DoneStep] = []

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-
-from packaging.requirements import Requirement
-from packaging.utils import NormalizedName, canonicalize_name
+from urllib.parse import urlsplit
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.accelerators.makers import maker_of
@@ -20,25 +18,26 @@ from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
+from gpusetup.choose.wish import name_of
 from gpusetup.errors import BadInput, Blocked, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.install.job import InstallJob, Plan, device_to_prove
 from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
 from gpusetup.install.switching.unpack import stage_of
 from gpusetup.install.target.find import Target, check_importable
 from gpusetup.install.target.layout import files_listed, files_of_all
-from gpusetup.install.task import Task
+from gpusetup.install.task import Task, choose_task
 from gpusetup.install.wheels import in_folder, size_text
 from gpusetup.model.builds import FAMILY, Fallback
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.model.logins import split_login
 from gpusetup.model.shell import own_line
 from gpusetup.model.versions import parsed
 from gpusetup.project.pyproject import read_toml, table
 from gpusetup.uv.errors import lacks, names_not_found, names_without_wheel
 from gpusetup.uv.lock import Wheel, unpack_step, wheel_of
-from gpusetup.uv.pages import answered
-from gpusetup.uv.program import emptying_the_cache, venv_step
-from gpusetup.uv.question import Question, Requirements, changes_of, lock_of
+from gpusetup.uv.pages import Login, answered
+from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
+from gpusetup.uv.question import Question, changes_of, lock_of
 
 MOST_OLDER = 12
 """The maximum number of torch versions to look for on a mirror, if its pages for the newest torch's
@@ -46,10 +45,7 @@ builds have no other. A mirror is rarely more than two years behind."""
 MOST_ROUNDS = 8
 """How often uv is asked again without the packages that it found to have no wheel. It names one or
 two at a time."""
-SIZE_TIMEOUTS = (5.0, 5.0)
-MOST_DIGITS = 19
-"""The maximum number of digits in a file's length, because a number of bytes fits into 64 bits."""
-WORKERS = 4
+WORKERS = 8
 UNPACKED_FACTOR, FACTOR_OF_NVIDIA, FACTOR_OF_CUDA_TORCH = 4.0, 1.6, 2.0
 """The size of an unpacked wheel relative to the wheel. Measured: 4.0 for the CPU wheel of torch
 2.13.0, 1.6 for nvidia-cudnn-cu12, and 1.7 for torch 2.9 for CUDA 12.8 together with NVIDIA's
@@ -61,21 +57,10 @@ class LacksWheel(Blocked):
     """Neither an index nor the folder of wheels has the chosen torch."""
 
 
-class WheelsToCome(Frozen):
-    """The wheels to download, and notes about them."""
-
-    wheels: tuple[Wheel, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def plan_newest(
-    job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
-) -> tuple[Task, Plan]:
+def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
     """The task and its plan. If a mirror lacks the newest torch, the newest torch that the mirror
-    has is used.
-
-    `older` creates the task for a torch within a further bound, such as `<2.9.1`.
-    """
+    has is used."""
+    job.settings = read_settings()
     try:
         return plan_task(job, target, task)
     except LacksWheel as problem:
@@ -85,18 +70,24 @@ def plan_newest(
         if not (is_mirror and takes_newest) or is_exact or task.wish.packages:
             raise
         first_problem = problem
+    wish = task.wish
     # The newest torch on the mirror's pages for these builds, inside the user's bounds.
     found: list[str] = []
     for build in task.builds:
-        page = page_of(build, task.question.root)
-        requirements = Requirements(family=(f"torch{task.wish.torch or ''}",), index=page)
+        question = replace(
+            question_of(job, target, task, build),
+            family=(f"torch{task.wish.torch or ''}",),
+            others=(),
+        )
         with suppress(Unsatisfiable):
-            locked = lock_of(question_of(job, target, requirements), with_dependencies=False)
-            found += [row["version"].partition("+")[0] for row in locked.rows]
+            rows = lock_of(question, with_dependencies=False).packages.values()
+            found += [row["version"].partition("+")[0] for row in rows]
     bound = f"<={max(found, key=parsed)}" if found else f"<{task.build.torch}"
     for _ in range(MOST_OLDER):
         try:
-            task = older(bound)
+            within = replace(wish, torch=",".join(filter(None, (wish.torch, bound))))
+            task = choose_task(task.question, within, task.host)
+            task = replace(task, wish=wish, why="the newest that fits and that the mirror has")
             return plan_task(job, target, task)
         except LacksWheel:
             bound = f"<{task.build.torch}"
@@ -121,8 +112,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     prefix = target.venv or target.layout.prefix
     if target.venv is None:
         check_importable(target.layout, task.coming.family)
-    build, coming, passed_over = _first_index(job, target, task)
-    wheels = coming.wheels
+    build, wheels, notes, passed_over = _first_index(job, target, task)
     brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
@@ -135,7 +125,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     if target.venv is None:
         require_restorable(target, before)
     require_space(prefix, sum(map(unpacked_bytes, wheels)) + SPARE_BYTES)
-    unpack = unpack_step(target.python, stage_of(prefix))
+    unpack = unpack_step(target.python, stage_of(prefix), job.settings)
     unhashed = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
     if unhashed:
         fact = f"No sha256 at the index for {', '.join(unhashed)}"
@@ -150,12 +140,8 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         steps=(venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,),
         before=before,
         after={wheel.name: wheel.version for wheel in wheels},
-        notes=(
-            *(f"{backend} is passed over: {reason}" for backend, reason in passed_over),
-            *task.all_notes,
-            *coming.notes,
-            *unhashed,
-        ),
+        hosts=() if job.wheels else hosts_of(wheels, build.index_url, *job.settings.indexes),
+        notes=tuple(dict.fromkeys((*passed_over, *task.all_notes, *notes, *unhashed))),
         device=device_to_prove(build.backend, task.gpus_here),
     )
 
@@ -183,25 +169,25 @@ def require_restorable(target: Target, before: Iterable[str]) -> None:
 
 def _first_index(
     job: InstallJob, target: Target, task: Task
-) -> tuple[Fallback, WheelsToCome, list[tuple[str, str]]]:
+) -> tuple[Fallback, tuple[Wheel, ...], tuple[str, ...], list[str]]:
     """The build and the wheels from the first index that has torch and everything else required,
-    and the backends whose index lacks something, each with uv's message. Raises LacksWheel if no
-    index has it all."""
+    notes about them, and sentences on the backends whose index lacks something, with uv's message.
+    Raises LacksWheel if no index has it all."""
     passed_over: list[tuple[str, str]] = []
     for build in task.builds:
-        requirements = requirements_of(job, task, build)
+        question = question_of(job, target, task, build)
         try:
-            coming = wheels_for(job, target, requirements)
-            return replace(build, index_url=requirements.index), coming, passed_over
+            wheels, notes = wheels_for(job, target, question)
+            sentences = [f"{name} is passed over: {reason}" for name, reason in passed_over]
+            return replace(build, index_url=question.index), wheels, notes, sentences
         except Unsatisfiable as problem:
             message = problem.message
-            asked = {canonicalize_name(Requirement(word).name) for word in requirements.others}
+            asked = {*question.names, *map(name_of, question.others)}
             # The user's own indexes lack something that torch requires, so they are the wrong ones.
-            missing = {*names_not_found(message)} - asked - {*requirements.names}
-            if missing and not job.wheels:
+            if {*names_not_found(message)} - asked and not job.wheels:
                 raise Unreached(message, hint=problem.hint) from problem
             # Another index only helps if this one lacks torch or a companion.
-            if not job.wheels and not any(lacks(message, name) for name in requirements.names):
+            if not job.wheels and not any(lacks(message, name) for name in question.names):
                 raise
             passed_over.append((build.backend, message.partition("\n")[0]))
     reasons = "\n".join(f"  {backend:8} {reason}" for backend, reason in passed_over)
@@ -213,8 +199,8 @@ def _first_index(
     )
 
 
-def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requirements:
-    """The requirements for uv, with torch's packages from the index of this build."""
+def question_of(job: InstallJob, target: Target, task: Task, source: Fallback) -> Question:
+    """The question to uv about a task, with torch's packages from the index of this build."""
     build, coming, backend = task.build, task.coming, source.backend
     family = []
     for name, version in build.family(coming.family).items():
@@ -235,12 +221,16 @@ def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requiremen
         # A torch without CUDA works with packages for any CUDA version, so only limit numpy.
         numpy = numpy_beside(build.torch, catalog)
         limits = (numpy,) if numpy else ()
-    return Requirements(
+    return Question(
         family=(*family, *coming.on_torch_index),
         index=page_of(source, job.wheels or task.question.root),
         others=(*coming.packages, *coming.followers, *coming.pinned),
         constraints=limits,
         needs_more_of_index=maker_of(backend) in NEEDS_ITS_INDEX,
+        python=target.layout.python,
+        python_version=target.layout.version,
+        wheels_folder=job.wheels,
+        title="uv cannot plan the installation",
     )
 
 
@@ -256,102 +246,101 @@ def page_of(source: Fallback, root: str) -> str:
 # --- the wheels -----------------------------------------------------------------------------------
 
 
-def wheels_for(job: InstallJob, target: Target, wanted: Requirements) -> WheelsToCome:
-    """The wheels to download for these requirements. A package without a wheel is left out, and a
+def wheels_for(
+    job: InstallJob, target: Target, question: Question
+) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
+    """The wheels to download, and notes about them. A package without a wheel is left out, and a
     note says how to build it. Raises Unsatisfiable if there is no solution."""
-    sources: dict[NormalizedName, str] = {}
+    sources: dict[str, str] = {}
     while True:
         try:
-            coming = _wheels_for(job, target, wanted)
+            wheels, notes = _wheels_for(job, target, question)
             break
         except Unsatisfiable as problem:
             missing = {}
             for word in names_without_wheel(problem.message, only_sources=True):
-                name = canonicalize_name(Requirement(word).name)
-                if name not in wanted.names:
-                    missing[name] = word
+                if name_of(word) not in question.names:
+                    missing[name_of(word)] = word
             # A folder of wheels has everything, or it was not filled for this request.
             if not missing.keys() - sources.keys() or job.wheels or len(sources) > MOST_ROUNDS:
                 raise
             sources |= missing
-        wanted = replace(wanted, without=tuple(sources))
-    asked = {canonicalize_name(Requirement(word).name): word for word in wanted.others}
-    notes = [*coming.notes]
+        question = replace(question, without=tuple(sources))
+    asked = {name_of(word): word for word in question.others}
     for name, word in sources.items():
         uses_torch = companion_table().project(name) is not None
         options = ("--no-build-isolation",) if uses_torch else ()
         needs = " (if it compiles CUDA code, this needs nvcc)" if uses_torch else ""
         install = ("uv", "pip", "install", "--python", target.python, *options)
         line = own_line(*install, asked.get(name, word))
-        notes.append(f"built from source when you install: {name}: afterwards, run `{line}`{needs}")
-    return replace(coming, notes=tuple(notes))
+        text = f"built from source when you install: {name}: afterwards, run `{line}`{needs}"
+        notes = (*notes, text)
+    return wheels, notes
 
 
-def _wheels_for(job: InstallJob, target: Target, wanted: Requirements) -> WheelsToCome:
-    """The wheels to download. For an existing environment, these are only the packages that change.
+def _wheels_for(
+    job: InstallJob, target: Target, question: Question
+) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
+    """The wheels to download, and notes about them. For an existing environment, these are only the
+    packages that change.
 
     If torch and all requested companions are already installed in these versions, they are all
     downloaded again, because the user requested them.
     """
-    family, installed = wanted.names, target.installed
+    installed = target.installed
     notes: tuple[str, ...] = ()
     if installed:
-        changes = changes_of(question_of(job, target, wanted))
-        notes, coming = changes.notes, changes.versions
-        changing = [name for name in family if installed.get(name) != coming.get(name)]
-        others = [name for name in coming if name not in family]
-        family = tuple(changing) or family
-        wanted = replace(
-            wanted,
-            family=tuple(f"{name}=={coming[name]}" for name in family),
+        changes = changes_of(question)
+        coming = {name: row["version"] for name, row in changes.packages.items()}
+        names = [name for name in question.names if installed.get(name) != coming.get(name)]
+        names = names or [*question.names]
+        others = [name for name in coming if name not in question.names]
+        if not names and not others:
+            return (), ()
+        question = replace(
+            question,
+            family=tuple(f"{name}=={coming[name]}" for name in names),
             others=tuple(f"{name}=={coming[name]}" for name in others),
         )
-        if not family and not others:
-            return WheelsToCome()
-    question = question_of(job, target, wanted)
+        notes = changes.notes
     locked = lock_of(question, with_dependencies=not installed)
-    rows = sorted(locked.rows, key=lambda row: row["name"] not in family)
-    wheels = [wheel_of(row, family, target.layout.version) for row in rows]
+    wheels = [wheel_of(row, question, job.settings) for row in locked.packages.values()]
+    wheels.sort(key=lambda wheel: not wheel.is_of_torch_index)
     if job.wheels:
-        wheels = list(in_folder(job.wheels, wheels))
-    else:
-        login = split_login(wanted.index)[1]
+        wheels = [*in_folder(job.wheels, wheels)]
+    elif not job.settings.is_offline:
+        login, silent = split_login(question.index)[1], set[str]()
         with ThreadPoolExecutor(WORKERS) as pool:
-            wheels = list(pool.map(lambda wheel: with_size(wheel, login), wheels))
-    return WheelsToCome(wheels=tuple(wheels), notes=notes if installed else locked.notes)
+            wheels = [*pool.map(lambda wheel: as_served(wheel, login, silent), wheels)]
+    return tuple(wheels), notes if installed else locked.notes
 
 
-def question_of(job: InstallJob, target: Target, wanted: Requirements) -> Question:
-    """The question to uv about these requirements in this environment."""
-    return Question(
-        requirements=wanted,
-        python=target.layout.python,
-        python_version=target.layout.version,
-        wheels_folder=job.wheels,
-        title="uv cannot plan the installation",
-    )
-
-
-def with_size(wheel: Wheel, login: tuple[str, str] | None) -> Wheel:
-    """The wheel with its size. If the index does not state the size, as torch's own, the server is
-    asked; if that fails too, the size is None."""
-    import requests
-    from urllib3.exceptions import HTTPError
-
-    if wheel.size_bytes is not None or not wheel.url.startswith("http"):
+def as_served(wheel: Wheel, login: Login | None, silent: set[str]) -> Wheel:
+    """The wheel with what its server says of it: the host to which it redirects, and the size if
+    the index does not state it, as torch's own. What the server does not say stays unknown.
+    `silent` gets the hosts that do not answer, so that each is waited for once."""
+    if not wheel.url.startswith("http") or wheel.host in silent:
         return wheel
-    url, own_login = split_login(wheel.url)
-    # Only torch's index states no sizes and has this login.
-    login = own_login or (login if wheel.is_of_torch_index else None)
+    login = login if wheel.is_of_torch_index else None
     try:
-        with answered(url, login=login, timeouts=SIZE_TIMEOUTS, method="HEAD") as answer:
+        with answered(wheel.url, login=login, method="HEAD") as answer:
+            host = urlsplit(answer.url).netloc
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
-    except (requests.RequestException, HTTPError, OSError, ValueError, Unreached):
-        # The server may not speak HTTP properly. Ignore that, because the size is only shown.
+    except Unreached:
+        silent.add(wheel.host)
         return wheel
-    if not (length.isascii() and length.isdigit()) or len(length) > MOST_DIGITS:
-        return wheel
-    return replace(wheel, size_bytes=int(length))
+    size_bytes = wheel.size_bytes
+    # A number of bytes fits into 64 bits.
+    if size_bytes is None and re.fullmatch(r"[0-9]{1,19}", length):
+        size_bytes = int(length)
+    return replace(wheel, size_bytes=size_bytes, served_by=None if host == wheel.host else host)
+
+
+def hosts_of(wheels: Iterable[Wheel], *indexes: str) -> tuple[str, ...]:
+    """The hosts of the files and of the indexes, without logins."""
+    hosts = [host for wheel in wheels for host in (wheel.host, wheel.served_by)]
+    hosts += [urlsplit(split_login(index)[0]).netloc for index in indexes]
+    return tuple(dict.fromkeys(filter(None, hosts)))
 
 
 # --- the disk -------------------------------------------------------------------------------------

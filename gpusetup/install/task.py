@@ -15,10 +15,15 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
-from gpusetup.choose.coming import Coming, coming_of
+from gpusetup.choose.coming import (
+    Coming,
+    coming_of,
+    new_folder,
+    offer_of,
+    options_of_new_environment,
+)
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import for_host, without_torch
-from gpusetup.choose.document import new_folder, offer_of, options_of_new_environment
 from gpusetup.choose.host import Host, host_of
 from gpusetup.choose.index import AnsweringIndex
 from gpusetup.choose.installed import installed_family, installed_packages, marker_environment

@@ -33,8 +33,6 @@ FIX_SUMS = (
     f"nothing was changed; write the list again in that folder: `sha256sum *.whl > {SUMS}`, or "
     "delete it if you trust the files"
 )
-TIMEOUTS = (5.0, 30.0)
-"""Timeouts in seconds, for connecting and between two parts of a file."""
 INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
 
 
@@ -91,7 +89,6 @@ def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
             sha256=sums.get(wheel.filename, wheel.sha256),
             size_bytes=path.stat().st_size,
             unpacked_bytes=unpacked_bytes,
-            source=folder,
         )
 
 
@@ -108,8 +105,8 @@ def newest_torch(folder: str, python: str) -> str:
     return max((version.partition("+")[0] for version in torches), key=parsed)
 
 
-def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
-    """Download the wheels of a plan into its folder, and return a sentence about them."""
+def fetch_into_folder(job: InstallJob, plan: Plan) -> int:
+    """Download the wheels of a plan into its folder, and return how many they are."""
     folder = Path(plan.target)
     torch_index, torch_login = split_login(plan.choice.index_url)
     logins = {urlsplit(torch_index).netloc: torch_login} if torch_login else {}
@@ -131,7 +128,7 @@ def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
         write_safely(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in known))
     except OSError as problem:
         raise blocked_by(problem, f"{folder} cannot be filled", "make room there") from problem
-    return f"{len(came)} wheels are in {folder}; there: `gpusetup install --offline DIR`"
+    return len(came)
 
 
 def _fetched(
@@ -139,33 +136,30 @@ def _fetched(
 ) -> str:
     """Download a wheel and return its sha256, which is checked before the file gets its final name.
     An existing wheel is only checked. `logins` maps a host to the user and password for it."""
-    import requests
-
     path, part = folder / wheel.filename, folder / f"{wheel.filename}.part"
     if path.is_file() and wheel.sha256 == sha256_of(path):
         return wheel.sha256
     job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
     part.unlink(missing_ok=True)
-    url, login = split_login(wheel.url)
-    login = login or logins.get(urlsplit(url).netloc)
     reason = ""
     try:
         with (
-            answered(url, login=login, timeouts=TIMEOUTS) as answer,
+            answered(wheel.url, login=logins.get(wheel.host)) as answer,
             open(part, "xb", opener=no_link) as file,
         ):
             answer.raise_for_status()
             file.writelines(answer.iter_content(1 << 20))
-    except requests.RequestException as problem:
-        reason = without_logins(str(problem))
+    except Unreached as problem:
+        reason = problem.message
     digest = sha256_of(part) if part.exists() else ""
     # Some old indexes state no hash; the plan mentions that.
     if not reason and wheel.sha256 not in (None, digest):
         part.unlink()
-        reason = f"wrong hash: expected sha256 {wheel.sha256}"
+        shown = without_logins(wheel.url)
+        reason = f"{shown}: wrong hash: expected sha256 {wheel.sha256}"
     if reason:
         raise Unreached(
-            f"{without_logins(wheel.url)}: {reason}",
+            reason,
             hint="nothing was changed; run this again (complete files are kept), or name a mirror: "
             "`--index URL`",
         )

@@ -7,29 +7,8 @@ their images in their documentation, as of November 2026.
 
 from __future__ import annotations
 
-import re
-from typing import Literal
-
-from gpusetup.model.frozen import Frozen
+from gpusetup.messages.row import row
 from gpusetup.model.patterns import lazy
-
-OwnerKind = Literal[
-    "image", "base-image", "maker-image", "module", "program", "project", "translation", "offline"
-]
-
-
-class OwnerForm(Frozen):
-    """One way in which texts show the owner of an environment."""
-
-    owner: OwnerKind
-    pattern: re.Pattern[str]
-    letters: tuple[str, ...]
-    """Lower-case strings. Every match of the pattern contains one of them."""
-    name: str = ""
-    """The owner's name, if the pattern has no group `name`."""
-    unless: re.Pattern[str] | None = None
-    """A pattern that shows, in the same lines, that something else is meant."""
-
 
 TAG = r"(?::[\w.-]{1,60})?"
 PROGRAMS_IMAGES = (
@@ -44,110 +23,36 @@ PROGRAMS_IMAGES = (
 )
 """Container images that include one program and the torch that it was built for."""
 
-FORMS: tuple[OwnerForm, ...] = (
-    OwnerForm(
-        owner="image",
-        pattern=lazy(rf"(?<![\w./-])(?P<name>(?:docker\.io/)?(?:{PROGRAMS_IMAGES}){TAG})"),
-        letters=(
-            *("vllm/vllm", "lmsysorg/", "rocm/vllm", "openmmlab/", "huggingface/t", "open-webui/"),
-            *("yanwk/", "ai-dock/", "runpod/", "ultralytics/ultralytics", "axolotlai/"),
-            *("dkr.ecr.", "deeplearning-platform-release", "mcr.microsoft.com/azureml"),
-            *("unsloth/unsloth", "invoke-ai/", "speaches-ai/", "onerahmet/", "xprobe/", "localai/"),
-        ),
-        # A source repository often has the same name as its image.
-        unless=lazy(r"github\.com|git clone|from_pretrained|huggingface\.co"),
-    ),
-    OwnerForm(
-        owner="maker-image",
-        pattern=lazy(
-            r"Container image Copyright \(c\)|This container was built for NVIDIA Driver Release"
-            r"|NVIDIA Release 2\d\.\d\d \(build|\d\.\d+\.\d+a0\+[0-9a-f]{7,12}(?:\.nv\d\d\.\d+)"
-        ),
-        letters=("container image copyright", "this container was built for", "a0+", "(build "),
-        name="of NVIDIA",
-    ),
-    OwnerForm(
-        owner="base-image",
-        pattern=lazy(rf"(?<![\w./-])(?P<name>pytorch/pytorch{TAG})(?![\w./#-])"),
-        letters=("pytorch/pytorch",),
-        unless=lazy(r"github\.com|git clone|issues?\b|pytorch/pytorch#"),
-    ),
-    OwnerForm(
-        owner="module",
-        pattern=lazy(
-            r"\b(?:module|ml) (?:load|add|swap|use) (?:[\w./+-]+ ){0,6}?"
-            r"(?P<name>(?:py)?torch(?:[-/][\w./+-]*)?)",
-            re.I,
-        ),
-        letters=("module load", "module add", "module swap", "ml load", "ml add"),
-    ),
+OWNER = "environment-owner"
+ROWS = (
+    # A source repository often has the same name as its image.
+    row(OWNER, rf"(?<![\w./-])(?P<name>(?:docker\.io/)?(?:{PROGRAMS_IMAGES}){TAG})", "vllm/vllm", "lmsysorg/", "rocm/vllm", "openmmlab/", "huggingface/t", "open-webui/", "yanwk/", "ai-dock/", "runpod/", "ultralytics/ultralytics", "axolotlai/", "dkr.ecr.", "deeplearning-platform-release", "mcr.microsoft.com/azureml", "unsloth/unsloth", "invoke-ai/", "speaches-ai/", "onerahmet/", "xprobe/", "localai/", unless=r"github\.com|git clone|from_pretrained|huggingface\.co", owner="image"),
+    row(OWNER, r"Container image Copyright \(c\)|This container was built for NVIDIA Driver Release|NVIDIA Release 2\d\.\d\d \(build|\d\.\d+\.\d+a0\+[0-9a-f]{7,12}(?:\.nv\d\d\.\d+)", "container image copyright", "this container was built for", "a0+", "(build ", owner="maker-image", name="of NVIDIA"),
+    row(OWNER, rf"(?<![\w./-])(?P<name>pytorch/pytorch{TAG})(?![\w./#-])", unless=r"github\.com|git clone|issues?\b|pytorch/pytorch#", owner="base-image"),
+    row(OWNER, r"\b(?:module|ml) (?:load|add|swap|use) (?:[\w./+-]+ ){0,6}?(?P<name>(?:py)?torch(?:[-/][\w./+-]*)?)", "module load", "module add", "module swap", "ml load", "ml add", owner="module"),
     *(
-        OwnerForm(
-            owner="project",
-            name=tool,
-            pattern=lazy(rf"(?:^|[$>#`(\s]){tool} (?:run|add|install|shell|update|sync|lock)\b"),
-            letters=(f"{tool} ",),
-        )
+        row(OWNER, rf"(?:^|[$>#`(\s]){tool} (?:run|add|install|shell|update|sync|lock)\b", f"{tool} ", owner="project", name=tool)
         for tool in ("poetry", "pixi", "pdm")
     ),
-    OwnerForm(
-        owner="translation",
-        pattern=lazy(r"\b(?P<name>ZLUDA|SCALE language)\b", re.I),
-        letters=("zluda", "scale language"),
-        unless=lazy(
-            r"(?i)\b(?:no|not|without|instead of|uninstalled|removed) (?:\w+ )?zluda|\bzluda['\"]?\s?[=:]\s?(?:False|None|0|no)\b|\bshould I|zluda\?"
-        ),
-    ),
-    OwnerForm(
-        owner="offline",
-        pattern=lazy(
-            r"(?i)\binternet(?: access| connection)? ?(?:is |was |must be |:|=)? ?"
-            r"(?:off|disabled|turned off|not (?:allowed|available))\b"
-            r"|\b(?:no|without(?: any)?) internet\b|\binternet-?less\b|关闭(?:网络|联网)|(?:没有|无)(?:网络|联网)"
-        ),
-        letters=("internet", "联网", "网络"),
-    ),
+    row(OWNER, r"\b(?P<name>ZLUDA|SCALE language)\b", "zluda", "scale language", unless=r"\b(?:no|not|without|instead of|uninstalled|removed) (?:\w+ )?zluda|\bzluda['\"]?\s?[=:]\s?(?:False|None|0|no)\b|\bshould I|zluda\?", owner="translation"),
+    row(OWNER, r"\binternet(?: access| connection)? ?(?:is |was |must be |:|=)? ?(?:off|disabled|turned off|not (?:allowed|available))\b|\b(?:no|without(?: any)?) internet\b|\binternet-?less\b|关闭(?:网络|联网)|(?:没有|无)(?:网络|联网)", "internet", "联网", "网络", owner="offline"),
     *(
-        OwnerForm(owner="program", pattern=lazy(pattern), letters=letters, name=name)
-        for name, pattern, letters in (
-            (
-                "ComfyUI portable",
-                r"(?i)python_embed+ed|windows-standalone-build|ComfyUI_windows_portable",
-                ("python_embed", "windows-standalone-build", "comfyui_windows_portable"),
-            ),
-            (
-                "ComfyUI Desktop",
-                r"(?i)@?comfyorgcomfyui-electron|Programs[\\/]+ComfyUI[\\/]|ComfyUI Desktop",
-                ("comfyorg", "programs\\comfyui", "programs/comfyui", "comfyui desktop"),
-            ),
-            (
-                "Stability Matrix",
-                r"(?i)StabilityMatrix[\\/]|Stability ?Matrix",
-                ("stabilitymatrix", "stability matrix"),
-            ),
-            ("Pinokio", r"(?i)[\\/]pinokio[\\/]|\bPinokio\b", ("pinokio",)),
-            (
-                "text-generation-webui",
-                r"(?i)[\\/]installer_files[\\/]+env|oobabooga",
-                ("installer_files", "oobabooga"),
-            ),
-            (
-                "stable-diffusion-webui",
-                r"(?i)stable-diffusion-webui|sd[.-]webui|webui-user\.(?:bat|sh)",
-                ("stable-diffusion-webui", "sd-webui", "sd.webui", "webui-user"),
-            ),
-            (
-                "SD.Next",
-                r"(?i)[\\/]sd\.?next[\\/]|[\\/]automatic[\\/]+venv|SD\.Next",
-                ("sdnext", "sd.next", "automatic"),
-            ),
-            ("kohya_ss", r"(?i)[\\/]kohya_ss[\\/]|kohya_ss", ("kohya_ss",)),
-            ("Fooocus", r"(?i)[\\/]Fooocus[\w.-]*[\\/]|Fooocus", ("fooocus",)),
-            ("InvokeAI", r"(?i)[\\/]invokeai[\\/]|invokeai-web|InvokeAI", ("invokeai",)),
+        row(OWNER, pattern, owner="program", name=name)
+        for name, pattern in (
+            ("ComfyUI portable", r"python_embed+ed|windows-standalone-build|ComfyUI_windows_portable"),
+            ("ComfyUI Desktop", r"comfyorgcomfyui-electron|Programs[\\/]+ComfyUI[\\/]|ComfyUI Desktop"),
+            ("Stability Matrix", r"StabilityMatrix[\\/]|Stability ?Matrix"),
+            ("Pinokio", r"\bPinokio\b"),
+            ("text-generation-webui", r"[\\/]installer_files[\\/]+env|oobabooga"),
+            ("stable-diffusion-webui", r"stable-diffusion-webui|sd[.-]webui|webui-user\.(?:bat|sh)"),
+            ("SD.Next", r"[\\/]sd\.?next[\\/]|[\\/]automatic[\\/]+venv|SD\.Next"),
+            ("kohya_ss", "kohya_ss"),
+            ("Fooocus", "fooocus"),
+            ("InvokeAI", "invokeai"),
         )
     ),
-)
-"""All forms, with the more specific ones first."""
+)  # fmt: skip
+"""The owners, with the more specific ones first. `unless` is looked for in the owner's own lines."""
 
 COMPILED = lazy(
     r"(?i)(?<![\w./\\-])(?P<listed>mmcv(?:[-_]full)?|detectron2|flash[-_]attn|xformers|bitsandbytes"

@@ -41,26 +41,14 @@ PROGRAMS = (
     Program(
         name="SGLang",
         packages=("sglang", "sgl_kernel", "sglang_kernel"),
-        marks=(
-            "sglang",
-            "sglang.launch_server",
-            "sglang/srt/",
-            "sgl_kernel",
-            "--mem-fraction-static",
-        ),
+        marks=("sglang", "sglang.launch_server", "sglang/srt/", "sgl_kernel",
+            "--mem-fraction-static"),
     ),
     Program(
         name="vLLM",
         packages=("vllm",),
-        marks=(
-            "vllm",
-            "vllm serve",
-            "vllm.entrypoints",
-            "(enginecore",
-            "enginedeaderror",
-            "llm_engine.py:",
-            "automatically detected platform",
-        ),
+        marks=("vllm", "vllm serve", "vllm.entrypoints", "(enginecore", "enginedeaderror",
+            "llm_engine.py:", "automatically detected platform"),
     ),
     Program(
         name="text-generation-inference",
@@ -81,12 +69,8 @@ PROGRAMS = (
         way="On Windows, TensorFlow after 2.10 has no GPU support: install it in WSL. On Linux and "
         'in WSL install it with its CUDA libraries: `pip install "tensorflow[and-cuda]"`',
         reading="python -c \"import tensorflow as tf; print(tf.config.list_physical_devices('GPU'))\"",
-        marks=(
-            "tensorflow",
-            "could not find cuda drivers on your machine",
-            "list_physical_devices",
-            "skipping registering gpu devices",
-        ),
+        marks=("tensorflow", "could not find cuda drivers on your machine",
+            "list_physical_devices", "skipping registering gpu devices"),
     ),
     Program(
         name="JAX",
@@ -189,14 +173,10 @@ PROGRAMS = (
     ),
     Program(
         name="uv",
-        marks=(
-            "no solution found when resolving",
-            "hint: you're on ",
-            "`uv sync",
-            "uv pip install",
-        ),
+        marks=("no solution found when resolving", "hint: you're on ", "`uv sync",
+            "uv pip install"),
     ),
-)
+)  # fmt: skip
 UNNAMED = Program(name="the program that failed", on_torch=False)
 """Stands for a program that uses the GPU without torch and that the text does not name."""
 BY_NAME = {program.name: program for program in PROGRAMS}

@@ -33,6 +33,8 @@ class MessageRow(Frozen):
     """Values of the event that the words of the message do not give."""
     unless: str = ""
     """A pattern that, if it matches close to the message, shows that something else is meant."""
+    example: str = ""
+    """A text that has this message and shows no other cause; "" if a sample elsewhere has it."""
 
     @property
     def letters(self) -> tuple[str, ...]:
@@ -42,7 +44,9 @@ class MessageRow(Frozen):
         return letters_of(self.pattern)
 
 
-def row(kind: str, pattern: str, *needles: str, unless: str = "", **values: str) -> MessageRow:
+def row(
+    kind: str, pattern: str, *needles: str, unless: str = "", example: str = "", **values: str
+) -> MessageRow:
     """A message row, with its fields in the order in which the tables write them."""
     return MessageRow(
         kind=kind,
@@ -50,6 +54,7 @@ def row(kind: str, pattern: str, *needles: str, unless: str = "", **values: str)
         needles=needles,
         values=values,
         unless=unless,
+        example=example,
     )
 
 
@@ -58,9 +63,11 @@ def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[Me
     return tuple([row(kind, pattern, unless=unless, **values) for pattern in patterns])
 
 
-def says(pattern: str, *needles: str, unless: str = "", **values: str) -> MessageRow:
+def says(
+    pattern: str, *needles: str, unless: str = "", example: str = "", **values: str
+) -> MessageRow:
     """A message row for the record of a cause. It has no kind, because the cause adds its own."""
-    return row("", pattern, *needles, unless=unless, **values)
+    return row("", pattern, *needles, unless=unless, example=example, **values)
 
 
 # --- the letters that every form of a pattern has ---------------------------------------------------

@@ -9,8 +9,6 @@ epochs between them took, no matter where in the epoch they are printed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
 
 from gpusetup.monitor.documents import EpochTimes
 
@@ -59,112 +57,72 @@ class EpochReader:
         self._pending = b""
         # The index of the `epoch` column, if the output is a table.
         self._column: int | None = None
-        # The highest epoch number of this training so far.
-        self._last: PrintedEpoch | None = None
-        self._spans: list[EpochSpan] = []
+        # The highest epoch number of this training so far, and the second at which it was printed.
+        self._last: tuple[float, float] | None = None
+        # The epochs and seconds between two printed numbers.
+        self._spans: list[tuple[float, float]] = []
 
     def feed(self, data: bytes, seconds: float) -> None:
         """Read the next bytes of the output, printed this many seconds after the start."""
-        text = self._pending + data
-        *lines, self._pending = LINE_END.split(text)
+        *lines, self._pending = LINE_END.split(self._pending + data)
         # Bars put a carriage return before the text, so an unfinished line counts as a line too.
         for line in (*lines, self._pending):
-            beginning = line[:LONGEST_LINE]
-            self._read(beginning, seconds)
+            # Most lines are not about epochs, so only look closer at those that may be.
+            if self._column is not None or b"epoch" in line.lower():
+                # The output may contain bytes that are not UTF-8.
+                text = CONTROL.sub("", line[:LONGEST_LINE].decode("utf-8", "replace"))
+                epoch = epoch_in(text)
+                self._note(self._in_table(text) if epoch is None else epoch, seconds)
         self._pending = self._pending[-LONGEST_LINE:]
-
-    def _read(self, line: bytes, seconds: float) -> None:
-        """Record the epoch that a line of output contains, if any."""
-        # Most lines are not about epochs, so only look closer at those that may be.
-        is_below_heading = self._column is not None
-        if not is_below_heading and b"epoch" not in line.lower():
-            return
-        # The output may contain bytes that are not UTF-8.
-        decoded = line.decode("utf-8", "replace")
-        text = CONTROL.sub("", decoded)
-        epoch = epoch_in(text)
-        if epoch is None:
-            epoch = self._in_table(text)
-        if epoch is not None:
-            self._note(epoch, seconds)
 
     def _in_table(self, text: str) -> float | None:
         """The epoch in a row of a table that has an `epoch` column, as fastai and Ultralytics print
         it; None for any other line."""
-        words = text.split()
-        lower_words = [word.lower() for word in words]
+        words = text.lower().split()
         # A heading contains no numbers, and names other columns besides `epoch`.
-        has_numbers = any(word[0].isdigit() for word in words)
-        is_wide = len(words) >= LEAST_COLUMNS
-        if "epoch" in lower_words and is_wide and not has_numbers:
-            self._column = lower_words.index("epoch")
+        is_heading = "epoch" in words and not any(word[0].isdigit() for word in words)
+        if is_heading and len(words) >= LEAST_COLUMNS:
+            self._column = words.index("epoch")
             return None
-        column = self._column
-        if column is None or len(words) <= column:
+        if self._column is None or len(words) <= self._column:
             return None
-        # `3` or `3/10`.
-        match = re.fullmatch(r"(\d{1,6})(?:/\d+)?", words[column])
-        if match is None:
-            return None
-        return float(match[1])
+        match = re.fullmatch(r"(\d{1,6})(?:/\d+)?", words[self._column])  # `3` or `3/10`
+        return float(match[1]) if match else None
 
-    def _note(self, epoch: float, seconds: float) -> None:
+    def _note(self, epoch: float | None, seconds: float) -> None:
         """Record that an epoch number was printed at this second. A number that is not higher than
-        the previous one is ignored, unless a new training began."""
-        last = self._last
-        printed = PrintedEpoch(epoch, seconds)
-        if last is None or epoch < last.epoch - 1:
-            # Start here if this is the first number, or if another training began (such as the next
-            # fold).
-            self._last = printed
+        the previous one is ignored, unless a new training began (such as the next fold)."""
+        if epoch is None:
             return
-        if epoch <= last.epoch:
-            return
+        before, before_seconds = self._last or (epoch, seconds)
         # Limit the number of spans, because a hostile program may print numbers without end.
-        if len(self._spans) < MOST_EPOCHS:
-            span = EpochSpan(epoch - last.epoch, seconds - last.seconds)
-            self._spans.append(span)
-        self._last = printed
+        if epoch > before and len(self._spans) < MOST_EPOCHS:
+            self._spans.append((epoch - before, seconds - before_seconds))
+        if self._last is None or epoch > before or epoch < before - 1:
+            self._last = epoch, seconds
 
     def times(self) -> EpochTimes | None:
         """The average, shortest and longest seconds per epoch; None if the output showed less than
         a twentieth of an epoch."""
-        epochs = sum(span.epochs for span in self._spans)
-        seconds = sum(span.seconds for span in self._spans)
-        # A twentieth of an epoch says little about a whole one.
+        epochs = sum(span for span, _ in self._spans)
         if epochs < LEAST_EPOCHS:
             return None
+        average = sum(seconds for _, seconds in self._spans) / epochs
         lengths = []
-        for span in whole_epochs(self._spans):
-            lengths.append(span.seconds / span.epochs)
-        average = seconds / epochs
-        fastest = min(lengths, default=average)
-        slowest = max(lengths, default=average)
+        # Join spans until each covers a whole epoch; an incomplete rest is dropped.
+        whole, whole_seconds = 0.0, 0.0
+        for span, seconds in self._spans:
+            whole, whole_seconds = whole + span, whole_seconds + seconds
+            # Allow slightly less than one epoch, because printed fractions are rounded.
+            if whole >= WHOLE_EPOCH:
+                lengths.append(whole_seconds / whole)
+                whole, whole_seconds = 0.0, 0.0
         return EpochTimes(
             epochs=round(epochs, 2),
             seconds=round(average, 3),
-            fastest_seconds=round(fastest, 3),
-            slowest_seconds=round(slowest, 3),
+            fastest_seconds=round(min(lengths, default=average), 3),
+            slowest_seconds=round(max(lengths, default=average), 3),
         )
-
-
-def whole_epochs(spans: list[EpochSpan]) -> Iterator[EpochSpan]:
-    """Join consecutive spans until each covers at least one whole epoch; drop an incomplete rest.
-
-    >>> halves = [EpochSpan(0.5, 3.0), EpochSpan(0.5, 5.0)]
-    >>> [tuple(span) for span in whole_epochs([*halves, EpochSpan(1.0, 7.0), EpochSpan(0.2, 9.0)])]
-    [(1.0, 8.0), (1.0, 7.0)]
-    """
-    epochs = 0.0
-    seconds = 0.0
-    for span in spans:
-        epochs += span.epochs
-        seconds += span.seconds
-        # Allow slightly less than one epoch, because printed fractions are rounded.
-        if epochs >= WHOLE_EPOCH:
-            yield EpochSpan(epochs, seconds)
-            epochs = 0.0
-            seconds = 0.0
 
 
 def epoch_in(text: str) -> float | None:
@@ -184,36 +142,14 @@ def epoch_in(text: str) -> float | None:
     if bar:
         return float(bar["number"])
     match = EPOCH.search(text)
-    if match is None:
-        return None
-    words_before = text[: match.start()]
     # In `Num Epochs = 3` the number is the total.
-    if COUNTS.search(words_before):
+    if match is None or COUNTS.search(text[: match.start()]):
         return None
-    epoch = float(match["number"])
     part = WITHIN.match(match["rest"])
-    if part is None:
-        return epoch
-    if part["percent"]:
-        percent_done = min(100, int(part["percent"]))
-        return epoch + percent_done / 100
-    all_batches = int(part["all"])
+    done = 0.0
+    if part and part["percent"]:
+        done = min(100, int(part["percent"])) / 100
     # A loader without a length prints `0/0`, which says nothing about the part that is done.
-    if not all_batches:
-        return epoch
-    done_batches = min(int(part["done"]), all_batches)
-    return epoch + done_batches / all_batches
-
-
-class EpochSpan(NamedTuple):
-    """The epochs and seconds that passed between two printed epoch numbers."""
-
-    epochs: float
-    seconds: float
-
-
-class PrintedEpoch(NamedTuple):
-    """An epoch number, and the second at which it was first printed."""
-
-    epoch: float
-    seconds: float
+    elif part and int(part["all"]):
+        done = min(1.0, int(part["done"]) / int(part["all"]))
+    return float(match["number"]) + done

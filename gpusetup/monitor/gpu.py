@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.documents import GpuSample, GpuSummary, ProcessUse, Spread
+from gpusetup.monitor.documents import GpuSample, ProcessUse
 from gpusetup.monitor.programs import big_holders, is_display, without_resting
 from gpusetup.monitor.tally import PAUSE, WORK, GpuTally
 from gpusetup.monitor.work import (
@@ -129,7 +129,6 @@ class GpuRun:
         # Quiet samples have no phase until work follows them; only then do they become a pause.
         after_work = [row for row in measured if not row.phase] if self.tally.has_worked else []
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
-        body = body[first_touch(body) :]
         body = body[loading(body) :]
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
@@ -148,6 +147,19 @@ class GpuRun:
             pauses=[length for since, length in self.tally.pauses if since >= judged_from],
             start=judged_from - measured[0].seconds if body else 0.0,
         )
+
+    @property
+    def faults(self) -> list[str]:
+        """The memory faults that the GPU reports, as phrases; empty if there are none."""
+        faults = []
+        if self.new_memory_errors:
+            noun = "error" if self.new_memory_errors == 1 else "errors"
+            faults.append(f"{self.new_memory_errors} uncorrectable memory {noun} during the run")
+        if self.latest.remap_failed:
+            faults.append("a faulty place of its memory could not be replaced")
+        if self.latest.retired_pending:
+            faults.append("a faulty place of its memory waits for a reset to be replaced")
+        return faults
 
     @property
     def seconds_after_work(self) -> float:
@@ -259,37 +271,12 @@ class GpuRun:
         lists_them = any(row.gpu.processes is not None for row in self.rows)
         return bool(self.holders) if lists_them else None
 
-    def summary(self, *, has_worked: bool) -> GpuSummary:
-        """This GPU's figures for the summary of the run.
-
-        `has_worked`: whether the GPU did more than run stray kernels. If so, its start and the time
-        after its process ended are left out.
-        """
-        work = self.parts.work
-        rows = self.rows
-        if has_worked:
-            # A mean over the program's start would say nothing about the training.
-            first = rows[0].seconds + self.parts.start
-            last = rows[-1].seconds if self.ended_at is None else self.ended_at
-            rows = [row for row in rows if first <= row.seconds <= last]
-        gpus = [row.gpu for row in rows]
-        throttled = work.reasons if work else {}
-        return GpuSummary(
-            index=self.first.index,
-            name=self.name,
-            uuid=self.first.uuid,
-            samples=self.tally.moments.count,
-            memory_total_bytes=self.latest.memory_total_bytes or self.first.memory_total_bytes,
-            throttled={name: round(share / 100, 4) for name, share in throttled.items()},
-            working_share=round((work.samples if work else 0) / len(self.rows), 4),
-            lost_at=self.lost_at,
-            utilization_percent=spread(gpu.utilization_percent for gpu in gpus),
-            memory_busy_percent=spread(gpu.memory_busy_percent for gpu in gpus),
-            memory_used_bytes=spread(gpu.memory_used_bytes for gpu in gpus),
-            temperature_celsius=spread(gpu.temperature_celsius for gpu in gpus),
-            power_watts=spread(gpu.power_watts for gpu in gpus),
-            clock_sm_mhz=spread(gpu.clock_sm_mhz for gpu in gpus),
-        )
+    def counted_samples(self, *, has_worked: bool) -> list[GpuSample]:
+        """The samples that the figures of the summary are about: without the start, and without the
+        time after its process ended, if the GPU did more than run stray kernels."""
+        first = self.rows[0].seconds + (self.parts.start if has_worked else 0.0)
+        last = self.ended_at if has_worked and self.ended_at is not None else self.rows[-1].seconds
+        return [row.gpu for row in self.rows if first <= row.seconds <= last]
 
 
 def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
@@ -334,20 +321,6 @@ def spins(gpu: GpuSample) -> bool:
 # --- the start ------------------------------------------------------------------------------------
 
 
-def first_touch(body: Sequence[Moment]) -> int:
-    """How many samples at the start to leave out because the program touched the GPU briefly and
-    then paused for longer, for example to load its data; 0 if it did not."""
-    phases = [row.phase for row in body]
-    if PAUSE not in phases or WORK not in phases[phases.index(PAUSE) :]:
-        return 0
-    pause = phases.index(PAUSE)
-    again = phases.index(WORK, pause)
-    touched = body[pause].seconds - body[0].seconds
-    # If the work took longer than the pause, this is a training that pauses now and then.
-    paused = body[again].seconds - body[pause].seconds
-    return again if touched < min(marks.TOUCH_SECONDS, paused) else 0
-
-
 def loading(body: Sequence[Moment]) -> int:
     """How many samples at the start show only stray kernels, before the GPU works most of the time;
     0 if there are none.
@@ -384,16 +357,3 @@ def warm_up(body: Sequence[Moment]) -> int:
     if not is_plausible or fmean(levels[:warm_from]) >= usual * marks.WARM_UP_USE:
         return 0
     return samples
-
-
-def spread(values: Iterable[float | None]) -> Spread | None:
-    """The mean, 5th and 95th percentile and peak of these values; None if all are unknown."""
-    figures = [float(value) for value in values if value is not None]
-    if not figures:
-        return None
-    return Spread(
-        mean=round(fmean(figures), 2),
-        p5=percentile(figures, 5),
-        p95=percentile(figures, 95),
-        peak=max(figures),
-    )

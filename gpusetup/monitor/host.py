@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -37,81 +37,70 @@ class HostSampler:
     def __init__(self) -> None:
         self._cores = or_none(psutil.cpu_count)
         # When the counters were last read, and their values.
-        self._at = 0.0
-        self._before: dict[str, int] | None = None
+        self._at, self._before = 0.0, dict[str, int]()
 
     def sample(self) -> HostSample:
-        sampled_at = time.monotonic()
-        counters = _counters()
+        at, counters = time.monotonic(), _counters()
         memory = or_none(psutil.virtual_memory)
         # psutil's first value covers no time, so call it in every sample, including the first.
         busy_percent = or_none(psutil.cpu_percent)
-        before = self._before
-        seconds = sampled_at - self._at
-        self._at = sampled_at
-        self._before = counters
-        is_baseline = before is None
-        cpu_percent = None
-        if busy_percent is not None and not is_baseline:
-            cores = self._cores or 1
-            cpu_percent = round(busy_percent * cores, 1)
+        is_baseline = not self._at
+        rates = rates_of(self._before, counters, at - self._at)
+        self._at, self._before = at, counters
         return HostSample(
-            cpu_percent=cpu_percent,
+            cpu_percent=None
+            if busy_percent is None or is_baseline
+            else round(busy_percent * (self._cores or 1), 1),
             cores=self._cores,
             memory_used_bytes=memory.total - memory.available if memory else None,
             memory_total_bytes=memory.total if memory else None,
-            **rates(before or {}, counters, seconds),
+            **rates,
         )
 
 
-def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, int]:
+def rates_of(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, int]:
     """The growth of each counter per second; counters that only one of the two readings contains
     are left out.
 
-    >>> rates({"disk_read": 100}, {"disk_read": 300, "network_receive": 5}, 2.0)
+    >>> rates_of({"disk_read": 100}, {"disk_read": 300, "network_receive": 5}, 2.0)
     {'disk_read_bytes_per_second': 100}
     """
-    grown: dict[str, int] = {}
+    # A counter may have been reset (for example, because a disk was removed).
+    growth = {name: max(0, after[name] - before[name]) for name in after.keys() & before.keys()}
     # Two samples taken at the same moment give no rate.
-    if seconds <= 0:
-        return grown
-    for name in after.keys() & before.keys():
-        # A counter may have been reset (for example, because a disk was removed); count this as no
-        # growth.
-        growth = max(0, after[name] - before[name])
-        rate = round(growth / seconds)
-        grown[f"{name}_bytes_per_second"] = rate
-    return grown
+    known = growth.items() if seconds > 0 else ()
+    return {f"{name}_bytes_per_second": round(bytes_ / seconds) for name, bytes_ in known}
 
 
 def _counters() -> dict[str, int]:
     """The bytes read from and written to disks and received over the network so far; a counter that
     the system hides is left out."""
-    counters: dict[str, int] = {}
-    disk = or_none(psutil.disk_io_counters)
-    if disk:
-        counters["disk_read"] = disk.read_bytes
-        counters["disk_write"] = disk.write_bytes
+    disk, network = or_none(psutil.disk_io_counters), or_none(psutil.net_io_counters)
+    counters = {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes} if disk else {}
     # Sent bytes do not matter, because a training waits only for data that it receives.
-    network = or_none(psutil.net_io_counters)
-    if network:
-        counters["network_receive"] = network.bytes_recv
-    return counters
+    return counters | ({"network_receive": network.bytes_recv} if network else {})
 
+
+# --- the command's processes ----------------------------------------------------------------------
 
 WORKER_NAME = "pt_data_worker"
 """The process name of a DataLoader worker in torch 2.6 and newer (torch.utils.data, worker.py)."""
+CPU, CPU_WAIT = "cpu", "cpu_wait"
 IO_COUNTERS = {
     "read_bytes": "read_bytes",
     "input_bytes": "read_chars",
     "write_bytes": "write_bytes",
 }
-"""Our names for the counters, and psutil's."""
+"""Our names for the counters, and psutil's. Nothing on macOS, no `read_chars` on Windows."""
 ASKED = ("pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_info", "status")
 FIELDS = (*ASKED, *(name for name in ("io_counters",) if hasattr(psutil.Process, name)))
 ProcessFacts = dict[str, Any]
 """What psutil reports about a process, by the names in `FIELDS`; a value is None if it is hidden
 (Windows, another user's process)."""
+ProcessId = tuple[int, float]
+"""A process by its pid and start time, because the system may reuse a pid."""
+SHORTEST_SECONDS = 1e-3
+"""The least time between two samples in seconds, because we divide by it."""
 
 
 def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset()) -> Set[int]:
@@ -129,25 +118,20 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
     if named_workers:
         return named_workers
     parents = {process["ppid"] for process in tree}
-    commands = {}
-    for process in tree:
-        # The name may be missing, because psutil returns none for a process that it may not
-        # inspect.
-        program = process["name"] or ""
-        if "python" in program.lower():
-            commands[process["pid"]] = process["cmdline"]
-    forks = set()
-    for process in tree:
-        command = process["cmdline"]
-        parents_command = commands.get(process["ppid"])
-        # A fork has its parent's command line, whereas a separately started program has a different
-        # one.
-        is_fork = bool(command) and command == parents_command
-        has_child = process["pid"] in parents
-        if is_fork and not has_child:
-            forks.add(process["pid"])
+    # psutil returns no name for a process that it may not inspect.
+    commands = {
+        process["pid"]: process["cmdline"]
+        for process in tree
+        if "python" in (process["name"] or "").lower()
+    }
+    # A fork has its parent's command line, whereas a separately started program has another one.
+    forks = {
+        process["pid"]
+        for process in tree
+        if process["cmdline"] and process["cmdline"] == commands.get(process["ppid"])
+    }
     # Leave out processes on a GPU, because ranks started by torch.multiprocessing are forks too.
-    return forks - on_gpu
+    return forks - parents - on_gpu
 
 
 class ProcessTree:
@@ -155,11 +139,10 @@ class ProcessTree:
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
-        # What each process had used by the previous sample, and when that sample was taken.
-        self._before: dict[ProcessId, Counter[str]] | None = None
+        # When the previous sample was taken, and what each process had used by then.
         self._at = 0.0
-        self._children: dict[ProcessId, tuple[int, Counter[str]]] = {}
-        """Each child with its parent's pid, and the bytes that the child has moved so far."""
+        self._before: dict[ProcessId, Counter[str]] | None = None
+        self._parents: dict[ProcessId, int] = {}
         self._cores = _cores()
 
     def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
@@ -169,139 +152,112 @@ class ProcessTree:
         before, and what it used then says nothing about now. Also None if no process is left, or if
         psutil reports none.
         """
-        tree = self._processes()
-        sampled_at = time.monotonic()
+        tree, at = self._processes(), time.monotonic()
         usage = {identity(process): _usage(process) for process in tree}
-        before = self._before
-        seconds = max(sampled_at - self._at, SHORTEST_SECONDS)
-        self._before = usage
-        self._at = sampled_at
-        if before is None or not tree:
-            self._children = children_of(tree, usage)
+        growth = self._growth(usage, {process["pid"]: identity(process) for process in tree})
+        seconds, is_baseline = max(at - self._at, SHORTEST_SECONDS), self._before is None
+        self._at = at
+        # A zombie still has all its counters to hand over to its parent.
+        zombies = {key: used for key, used in (self._before or {}).items() if _is_zombie(key)}
+        self._before = {**zombies, **usage}
+        parents = self._parents | {identity(process): process["ppid"] for process in tree}
+        self._parents = {key: parents[key] for key in self._before}
+        if is_baseline or not tree:
             return None
-        growth: dict[ProcessId, Counter[str]] = {}
-        for key, used in usage.items():
-            # A process that is new since the previous sample starts from zero.
-            growth[key] = used - before.get(key, Counter())
-        self._take_off_what_children_left(tree, usage, growth)
         total = sum(growth.values(), Counter())
-        # psutil does not count all of these on every system: nothing on macOS, no `read_chars` on
-        # Windows.
-        moved_names = set[str]().union(*usage.values()) - {"cpu", CPU_WAIT}
-        moved = {f"{name}_per_second": round(total[name] / seconds) for name in moved_names}
-        cpu = {pid: _percent(used["cpu"], seconds) for (pid, _), used in growth.items()}
+        told = set[str]().union(*usage.values())
+        cpu = {pid: percent_of_a_core(used[CPU], seconds) for (pid, _), used in growth.items()}
         workers = loader_workers(tree, on_gpu)
-        workers_cpu = sum(cpu[pid] for pid in workers)
-        main_cpu = [cpu[pid] for pid in cpu.keys() - workers]
-        ranks = on_gpu & cpu.keys()
         statuses = Counter(process["status"] for process in tree)
-        memory_bytes = sum(process["memory_info"].rss for process in tree)
         return TreeSample(
             processes=len(tree),
             cpu_percent=round(sum(cpu.values()), 1),
-            busiest_cpu_percent=max(main_cpu, default=0.0),
-            memory_bytes=memory_bytes,
+            busiest_cpu_percent=max((cpu[pid] for pid in cpu.keys() - workers), default=0.0),
+            memory_bytes=sum(process["memory_info"].rss for process in tree),
             loader_workers=len(workers),
-            loader_cpu_percent=round(workers_cpu, 1),
+            loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
             blocked_processes=statuses[psutil.STATUS_DISK_SLEEP],
-            cpu_wait_percent=_wait_percent(usage.values(), total, seconds),
-            gpu_processes=len(ranks) or None,
+            cpu_wait_percent=percent_of_a_core(total[CPU_WAIT], seconds)
+            if CPU_WAIT in told
+            else None,
+            gpu_processes=len(on_gpu & cpu.keys()) or None,
             cores=self._cores,
-            **moved,
+            **{
+                f"{name}_per_second": round(total[name] / seconds)
+                for name in IO_COUNTERS.keys() & told
+            },
         )
 
-    def _take_off_what_children_left(
-        self,
-        tree: Sequence[ProcessFacts],
-        usage: Mapping[ProcessId, Counter[str]],
-        growth: dict[ProcessId, Counter[str]],
-    ) -> None:
-        """Subtract from each parent's growth what its ended children had moved, because that was
-        already counted for the children.
+    def _growth(
+        self, usage: Mapping[ProcessId, Counter[str]], by_pid: Mapping[int, ProcessId]
+    ) -> dict[ProcessId, Counter[str]]:
+        """What each process has used since the previous sample; a new one starts from zero.
 
         When a parent collects its child's exit status, Linux adds all that the child ever read and
-        wrote to the parent's own counters (kernel/exit.c, wait_task_zombie). Without this
-        correction, 10 ending loader workers would look like one process that reads gigabytes at
-        once.
+        wrote to the parent's own counters (kernel/exit.c, wait_task_zombie), and this was already
+        counted for the child. Uncorrected, 10 ending loader workers would look like one process
+        that reads gigabytes at once.
         """
-        children_before = self._children
-        present = {identity(process) for process in tree}
-        by_pid = {process["pid"]: identity(process) for process in tree}
-        for key, (parent_pid, moved) in children_before.items():
-            parent = by_pid.get(parent_pid)
-            has_ended = key not in present and not _is_zombie(key)
-            if has_ended and parent is not None:
-                growth[parent] -= moved
-        # A zombie still has all its counters to hand over to its parent.
-        waiting = {key: child for key, child in children_before.items() if _is_zombie(key)}
-        self._children = {**waiting, **children_of(tree, usage)}
+        before = self._before or {}
+        growth = {key: used - before.get(key, Counter()) for key, used in usage.items()}
+        for key, used in before.items():
+            parent = by_pid.get(self._parents[key])
+            if parent is not None and key not in usage and not _is_zombie(key):
+                # CPU time is read without that of the children.
+                growth[parent] -= Counter({name: used[name] for name in IO_COUNTERS})
+        return growth
 
     def _processes(self) -> list[ProcessFacts]:
         """What psutil reports about the process and its current descendants, except for those that
-        have ended or hide their figures."""
-        # The root may have ended while its children keep running; in that case only the children
-        # are watched.
+        have ended or hide their figures, such as those of another user."""
+        # The root may have ended while its children keep running.
         children = or_none(self.root.children, True) or ()
-        tree = []
-        for process in (self.root, *children):
-            facts = or_none(process.as_dict, FIELDS)
-            has_ended = not facts or facts["status"] == psutil.STATUS_ZOMBIE
-            if facts is None or has_ended:
-                continue
-            # Leave out processes that hide their figures, such as those of another user.
-            if facts["cpu_times"] and facts["memory_info"]:
-                tree.append(facts)
-        return tree
+        facts = [or_none(process.as_dict, FIELDS) for process in (self.root, *children)]
+        return [
+            process
+            for process in facts
+            if process and process["status"] != psutil.STATUS_ZOMBIE
+            if process["cpu_times"] and process["memory_info"]
+        ]
 
     def has_ended(self) -> bool:
-        """Whether the process has ended or is a zombie."""
-        status = or_none(self.root.status)
-        # A zombie has ended, and waits until its parent collects its exit status.
-        if status == psutil.STATUS_ZOMBIE:
-            return True
-        is_running = or_none(self.root.is_running)
-        return not is_running
-
-
-SHORTEST_SECONDS = 1e-3
-"""The least time between two samples in seconds, because we divide by it."""
-ProcessId = tuple[int, float]
-"""A process by its pid and start time, because the system may reuse a pid."""
+        """Whether the process has ended, or is a zombie that its parent has yet to collect."""
+        is_zombie = or_none(self.root.status) == psutil.STATUS_ZOMBIE
+        return is_zombie or not or_none(self.root.is_running)
 
 
 def identity(process: ProcessFacts) -> ProcessId:
-    """The pid and start time of a process, which together distinguish it from a later process with
-    the same pid."""
-    pid = process["pid"]
-    started_at = process["create_time"]
-    return pid, started_at
-
-
-def children_of(
-    tree: Sequence[ProcessFacts], usage: Mapping[ProcessId, Counter[str]]
-) -> dict[ProcessId, tuple[int, Counter[str]]]:
-    """Each process of the tree, with its parent's pid and the bytes that it has moved so far."""
-    children = {}
-    for process in tree:
-        key = identity(process)
-        used = usage[key]
-        # A parent's CPU time is read without that of its children, so it needs no correction.
-        moved = Counter({name: used[name] for name in used.keys() & IO_COUNTERS.keys()})
-        children[key] = (process["ppid"], moved)
-    return children
+    return process["pid"], process["create_time"]
 
 
 def _is_zombie(key: ProcessId) -> bool:
     """Whether a process has ended while its parent has not collected its exit status yet."""
-    pid, _ = key
-    return or_none(lambda: psutil.Process(pid).status()) == psutil.STATUS_ZOMBIE
+    return or_none(lambda: psutil.Process(key[0]).status()) == psutil.STATUS_ZOMBIE
 
 
 MICROSECONDS = 1e6
 """Microseconds per second."""
-CPU_WAIT = "cpu_wait"
 MOST_THREADS = 64
 """How many threads of a process we read waiting times for, because each thread has its own file."""
+
+
+def percent_of_a_core(microseconds: int, seconds: float) -> float:
+    return round(microseconds / MICROSECONDS / seconds * 100, 1)
+
+
+def _usage(process: ProcessFacts) -> Counter[str]:
+    """The CPU time and the waiting time for a core (in microseconds) of a process since its start,
+    and the bytes that it moved."""
+    # The first two values are the user and system times; the times of ended children follow.
+    usage = Counter({CPU: round(sum(process["cpu_times"][:2]) * MICROSECONDS)})
+    waited = _cpu_wait(process["pid"])
+    if waited is not None:
+        usage[CPU_WAIT] = waited
+    io = process.get("io_counters")
+    for name, psutil_name in IO_COUNTERS.items():
+        if hasattr(io, psutil_name):
+            usage[name] = getattr(io, psutil_name)
+    return usage
 
 
 def _cpu_wait(pid: int) -> int | None:
@@ -313,48 +269,12 @@ def _cpu_wait(pid: int) -> int | None:
     """
     waited = None
     try:
-        threads = islice(Path(f"/proc/{pid}/task").iterdir(), MOST_THREADS)
-        for thread in threads:
-            text = (thread / "schedstat").read_text()
-            _, delay_nanoseconds, _ = text.split()
-            waited = (waited or 0) + int(delay_nanoseconds) // 1000
+        for thread in islice(Path(f"/proc/{pid}/task").iterdir(), MOST_THREADS):
+            _, nanoseconds, _ = (thread / "schedstat").read_text().split()
+            waited = (waited or 0) + int(nanoseconds) // 1000
     except (OSError, ValueError):
-        # The process has ended, or this system is not Linux.
-        return waited
+        pass  # the process has ended, or this system is not Linux
     return waited
-
-
-def _wait_percent(
-    usage: Iterable[Counter[str]], total: Counter[str], seconds: float
-) -> float | None:
-    """How long threads waited for a core, in percent of one core; None if this is unknown for all
-    processes."""
-    is_told = any(CPU_WAIT in used for used in usage)
-    return _percent(total[CPU_WAIT], seconds) if is_told else None
-
-
-def _percent(microseconds: int, seconds: float) -> float:
-    """CPU time in microseconds as a percentage of one core over this many seconds."""
-    cpu_seconds = microseconds / MICROSECONDS
-    share = cpu_seconds / seconds
-    return round(share * 100, 1)
-
-
-def _usage(process: ProcessFacts) -> Counter[str]:
-    """The CPU time and the waiting time for a core (in microseconds) of a process since its start,
-    and the bytes that it moved."""
-    # The first two values are the user and system times; the times of ended children follow.
-    own_times = process["cpu_times"][:2]
-    cpu_microseconds = round(sum(own_times) * MICROSECONDS)
-    usage = Counter({"cpu": cpu_microseconds})
-    waited = _cpu_wait(process["pid"])
-    if waited is not None:
-        usage[CPU_WAIT] = waited
-    io = process.get("io_counters")
-    for name, psutil_name in IO_COUNTERS.items():
-        if hasattr(io, psutil_name):
-            usage[name] = getattr(io, psutil_name)
-    return usage
 
 
 def _cores() -> float | None:
@@ -364,10 +284,7 @@ def _cores() -> float | None:
     # Without CPU affinity (macOS), all of the machine's cores are usable.
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
     quota = read_cpu_quota(System())
-    # Of CPU affinity and quota, the smaller one is the effective limit.
-    if usable and quota:
-        return min(usable, quota)
-    return usable
+    return min(usable, quota) if usable and quota else usable
 
 
 class RunningProcess(NamedTuple):
@@ -386,5 +303,4 @@ def running_process(pid: int) -> RunningProcess | None:
         return None
     if tree is None:
         return None
-    words = tuple(or_none(tree.root.cmdline) or ())
-    return RunningProcess(tree, words or None)
+    return RunningProcess(tree, tuple(or_none(tree.root.cmdline) or ()) or None)

@@ -14,11 +14,11 @@ from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.losses import reason_of
 from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
 from gpusetup.monitor.signs import Sign
+from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
-from gpusetup.monitor.words import faults_of, filled, sharers, whole
+from gpusetup.monitor.words import filled, labels, sharers, whole
 from gpusetup.monitor.work import Work, at_least, or_zero
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
@@ -33,6 +33,11 @@ class Judgement(NamedTuple):
     """The GPU that the verdict is about; None for the whole run."""
 
 
+def of_case(case: VerdictCase, subject: Subject) -> Judgement:
+    evidence = filled(case.sentence, subject)
+    return Judgement(case.verdict, case.cause, evidence, case.steps, subject)
+
+
 def judge(run: WatchedRun, error: str | None = None) -> Judgement:
     """The verdict on a run. It takes into account whether the command failed, and with which
     error."""
@@ -42,10 +47,12 @@ def judge(run: WatchedRun, error: str | None = None) -> Judgement:
     # If the command ended with an error, say so first; such a run is never "good".
     reason = f": {error}" if error else ""
     ended = f"the command ended with exit {run.exit}{reason}; before, {judgement.evidence}"
-    if judgement.verdict != "good":
-        return judgement._replace(evidence=ended)
-    failed = Judgement(None, "failed", ended, ("read-how-it-ended",))
-    return failed._replace(subject=judgement.subject)
+    if judgement.verdict == "good":
+        return Judgement(None, "failed", ended, ("read-how-it-ended",), judgement.subject)
+    # Full memory, a lost GPU or a hang may be why it failed; what made it slow is not.
+    explains_it = judgement.verdict in ("memory-tight", "faulty") or judgement.cause == "hang"
+    first = ("read-how-it-ended",) if error and not explains_it else ()
+    return judgement._replace(evidence=ended, steps=(*first, *judgement.steps))
 
 
 def judgement_of(run: WatchedRun) -> Judgement:
@@ -64,30 +71,22 @@ def judgement_of(run: WatchedRun) -> Judgement:
         return unevenness
     if case.verdict == "good":
         return left_out(run) or good_or_to_act_on(run, subject, case)
-    evidence = filled(case.sentence, subject)
-    if len(run.gpus) > 1 and not evidence.startswith("GPU "):
-        evidence = with_its_gpus(subject, case)
-    return Judgement(case.verdict, case.cause, evidence, case.steps, subject)
+    judgement = of_case(case, subject)
+    if len(run.gpus) == 1 or judgement.evidence.startswith("GPU "):
+        return judgement
+    equals = [one for one in run.subjects if case_of(one) is case]
+    # For throttled clocks, name all GPUs that need the same fix. Their sentences may differ in
+    # their figures, so say whose figures are shown.
+    named = [one.gpu for one in equals] if case.verdict == "throttled" else [subject.gpu]
+    differ = len(named) > 1 and len({filled(case.sentence, one) for one in equals}) > 1
+    whose = f" (figures of GPU {subject.gpu.label})" if differ else ""
+    return judgement._replace(evidence=f"GPU {labels(named)}: {judgement.evidence}{whose}")
 
 
 def severity(case: VerdictCase) -> int:
     """A number for sorting verdicts, where lower is worse. Memory that ended the run comes
     first."""
     return -1 if case.cause in ("before-the-end", "leak") else ORDER.index(case.verdict)
-
-
-def with_its_gpus(subject: Subject, case: VerdictCase) -> str:
-    """The verdict's sentence for this GPU, preceded by GPU labels: for throttled clocks, all GPUs
-    that need the same fix; otherwise only this GPU."""
-    sentence = filled(case.sentence, subject)
-    if case.verdict != "throttled":
-        return f"GPU {subject.gpu.label}: {sentence}"
-    equals = [one for one in subject.run.subjects if case_of(one) is case]
-    labels = ", ".join(one.gpu.label for one in equals)
-    # The GPUs' sentences may differ in their figures, so say whose figures are shown.
-    differ = len({filled(case.sentence, one) for one in equals}) > 1
-    whose = f" (figures of GPU {subject.gpu.label})" if differ else ""
-    return f"GPU {labels}: {sentence}{whose}"
 
 
 def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judgement:
@@ -101,24 +100,23 @@ def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> J
                 place = "" if names_it else f"GPU {one.gpu.label}: "
                 evidence = f"{place}{filled('{well_used}', one)} while it worked, but {said}"
                 return Judgement("good", case.cause, evidence, (step,), one)
-    return Judgement("good", case.cause, filled(case.sentence, subject), case.steps, subject)
+    return of_case(case, subject)
 
 
 END_OF_WORK = (
-    "its work ended at second {ended_at} of {seconds}, and its memory was freed: the process ended"
-    "{freed}"
+    "its work ended at second {gpu.ended_at} of {run.seconds}, and its memory was freed: the "
+    "process ended{freed}"
 )
 FINDINGS: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_grew & ~s.server, "{memory_growth}; a leak?", "find-the-leak"),
     (s.work_ended, END_OF_WORK, "see-how-it-ended"),
     (s.rests_at_the_end & ~(s.server | s.notebook),
-     "nothing ran in the last {rest} s, while its memory was still in use", "see-how-it-ended"),
+     "nothing ran in the last {gpu.seconds_after_work} s, while its memory was still in use",
+     "see-how-it-ended"),
     (s.shared_by_programs, "{sharers}; each may get only a part of its time", "see-whose-they-are"),
     (s.has_only_begun,
-     "the first {start} s were the start (loading, compilation), and the work after it is too "
-     "short to judge", "record-longer"),
-    (s.pauses_cost & ~(s.watched | s.no_training),
-     "it {paused} (mean utilisation with the pauses: {mean_with_pauses} %)", "shorter-pauses"),
+     "the first {gpu.parts.start} s were the start (loading, compilation), and the work after it "
+     "is too short to judge", "record-longer"),
     (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
 )  # fmt: skip
 """What the user should act on even if the working GPUs are used well, with the most urgent first:
@@ -135,15 +133,14 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
         return None
     since = min(gpu.lost_since for gpu in lost)
     first = [gpu for gpu in lost if gpu.lost_since == since]
-    labels = ", ".join(gpu.label for gpu in first)
     time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
     reason = reason_of(first[0].rows[-1].gpu)
     if reason and len(first) > 1:
         # The log shows all GPUs as lost, because one lost GPU prevents nvidia-smi from reading the
         # others.
-        evidence = f"a GPU was lost {time}: {reason}, and so none of GPU {labels}"
+        evidence = f"a GPU was lost {time}: {reason}, and so none of GPU {labels(first)}"
     else:
-        evidence = f"GPU {labels} {'was' if len(first) == 1 else 'were'} lost {time}"
+        evidence = f"GPU {labels(first)} {'was' if len(first) == 1 else 'were'} lost {time}"
         evidence += f": {reason}" if reason else ""
     return Judgement("faulty", "lost", evidence, ("see-why-it-was-lost",))
 
@@ -154,11 +151,10 @@ def faulty_memory(run: WatchedRun) -> Judgement | None:
     It takes precedence over other verdicts, because results computed on faulty memory may be wrong.
     """
     for gpu in run.gpus:
-        faults = faults_of(gpu)
-        if faults:
+        if gpu.faults:
             # A reset cannot help once no spare memory is left.
             step = "replace-the-gpu" if gpu.latest.remap_failed else "reset-the-gpu"
-            evidence = f"GPU {gpu.label}: {', '.join(faults)}"
+            evidence = f"GPU {gpu.label}: {', '.join(gpu.faults)}"
             return Judgement("faulty", "memory", evidence, (step,))
     return None
 
@@ -169,17 +165,16 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
     if run.gpus:
         return None
     rows = [row for row in run.rows if row.tree is not None]
+    if len(rows) >= marks.LEAST_TREES:
+        subject = Subject(run, run.machine, Work(rows))
+        judgement = of_case(case_of(subject), subject)
+        return judgement._replace(evidence=f"{judgement.evidence} (no GPU was watched)")
     # If a command ended at once, a single sample says nothing about it.
-    if len(rows) < marks.LEAST_TREES:
-        reason = "the command ended too soon to be judged" if rows else "no command"
-        busy = Work(run.rows).host_share
-        words = "" if busy is None else f"; the machine's CPU was {whole(busy)} % busy"
-        evidence = f"no GPU was watched, and {reason}{words}"
-        return Judgement(None, "", evidence, ("see-why-no-gpu",))
-    subject = Subject(run, run.machine, Work(rows))
-    case = case_of(subject)
-    evidence = f"{filled(case.sentence, subject)} (no GPU was watched)"
-    return Judgement(case.verdict, case.cause, evidence, case.steps, subject)
+    reason = "the command ended too soon to be judged" if rows else "no command"
+    busy = Work(run.rows).host_share
+    words = "" if busy is None else f"; the machine's CPU was {whole(busy)} % busy"
+    evidence = f"no GPU was watched, and {reason}{words}"
+    return Judgement(None, "", evidence, ("see-why-no-gpu",))
 
 
 USES: tuple[Use, ...] = ("low", "fair", "good", "idle", "unknown")
@@ -242,8 +237,7 @@ def idle(run: WatchedRun) -> Judgement | None:
     gpu = next(filter(run.held, run.gpus), run.gpus[0])
     # The time before the first use of a GPU is the program's start.
     subject = Subject(run, gpu, run.since_held or Work(run.rows))
-    case = case_of(subject)
-    return Judgement(case.verdict, case.cause, filled(case.sentence, subject), case.steps, subject)
+    return of_case(case_of(subject), subject)
 
 
 def hang(run: WatchedRun) -> Judgement | None:
@@ -253,12 +247,13 @@ def hang(run: WatchedRun) -> Judgement | None:
     # Leave out servers and notebooks, which rest until a user sends a request.
     if run.exit == 0 or not working or run.kind in ("server", "notebook"):
         return None
+    step = ("see-where-it-waits",)
+    progress = f"the job has not moved since second {{:.0f}} of {run.seconds:.0f}:"
     resting = [gpu for gpu in working if rests_to_the_end(gpu, run)]
     if len(resting) == len(run.at_work):
-        since = max(or_zero(gpu.tally.quiet_since) for gpu in resting)
-        words = "its GPUs did nothing, its processes rested, and nothing was read"
-        evidence = f"{no_progress(since, run)} {words}"
-        return Judgement("bursty", "hang", evidence, ("see-where-it-waits",))
+        since = progress.format(max(or_zero(gpu.tally.quiet_since) for gpu in resting))
+        words = f"{since} its GPUs did nothing, its processes rested, and nothing was read"
+        return Judgement("bursty", "hang", words, step)
     spinning = [gpu for gpu in working if spins_to_the_end(gpu, marks.HANG_SECONDS)]
     # If it is unknown how the run ended, require a longer time, because one rank may be working
     # while the others wait for it.
@@ -272,19 +267,15 @@ def hang(run: WatchedRun) -> Judgement | None:
         return None
     # The hang begins when the first GPU spins, because the others may still have had work in their
     # queues.
-    since = min(gpu.tail.since for gpu in spinning if gpu.tail)
+    since = progress.format(min(gpu.tail.since for gpu in spinning if gpu.tail))
     noun = "GPUs" if len(spinning) > 1 else "GPU"
-    quiet = ", ".join(gpu.label for gpu in held if gpu not in spinning)
+    quiet = labels(gpu for gpu in held if gpu not in spinning)
     others = f", GPU {quiet} did nothing" if quiet else ""
-    evidence = (
-        f"{no_progress(since, run)} {len(spinning)} {noun} looked busy{others}, and nothing moved: "
-        "a rank waits in a collective for another rank"
+    words = (
+        f"{since} {len(spinning)} {noun} looked busy{others}, and nothing moved: a rank waits in a "
+        "collective for another rank"
     )
-    return Judgement("communication-bound", "hang", evidence, ("see-where-it-waits",))
-
-
-def no_progress(second: float, run: WatchedRun) -> str:
-    return f"the job has not moved since second {second:.0f} of {run.seconds:.0f}:"
+    return Judgement("communication-bound", "hang", words, step)
 
 
 def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
@@ -293,11 +284,9 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
     tail = gpu.tail
     if tail is None or tail.seconds < seconds or tail.work.power_watts is None:
         return False
-    if not nothing_moves(tail.work):
-        return False
     # Kernels that poll need far less power than kernels that compute.
-    watts_before = tail.before.power_watts if tail.before else None
-    return or_zero(watts_before) >= tail.work.power_watts * marks.POWER_DROP
+    watts_before = or_zero(tail.before.power_watts) if tail.before else 0.0
+    return nothing_moves(tail.work) and watts_before >= tail.work.power_watts * marks.POWER_DROP
 
 
 def rests_to_the_end(gpu: GpuRun, run: WatchedRun) -> bool:
@@ -351,23 +340,11 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     least, most = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
     if shares[most] - shares[least] < mark:
         return None
-    words = [f"GPU {label} {phrase.format(shares[label])}" for label in (least, most)]
+    words = ", ".join(f"GPU {label} {phrase.format(shares[label])}" for label in (least, most))
     # If a GPU does nothing and no launcher started ranks, one process drives all GPUs.
-    has_ranks = run.launched or (lowest_use >= marks.IDLE and not is_led_by_first(run))
+    has_ranks = run.launched or lowest_use >= marks.IDLE
     step = "balance-the-work" if has_ranks else "one-process-each"
-    return Judgement("uneven", "less" if shares[least] else "none", ", ".join(words), (step,))
-
-
-def is_led_by_first(run: WatchedRun) -> bool:
-    """Whether the first GPU works the most and uses a quarter more memory than any other.
-
-    This is typical of DataParallel, where one process gathers all outputs on the first GPU; they
-    take at least a quarter of a replica's memory.
-    """
-    first, *others = [gpu for gpu in run.at_work if gpu.lost_at is None]
-    memory = max((or_zero(gpu.memory.p95) for gpu in others), default=0.0)
-    use = max((or_zero(gpu.utilization) for gpu in others), default=0.0)
-    return or_zero(first.memory.p95) >= memory * 1.25 and or_zero(first.utilization) >= use
+    return Judgement("uneven", "less" if shares[least] else "none", words, (step,))
 
 
 def left_out(run: WatchedRun) -> Judgement | None:
@@ -378,6 +355,7 @@ def left_out(run: WatchedRun) -> Judgement | None:
     # If most GPUs do nothing, the job was never meant to use all of them.
     if not 0 < len(unused) < len(working) or len(names) > 1 or not run.alike(working):
         return None
-    labels = [", ".join(gpu.label for gpu in gpus) for gpus in (unused, working)]
-    evidence = f"GPU {labels[0]} did nothing, while GPU {labels[1]} worked alike, as on one job"
+    evidence = (
+        f"GPU {labels(unused)} did nothing, while GPU {labels(working)} worked alike, as on one job"
+    )
     return Judgement("uneven", "unused", evidence, ("use-the-other-gpus",))

@@ -7,54 +7,47 @@ server, a notebook or a simulation.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gpusetup.model.units import GIB
 from gpusetup.monitor.documents import GpuSample, ProcessUse
 from gpusetup.monitor.marks import QUIET
 
-
-class GpuProgram(NamedTuple):
-    kind: str
-    pattern: str
-    """Matches a command's words or a process name, in lower case."""
-    options: bool = False
-    """Whether the command's options are searched too, and not only the program that it runs."""
-
-
+SIMULATION = "simulation"
+"""Its options tell it (`--num_envs 4096`); otherwise they contain names of models and data sets,
+which say nothing about the program."""
 PROGRAMS = (
-    GpuProgram(
+    (
         "server",
         r"vllm|sglang|tritonserver|text-generation-(launcher|inference|server)|uvicorn"
         r"|gunicorn|hypercorn|ollama|llama-server|trtllm-serve|torchserve|api_server|lmdeploy"
         r"|(^|[ /_.-])(serve|server|serving|api)([ ._-]|$)|gradio|streamlit|comfyui",
     ),
-    GpuProgram(
+    (
         "notebook",
         r"jupyter|ipykernel|ipython|(^|[ /])notebook|colab|\.ipynb|marimo|spyder",
     ),
-    GpuProgram(
+    (
         "physics",
         r"(^|[ /])(gmx(_mpi)?|mdrun|lmp(_\w+)?|namd\d?|pmemd[\w.]*|cp2k[\w.]*|vasp\w*"
         r"|relion\w*|amber\w*|fluent|hashcat|blender|ffmpeg|octane\w*)( |$)|openmm|lammps|gromacs",
     ),
-    GpuProgram(
-        "simulation",
+    (
+        SIMULATION,
         r"isaac|gymnas|(^|[ /_-])(gym|ppo|sac|dqn|ddpg|a2c|impala|dreamer\w*|rl|rllib"
         r"|rollouts?|actor|selfplay|self_play|simulat(e|or|ion)\w*|mujoco|brax|habitat|carla"
         r"|num[_-]envs|env[_-]id)([ =._-]|$)",
-        True,
     ),
-    GpuProgram(
+    (
         "inference",
         r"(^|[ /_-])(infer(ence)?|generate|predict|evaluate|eval|sample|transcribe|embed"
         r"|encode|benchmark_throughput)([ ._-]|$)|lm_eval|llama-cli|whisper",
     ),
 )
-"""The first pattern that matches gives the kind; a command that matches none counts as a training.
-"""
+"""A kind, and a pattern for a command's words or a process name in lower case. The first pattern
+that matches gives the kind; a command that matches none counts as a training."""
 
 LAUNCHERS = re.compile(
     r"(^|[ /])(torchrun|mpirun|mpiexec|srun|horovodrun|deepspeed|colossalai)( |$)"
@@ -83,15 +76,12 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
     ('training', '')
     """
     whole = " ".join(command or names)
-    # Leave the options out, because they contain names of models and data sets, which say nothing
-    # about the program.
     runs = " ".join(what_runs(command)) if command else whole
-    for program in PROGRAMS:
-        text = whole if program.options else runs
+    for kind, pattern in PROGRAMS:
+        text = whole if kind == SIMULATION else runs
         # Windows paths contain backslashes.
-        plain_text = text.lower().replace("\\", "/")
-        if re.search(program.pattern, plain_text):
-            return program.kind
+        if re.search(pattern, text.lower().replace("\\", "/")):
+            return kind
     return "training" if command else ""
 
 
@@ -101,17 +91,13 @@ def what_runs(command: Sequence[str]) -> tuple[str, ...]:
     >>> what_runs(("python", "-u", "a/train.py", "--eval", "yes", "-m", "x"))
     ('python', 'a/train.py', 'x')
     """
-    words: list[str] = []
-    previous = ""
-    for word in command:
-        is_option = word.startswith("-")
-        is_program = word.endswith((".py", ".ipynb", ".sh"))
+    words = []
+    for previous, word in zip(("", *command), command, strict=False):
         # In `--eval yes`, the word after an option may be its value, unless it is a program.
         follows_option = previous.startswith("-") and previous != "-m"
-        may_be_a_value = follows_option and not is_program
-        if not is_option and not may_be_a_value:
+        is_program = word.endswith((".py", ".ipynb", ".sh"))
+        if not word.startswith("-") and (is_program or not follows_option):
             words.append(word)
-        previous = word
     return tuple(words)
 
 
@@ -121,17 +107,11 @@ def is_launched(command: Sequence[str] | None) -> bool:
     >>> is_launched(("python", "-m", "torch.distributed.run", "t.py")), is_launched(("python",))
     (True, False)
     """
-    words = " ".join(command or ())
     # Ignore case, because program names may contain capitals on Windows.
-    match = LAUNCHERS.search(words.lower())
-    return match is not None
+    return LAUNCHERS.search(" ".join(command or ()).lower()) is not None
 
 
-MOST_DIGITS = 6
-"""The most digits that a number of machines can have; a longer number must mean something else."""
-
-
-NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d+)")
+NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d{1,6})(?!\d)")
 
 
 def nodes_of(command: Sequence[str] | None) -> int:
@@ -140,12 +120,8 @@ def nodes_of(command: Sequence[str] | None) -> int:
     >>> nodes_of(("torchrun", "--nnodes=1:4", "t.py")), nodes_of(("torchrun", "t.py"))
     (4, 1)
     """
-    words = " ".join(command or ())
-    match = NODES.search(words)
-    # Without such an option, the command runs on one machine.
-    if match is None or len(match[1]) > MOST_DIGITS:
-        return 1
-    return int(match[1])
+    match = NODES.search(" ".join(command or ()))
+    return int(match[1]) if match else 1
 
 
 COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")
@@ -164,13 +140,10 @@ def is_display(process: ProcessUse) -> bool:
     """
     name = (process.name or "").lower().replace("\\", "/")
     # A process that only computes (kind `compute`) is never a display, whatever its name.
-    may_draw = process.kind in (None, "both")
-    if may_draw and DISPLAYS.search(name):
+    if process.kind in (None, "both") and DISPLAYS.search(name):
         return True
     if process.kind == "both":
-        is_interpreter = COMPUTES.search(name) is not None
-        computes = is_interpreter or bool(kind_of(None, (name,)))
-        return not computes
+        return not (COMPUTES.search(name) or kind_of(None, (name,)))
     return process.kind == "graphics"
 
 
@@ -185,13 +158,10 @@ WAITING_KINDS = ("server", "notebook")
 
 def big_holders(gpu: GpuSample) -> list[ProcessUse]:
     """The processes that use at least 10 % of the GPU's memory at this moment, largest first."""
-    total_bytes = gpu.memory_total_bytes
-    if not total_bytes:
-        return []
+    least = (gpu.memory_total_bytes or math.inf) * BIG_HOLDER / 100
     # A process's memory may be unknown, because Windows does not report it.
-    sizes = [(use, use.memory_bytes or 0) for use in gpu.processes or ()]
-    big = [(use, size) for use, size in sizes if size >= total_bytes * BIG_HOLDER / 100]
-    return [use for use, _ in sorted(big, key=lambda pair: -pair[1])]
+    big = [use for use in gpu.processes or () if (use.memory_bytes or 0) >= least]
+    return sorted(big, key=lambda use: -(use.memory_bytes or 0))
 
 
 def without_resting(

@@ -7,19 +7,18 @@ It reads nvidia-smi's log (`--query-gpu=… --format=csv` with a heading), its t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
-from functools import partial
 from io import TextIOWrapper
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.codec import from_plain
-from gpusetup.model.frozen import Frozen
-from gpusetup.monitor import smi_csv, smi_text
+from gpusetup.monitor import smi_logs
 from gpusetup.monitor.documents import Sample, Summary
-from gpusetup.monitor.losses import with_losses
+from gpusetup.monitor.smi_logs import SmiLog
 
 SCHEMA = "gpusetup.monitor/1"
 FORMAT_HINT = (
@@ -27,20 +26,21 @@ FORMAT_HINT = (
     "-q, dmon, or a log of --query-gpu with --format=csv and its heading. For the output of a "
     "program use `gpusetup doctor --report FILE`"
 )
+OTHER_TOOLS = re.compile(
+    r"\b(NVITOP) \d|^\[\d+\] [^|\n]{1,80}\|[^|\n]{1,40}\|[^|\n]{1,40}MB", re.MULTILINE
+)
+"""The frame of nvitop, and a line of gpustat: `[0] NVIDIA L4 | 45'C, 97 % | 8123 / 24564 MB |`."""
 FIRST_LINES = 200
 """How many lines we search for the beginning of a recording, because a shell prompt may precede it.
 """
 
 
-class RecordedRun(Frozen):
-    """A recording: its source, what its columns contain, and its samples."""
+class RecordedRun(NamedTuple):
+    """The documents of a recording, and the form of nvidia-smi's output that it is in."""
 
-    source: str | None = None
-    has_times: bool = True
-    has_utilization: bool = True
-    names_its_gpus: bool = True
-    """False for a log without a column that tells which GPU a row is about."""
-    documents: Iterable[Any]
+    documents: Iterator[Sample | Summary]
+    log: SmiLog | None = None
+    """None for our own recordings."""
 
 
 def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
@@ -52,38 +52,21 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
     texts = [line for line in beginning if line.strip()]
+    other_tool = OTHER_TOOLS.search("".join(texts))
+    if other_tool:
+        tool = "nvitop" if other_tool[1] else "gpustat"
+        raise BadInput(f"{path} is the screen of {tool}, not a recording", hint=FORMAT_HINT)
     # A file that begins with a brace or a bracket is one of our own recordings, which have one JSON
     # document per line.
-    if texts and texts[0].lstrip().startswith(("{", "[")):
-        return RecordedRun(documents=_documents(path, chain(beginning, lines)))
+    if not texts or texts[0].lstrip().startswith(("{", "[")):
+        return RecordedRun(_documents(path, chain(beginning, lines)))
     for number, line in enumerate(beginning):
-        names = smi_csv.headings(line)
-        if names:
-            rows = chain(beginning[number + 1 :], lines)
-            samples = with_losses(rows, partial(smi_csv.samples, names), interval)
-            has_times = "timestamp" in names
-            return RecordedRun(
-                source=smi_csv.NAME,
-                has_times=has_times,
-                has_utilization="utilization.gpu" in names,
-                names_its_gpus=smi_csv.names_its_gpus(names),
-                documents=samples,
-            )
-        form = smi_text.form_that_begins(line)
-        if form:
-            # The lines above the recording's first line may contain its time.
-            all_lines = chain(beginning, lines)
-            samples = with_losses(all_lines, form.samples, interval)
-            has_times = form.tells_time(beginning)
-            return RecordedRun(
-                source=form.name,
-                has_times=has_times,
-                has_utilization=smi_text.has_utilization(form, beginning),
-                documents=samples,
-            )
-    if not texts:
-        return RecordedRun(documents=())
-    if smi_csv.lacks_its_heading(texts[0]):
+        log = smi_logs.log_that_begins(line, beginning)
+        if log:
+            # The lines above may contain the time, or rows of other columns.
+            rows = beginning[number + 1 :] if log.name == smi_logs.CSV else beginning
+            return RecordedRun(smi_logs.with_losses(log, chain(rows, lines), interval), log)
+    if smi_logs.lacks_its_heading(texts[0]):
         raise BadInput(
             f"{path} is a log of nvidia-smi without its header line",
             hint="put the line with the names of the columns above it, or record again with "
@@ -109,7 +92,8 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
-    """Yields the samples and the summary from a recording that the monitor wrote as JSON."""
+    """Yields the samples and the summary from a recording that the monitor wrote as JSON. Raises
+    BadInput for a line that it did not write."""
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         # Skip empty lines; an editor may leave one at the end.
@@ -118,25 +102,16 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
         try:
             plain = json.loads(line)
         except ValueError as problem:
-            is_last_line = not line.endswith("\n")
-            if is_last_line:
+            if not line.endswith("\n"):
                 return  # the recorder was killed while writing this line
             raise BadInput(f"{where} is not JSON: {problem}", hint=FORMAT_HINT) from problem
         # Skip `null`, which is valid JSON but not a document.
-        if plain is not None:
-            yield _document(plain, where)
-
-
-def _document(plain: Any, where: str) -> Sample | Summary:
-    """One document of a recording. Raises BadInput if it was not written by `monitor --json`."""
-    is_map = isinstance(plain, dict)
-    schema = plain.get("schema") if is_map else None
-    if schema != SCHEMA:
-        what_it_is = schema or "something else"
-        hint = f"it is {what_it_is}; this version reads {SCHEMA}"
-        raise BadInput(f"{where} is not a sample of `gpusetup monitor --json`", hint=hint)
-    # The summary is the last line.
-    is_summary = plain.get("kind") == "summary"
-    kind: Any = Summary if is_summary else Sample
-    document: Sample | Summary = from_plain(plain, kind, what=where)
-    return document
+        if plain is None:
+            continue
+        schema = plain.get("schema") if isinstance(plain, dict) else None
+        if schema != SCHEMA:
+            hint = f"it is {schema or 'something else'}; this version reads {SCHEMA}"
+            raise BadInput(f"{where} is not a sample of `gpusetup monitor --json`", hint=hint)
+        # The summary is the last line.
+        kind: Any = Summary if plain.get("kind") == "summary" else Sample
+        yield from_plain(plain, kind, what=where)

@@ -13,7 +13,7 @@ from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import foreign_holders, is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import RunTally
 from gpusetup.monitor.throttling import Throttle, active_throttle
-from gpusetup.monitor.work import Work, highest, or_zero, percent, percentile, work_of
+from gpusetup.monitor.work import Work, below, highest, or_zero, percent, percentile, work_of
 
 
 class WatchedRun:
@@ -205,22 +205,19 @@ class Subject:
         return foreign_holders(self.gpu.big_holders, command_kind)
 
     @cached_property
-    def siblings_clock(self) -> float | None:
-        """The median SM clock, in MHz, of the other busy cards of the same model; None if there are
-        none, or if their clocks are not reported."""
-        clocks = []
-        for gpu in self.run.at_work:
-            work = considered(gpu)
-            if gpu is self.gpu or gpu.model != self.gpu.model or work is None:
-                continue
-            if work.clock_mhz is not None and work.utilization >= marks.BUSY:
-                clocks.append(work.clock_mhz)
-        return percentile(clocks, 50) if clocks else None
+    def is_slower(self) -> bool:
+        """Whether the SM clock is below 80 % of that of other busy cards of the same model."""
+        others = [gpu for gpu in self.run.at_work if gpu is not self.gpu]
+        works = [considered(gpu) for gpu in others if gpu.model == self.gpu.model]
+        busy = [work for work in works if work and work.utilization >= marks.BUSY]
+        clocks = [work.clock_mhz for work in busy if work.clock_mhz is not None]
+        usual_clock = percentile(clocks, 50) if clocks else None
+        return below(percent(self.work.clock_mhz, usual_clock), marks.LOW_CLOCKS)
 
     @cached_property
     def throttle(self) -> Throttle | None:
         """The throttle reason that slows the GPU's clocks down; None if there is none."""
-        return active_throttle(self.work, self.gpu, self.siblings_clock)
+        return active_throttle(self.work, self.gpu, is_slower=self.is_slower)
 
     @property
     def throttle_share(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,6 @@ from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import EpochTimes, GpuSample, HostSample, Sample
 from gpusetup.monitor.epochs import EpochReader
-from gpusetup.monitor.last_error import LastError
 from gpusetup.monitor.output import STDOUT, CommandOutput
 from gpusetup.monitor.sources import PATIENCE_SECONDS, SampleSource, SourceEnded
 from gpusetup.system.processes import foreground
@@ -25,10 +25,18 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126
 """A shell's exit codes for a command that does not exist, or that cannot be executed."""
 POLL_SECONDS = 0.05
 """How often we check whether the command has ended."""
-RESIZED = "SIGWINCH"
-FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", RESIZED)
-SENT_BY_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
+
+
+def signals_named(*names: str) -> tuple[signal.Signals, ...]:
+    """The signals with these names that this system has; Windows lacks most of them."""
+    known = signal.Signals.__members__
+    return tuple(known[name] for name in names if name in known)
+
+
+RESIZED = signals_named("SIGWINCH")
+SENT_BY_TERMINAL = signals_named("SIGINT", "SIGQUIT", "SIGHUP")
 """Signals that a terminal sends both to the monitor and to the command."""
+FORWARDED = (*SENT_BY_TERMINAL, *RESIZED, *signals_named("SIGTERM", "SIGUSR1", "SIGUSR2"))
 
 
 class NotStarted(GpuSetupError):
@@ -38,9 +46,7 @@ class NotStarted(GpuSetupError):
     def __init__(self, name: str, problem: OSError) -> None:
         is_missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
         # Use the words with which a shell reports this.
-        reason = problem.strerror or str(problem)
-        if is_missing:
-            reason = "command not found"
+        reason = "command not found" if is_missing else problem.strerror or str(problem)
         super().__init__(f"{name}: {reason}")
         self.exit_code = NOT_FOUND if is_missing else NOT_RUNNABLE
 
@@ -55,36 +61,37 @@ class Command:
 
     def __init__(self, argv: Sequence[str], *, stdout_to: int = STDOUT) -> None:
         self._epochs = EpochReader()
-        self._last_error = LastError()
+        # The end of the output, in which a traceback's last line is.
+        self._tail = b""
         self._began = time.monotonic()
         self._output = CommandOutput(self._read_along, stdout_to)
-        stdout, stderr = self._output.stdout, self._output.stderr
         try:
-            self._child = foreground(argv, stdout=stdout, stderr=stderr)
+            self._child = foreground(argv, stdout=self._output.stdout, stderr=self._output.stderr)
         except OSError as problem:
             self._output.give_up()
             raise NotStarted(argv[0], problem) from problem
         # We restore the old handlers when the command has ended.
-        self._old = {}
-        for number in _signals_named(FORWARDED):
-            self._old[number] = signal.signal(number, self._forward)
+        self._old = {number: signal.signal(number, self._forward) for number in FORWARDED}
         self._output.begin()
         self.tree: ProcessTree | None = None
 
     def _read_along(self, data: bytes) -> None:
-        """Search the next part of the command's output for epoch numbers and errors."""
         # The time of an epoch is when its number was printed.
-        seconds = time.monotonic() - self._began
-        self._epochs.feed(data, seconds)
-        self._last_error.feed(data)
+        self._epochs.feed(data, time.monotonic() - self._began)
+        self._tail = (self._tail + data)[-TAIL_BYTES:]
 
     def epochs(self) -> EpochTimes | None:
         """How long the command's epochs took; None if its output did not show enough of them."""
         return self._epochs.times()
 
     def error(self) -> str | None:
-        """The last error line that the command printed; None if it printed none."""
-        return self._last_error.line()
+        """The last error line that the command printed, without control characters; None if it
+        printed none."""
+        for line in reversed(self._tail.decode("utf-8", "replace").splitlines()):
+            match = ERROR_LINE.match(CONTROL.sub("", line[:2000]).strip())
+            if match:
+                return match[1][:LONGEST_ERROR]
+        return None
 
     def watch_tree(self) -> None:
         """Start watching the command's processes; if the command has already ended, there are none
@@ -94,20 +101,18 @@ class Command:
         self.tree = or_none(ProcessTree, self._child.pid)
 
     def _forward(self, number: int, frame: object) -> None:
-        if number in _signals_named((RESIZED,)):
+        if number in RESIZED:
             # The terminal also sent this signal to the command, but the command's pseudo-terminal
             # did not have the new size yet, so resize it and send the signal again.
             self._output.resize()
-        # The terminal has already sent these signals to the command.
-        elif number in _signals_named(SENT_BY_TERMINAL) and _has_terminal():
-            return
+        elif number in SENT_BY_TERMINAL and _has_terminal():
+            return  # the terminal has already sent it to the command
         self._child.send_signal(number)
 
     @property
     def ended(self) -> bool:
         """Whether the command itself has ended; its child processes may still run."""
-        exit_code = self._child.poll()
-        return exit_code is not None
+        return self._child.poll() is not None
 
     def exit_code(self) -> int:
         """Wait for the command to end and return its exit code; 128 + n if signal n ended it, as in
@@ -117,26 +122,24 @@ class Command:
         for number, handler in self._old.items():
             signal.signal(number, handler)
         # Python reports a signal as a negative exit code.
-        was_ended_by_signal = code < 0
-        return 128 - code if was_ended_by_signal else code
+        return 128 - code if code < 0 else code
 
 
-def _signals_named(names: Sequence[str]) -> tuple[signal.Signals, ...]:
-    """The signals with these names that this system has; Windows lacks most of them."""
-    known_signals = signal.Signals.__members__
-    signals = []
-    for name in names:
-        if name in known_signals:
-            signals.append(known_signals[name])
-    return tuple(signals)
+TAIL_BYTES = 16384
+"""How much of the end of the output is searched for an error. It comes at the end, perhaps followed
+by a launcher's own report."""
+LONGEST_ERROR = 200
+"""Characters; torch's messages about memory are longer, but begin with what happened."""
+ERROR_LINE = re.compile(
+    r"^(?:\[?rank\d+\]?: ?)?((?:\w+\.){0,8}\w{0,60}(?:Error|Exception|Interrupt)\b(?:: .*)?)$"
+)
+"""The last line of a Python traceback: `torch.OutOfMemoryError: CUDA out of memory. …`."""
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def _has_terminal() -> bool:
     """Whether we run in the foreground of a terminal, so that the terminal also sends its signals
-    to the command.
-
-    A Windows console always does.
-    """
+    to the command. A Windows console always does."""
     if os.name == "nt":
         return True
     for stream in (0, 1, 2):
@@ -170,18 +173,15 @@ def watch(
     tree = beside.tree if isinstance(beside, Command) else beside
     host = HostSampler()
     for sample in samples_in_time(source, say, limits, command):
-        on_gpu: set[int] = set()
-        for gpu in sample.gpus:
-            on_gpu.update(use.pid for use in gpu.processes or ())
-        tree_sample = tree.sample(frozenset(on_gpu)) if tree else None
+        on_gpu = frozenset(use.pid for gpu in sample.gpus for use in gpu.processes or ())
+        tree_sample = tree.sample(on_gpu) if tree else None
         # If we started the command, its exit code shows its end; for other processes, check whether
         # they still exist.
-        is_gone = command is None and tree is not None and tree_sample is None
-        if is_gone and tree is not None and tree.has_ended():
+        if command is None and tree is not None and tree_sample is None and tree.has_ended():
             return
         host_sample = host.sample()
-        gpus = [with_unified_memory(gpu, host_sample) for gpu in sample.gpus]
-        yield replace(sample, gpus=tuple(gpus), tree=tree_sample, host=host_sample)
+        gpus = tuple(with_unified_memory(gpu, host_sample) for gpu in sample.gpus)
+        yield replace(sample, gpus=gpus, tree=tree_sample, host=host_sample)
 
 
 def samples_in_time(
@@ -213,9 +213,12 @@ def samples_in_time(
 
 
 def with_unified_memory(gpu: GpuSample, host: HostSample) -> GpuSample:
-    """The sample with the machine's memory figures, if the GPU shares that memory and reports none;
-    otherwise unchanged."""
-    if gpu.memory_total_bytes or not is_unified(gpu.name):
+    """The sample with the machine's memory figures, if the GPU shares that memory (GB10, Jetson)
+    and reports none; otherwise unchanged."""
+    from gpusetup.catalog.gpus import tokens
+    from gpusetup.plan.place import UNIFIED
+
+    if gpu.memory_total_bytes or UNIFIED.isdisjoint(tokens(gpu.name or "")):
         return gpu
     return replace(
         gpu,
@@ -223,15 +226,3 @@ def with_unified_memory(gpu: GpuSample, host: HostSample) -> GpuSample:
         memory_total_bytes=host.memory_total_bytes,
         memory_is_unified=True,
     )
-
-
-def is_unified(name: str | None) -> bool:
-    """Whether a GPU with this name shares the machine's memory.
-
-    >>> is_unified("NVIDIA GB10"), is_unified("Orin (nvgpu)"), is_unified("NVIDIA L4")
-    (True, True, False)
-    """
-    from gpusetup.catalog.gpus import tokens
-    from gpusetup.plan.place import UNIFIED
-
-    return not UNIFIED.isdisjoint(tokens(name or ""))

@@ -8,14 +8,14 @@ others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
-from gpusetup.monitor.links import looks_full
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.run import Subject, worked
-from gpusetup.monitor.throttling import clocks_are_low, is_laptop, is_slower
+from gpusetup.monitor.throttling import clocks_are_low, is_laptop
 from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percent, percentile
 
 
@@ -54,7 +54,6 @@ memory_bus_full = Sign(lambda s: at_least(s.work.memory_busy, 70.0))
 light = Sign(lambda s: below(s.work.weight, marks.LIGHT_POWER)) & ~memory_bus_full
 
 pauses_rule = Sign(lambda s: s.gpu.parts.pause_share >= marks.PAUSE_SHARE)
-pauses_cost = Sign(lambda s: s.gpu.parts.pause_share >= 10.0)  # %; pauses to save take less
 
 
 @Sign
@@ -67,10 +66,8 @@ def busy_between_long_pauses(subject: Subject) -> bool:
     return percentile(parts.pauses, 50) >= 20.0 and parts.work.utilization >= marks.BUSY
 
 
-often_quiet = Sign(lambda s: at_least(s.work.quiet_share, marks.QUIET_SHARE))
 # Points between the 5th and the 95th percentile: half of the scale.
-swings = Sign(lambda s: s.work.utilization_p95 - s.work.utilization_p5 >= 50.0)
-gaps = often_quiet | swings
+gaps = Sign(lambda s: s.work.utilization_p95 - s.work.utilization_p5 >= 50.0)
 
 
 @Sign
@@ -110,7 +107,6 @@ memory_full = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_TIGHT))
 memory_used_up = Sign(lambda s: at_least(s.gpu.memory.p95, marks.MEMORY_FULL))
 memory_fell = Sign(lambda s: s.gpu.memory.fell)
 memory_grew = Sign(lambda s: s.gpu.memory.grew)
-peak_high = Sign(lambda s: s.gpu.memory.peak >= marks.MEMORY_HIGH)
 # It will be full before the run's length has doubled.
 fills_soon = memory_grew & Sign(
     lambda s: s.gpu.memory.full_in is not None and s.gpu.memory.full_in <= s.run.seconds
@@ -130,37 +126,32 @@ several_holders = unknown_job & Sign(lambda s: len(s.gpu.big_holders) > 1)
 shared_by_programs = unknown_job & Sign(lambda s: len(s.gpu.sharers) > 1)
 
 
-def of_others(
-    moment: Moment, figure: Callable[[ProcessUse], float | None], unknown: float
-) -> float:
+def of_others(moment: Moment, figure: Callable[[ProcessUse], float | None]) -> float:
     """The sum of a figure over the processes on a GPU at one moment that do not belong to the
     command; 0 if the command's processes were not counted.
 
     If the GPU has more processes than the command has on GPUs, the surplus belongs to other
-    programs; we assume that these are the smallest, so that the result is never too high. `unknown`
-    replaces a figure that is not reported.
+    programs; we assume that these are the smallest, so that the result is never too high.
     """
     command_count = moment.tree.gpu_processes if moment.tree else None
-    if not command_count:
-        return 0
-    figures = [figure(use) for use in moment.gpu.processes or () if not is_display(use)]
-    sizes = sorted(unknown if size is None else size for size in figures)
-    return sum(sizes[: max(0, len(sizes) - command_count)])
+    uses = [use for use in moment.gpu.processes or () if not is_display(use)]
+    sizes = sorted(or_zero(figure(use)) for use in uses)
+    return sum(sizes[: max(0, len(sizes) - command_count)]) if command_count else 0.0
 
 
 @Sign
 def shared_with_others(subject: Subject) -> bool:
     """Whether processes outside the command use part of the GPU's memory."""
     last = subject.work.rows[-1]
-    used = of_others(last, lambda use: use.memory_bytes, float("inf"))
+    # Memory that is not reported may be any amount.
+    used = of_others(last, lambda use: math.inf if use.memory_bytes is None else use.memory_bytes)
     return at_least(percent(used, last.gpu.memory_total_bytes), marks.HELD_MEMORY)
 
 
 @Sign
 def used_by_others(subject: Subject) -> bool:
     """Whether processes outside the command compute on the GPU much of the time."""
-    rows = subject.work.running
-    shares = [of_others(moment, lambda use: use.sm_percent, 0.0) for moment in rows]
+    shares = (of_others(row, lambda use: use.sm_percent) for row in subject.work.running)
     return at_least(mean(shares), marks.USE_DIFFERENCE)
 
 
@@ -183,7 +174,7 @@ def unexplained(subject: Subject) -> bool:
 # Heavy work at the rated power limit also lowers the clock, but not as far.
 clocks_below_rated = Sign(lambda s: below(s.work.clock_share, marks.RATED_CLOCKS))
 power_known = Sign(lambda s: s.work.power_share is not None)
-slower_than_siblings = Sign(lambda s: is_slower(s.work, s.siblings_clock))
+slower_than_siblings = Sign(lambda s: s.is_slower)
 clocks_far_down = ((clocks_below_rated & power_known) | slower_than_siblings) & unexplained
 clocks_low = Sign(lambda s: clocks_are_low(s.work))
 # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
@@ -211,9 +202,10 @@ pcie_carries = Sign(
     )
 )
 links_carry = nvlink_carries | pcie_carries
-# If the GPU draws full power (more than half of its limit above idle), the exchange overlaps with
-# computing and costs nothing.
-links_rule = links_carry & Sign(lambda s: below(s.work.weight, 50.0))
+FULL_WITHOUT_A_LIMIT = ((11e9, 13.5e9), (22e9, 27e9))
+"""Ranges of bytes per second in one direction that a full link with 16 lanes reaches in practice,
+for PCIe 3 and PCIe 4 (in theory 15.8e9 and 31.5e9). A rate between the ranges cannot be judged if
+the link is unknown."""
 
 
 @Sign
@@ -222,11 +214,10 @@ def link_full(subject: Subject) -> bool:
     and gaps take 30 %. In a dmon log, the link itself is unknown."""
     work = subject.work
     if work.pcie_limit is None:
-        return looks_full(work.pcie_one_way)
+        return any(low <= work.pcie_one_way <= high for low, high in FULL_WITHOUT_A_LIMIT)
     return at_least(percent(work.pcie_one_way, work.pcie_limit), 70.0)
 
 
-lacks_lanes = Sign(lambda s: below(s.gpu.lanes or None, s.gpu.latest.pcie_width_max or 0))
 # Slots wired with half of the lanes are normal; with a quarter or fewer, the card is in the wrong
 # slot or in a bad riser, or has a bad contact.
 narrow_link = Sign(lambda s: 0 < (s.gpu.lanes or 0) * 4 <= (s.gpu.latest.pcie_width_max or 0))
@@ -270,9 +261,6 @@ def waits_for_a_core(subject: Subject) -> bool | None:
     wanted = or_zero(work.cpu) + work.cpu_wait
     # If they rarely want a core (70 % of the time), the command waits for something else.
     return work.cpu_wait >= 25.0 and at_least(work.cpu_wait_share, 20.0) and wanted >= 70.0
-
-
-# It waited for a free core at least as long as it computed.
 
 
 @Sign
@@ -349,3 +337,56 @@ def leaves_others_unused(subject: Subject) -> bool:
     is_one_job = run.command is not None or len(run.at_work) == 1 or run.alike(run.at_work)
     is_one_job = is_one_job and subject.gpu.name in {gpu.name for gpu in run.unused_gpus}
     return is_one_job and leaves_gpus_unused(subject)
+
+
+# --- runs in which no GPU worked ------------------------------------------------------------------
+
+STOPPED_FROM_OUTSIDE = (129, 130, 137, 143, -1, -2, -9, -15)
+"""Exit codes of a command that was ended by SIGHUP, SIGINT, SIGKILL or SIGTERM."""
+was_stopped = Sign(lambda subject: subject.run.exit in STOPPED_FROM_OUTSIDE)
+
+
+@Sign
+def is_starting(subject: Subject) -> bool:
+    """Whether the run is too short to judge. While a program is loading a model, which rising GPU
+    memory shows, it gets more time."""
+    run = subject.run
+    rises = [
+        or_zero(gpu.latest.memory_used_bytes) - or_zero(gpu.first.memory_used_bytes)
+        for gpu in run.gpus
+    ]
+    is_loading = max(rises, default=0.0) >= marks.CUDA_CONTEXT
+    seconds = marks.START_UP_SECONDS if is_loading else marks.YOUNG_SECONDS
+    return run.exit is None and run.seconds < seconds
+
+
+@Sign
+def stays_awake(subject: Subject) -> bool:
+    """Whether the GPU's clocks are high in nearly all samples since a process first used it,
+    although its utilisation is low. Only throttle reasons show whether an idle GPU explains the
+    clock."""
+    later = [row.gpu for row in subject.gpu.rows if row.seconds >= subject.run.held_from]
+    told = [gpu for gpu in later if gpu.throttle_reasons is not None]
+    awake = [
+        gpu
+        for gpu in told
+        if at_least(percent(gpu.clock_sm_mhz, gpu.clock_sm_max_mhz), marks.LOW_CLOCKS)
+        and "gpu_idle" not in (gpu.throttle_reasons or ())
+    ]
+    is_enough = len(told) >= marks.LEAST_SAMPLES
+    return is_enough and len(awake) >= len(told) * marks.AWAKE_SHARE / 100
+
+
+# A training that prepares its batches itself and whose kernels are too short to show in the GPU's
+# utilisation. For example, an H100 (driver 580) reported 0 % for a training whose process decoded
+# 16 pictures for 20 ms and then computed for less than 1 ms. The only signs were 54 % CPU use of a
+# core, GPU memory in use, and high clocks. A program that is still loading its model looks the
+# same; a server that waits for requests also keeps the clocks high.
+kernels_are_short = (
+    ~(unknown_job | failed | is_starting)
+    & training
+    & works_between_steps
+    & ~core_full
+    & Sign(lambda subject: subject.run.held(subject.gpu))
+    & stays_awake
+)

@@ -1,13 +1,13 @@
 """The base classes for the sources of samples, and the choice of the GPUs to watch.
 
-NVML reports the most (`nvml.py`), `nvidia-smi` less (`smi.py`); without either, only the machine
-can be watched.
+NVML reports the most (`nvml.py`), `nvidia-smi` and amdgpu's files less (`polled.py`); without any
+of them, only the machine can be watched.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import Literal
 
@@ -49,16 +49,13 @@ class SampleSource:
     def next(self, timeout: float) -> Sample:
         """The next sample. Raises TimeoutError if none comes within `timeout` seconds, and
         SourceEnded at the end."""
-        sample = self.first or self.read(timeout)
-        self.first = None
+        sample, self.first = self.first or self.read(timeout), None
         gpus = sample.gpus
         if self.positions is not None:
             # The sample may have fewer GPUs than before, because nvidia-smi leaves out a GPU that
             # was lost.
-            present = [position for position in self.positions if position < len(gpus)]
-            gpus = tuple(gpus[position] for position in present)
-        checked = map(plausible, gpus)
-        return replace(sample, gpus=tuple(checked))
+            gpus = tuple(gpus[place] for place in self.positions if place < len(gpus))
+        return replace(sample, gpus=tuple(map(plausible, gpus)))
 
     def read(self, timeout: float) -> Sample:
         raise NotImplementedError
@@ -68,14 +65,18 @@ class SampleSource:
 
 
 class Machine(SampleSource):
-    """A source that returns an empty sample at each interval, so that the command and the machine
-    can be watched without a GPU."""
+    """A source that is asked for the GPUs at each interval. Without any, the samples are empty, so
+    that the command and the machine can be watched."""
 
-    name: SourceName = "machine"
-
-    def __init__(self, interval: float) -> None:
+    def __init__(
+        self,
+        interval: float,
+        name: SourceName = "machine",
+        read_gpus: Callable[[], tuple[GpuSample, ...]] = tuple,
+    ) -> None:
         super().__init__()
-        self._interval = interval
+        self.name = name
+        self._interval, self._read_gpus = interval, read_gpus
         self._began = time.monotonic()
         self._count = 0
 
@@ -89,22 +90,17 @@ class Machine(SampleSource):
         time.sleep(max(0.0, wait))
         seconds = time.monotonic() - self._began
         # Samples that were missed meanwhile are skipped, not taken later.
-        intervals = int(seconds / self._interval)
-        self._count = intervals + 1
-        return Sample(at=utc_now(), seconds=round(seconds, 3))
+        self._count = int(seconds / self._interval) + 1
+        return self.sample_of(self._read_gpus())
+
+    def sample_of(self, gpus: tuple[GpuSample, ...]) -> Sample:
+        return Sample(at=utc_now(), seconds=round(time.monotonic() - self._began, 3), gpus=gpus)
 
 
 def utc_now() -> str:
-    """The current UTC time in the format of our recordings: `2026-11-20T06:00:00.000Z`.
-
-    >>> len(utc_now()), utc_now()[-1]
-    (24, 'Z')
-    """
-    time = datetime.now(timezone.utc)
-    # Three digits are enough, because a sample is not more precise.
-    milliseconds = time.microsecond // 1000
-    whole_seconds = f"{time:%Y-%m-%dT%H:%M:%S}"
-    return f"{whole_seconds}.{milliseconds:03d}Z"
+    """The current UTC time in the format of our recordings: `2026-11-20T06:00:00.000Z`."""
+    now = datetime.now(timezone.utc).replace(tzinfo=None)
+    return f"{now.isoformat(timespec='milliseconds')}Z"
 
 
 CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
@@ -112,22 +108,19 @@ CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in L
 
 def plausible(gpu: GpuSample) -> GpuSample:
     """The sample without impossible values: they become None, and `problem` names them."""
-    figures = {field: getattr(gpu, field) for field in CHECKED_FIELDS}
-    wrong = implausible(figures)
+    wrong = implausible({field: getattr(gpu, field) for field in CHECKED_FIELDS})
     if not wrong:
         return gpu
-    problems = [f"{field} is not plausible" for field in wrong]
     # If the source itself reports a problem, show that one.
-    problem = gpu.problem or ", ".join(problems)
-    removed = dict.fromkeys(wrong)
-    return replace(gpu, problem=problem, **removed)
+    problem = gpu.problem or ", ".join(f"{field} is not plausible" for field in wrong)
+    return replace(gpu, problem=problem, **dict.fromkeys(wrong))
 
 
 # --- which GPUs to watch --------------------------------------------------------------------------
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 SHORTEST = len("GPU-")
-"""A UUID prefix must be longer than this."""
+"""A UUID prefix must be longer than this, because `GPU-` would match all GPUs."""
 
 
 def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
@@ -138,39 +131,21 @@ def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[in
     >>> named_positions(("1", "gpu-aa", "1"), two)
     (1, 0)
     """
-    positions: list[int] = []
+    positions: dict[int, None] = {}
     for name in names:
-        matching = [position for position, gpu in enumerate(gpus) if is_called(gpu, name)]
-        # Refuse a name that matches no GPU, and a prefix that several UUIDs share.
+        matching = [
+            position
+            for position, gpu in enumerate(gpus)
+            if name == str(gpu.index)
+            or (len(name) > SHORTEST and (gpu.uuid or "").lower().startswith(name.lower()))
+        ]
         if len(matching) != 1:
-            raise no_such_gpu(name, gpus, is_ambiguous=bool(matching))
-        positions += matching
-    # Without duplicates, in the order in which they were named.
-    distinct = dict.fromkeys(positions)
-    return tuple(distinct)
-
-
-def no_such_gpu(name: str, gpus: Sequence[GpuSample], *, is_ambiguous: bool) -> UsageError:
-    """The error for a name that matches no GPU or several; its hint lists the GPUs."""
-    gpu_names = []
-    for gpu in gpus:
-        # Show the UUID too, because it never changes, unlike the index.
-        uuid = gpu.uuid or "UUID unknown"
-        gpu_names.append(f"{gpu.index} ({uuid})")
-    problem = "Several GPUs are" if is_ambiguous else "No GPU is"
-    hint = f"there are: {', '.join(gpu_names)}"
-    return UsageError(f"{problem} called {name!r}", hint=hint)
-
-
-def is_called(gpu: GpuSample, name: str) -> bool:
-    """Whether a GPU has this index, or a UUID that begins with this name."""
-    if name == str(gpu.index):
-        return True
-    # Refuse a name as short as `GPU-`, which would match all GPUs.
-    if len(name) <= SHORTEST:
-        return False
-    uuid = (gpu.uuid or "").lower()
-    return uuid.startswith(name.lower())
+            problem = "Several GPUs are" if matching else "No GPU is"
+            # Show the UUID too, because it never changes, unlike the index.
+            there_are = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
+            raise UsageError(f"{problem} called {name!r}", hint=f"there are: {there_are}")
+        positions[matching[0]] = None
+    return tuple(positions)
 
 
 def visible_positions(
@@ -184,14 +159,11 @@ def visible_positions(
     ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
     """
     setting = f"{VARIABLE}={variable}"
-    parts = [part.strip() for part in variable.split(",")]
-    names = [part for part in parts if part]
-    has_indexes = any(name.isdecimal() for name in names)
-    models = {gpu.name for gpu in gpus}
+    names = [name for part in variable.split(",") if (name := part.strip())]
     # CUDA numbers the fastest GPU first, whereas NVML numbers them by bus address; with a single
     # model, both orders are the same.
-    counts_differ = len(models) > 1 and not pci_order
-    if has_indexes and counts_differ:
+    counts_differ = len({gpu.name for gpu in gpus}) > 1 and not pci_order
+    if counts_differ and any(name.isdecimal() for name in names):
         return None, f"{setting} counts in CUDA's order, unknown here: watching every GPU"
     try:
         positions = named_positions(names, gpus)
@@ -199,6 +171,5 @@ def visible_positions(
         positions = ()
     if not positions:
         return None, f"{setting} names no GPU here, so the monitor watches every GPU"
-    indexes = [str(gpus[position].index) for position in positions]
-    labels = ", ".join(indexes)
+    labels = ", ".join(str(gpus[position].index) for position in positions)
     return positions, f"{setting}: watching GPU {labels}"

@@ -29,8 +29,8 @@ TORCHRUN = "torchrun --nproc_per_node={present_gpus} {script}"
 PY_SPY = "py-spy dump --pid {pid}"
 BY_CPU = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
 BY_MEMORY = "ps -eo pid,user,rss,comm --sort=-rss | head"
-POWER_DETAILS = "nvidia-smi{dash_i} -q -d POWER,PERFORMANCE"
-UNLOCK = "sudo nvidia-smi -i {peers} -rgc"
+POWER_DETAILS = "nvidia-smi -i {peer_labels} -q -d POWER,PERFORMANCE"
+UNLOCK = "sudo nvidia-smi -i {peer_labels} -rgc"
 ON_THE_GPU = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
 
 # Sources: the acceleration guide and the multi-GPU guide; PyTorch's performance tuning guide
@@ -38,26 +38,27 @@ ON_THE_GPU = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --fo
 # page; `nvidia-smi --help`.
 STEPS: dict[str, StepRule] = {
     "load-with-workers": StepRule(
-        "Load with workers{in_each_process}: num_workers={useful_workers}, pin_memory=True", TUNE,
+        "Load with workers{in_each_process}: num_workers={run.useful_workers}, pin_memory=True",
+        TUNE,
         s.works_between_steps & ~(s.workers | s.no_training | s.cores_used_up)),
     "more-workers": StepRule(
-        "Use up to {useful_workers} loader workers{in_each_process} (now {worker_count}). Then "
+        "Use up to {run.useful_workers} loader workers{in_each_process} (now {work.workers}). Then "
         "decode less per item, or cache decoded items", TUNE, WORKERS_HELP),
     "cheaper-items": StepRule(
         "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU"),
     "more-cores": StepRule(
         "Give the command more CPU cores: it uses all {cores}", None, s.fewer_cores),
     "free-the-cpu": StepRule(
-        "End other programs: they use {others_cpu} % CPU of this machine's {machine_cores} cores "
+        "End other programs: they use {others_cpu} % CPU of this machine's {run.host_cores} cores "
         "(100 % is one core)", BY_CPU),
     "faster-storage": StepRule(
         "Move the data to a local disk or memory, in fewer and larger files"),
     "run-ahead": StepRule(
         "Let the loader work in advance: persistent_workers=True, a larger prefetch_factor, up to "
-        "{useful_workers} workers", TUNE),
+        "{run.useful_workers} workers", TUNE),
     "fetch-in-advance": StepRule(
         "The loader workers hardly compute. Keep the data on a local disk or in memory, or fetch "
-        "more at once: a larger prefetch_factor and more workers (now {worker_count}; waiting "
+        "more at once: a larger prefetch_factor and more workers (now {work.workers}; waiting "
         "takes no core, so there may be more of them than cores). `py-spy dump --pid PID` shows "
         "what a worker waits for", None, s.workers_rest),
     "off-the-loop": StepRule(
@@ -65,8 +66,8 @@ STEPS: dict[str, StepRule] = {
     "speed-up-the-producers": StepRule(
         "Generate training data faster: use cheaper environments, or environments on the GPU"),
     "help-the-host": StepRule(
-        "Load data with more workers (num_workers={useful_workers} or more{in_each_process}), or "
-        "give the GPU more work in each launch (a larger batch, torch.compile). {watching}",
+        "Load data with more workers (num_workers={run.useful_workers} or more{in_each_process}), "
+        "or give the GPU more work in each launch (a larger batch, torch.compile). {watching}",
         "{watch_command}"),
     "see-where-it-waits": StepRule("{where_it_waits}", PY_SPY),
     "reset-the-gpu": StepRule(
@@ -78,16 +79,16 @@ STEPS: dict[str, StepRule] = {
         "rented): it has no spare memory left for its faulty places",
         "nvidia-smi -q -d ECC,ROW_REMAPPER"),
     "see-why-it-was-lost": StepRule(
-        "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that "
-        "the GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`",
+        "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that the "
+        "GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`",
         "sudo dmesg -T | grep -iE 'nvrm|xid|aer'"),
     "larger-work": StepRule(
         "Give the GPU more work at once: use a larger batch", BENCHMARK, ~s.memory_high),
     "compile-or-graphs": StepRule(
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "more-in-parallel": StepRule(
-        "Give the GPU more work at once: a larger problem, more requests together, or several "
-        "runs at the same time (MPS)", None, s.server | s.physics),
+        "Give the GPU more work at once: a larger problem, more requests together, or several runs "
+        "at the same time (MPS)", None, s.server | s.physics),
     "fewer-bytes": StepRule(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
         BENCHMARK),
@@ -105,8 +106,8 @@ STEPS: dict[str, StepRule] = {
         "Find the largest batch that leaves a margin, and accumulate gradients",
         "gpusetup tune --batch-size --code MODULE:FUNCTION"),
     "find-the-leak": StepRule(
-        "Find out what keeps tensors in memory: losses with their graph, lists of outputs, "
-        "caches. torch.cuda.memory._record_memory_history shows it"),
+        "Find out what keeps tensors in memory: losses with their graph, lists of outputs, caches. "
+        "torch.cuda.memory._record_memory_history shows it"),
     "see-how-it-ended": StepRule(
         "See whether the program finished or failed: read the end of its log (`gpusetup doctor "
         "--report LOG` explains an error) and, if it was killed, the kernel log",
@@ -122,37 +123,42 @@ STEPS: dict[str, StepRule] = {
         "Record longer: a minute or more after the start shows how the work itself runs"),
     "cool": StepRule(
         "Improve the cooling{of_peers}: check fans, dust, airflow and neighbouring cards",
-        "nvidia-smi{dash_i} -q -d TEMPERATURE,PERFORMANCE"),
+        "nvidia-smi -i {peer_labels} -q -d TEMPERATURE,PERFORMANCE"),
     "check-the-supply": StepRule("{supply}", POWER_DETAILS),
     "raise-the-power-limit": StepRule(
-        "Raise the power limit{on_peers} {limits}, if the cooling allows it", "{set_limits}"),
+        "Raise the power limit{of_peers} to what the card is rated at, if the cooling allows it",
+        "{set_limits}"),
     "plug-it-in": StepRule(
-        "Connect the charger and choose the performance mode: {withheld}", POWER_DETAILS, s.laptop),
+        "Connect the charger and choose the performance mode: the GPU gets less power than it can "
+        "use", POWER_DETAILS, s.laptop),
     "look-outside": StepRule(
         "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
-        "limits in the firmware: {withheld}", POWER_DETAILS),
+        "limits in the firmware: the GPU gets less power than it can use", POWER_DETAILS),
     "unlock-the-clocks": StepRule(
         "Find out what slows the clocks{of_peers} down. If `nvidia-smi -lgc` locked them, reset "
         "them; else `nvidia-smi -q -d CLOCK,PERFORMANCE` tells more", UNLOCK),
     # The driver does not report whether application clocks or locked clocks were set.
     "reset-the-clocks": StepRule(
-        "Reset the clocks{of_peers}", "sudo nvidia-smi -i {peers} -rac; " + UNLOCK),
+        "Reset the clocks{of_peers}", "sudo nvidia-smi -i {peer_labels} -rac; " + UNLOCK),
     "see-who-uses-the-cpu": StepRule(
-        "Find out who uses the CPU ({machine_cpu} % is busy). If it is the data loaders, do less "
-        "per item or use more cores", BY_CPU),
+        "Find out who uses the CPU ({work.host_share} % is busy). If it is the data loaders, do "
+        "less per item or use more cores", BY_CPU),
     "read-its-error": StepRule(
-        "Read the command's error: it ended with exit code {exit}, and nothing had run on the GPU"),
+        "Read the command's error: it ended with exit code {run.exit}, and nothing had run on the "
+        "GPU"),
     "read-how-it-ended": StepRule(
-        "Read the command's error: it ended with exit code {exit}"),
+        "Read the command's error: it ended with exit code {run.exit}. `gpusetup doctor --report "
+        "LOG` explains errors of torch and the driver"),
     "watch-longer": StepRule(
-        "Watch longer: nothing ran on the GPU in the first {seconds} s. The command may still be "
-        "loading or downloading. If nothing changes, see where the process waits", PY_SPY),
+        "Watch longer: nothing ran on the GPU in the first {run.seconds} s. The command may still "
+        "be loading or downloading. If nothing changes, see where the process waits", PY_SPY),
     "ask-the-driver": StepRule(
         "See what the driver reports about this card. With MIG, only NVIDIA's DCGM shows how busy "
         "an instance is: `dcgmi dmon -e 1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
     "look-at-the-link": StepRule(
-        "Check the PCIe link{link_advice}. Seat the card again, try another slot and leave out the "
-        "riser, and check the lanes in the firmware's settings",
+        "Check the PCIe link: with 16 lanes it would carry at least 15000 MB/s in one direction. "
+        "Seat the card again, try another slot and leave out the riser, and check the lanes in the "
+        "firmware's settings",
         "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
         "pcie.link.width.current,pcie.link.width.max --format=csv", s.slow_link),
     "see-whether-torch-can": StepRule(
@@ -183,15 +189,16 @@ STEPS: dict[str, StepRule] = {
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)"),
-    "one-process-each": StepRule("Start one process for each GPU{one_process_each}", TORCHRUN),
+    "one-process-each": StepRule(
+        "Start one process for each GPU (DistributedDataParallel with torchrun)", TORCHRUN),
     "use-the-other-gpus": StepRule(
         "{unused_count} of {gpu_count} GPUs did nothing (GPU {unused}). If they are yours, train "
         "on all of them: start one process for each GPU with torchrun (--nproc_per_node), and look "
         "at CUDA_VISIBLE_DEVICES", TORCHRUN),
     "balance-the-work": StepRule(
         "Give every rank the same amount of work: batches of similar length, a DistributedSampler, "
-        "evenly split layers. Find out what the busiest rank does that the others do not"
-        "{unlaunched}"),
+        "evenly split layers. Find out what the busiest rank does that the others do "
+        "not{unlaunched}"),
     "more-threads": StepRule(
         "Compute on more of the cores: set OMP_NUM_THREADS or torch.set_num_threads, or load data "
         "in worker processes. If this machine has a GPU for torch, `gpusetup doctor` says why it "

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import Any
 
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.monitor import marks
-from gpusetup.monitor.documents import EpochTimes, HostSummary, Sample, Summary, TreeSummary
-from gpusetup.monitor.gpu import spread
+from gpusetup.monitor.documents import (
+    EpochTimes,
+    GpuSummary,
+    HostSummary,
+    Sample,
+    Spread,
+    Summary,
+    TreeSummary,
+)
+from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import judge
 from gpusetup.monitor.notes import advice, notes
 from gpusetup.monitor.run import Subject, WatchedRun, worked
 from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.tally import RunTally
-from gpusetup.monitor.work import Work
+from gpusetup.monitor.work import Work, percentile
 
 
 class Story(Frozen):
@@ -62,7 +72,7 @@ def summarise(tally: RunTally, story: Story | None = None) -> Summary:
         seconds=tally.seconds,
         samples=tally.samples,
         epochs=story.epochs,
-        gpus=tuple(gpu.summary(has_worked=worked(gpu)) for gpu in run.gpus),
+        gpus=tuple(map(gpu_summary, run.gpus)),
         tree=tree_summary(tally),
         host=host_summary(tally),
         command=story.command,
@@ -71,24 +81,29 @@ def summarise(tally: RunTally, story: Story | None = None) -> Summary:
     )
 
 
+def gpu_summary(gpu: GpuRun) -> GpuSummary:
+    work = gpu.parts.work
+    return GpuSummary(
+        index=gpu.first.index,
+        name=gpu.name,
+        uuid=gpu.first.uuid,
+        samples=gpu.tally.moments.count,
+        memory_total_bytes=gpu.latest.memory_total_bytes or gpu.first.memory_total_bytes,
+        throttled={
+            name: round(share / 100, 4) for name, share in (work.reasons if work else {}).items()
+        },
+        working_share=round((work.samples if work else 0) / len(gpu.rows), 4),
+        lost_at=gpu.lost_at,
+        **spreads(GpuSummary, gpu.counted_samples(has_worked=worked(gpu))),
+    )
+
+
 def tree_summary(tally: RunTally) -> TreeSummary | None:
     """The figures of the command over the run; None if no command was watched."""
     trees = [row.tree for row in tally.machine.moments.all() if row.tree is not None]
     if not trees:
         return None
-    return TreeSummary(
-        samples=len(trees),
-        cpu_percent=spread(tree.cpu_percent for tree in trees),
-        busiest_cpu_percent=spread(tree.busiest_cpu_percent for tree in trees),
-        memory_bytes=spread(tree.memory_bytes for tree in trees),
-        loader_workers=spread(tree.loader_workers for tree in trees),
-        loader_cpu_percent=spread(tree.loader_cpu_percent for tree in trees),
-        cpu_wait_percent=spread(tree.cpu_wait_percent for tree in trees),
-        read_bytes_per_second=spread(tree.read_bytes_per_second for tree in trees),
-        input_bytes_per_second=spread(tree.input_bytes_per_second for tree in trees),
-        write_bytes_per_second=spread(tree.write_bytes_per_second for tree in trees),
-        cores=trees[-1].cores,
-    )
+    return TreeSummary(samples=len(trees), cores=trees[-1].cores, **spreads(TreeSummary, trees))
 
 
 def host_summary(tally: RunTally) -> HostSummary | None:
@@ -98,15 +113,28 @@ def host_summary(tally: RunTally) -> HostSummary | None:
         return None
     return HostSummary(
         samples=len(hosts),
-        cpu_percent=spread(host.cpu_percent for host in hosts),
         cores=hosts[-1].cores,
-        memory_used_bytes=spread(host.memory_used_bytes for host in hosts),
         memory_total_bytes=hosts[-1].memory_total_bytes,
-        disk_read_bytes_per_second=spread(host.disk_read_bytes_per_second for host in hosts),
-        disk_write_bytes_per_second=spread(host.disk_write_bytes_per_second for host in hosts),
-        network_receive_bytes_per_second=spread(
-            host.network_receive_bytes_per_second for host in hosts
-        ),
+        **spreads(HostSummary, hosts),
+    )
+
+
+def spreads(kind: type, samples: Sequence[object]) -> dict[str, Any]:
+    """The spread of each figure that a summary of this kind has spreads of."""
+    names = [field.name for field in fields(kind) if field.type == Spread | None]
+    return {name: spread(getattr(sample, name) for sample in samples) for name in names}
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """The mean, 5th and 95th percentile and peak of these values; None if all are unknown."""
+    figures = [float(value) for value in values if value is not None]
+    if not figures:
+        return None
+    return Spread(
+        mean=round(fmean(figures), 2),
+        p5=percentile(figures, 5),
+        p95=percentile(figures, 95),
+        peak=max(figures),
     )
 
 

@@ -32,8 +32,7 @@ class ThinnedMoments:
 
     def add(self, row: Moment) -> None:
         """Add the next row; it is kept if its number is a multiple of the current interval."""
-        is_its_turn = self.count % self._every == 0
-        if is_its_turn:
+        if self.count % self._every == 0:
             self._rows.append(row)
         self.last = row
         self.count += 1
@@ -88,16 +87,19 @@ class GpuTally:
             self.latest = gpu
         if gpu.utilization_percent is not None:
             # NVML's value covers up to one second before the sample, so any work that it shows for
-            # an empty GPU has already ended.
-            use = 0.0 if is_empty(gpu) else gpu.utilization_percent
-            self._note_use(moment, use)
+            # an empty GPU (without processes, and with less memory in use than any CUDA program
+            # needs) has already ended.
+            is_empty = gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY)
+            self._note_use(moment, 0.0 if is_empty else gpu.utilization_percent)
 
     def _note_use(self, moment: Moment, use: float) -> None:
         """Record whether the GPU works at this moment; quiet time stays undecided until work
         follows."""
-        # A GPU that usually works hard may run a stray kernel during a pause.
+        # A GPU that usually works hard may run a stray kernel during a pause, for example in an
+        # evaluation on the CPU.
         usual_use = self._use / max(1, self._count)
-        is_stray = use <= stray_use(usual_use)
+        stray_use = max(marks.STRAY_USE, usual_use * marks.STRAY_PART / 100)
+        is_stray = use <= (marks.QUIET if usual_use < marks.LOW else stray_use)
         goes_on = self.quiet_since is not None and is_stray
         if use <= marks.QUIET or goes_on:
             if self.quiet_since is None:
@@ -133,21 +135,6 @@ class GpuTally:
         self.quiet_since = None
 
 
-def stray_use(usual_use: float) -> float:
-    """The utilisation in percent up to which kernels count as stray, for a GPU with this usual
-    utilisation at work.
-
-    For example, an evaluation on the CPU uses the GPU a little now and then.
-
-    >>> stray_use(98), stray_use(20)
-    (19.6, 3.0)
-    """
-    if usual_use < marks.LOW:
-        return marks.QUIET
-    part_of_usual = usual_use * marks.STRAY_PART / 100
-    return max(marks.STRAY_USE, part_of_usual)
-
-
 def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
     """The sample, in which the highest utilisation of its processes replaces the GPU's own value if
     that shows no work; otherwise unchanged.
@@ -161,48 +148,10 @@ def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
     # A process's first value covers only its start: it was 85 % for a program that then did
     # nothing.
     seen_before = {process.pid for process in before.processes or ()}
-    shares = []
-    for process in gpu.processes or ():
-        share = process.sm_percent
-        if share is not None and process.pid in seen_before:
-            shares.append(share)
-    busiest_share = max(shares, default=0.0)
+    present = [process for process in gpu.processes or () if process.pid in seen_before]
+    busiest_share = max((process.sm_percent or 0.0 for process in present), default=0.0)
     # A lower share comes only from a stray kernel.
-    if busiest_share < marks.IDLE:
-        return gpu
-    return replace(gpu, utilization_percent=busiest_share)
-
-
-def is_empty(gpu: GpuSample) -> bool:
-    """Whether a GPU has no process, and less memory in use than any CUDA program needs."""
-    # None means that processes were not reported.
-    lists_none = gpu.processes is not None and len(gpu.processes) == 0
-    used_bytes = gpu.memory_used_bytes
-    return lists_none and below(used_bytes, marks.EMPTY_MEMORY)
-
-
-IMPOSSIBLE_CPU = 1.5
-"""As a multiple of the CPU time of all cores. If a sample shows more, the time that it was divided
-by was too short."""
-
-
-def has_impossible_cpu(sample: Sample) -> bool:
-    """Whether the command seems to use much more CPU than the machine has, which is a measurement
-    error.
-
-    Recordings of older versions begin with such a sample, because their first sample counts all CPU
-    time since the start.
-    """
-    tree = sample.tree
-    if tree is None:
-        return False
-    host_cores = sample.host.cores if sample.host else None
-    # A recording may contain figures of the command only.
-    cores = host_cores or tree.cores
-    if not cores:
-        return False
-    most_percent = cores * 100 * IMPOSSIBLE_CPU
-    return tree.cpu_percent > most_percent
+    return replace(gpu, utilization_percent=busiest_share) if busiest_share >= marks.IDLE else gpu
 
 
 NO_GPU = GpuSample(index=-1)
@@ -225,12 +174,7 @@ class RunTally:
         """Add the next sample."""
         self.samples += 1
         self.seconds = sample.seconds
-        if has_impossible_cpu(sample):
-            sample = replace(sample, tree=None)
         self.machine.add(NO_GPU, sample)
         for gpu in sample.gpus:
             # A GPU may appear later, because nvidia-smi leaves out GPUs that do not respond.
-            if gpu.index not in self.gpus:
-                self.gpus[gpu.index] = GpuTally(gpu)
-            tally = self.gpus[gpu.index]
-            tally.add(gpu, sample)
+            self.gpus.setdefault(gpu.index, GpuTally(gpu)).add(gpu, sample)

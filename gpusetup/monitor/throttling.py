@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.work import Work, at_least, below, percent, rated_watts
+from gpusetup.monitor.work import Work, at_least, below, rated_watts
 
 
 class Throttle(NamedTuple):
@@ -43,35 +43,27 @@ THROTTLES = (
 (nvmlClocksEventReason*)."""
 
 
-def active_throttle(work: Work, gpu: GpuRun, siblings_clock: float | None) -> Throttle | None:
-    """The first throttle reason that slows this GPU down, with its cause; None if there is none.
-
-    `siblings_clock`: the clock, in MHz, of other cards of the same model that are equally busy.
-    """
-    slow = clocks_are_low(work)
-    for throttle in THROTTLES:
-        is_on = work.reasons.get(throttle.reason, 0.0) >= throttle.least_share
-        if is_on and (slow or not throttle.needs_low_clocks):
-            return of_this_card(throttle, work, gpu) if throttle.cause == "power" else throttle
-    # If no reason is reported, heat may still explain the low clocks of a busy GPU. Cards of one
-    # model are alike, so if the others run faster, less heat is enough.
-    if work.reasons or work.utilization < marks.BUSY:
-        return None
-    is_hot = slow and at_least(gpu.heat, marks.HOT)
-    if is_hot or (is_slower(work, siblings_clock) and at_least(gpu.heat, WARM)):
-        return Throttle("no reason was told", "heat", "heat")
-    return None
-
-
 WARM = 80.0
 """The temperature, in °C, from which heat may explain why a card is slower than others of its
 model. GeForce cards lower their clocks at 83 °C, but this limit is lower, because we compare it
 with the 95th percentile."""
 
 
-def is_slower(work: Work, siblings_clock: float | None) -> bool:
-    """Whether the GPU's SM clock is below 80 % of that of other busy cards of the same model."""
-    return below(percent(work.clock_mhz, siblings_clock), marks.LOW_CLOCKS)
+def active_throttle(work: Work, gpu: GpuRun, *, is_slower: bool) -> Throttle | None:
+    """The first throttle reason that slows this GPU down, with its cause; None if there is none.
+
+    `is_slower`: whether other busy cards of the same model have higher clocks.
+    """
+    slow = clocks_are_low(work)
+    for throttle in THROTTLES:
+        is_on = work.reasons.get(throttle.reason, 0.0) >= throttle.least_share
+        if is_on and (slow or not throttle.needs_low_clocks):
+            return of_this_card(throttle, work, gpu) if throttle.cause == "power" else throttle
+    # If no reason is reported, heat may still explain the low clocks of a busy GPU.
+    if work.reasons or work.utilization < marks.BUSY:
+        return None
+    is_hot = (slow and at_least(gpu.heat, marks.HOT)) or (is_slower and at_least(gpu.heat, WARM))
+    return Throttle("no reason was told", "heat", "heat") if is_hot else None
 
 
 def clocks_are_low(work: Work) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.units import GIB
 from gpusetup.monitor.documents import Summary
 
 STOP_SECONDS = 20.0
@@ -53,33 +54,32 @@ class TrainingMonitor:
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
         # If the training ended with an error, full memory counts as the cause.
-        ended_with_error = problem is not None
-        self.stop(failed=ended_with_error)
+        self.stop(failed=problem is not None)
 
     def start(self) -> None:
         """Start watching in a separate process; if that fails, warn and let the training
         continue."""
         if self._child is not None:
             return
-        if not is_first_rank():
+        # The first variable that is set belongs to the launcher.
+        ranks = [os.environ[name] for name in RANK_VARIABLES if name in os.environ]
+        if ranks and ranks[0] != "0":
             reason = "the first rank on this machine watches all of them"
             self.summary = Summary(verdict=None, evidence=reason)
             return
         from gpusetup.system.processes import start_background
 
-        # If this is one of several ranks, watch the launcher that started them, and thereby all
-        # ranks.
-        pid = os.getppid() if is_one_of_several_ranks() else os.getpid()
-        record_words = ("--json", "--output", str(self.record))
-        interval_words = ("--interval", f"{self.interval:g}")
-        program = (sys.executable, "-m", "gpusetup", "monitor")
-        argv = (*program, *record_words, *interval_words, "--pid", str(pid))
+        # If a launcher started this process as one of several ranks, watch the launcher, and
+        # thereby all ranks. If the parent has ended, init becomes the parent, which is none.
+        has_several = any(os.environ.get(name, "1") != "1" for name in WORLD_VARIABLES)
+        pid = os.getppid() if has_several and os.getppid() > 1 else os.getpid()
+        program = (sys.executable, "-m", "gpusetup", "monitor", "--json", "--output")
+        options = ("--interval", f"{self.interval:g}", "--pid", str(pid))
         try:
             self.record.unlink(missing_ok=True)
-            self._child = start_background(argv)
+            self._child = start_background((*program, str(self.record), *options))
         except OSError as problem:
-            reason = problem.strerror or str(problem)
-            self._warn(reason)
+            self._warn(problem.strerror or str(problem))
 
     def stop(self, *, failed: bool = False) -> Summary:
         """Stop watching, and return the summary with the verdict. `failed` means that the training
@@ -120,26 +120,7 @@ class TrainingMonitor:
         self.summary = Summary(verdict=None, evidence=problem)
         # With `stacklevel=3`, the warning points to the line of the training that began or ended
         # the watching.
-        sentence = f"gpusetup does not watch this training: {problem}"
-        warnings.warn(sentence, stacklevel=3)
-
-
-def is_first_rank() -> bool:
-    """Whether this process is the first rank on its machine, or the only process."""
-    for name in RANK_VARIABLES:
-        # The first variable that is set belongs to the launcher.
-        if name in os.environ:
-            return os.environ[name] == "0"
-    return True
-
-
-def is_one_of_several_ranks() -> bool:
-    """Whether a launcher started this process as one of several ranks on this machine."""
-    counts = [os.environ.get(name, "1") for name in WORLD_VARIABLES]
-    has_several = any(count != "1" for count in counts)
-    # If the parent has ended, init becomes the parent, which is not a launcher.
-    has_parent = os.getppid() > 1
-    return has_several and has_parent
+        warnings.warn(f"gpusetup does not watch this training: {problem}", stacklevel=3)
 
 
 def last_message(output: bytes) -> str:
@@ -149,16 +130,14 @@ def last_message(output: bytes) -> str:
     >>> last_message(b'{"message": "No NVIDIA GPU can be watched"}')
     'No NVIDIA GPU can be watched'
     """
-    text = output.decode("utf-8", "replace")
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = output.decode("utf-8", "replace").strip().splitlines()
     if not lines:
         return "the watching process gave no answer"
-    last_line = lines[-1]
     try:
         # With `--json`, an error is a JSON document.
-        return str(json.loads(last_line)["message"])
+        return str(json.loads(lines[-1])["message"])
     except (ValueError, KeyError, TypeError):
-        return last_line
+        return lines[-1]
 
 
 class DeviceMemory(Frozen):
@@ -173,22 +152,17 @@ class DeviceMemory(Frozen):
     peak_allocated_bytes: int
 
     def __str__(self) -> str:
-        device = f"{self.device} {self.name or ''}".rstrip()
-        allocated = gib(self.allocated_bytes)
-        peak = gib(self.peak_allocated_bytes)
-        reserved = gib(self.reserved_bytes)
-        total = gib(self.total_bytes)
         # Most users look for the peak, because it decides whether a run fits.
-        return f"{device}: allocated {allocated} (peak {peak}), reserved {reserved}, total {total}"
+        allocated = f"{gib(self.allocated_bytes)} (peak {gib(self.peak_allocated_bytes)})"
+        rest = f"reserved {gib(self.reserved_bytes)}, total {gib(self.total_bytes)}"
+        return f"{self.device} {self.name or ''}".rstrip() + f": allocated {allocated}, {rest}"
 
 
 class MemoryReport(Frozen):
     devices: tuple[DeviceMemory, ...]
 
     def __str__(self) -> str:
-        lines = map(str, self.devices)
-        report = "\n".join(lines)
-        # Without a device, the report would be empty.
+        report = "\n".join(map(str, self.devices))
         return report or "No CUDA device is in use by this process."
 
 
@@ -202,35 +176,27 @@ def memory_report() -> MemoryReport:
         memory_report().devices[0].allocated_bytes
     """
     torch = sys.modules.get("torch")
-    # If CUDA is not in use, report no devices, because a query would initialise CUDA, which itself
-    # takes memory.
+    # A query would initialise CUDA, which itself takes memory.
     if torch is None or not torch.cuda.is_initialized():
         return MemoryReport(devices=())
-    device_count = torch.cuda.device_count()
-    devices = [_device(torch, index) for index in range(device_count)]
+    devices = []
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        device = DeviceMemory(
+            device=f"cuda:{index}",
+            name=properties.name,
+            allocated_bytes=torch.cuda.memory_allocated(index),
+            reserved_bytes=torch.cuda.memory_reserved(index),
+            total_bytes=properties.total_memory,
+            peak_allocated_bytes=torch.cuda.max_memory_allocated(index),
+        )
+        devices.append(device)
     return MemoryReport(devices=tuple(devices))
 
 
-BYTES_OF_A_GIB = 1 << 30
-
-
 def gib(count: int) -> str:
-    """A number of bytes as text in GiB with two decimals.
-
+    """
     >>> gib(3 << 29)
     '1.50 GiB'
     """
-    size = count / BYTES_OF_A_GIB
-    return f"{size:.2f} GiB"
-
-
-def _device(torch: Any, index: int) -> DeviceMemory:
-    properties = torch.cuda.get_device_properties(index)
-    return DeviceMemory(
-        device=f"cuda:{index}",
-        name=properties.name,
-        allocated_bytes=torch.cuda.memory_allocated(index),
-        reserved_bytes=torch.cuda.memory_reserved(index),
-        total_bytes=properties.total_memory,
-        peak_allocated_bytes=torch.cuda.max_memory_allocated(index),
-    )
+    return f"{count / GIB:.2f} GiB"

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import Verdict
-from gpusetup.monitor.idle import is_starting, kernels_are_short, was_stopped
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.signs import Sign
 
@@ -29,14 +28,14 @@ partly = ~s.busy
 starved = s.watched & partly & ~s.no_loader
 waits = starved & ~s.core_full
 links_hold_it_back = s.links_carry & partly & ~(s.workers_full | s.gaps)
-kernels_wait_for_links = s.busy & s.links_rule & ~s.memory_bus_full
 small = ("more-in-parallel", "larger-work", "compile-or-graphs")
 shorter = ("overlap-the-pauses", "shorter-pauses")
 waits_where = ("see-where-it-waits",)
 IN_BURSTS = (
-    "{worked}, in bursts (p5 {use_p5} %, p95 {use_p95} %, nothing in {quiet} % of the samples)"
+    "{worked}, in bursts (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %, nothing in "
+    "{work.quiet_share} % of the samples)"
 )
-MEMORY_IN_USE = "memory in use: {memory} % (p95), {peak} % at its peak{holders}"
+MEMORY_IN_USE = "memory in use: {gpu.memory.p95} % (p95), {gpu.memory.peak} % at its peak{holders}"
 margin = ("free-the-card", "leave-a-margin")
 
 
@@ -50,18 +49,19 @@ def throttled_by(cause: str, figures: str, *steps: str) -> VerdictCase:
 CASES: tuple[VerdictCase, ...] = (
     # Memory that ended the run, or will soon. These cases come first, whatever else was slow.
     VerdictCase("memory-tight", "leak",
-         s.memory_grew & (s.peak_high | s.fills_soon) & ~s.server,
+         s.fills_soon & ~s.server,
          "{memory_growth}", ("find-the-leak",)),
     VerdictCase("memory-tight", "before-the-end",
          (s.failed | s.memory_fell) & s.full_at_the_end & ~s.server,
          MEMORY_IN_USE, margin),
     VerdictCase("memory-tight", "host-memory",
          s.host_memory_full & (s.no_gpu | (waits & (s.blocked | s.reads))),
-         "the machine's memory was {machine_memory} % full", ("use-less-host-memory",)),
+         "the machine's memory was {run.host_memory} % full", ("use-less-host-memory",)),
     # The clocks are throttled.
-    throttled_by("heat", ", at {heat} °C", "cool"),
+    throttled_by("heat", ", at {gpu.heat} °C", "cool"),
     throttled_by("supply", "", "check-the-supply"),
-    throttled_by("lowered limit", ", at {limit} W of the rated {rated} W", "raise-the-power-limit"),
+    throttled_by("lowered limit", ", at {gpu.latest.power_limit_watts} W of the rated "
+                                  "{gpu.power_default} W", "raise-the-power-limit"),
     throttled_by("withheld power", "{watts_and_limit}", "plug-it-in", "look-outside"),
     throttled_by("set clocks", "", "reset-the-clocks"),
     VerdictCase("throttled", "low clocks",
@@ -79,11 +79,11 @@ CASES: tuple[VerdictCase, ...] = (
          "collective for another rank", waits_where),
     VerdictCase("communication-bound", "offload",
          s.pcie_carries & partly & s.many_threads & s.reads_nothing,
-         "{worked}, its process computed on the CPU ({main_cpu} % of a core) and read nothing, and "
-         "{pcie} went over PCIe: a part of each step runs on the host",
+         "{worked}, its process computed on the CPU ({work.busiest_cpu} % of a core) and read "
+         "nothing, and {pcie} went over PCIe: a part of each step runs on the host",
          ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
-         s.several & (links_hold_it_back | kernels_wait_for_links
+         s.several & (links_hold_it_back
                       | (s.spins & s.light & (s.launched | s.alike))),
          "{kernels_ran}{at_power}{rates}: {team}", ("fewer-bytes-between-gpus",)),
     VerdictCase("communication-bound", "host",
@@ -103,22 +103,22 @@ CASES: tuple[VerdictCase, ...] = (
          s.pauses_rule & (
              s.writes_in_pauses | (s.computes_in_pauses & ~(s.workers_full | s.helpers))
              | (s.busy_between_long_pauses & ~(s.watched | s.no_loader))),
-         "GPU {label} {paused}{in_pauses}",
+         "GPU {gpu.label} {paused}{in_pauses}",
          shorter),
     VerdictCase("bursty", "sleeps",
          s.pauses_rule & s.watched & ~(s.core_full | s.workers_full | s.helpers | s.blocked
                                        | s.reads | s.over_the_network),
-         "GPU {label} {paused}{in_pauses}", waits_where),
+         "GPU {gpu.label} {paused}{in_pauses}", waits_where),
     # The GPU waits for its input, and the processes show why. Causes outside the command come
     # first.
     VerdictCase("input-starved", "neighbours",
          starved & s.others_full,
-         "{worked} while others used {others_cpu} % CPU of {machine_cores} cores, and the command "
-         "{command_cpu} %{core_wait}", ("free-the-cpu",)),
+         "{worked} while other programs used {others_cpu} % CPU of {run.host_cores} cores"
+         "{core_wait}", ("free-the-cpu",)),
     VerdictCase("input-starved", "quota",
          starved & s.cores_used_up & s.fewer_cores & ~s.no_gpu,
-         "{worked} while the command used {command_cpu} % CPU, all of the {cores} cores that it "
-         "may use", ("more-cores",)),
+         "{worked} while the command used {work.cpu} % CPU, all of the {cores} cores that it may "
+         "use", ("more-cores",)),
     VerdictCase("input-starved", "workers",
          starved & s.workers_full & ~(s.no_gpu & s.core_full),
          "{worked} while the process waited for {loaders}", ("more-workers", "cheaper-items")),
@@ -132,14 +132,14 @@ CASES: tuple[VerdictCase, ...] = (
          ("faster-storage",)),
     VerdictCase("input-starved", "producers",
          starved & s.helpers & ~(s.several | s.no_gpu),
-         "{worked} while other processes of the command computed at {helpers_cpu} % of a core "
+         "{worked} while other processes of the command computed at {work.helpers_cpu} % of a core "
          "together", ("speed-up-the-producers",)),
     VerdictCase("memory-tight", "margin",
          s.memory_used_up & partly & ~s.no_loader,
          MEMORY_IN_USE, margin),
     VerdictCase("input-starved", "slow-items",
          waits & s.workers & ~(s.no_gpu & ~s.workers_rest),
-         "{worked} while the process waited ({main_cpu} % of a core) for {loaders}",
+         "{worked} while the process waited ({work.busiest_cpu} % of a core) for {loaders}",
          ("fetch-in-advance", "run-ahead", "see-where-it-waits")),
     # A command without a GPU.
     VerdictCase("idle", "waits", s.no_gpu & s.rests, "{worked}: it waited", waits_where),
@@ -148,61 +148,62 @@ CASES: tuple[VerdictCase, ...] = (
          "{worked}: all of them compute", ("more-cores", "use-a-gpu")),
     VerdictCase("cpu-bound", "one-process",
          s.no_gpu & s.core_full,
-         "{worked}: its busiest process computed at {main_cpu} % of a core, and no loader, disk or "
-         "network held it back", ("more-threads",)),
+         "{worked}: its busiest process computed at {work.busiest_cpu} % of a core, and no loader, "
+         "disk or network held it back", ("more-threads",)),
     VerdictCase("bursty", "waits",
          s.no_gpu, "{worked}: it computed and waited in turn", waits_where),
     # A core is fully used, or kernels are launched too slowly.
     VerdictCase("input-starved", "by-itself",
          starved & ~s.workers & s.core_full & ~(s.light | s.nothing_comes_in),
-         "{worked} while the process computed on the CPU by itself ({main_cpu} % of a core, no "
-         "loader workers)", ("load-with-workers", "off-the-loop")),
+         "{worked} while the process computed on the CPU by itself ({work.busiest_cpu} % of a "
+         "core, no loader workers)", ("load-with-workers", "off-the-loop")),
     VerdictCase("input-starved", "machine",
          partly & s.machine_full & ~(s.watched | s.no_loader),
-         "{worked} while the machine's CPU was {machine_cpu} % busy",
+         "{worked} while the machine's CPU was {work.host_share} % busy",
          ("see-who-uses-the-cpu",)),
     VerdictCase("launch-bound", "core",
          s.core_full & partly,
-         "{worked} while one process used {main_cpu} % of a core and no loader was behind",
+         "{worked} while one process used {work.busiest_cpu} % of a core and no loader was behind",
          small),
     VerdictCase("launch-bound", "kernels",
          s.light & (s.busy | ~(s.gaps | (s.watched & ~s.core_full))),
-         "{kernels_ran} but drew only {power} % of the power limit{small_kernels}", small),
+         "{kernels_ran} but drew only {work.power_share} % of the power limit{small_kernels}",
+         small),
     # Patterns without a known cause.
     VerdictCase("bursty", "unknown",
          partly & (s.gaps | (s.no_training & ~s.watched) | (s.no_loader | s.several) & s.watched),
          IN_BURSTS, ("watch-the-command", "see-where-it-waits")),
     VerdictCase("input-starved", "each-step",
          waits,
-         "{worked}, in short pieces, while the process waited ({main_cpu} % of a core), neither "
-         "for a disk nor for the network", ("load-with-workers", "see-where-it-waits")),
+         "{worked}, in short pieces, while the process waited ({work.busiest_cpu} % of a core), "
+         "neither for a disk nor for the network", ("load-with-workers", "see-where-it-waits")),
     VerdictCase("input-starved", "short-pieces",
          partly,
-         "{worked}, evenly (p5 {use_p5} %, p95 {use_p95} %): the host does not keep up, with data "
-         "or with launching kernels", ("help-the-host",)),
+         "{worked}, evenly (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %): the host "
+         "does not keep up, with data or with launching kernels", ("help-the-host",)),
     # The GPU is busy, but its memory is at a limit.
     VerdictCase("memory-tight", "margin",
          s.memory_full & ~s.server,
          MEMORY_IN_USE, margin),
     VerdictCase("memory-bound", "bus",
          s.memory_bus_full,
-         "the GPU's memory was busy {memory_busy} % of the time while {kernels_ran}",
+         "the GPU's memory was busy {work.memory_busy} % of the time while {kernels_ran}",
          ("more-in-parallel", "fewer-bytes")),
     VerdictCase("good", "",
          Sign(lambda subject: True), "{well_used}{nothing_slows_it_down}"),
 )  # fmt: skip
 
 held = Sign(lambda subject: any(map(subject.run.held, subject.run.gpus)))
-IDLE = "utilisation {highest_use} % over {samples} samples{held_memory}{idle_cpu}"
+IDLE = "utilisation {highest_use} % over {run.samples} samples{held_memory}{idle_cpu}"
 IDLE_CASES: tuple[VerdictCase, ...] = (
     VerdictCase("input-starved", "by-itself",
-         kernels_are_short,
-         "GPU {label} was ready (its clocks were up), but its utilisation was {highest_use} %: its "
-         "kernels are too short to count, and between them it waits for the command, which used "
-         "{main_cpu} % of a core", ("load-with-workers", "run-ahead")),
+         s.kernels_are_short,
+         "GPU {gpu.label} was ready (its clocks were up), but its utilisation was {highest_use} %: "
+         "its kernels are too short to count, and between them it waits for the command, which "
+         "used {work.busiest_cpu} % of a core", ("load-with-workers", "run-ahead")),
     VerdictCase("idle", "failed",
-         s.failed & ~(s.unknown_job | was_stopped), IDLE, ("read-its-error",)),
-    VerdictCase("idle", "starting", is_starting, IDLE, ("watch-longer",)),
+         s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-its-error",)),
+    VerdictCase("idle", "starting", s.is_starting, IDLE, ("watch-longer",)),
     VerdictCase("idle", "requests", held & s.server, IDLE, ("send-more-requests",)),
     VerdictCase("idle", "cells", held & s.notebook, IDLE, ("release-between-cells",)),
     VerdictCase("idle", "left-over", held & s.left_over, IDLE, ("find-the-holder",)),

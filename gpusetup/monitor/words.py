@@ -1,45 +1,55 @@
-"""The figures and phrases that sentences and commands name in braces, such as `{worked}`. Pure
+"""The sentences of verdicts, notes and next steps, and the phrases that they name in braces. Pure
 functions.
 
-A figure that no source reported is None: a sentence shows a question mark, and a command that needs
-it is left out.
+`{worked}` is a phrase of this module, `{work.cpu}` an attribute of the subject. What no source
+reported is None: a sentence shows a question mark, and a command that needs it is left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
 from gpusetup.monitor import marks
+from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
-from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.work import Work, below, mean, or_zero
+from gpusetup.monitor.run import Subject
+from gpusetup.monitor.work import Work, below, or_zero
 
-NAMES = re.compile(r"\{(\w+)\}")
+Phrase = Callable[[Subject], str | None]
+NAMES = re.compile(r"\{([\w.]+)\}")
+PHRASES: dict[str, Phrase] = {}
+
+
+def phrase(function: Phrase) -> Phrase:
+    """Sentences can name this function in braces."""
+    PHRASES[function.__name__] = function
+    return function
+
+
+def figure(name: str, subject: Subject) -> str | None:
+    """A phrase, or an attribute of the subject without decimals; None if no source reported it."""
+    value = PHRASES[name](subject) if name in PHRASES else attrgetter(name)(subject)
+    return f"{value:.0f}" if isinstance(value, float) else None if value is None else str(value)
 
 
 def filled(template: str, subject: Subject) -> str:
     """A sentence with this subject's figures."""
-
-    def figure(name: re.Match[str]) -> str:
-        value = FIGURES[name[1]](subject)
-        return "?" if value is None else value
-
-    return NAMES.sub(figure, template)
+    return NAMES.sub(lambda name: "?" if (it := figure(name[1], subject)) is None else it, template)
 
 
 def filled_command(template: str, subject: Subject) -> str | None:
     """A command with this subject's figures; None if the run lacks one of them."""
-    if any(FIGURES[name](subject) is None for name in NAMES.findall(template)):
-        return None
-    return filled(template, subject)
+    told = {name: figure(name, subject) for name in NAMES.findall(template)}
+    return None if None in told.values() else filled(template, subject)
 
 
-def whole(value: float | None) -> str | None:
-    return None if value is None else f"{value:.0f}"
+def whole(value: float | None) -> str:
+    return "?" if value is None else f"{value:.0f}"
 
 
 def megabytes(rate: float | None) -> str | None:
@@ -52,45 +62,42 @@ def megabytes(rate: float | None) -> str | None:
     return f"{rate / 1e6:.0f} MB/s" if rate < 1e9 else f"{rate / 1e9:.1f} GB/s"
 
 
-def times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def comma(words: list[str]) -> str:
-    return ", ".join(words)
+def labels(gpus: Iterable[GpuRun], between: str = ", ") -> str:
+    return between.join(gpu.label for gpu in gpus)
 
 
 # --- the GPU's work -------------------------------------------------------------------------------
 
 
+@phrase
 def worked(subject: Subject) -> str:
     """The beginning of most sentences: how much of the time the GPU worked or, without a GPU, how
     much CPU the command used."""
     work, parts = subject.work, subject.gpu.parts
     if subject.gpu is subject.run.machine:
-        cores = subject.run.usable_cores
-        return f"the command used {whole(work.cpu)} % CPU" + (
-            f" of {cores:g} cores" if cores else ""
-        )
+        of = f" of {subject.run.usable_cores:g} cores" if subject.run.usable_cores else ""
+        return f"the command used {whole(work.cpu)} % CPU{of}"
     sentence = f"GPU {subject.gpu.label} worked {work.utilization:.0f} % of the time"
     # The table of figures includes the pauses. If this figure leaves them out, it has to say so.
     leaves_pauses_out = work is parts.work and parts.pause_share >= 1
     return f"{sentence} between its pauses" if leaves_pauses_out else sentence
 
 
+@phrase
 def at_power(subject: Subject) -> str:
     share = subject.work.power_share
     return "" if share is None else f" at {share:.0f} % of the power limit"
 
 
+@phrase
 def paused(subject: Subject) -> str:
     parts = subject.gpu.parts
-    return (
-        f"paused {times(len(parts.pauses))}, {parts.pause_share:.0f} % of its time, "
-        f"{parts.longest_pause:.0f} s at most"
-    )
+    times = "once" if len(parts.pauses) == 1 else f"{len(parts.pauses)} times"
+    longest = max(parts.pauses, default=0.0)
+    return f"paused {times}, {parts.pause_share:.0f} % of its time, {longest:.0f} s at most"
 
 
+@phrase
 def in_pauses(subject: Subject) -> str:
     """What the command did while the GPU paused or, if it was not watched, a guess."""
     part = subject.gpu.parts.paused
@@ -100,10 +107,10 @@ def in_pauses(subject: Subject) -> str:
             "or the start of an epoch"
         )
     words = f", while the process used {part.busiest_cpu:.0f} % of a core"
-    written = part.write_rate
-    return f"{words} and {megabytes(written)} were written" if written else words
+    return f"{words} and {megabytes(part.write_rate)} were written" if part.write_rate else words
 
 
+@phrase
 def rates(subject: Subject) -> str:
     """The known rates over NVLink, PCIe and the network, such as `, 11.0 GB/s over PCIe`."""
     work = subject.work
@@ -111,6 +118,7 @@ def rates(subject: Subject) -> str:
     return "".join(f", {rate / 1e9:.1f} GB/s over {link}" for link, rate in links.items() if rate)
 
 
+@phrase
 def team(subject: Subject) -> str:
     """Which GPUs wait for each other in collectives."""
     gpus = subject.together
@@ -119,36 +127,31 @@ def team(subject: Subject) -> str:
     return f"the job's GPUs wait for each other (here: {gpus}, machines: {subject.run.nodes})"
 
 
+@phrase
 def host_link(subject: Subject) -> str:
     """What went over the GPU's PCIe link, and how much it can carry."""
     work = subject.work
-    words = lanes(subject)
     if work.pcie_rate is None:
-        return f"{words}: data reach the GPU slowly"
+        return f"{lanes(subject)}: data reach the GPU slowly"
     sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
-    limit = work.pcie_limit
-    carries = (
-        "about as much as a link can carry"
-        if limit is None
-        else f"the link carries {megabytes(limit)} each way"
-    )
+    carries = "about as much as a link can carry"
+    if work.pcie_limit is not None:
+        carries = f"the link carries {megabytes(work.pcie_limit)} each way"
     return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
 
 
+@phrase
 def lanes(subject: Subject) -> str:
     """How many of its lanes the PCIe link uses, and how much they can carry."""
-    gpu = subject.gpu
-    words = "its PCIe link"
+    gpu, facts = subject.gpu, []
     if gpu.lanes and gpu.latest.pcie_width_max:
-        words += f" uses {gpu.lanes} of {gpu.latest.pcie_width_max} lanes"
-        words += " and" if gpu.link_limit else ""
-    return (
-        f"{words} carries {gpu.link_limit / 1e6:.0f} MB/s in one direction"
-        if gpu.link_limit
-        else words
-    )
+        facts.append(f"uses {gpu.lanes} of {gpu.latest.pcie_width_max} lanes")
+    if gpu.link_limit:
+        facts.append(f"carries {gpu.link_limit / 1e6:.0f} MB/s in one direction")
+    return f"its PCIe link {' and '.join(facts)}".rstrip()
 
 
+@phrase
 def well_used(subject: Subject) -> str:
     """The utilisation, memory and temperature of a good run, as far as they are known."""
     figures = [f"utilisation {subject.work.utilization:.0f} %"]
@@ -156,9 +159,10 @@ def well_used(subject: Subject) -> str:
         figures.append(f"memory {subject.gpu.memory.p95:.0f} %")
     if subject.gpu.heat is not None:
         figures.append(f"{subject.gpu.heat:.0f} °C")
-    return comma(figures)
+    return ", ".join(figures)
 
 
+@phrase
 def nothing_slows_it_down(subject: Subject) -> str:
     """The end of a good run's sentence: throttle reasons in the figures that cost nothing, and
     figures without which we cannot say that nothing slows the GPU down."""
@@ -178,17 +182,17 @@ def nothing_slows_it_down(subject: Subject) -> str:
         # Throttle reasons, or clocks near their maximum, show that nothing throttles the GPU.
         "throttling": latest.throttle_reasons is not None or work.clock_most is not None,
     }
-    missing = [name for name, is_known in known.items() if not is_known]
-    if not missing:
-        return words
-    return f"{words}, as far as is reported (not reported: {comma(missing)})"
+    missing = ", ".join(name for name, is_known in known.items() if not is_known)
+    return f"{words}, as far as is reported (not reported: {missing})" if missing else words
 
 
+@phrase
 def sm_clock(subject: Subject) -> str:
     of = "its maximum" if subject.work.clock_most else "the highest in this run"
-    return f"SM clock at {whole(subject.work.clock_share) or '?'} % of {of}"
+    return f"SM clock at {whole(subject.work.clock_share)} % of {of}"
 
 
+@phrase
 def slowed(subject: Subject) -> str:
     """What slows the clocks down, and how often."""
     throttle = subject.throttle
@@ -196,12 +200,14 @@ def slowed(subject: Subject) -> str:
     return f"{reason} slowed the clocks down in {subject.throttle_share:.0f} % of the work"
 
 
+@phrase
 def watts_and_limit(subject: Subject) -> str:
     watts, limit = subject.work.power_watts, subject.gpu.latest.power_limit_watts
     words = "" if watts is None else f", at {watts:.0f} W"
     return words if limit is None else f"{words} (its limit: {limit:.0f} W)"
 
 
+@phrase
 def small_kernels(subject: Subject) -> str:
     # Busy kernels that use no GPU memory may be waiting for another rank, because such kernels poll
     # all the time.
@@ -214,6 +220,7 @@ def small_kernels(subject: Subject) -> str:
 # --- memory and processes -------------------------------------------------------------------------
 
 
+@phrase
 def memory_growth(subject: Subject) -> str:
     memory = subject.gpu.memory
     words = f"memory grew all the time, from {memory.first:.0f} % to {memory.peak:.0f} %"
@@ -224,12 +231,18 @@ def memory_growth(subject: Subject) -> str:
     return f"{words}: at this rate it is full in {length}"
 
 
+def named(processes: Iterable[ProcessUse], between: str = ", ") -> str:
+    return between.join(map(named_with_size, processes))
+
+
+@phrase
 def holders(subject: Subject) -> str:
     """The processes that use much of the GPU's memory. A single one needs no name."""
     big = subject.gpu.big_holders
-    return "" if len(big) < 2 else f": {comma(list(map(named_with_size, big)))}"
+    return "" if len(big) < 2 else f": {named(big)}"
 
 
+@phrase
 def held_memory(subject: Subject) -> str:
     """How much GPU memory is in use in an idle run, such as `, with 40.0 GiB of GPU memory in use`,
     without memory that the GPU shares with the machine (DGX Spark, Jetson)."""
@@ -239,112 +252,112 @@ def held_memory(subject: Subject) -> str:
     return f", with {held_bytes / GIB:.1f} GiB of GPU memory in use" if held_bytes else ""
 
 
+@phrase
 def idle_cpu(subject: Subject) -> str:
     """How much CPU the command used in an idle run since it used the GPU, or since its start."""
     run = subject.run
-    held = run.since_held
-    work: Work | None = held if held is not None and held.cpu is not None else None
-    cpu = work.cpu if work else mean(row.tree.cpu_percent for row in run.rows if row.tree)
+    cpu, start = run.since_held.cpu if run.since_held else None, 0.0
+    if run.since_held and cpu is not None:
+        start = run.since_held.rows[0].seconds
+    else:
+        cpu = Work(run.rows).cpu
     if cpu is None:
         return ""
     words = f" while the command used {cpu:.0f} % of a core"
-    start = work.rows[0].seconds if work else 0.0
     if start < marks.START_UP_NOTE:
         return words
     return f"{words} (the first {start:.0f} s, before it used the GPU, are not counted)"
 
 
+@phrase
 def sharers(subject: Subject) -> str:
     using = subject.gpu.sharers
-    names = comma(list(map(named_with_size, using)))
-    return f"{len(using)} processes share GPU {subject.gpu.label}: {names}"
+    return f"{len(using)} processes share GPU {subject.gpu.label}: {named(using)}"
 
 
+@phrase
 def freed(subject: Subject) -> str:
     """How full the memory was when a process ended, if that may be the reason for its end."""
     peak = subject.gpu.memory.peak
     return f" when its memory was {peak:.0f} % full" if peak >= marks.MEMORY_TIGHT else ""
 
 
+@phrase
 def other_users(subject: Subject) -> str:
     """Which processes to end on the GPU."""
-    foreign, big = subject.foreign_holders, subject.gpu.big_holders
-    if foreign:
-        names = comma(list(map(named_with_size, foreign)))
+    if subject.foreign_holders:
+        names = named(subject.foreign_holders)
         return f"Stop or unload {names}, or run the job on another GPU"
+    big = subject.gpu.big_holders
+    who = "Other processes use"
     if subject.run.command is None and len(big) > 1:
-        names = " and ".join(map(named_with_size, big))
-        return f"{names} share this GPU: end what is not part of the job, or use another GPU"
-    return "Other processes use this GPU: end them, or use another GPU"
+        who = f"{named(big, ' and ')} share"
+    return f"{who} this GPU: end what is not part of the job, or use another GPU"
 
 
+@phrase
 def whose(subject: Subject) -> str:
     """The processes that share a GPU, for the question whose they are."""
     # A single reading is judged as a whole; use the first shared GPU then.
     shared = [gpu for gpu in subject.run.gpus if len(gpu.big_holders) > 1]
     gpu = next(iter(shared), subject.gpu)
-    names = " and ".join(map(named_with_size, gpu.big_holders))
-    return f"{names or 'Several processes'} share GPU {gpu.label}"
+    return f"{named(gpu.big_holders, ' and ') or 'Several processes'} share GPU {gpu.label}"
 
 
 # --- the command ----------------------------------------------------------------------------------
 
 
+@phrase
 def loaders(subject: Subject) -> str:
-    """
-    The number of loader workers (a mean over the run) and how much CPU each of them uses.
-    """
+    """The number of loader workers (a mean over the run) and how much CPU each of them uses."""
     count = subject.work.workers
     noun = "loader worker" if round(count) == 1 else "loader workers"
     return f"{count:.0f} {noun} at {or_zero(subject.work.worker_cpu):.0f} % of a core each"
 
 
+@phrase
 def core_wait(subject: Subject) -> str:
     share = subject.work.cpu_wait_share
     return "" if share is None else f"; its threads waited for a core {share:.0f} % of their time"
 
 
-CONFIG_ENDINGS = (".yaml", ".yml", ".json")
-
-
-def config_of(command: tuple[str, ...]) -> str | None:
-    """The training config that the command line names, quoted for a shell; None if it names none.
-
-    >>> config_of(("python", "train.py", "--config=conf/a.yaml"))
-    'conf/a.yaml'
-    >>> config_of(("deepspeed", "train.py", "--deepspeed_config", "zero3.json"))
-    """
-    for previous, word in zip(("", *command), command, strict=False):
+@phrase
+def config(subject: Subject) -> str | None:
+    """The training config that the command line names, quoted for a shell; None if it names
+    none."""
+    words = subject.run.command or ()
+    for previous, word in zip(("", *words), words, strict=False):
         # DeepSpeed's settings are not a training config.
         is_for_deepspeed = "deepspeed" in f"{previous} {word}".partition(".")[0]
-        if word.endswith(CONFIG_ENDINGS) and not is_for_deepspeed:
+        if word.endswith((".yaml", ".yml", ".json")) and not is_for_deepspeed:
             return own_word(word.rpartition("=")[2])
     return None
 
 
+@phrase
 def script(subject: Subject) -> str | None:
     scripts = [word for word in subject.run.command or () if word.endswith(".py")]
     return own_word(scripts[0]) if scripts else None
 
 
-def pid(run: WatchedRun) -> int | None:
+@phrase
+def pid(subject: Subject) -> str:
     """The pid of a process that computes on a GPU. In a container, none may be known."""
-    return next((min(gpu.holders) for gpu in run.gpus if gpu.holders), None)
+    pids = [min(gpu.holders) for gpu in subject.run.gpus if gpu.holders]
+    return str(pids[0]) if pids else "PID"
 
 
+@phrase
 def where_it_waits(subject: Subject) -> str:
     run = subject.run
     has_one_gpu = len(run.gpus) <= 1
+    words = "See where the process waits"
     if not run.at_work and not run.is_watched and has_one_gpu:
-        return (
-            "A loaded model that gets no requests is normal. If the program should compute, see "
-            "where it waits: the command prints what it is doing now"
-        )
+        words = "A loaded model that gets no requests is normal. Otherwise, see where it waits"
     # `launched` only shows whether there are ranks if the command's processes were watched.
     processes_are_known = run.command is not None and run.is_watched
-    has_ranks = run.launched or run.nodes > 1
-    if not has_ranks and (has_one_gpu or processes_are_known):
-        return "See where the process waits: the command prints what it is doing now"
+    if not (run.launched or run.nodes > 1) and (has_one_gpu or processes_are_known):
+        return f"{words}: the command prints what it is doing now"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
         "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
@@ -352,6 +365,7 @@ def where_it_waits(subject: Subject) -> str:
     )
 
 
+@phrase
 def watching(subject: Subject) -> str:
     run = subject.run
     if run.command:
@@ -367,38 +381,16 @@ def watching(subject: Subject) -> str:
     )
 
 
+@phrase
 def watch_command(subject: Subject) -> str | None:
     """The command that also watches the processes of the command, or of the program on the GPU; if
     nothing ran on the GPU, the one that says why."""
     run = subject.run
     if run.command:
         return f"gpusetup monitor -- {' '.join(map(own_word, run.command))}"
-    number = pid(run)
-    if number is not None:
-        return f"gpusetup monitor --pid {number}"
+    if pid(subject) != "PID":
+        return f"gpusetup monitor --pid {pid(subject)}"
     return None if run.at_work or run.is_reading else "gpusetup doctor"
-
-
-def one_process_each(subject: Subject) -> str:
-    run = subject.run
-    present = [gpu for gpu in run.gpus if gpu.lost_at is None]
-    if run.launched or len(run.at_work) < len(present):
-        return ""
-    # All GPUs work, so each may already have its own process.
-    return (
-        " (DistributedDataParallel with torchrun). If there is one for each already, give them "
-        "the same amount of work"
-    )
-
-
-def link_advice(subject: Subject) -> str:
-    limit = subject.gpu.link_limit
-    if not limit:
-        return ""
-    return (
-        f": it carries {limit / 1e6:.0f} MB/s in one direction; with 16 lanes it would carry at "
-        "least 15000 MB/s"
-    )
 
 
 # --- the GPUs that need the same fix --------------------------------------------------------------
@@ -414,21 +406,20 @@ def peers(subject: Subject) -> list[Subject]:
     return equals or [subject]
 
 
+@phrase
 def peer_labels(subject: Subject) -> str:
     """The indexes of these GPUs in the form that `nvidia-smi -i` accepts."""
-    return ",".join(one.gpu.label for one in peers(subject))
+    return labels((one.gpu for one in peers(subject)), ",")
 
 
-def among_several(before: str, between: str) -> Callable[[Subject], str]:
-    """A function that gives words such as ` of GPU 0, 1`; "" if the machine has only one GPU."""
-
-    def words(subject: Subject) -> str:
-        labels = between.join(one.gpu.label for one in peers(subject))
-        return f" {before}{labels}" if len(subject.run.gpus) > 1 else ""
-
-    return words
+@phrase
+def of_peers(subject: Subject) -> str:
+    """Words such as ` of GPU 0, 1`; "" if the machine has only one GPU."""
+    gpus = labels(one.gpu for one in peers(subject))
+    return f" of GPU {gpus}" if len(subject.run.gpus) > 1 else ""
 
 
+@phrase
 def supply(subject: Subject) -> str:
     """What to check if the power supply's brake signal slows GPUs down. A single bad cable would
     slow down only one card."""
@@ -438,138 +429,39 @@ def supply(subject: Subject) -> str:
             f"All {len(braking)} GPUs brake, so look at what they share: the server's power "
             "supplies (has one failed?) and its power limit or power capping in the BMC"
         )
-    place = FIGURES["of_peers"](subject)
-    return f"Check the power cables and the slot{place}, and the power supply"
+    return f"Check the power cables and the slot{of_peers(subject)}, and the power supply"
 
 
-def withheld(subject: Subject) -> str:
-    if subject.gpu.latest.power_limit_watts is None:
-        return "something outside the GPU holds its clocks far down"
-    return "the GPU gets less power than its limit allows"
-
-
-def limits(subject: Subject) -> str:
-    """From which power limit to which, if it is the same for all GPUs that need it."""
-    pairs = {
-        (whole(one.gpu.latest.power_limit_watts), whole(one.could_draw)) for one in peers(subject)
-    }
-    if len(pairs) > 1:
-        return "to what each card is rated at"
-    limit, watts = pairs.pop()
-    return f"from {limit or '?'} W to {watts or '?'} W"
-
-
+@phrase
 def set_limits(subject: Subject) -> str:
     """The commands that raise each GPU's power limit, one for each different number of watts."""
-    by_watts: dict[str, list[str]] = {}
+    by_watts: dict[str, list[GpuRun]] = {}
     for one in peers(subject):
-        by_watts.setdefault(whole(one.could_draw) or "?", []).append(one.gpu.label)
-    commands = [f"sudo nvidia-smi -i {','.join(gpus)} -pl {w}" for w, gpus in by_watts.items()]
-    return "; ".join(commands)
+        by_watts.setdefault(whole(one.could_draw), []).append(one.gpu)
+    return "; ".join(
+        f"sudo nvidia-smi -i {labels(gpus, ',')} -pl {watts}" for watts, gpus in by_watts.items()
+    )
 
 
-def faults_of(gpu: GpuRun) -> list[str]:
-    """The memory faults that the GPU reports, as phrases; empty if there are none."""
-    faults = []
-    if gpu.new_memory_errors:
-        noun = "error" if gpu.new_memory_errors == 1 else "errors"
-        faults.append(f"{gpu.new_memory_errors} uncorrectable memory {noun} during the run")
-    if gpu.latest.remap_failed:
-        faults.append("a faulty place of its memory could not be replaced")
-    if gpu.latest.retired_pending:
-        faults.append("a faulty place of its memory waits for a reset to be replaced")
-    return faults
-
-
-def faults(subject: Subject) -> str | None:
-    """The indexes of the GPUs with memory faults."""
-    return ",".join(gpu.label for gpu in subject.run.gpus if faults_of(gpu)) or None
-
-
-FIGURES: Mapping[str, Callable[[Subject], str | None]] = {
-    "worked": worked,
+PHRASES |= {
     "kernels_ran": lambda s: f"kernels ran {s.work.utilization:.0f} % of the time",
-    "at_power": at_power,
-    "power": lambda s: whole(s.work.power_share),
-    "paused": paused,
-    "in_pauses": in_pauses,
-    "mean_with_pauses": lambda s: whole(s.gpu.parts.body.utilization if s.gpu.parts.body else None),
-    "rates": rates,
-    "team": team,
-    "host_link": host_link,
-    "lanes": lanes,
-    "well_used": well_used,
-    "nothing_slows_it_down": nothing_slows_it_down,
-    "sm_clock": sm_clock,
-    "clock": lambda s: whole(s.work.clock_share),
-    "slowed": slowed,
-    "watts_and_limit": watts_and_limit,
-    "small_kernels": small_kernels,
-    "heat": lambda s: whole(s.gpu.heat),
-    "limit": lambda s: whole(s.gpu.latest.power_limit_watts),
-    "rated": lambda s: whole(s.gpu.power_default),
-    "label": lambda s: s.gpu.label,
-    "use_p5": lambda s: whole(s.work.utilization_p5),
-    "use_p95": lambda s: whole(s.work.utilization_p95),
-    "quiet": lambda s: whole(s.work.quiet_share),
-    "memory_busy": lambda s: whole(s.work.memory_busy),
-    "memory": lambda s: whole(s.gpu.memory.p95),
-    "peak": lambda s: whole(s.gpu.memory.peak),
-    "memory_growth": memory_growth,
-    "holders": holders,
-    "held_memory": held_memory,
-    "sharers": sharers,
-    "freed": freed,
-    "ended_at": lambda s: whole(s.gpu.ended_at),
-    "rest": lambda s: whole(s.gpu.seconds_after_work),
-    "start": lambda s: whole(s.gpu.parts.start),
-    "seconds": lambda s: whole(s.run.seconds),
-    "samples": lambda s: str(s.run.samples),
     "highest_use": lambda s: whole(max(or_zero(gpu.utilization) for gpu in s.run.gpus)),
-    "idle_cpu": idle_cpu,
-    "watts": lambda s: whole(s.work.power_watts),
-    "main_cpu": lambda s: whole(s.work.busiest_cpu),
-    "command_cpu": lambda s: whole(s.work.cpu),
-    "helpers_cpu": lambda s: whole(s.work.helpers_cpu),
-    "others_cpu": lambda s: whole(s.others_cpu),
-    "machine_cpu": lambda s: whole(s.work.host_share),
-    "machine_memory": lambda s: whole(s.run.host_memory),
-    "machine_cores": lambda s: str(s.run.host_cores) if s.run.host_cores else None,
     "cores": lambda s: f"{s.run.usable_cores:g}" if s.run.usable_cores else None,
-    "loaders": loaders,
-    "worker_count": lambda s: whole(s.work.workers),
     "blocked": lambda s: None if s.work.blocked is None else f"{s.work.blocked:.1f}",
     "read": lambda s: megabytes(s.work.read_rate),
     "received": lambda s: megabytes(s.work.network_rate),
     "pcie": lambda s: megabytes(or_zero(s.work.pcie_rate)),
-    "core_wait": core_wait,
-    "config": lambda s: config_of(s.run.command or ()),
-    "script": script,
-    "pid": lambda s: str(pid(s.run) or "PID"),
     "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if gpu.lost_at is None])),
-    "exit": lambda s: str(s.run.exit),
-    "useful_workers": lambda s: str(s.run.useful_workers),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
     "unused_count": lambda s: str(len(s.run.unused_gpus)),
     "gpu_count": lambda s: str(len(s.run.gpus)),
-    "unused": lambda s: comma([gpu.label for gpu in s.run.unused_gpus]),
-    "where_it_waits": where_it_waits,
-    "watching": watching,
-    "watch_command": watch_command,
-    "one_process_each": one_process_each,
-    "unlaunched": lambda s: "" if s.run.launched else (
-        ". If one process drives all GPUs, start one process for each GPU"),
-    "foreign": lambda s: comma(list(map(named_with_size, s.foreign_holders))),
-    "other_users": other_users,
-    "whose": whose,
-    "link_advice": link_advice,
-    "peers": peer_labels,
-    "of_peers": among_several("of GPU ", ", "),
-    "on_peers": among_several("on GPU ", ", "),
-    "dash_i": among_several("-i ", ","),
-    "supply": supply,
-    "withheld": withheld,
-    "limits": limits,
-    "set_limits": set_limits,
-    "faulty": faults,
-}  # fmt: skip
+    "unused": lambda s: labels(s.run.unused_gpus),
+    "faulty": lambda s: labels((gpu for gpu in s.run.gpus if gpu.faults), ",") or None,
+    "unlaunched": lambda s: (
+        ""
+        if s.run.launched
+        else ". If one process drives all GPUs (DataParallel), start one process for each GPU "
+        "(DistributedDataParallel with torchrun)"
+    ),
+    "foreign": lambda s: named(s.foreign_holders),
+}

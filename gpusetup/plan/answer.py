@@ -16,7 +16,6 @@ from gpusetup.model.documents import (
 )
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.data_parallel import other_gpu_bytes
 from gpusetup.plan.decide import (
     SOLVERS,
     MachineLimits,
@@ -38,6 +37,7 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
+from gpusetup.plan.memory import other_gpu_bytes
 from gpusetup.plan.notes import assumed_settings, needs_memory_of_others, notes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
@@ -87,13 +87,12 @@ def answer(request: PlanRequest) -> PlanAnswer:
     If the question asks for a value, such as the largest batch, the plan uses the best value that
     fits.
     """
-    question, hardware = request.question, request.hardware
+    question, hardware, rows = request.question, request.hardware, request.gpu_rows
     solver = SOLVERS[question.solve] if question.solve else decide
     decision = solver(request.job, request.limits)
     plain = cell(decision, hardware.gpu)
     uncounted = uncounted_parts(request)
     reasons = tuple(reasons_for_close(request, decision, uncounted))
-    rows = request.gpu_rows
     # A user who asks for the fewest GPUs does not need the speed-up over one GPU.
     speed = None if question.solve == "gpus" else speed_of_several(decision, hardware.gpu, rows)
     answered = {field.name: getattr(plain, field.name) for field in fields(plain)}
@@ -131,30 +130,25 @@ def reasons_for_close(
         yield "a setting in the config is not counted (see the notes)"
     if decision.measured:
         return
-    if request.question.params is not None:
+    question, job = request.question, decision.job
+    if question.params is not None:
         yield "the model's shape is assumed (`--params`)"
-    if needs_assumed_trainer(request, decision):
-        yield "a plain loop in 32 bits would not fit (`--trainer` names yours)"
+    names_training = question.trainer or question.job_fields or question.method
+    if not names_training and not job.fills_token_budget:
+        # A batch may fit only because plan assumed sharding, mixed precision and checkpointing. The
+        # other usual assumption needs more memory.
+        in_a_loop = replace(
+            question,
+            trainer="loop",
+            batch=job.sequences,
+            context=job.context,
+            gpus=job.gpus,
+            solve=None,
+        )
+        if not decide(job_of(in_a_loop, job.shape, request.limits), request.limits).fits:
+            yield "a plain loop in 32 bits would not fit (`--trainer` names yours)"
     if needs_memory_of_others(decision, request.hardware):
         yield "other programs use some of the GPU's memory"
-
-
-def needs_assumed_trainer(request: PlanRequest, decision: RecipeDecision) -> bool:
-    """Whether a batch fits only because plan assumed sharding, mixed precision and checkpointing,
-    which the user did not name."""
-    question, job = request.question, decision.job
-    if question.trainer or question.job_fields or question.method or job.fills_token_budget:
-        return False
-    # The other usual assumption, which needs more memory.
-    in_a_loop = replace(
-        question,
-        trainer="loop",
-        batch=job.sequences,
-        context=job.context,
-        gpus=job.gpus,
-        solve=None,
-    )
-    return not decide(job_of(in_a_loop, job.shape, request.limits), request.limits).fits
 
 
 ALWAYS_RL = ("verl", "openrlhf")
@@ -165,47 +159,36 @@ because it generates on other GPUs and plan has measurements of its training."""
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
     """The config keys and additional models that may need memory but are not counted in the plan;
     models come first."""
-    question, shape = request.question, request.job.shape
+    question, shape, config = request.question, request.job.shape, request.config
     setup = rl_setup_of(question, request.job)
-    uncounted = list(uncounted_models(setup, shape))
-    if shape.assumed:
-        uncounted.insert(0, f"the shape of {shape.name} ({shape.assumed})")
+    uncounted = [f"the shape of {shape.name} ({shape.assumed})"] if shape.assumed else []
+    uncounted += uncounted_models(setup, shape)
     if question.params is not None and question.context is None and request.job.context == 1:
         # A convolution keeps a value for every pixel, which a number of parameters does not show.
         uncounted.append("what a sample keeps beyond one row of a table (an image, a text)")
-    if setup is not None and setup.generates and not setup.engine_share and not request.config:
+    if setup is not None and setup.generates and not setup.engine_share and not config:
         uncounted.append("an inference server, if the trainer starts one on these GPUs")
-    says_no_setup = setup is None and request.config is None
-    if says_no_setup and question.trainer in ALWAYS_RL:
+    if setup is None and config is None and question.trainer in ALWAYS_RL:
         uncounted.append(
             "the inference engine and the reference model (`--method grpo`, or the config)"
         )
-    if request.config is not None:
-        for key in request.config.not_understood:
-            # A list appears in the answer once, not once for each of its items.
-            name = key.key.partition("[")[0]
-            if name not in uncounted:
-                uncounted.append(name)
-    return tuple(uncounted)
+    # A list appears in the answer once, not once for each of its items.
+    keys = [key.key.partition("[")[0] for key in config.not_understood] if config else []
+    return tuple(dict.fromkeys((*uncounted, *keys)))
 
 
 def trainer_in_words(request: PlanRequest) -> str | None:
     """The trainer in whose format the settings are printed; None for preference or reinforcement
-    learning.
+    learning, because the settings for a supervised trainer would start another kind of training.
 
     Trinity-RFT trains with verl, so plan counts both in the same way. But verl's own config has the
     top-level key `actor_rollout_ref` and needs verl's setting names.
     """
-    if request.config is not None:
-        for key in request.config.read:
-            if key.key.startswith("actor_rollout_ref."):
-                return "verl"
-    setup = rl_setup_of(request.question, request.job)
-    if setup is not None:
-        # Print no settings, because those for a supervised trainer would start a different kind of
-        # training.
-        return None
-    return request.question.trainer
+    keys = request.config.read if request.config else ()
+    if any(key.key.startswith("actor_rollout_ref.") for key in keys):
+        return "verl"
+    is_supervised = rl_setup_of(request.question, request.job) is None
+    return request.question.trainer if is_supervised else None
 
 
 GPUS_IN_A_MACHINE = 8
@@ -220,19 +203,16 @@ def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str
         return {}
     variables = dict(ENV) if decision.shown.recipe.env else {}
     gpus = decision.job.gpus
-    count = request.hardware.count
-    machine_has_more = count is not None and count > gpus
     # A user who asks for the fewest GPUs must hide the other GPUs from the training.
     asks_for_fewest = request.question.solve == "gpus" and gpus <= GPUS_IN_A_MACHINE
-    if machine_has_more or asks_for_fewest:
+    if (request.hardware.count or 0) > gpus or asks_for_fewest:
         variables["CUDA_VISIBLE_DEVICES"] = visible_devices(gpus)
     return variables
 
 
 def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
     """Yields the advice in the answer as sentences: errors in the config, steps to take before the
-    start, and uncertain facts."""
-    # The sentences come in this order: the machine, the config, the decision.
+    start, and uncertain facts. The machine comes first, then the config, then the result."""
     if request.hardware.remark:
         yield request.hardware.remark
     # The config may set a RoPE scaling factor that is too small for the job's length.
@@ -241,7 +221,6 @@ def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
         yield wrong_rope_factor
     if decision.fits and decision.shown.recipe.env:
         yield SET_BEFORE_START
-    # First the notes on the config, then those on the result.
     yield from request.notes
     yield from notes(request.question, decision, request.hardware)
 
@@ -249,11 +228,10 @@ def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
 def cell(decision: RecipeDecision, gpu: str) -> PlanCell:
     """The plan for a single job as one row of results, without suggestions."""
     job, shown, limits = decision.job, decision.shown, decision.limits
-    close_because = decision.close_because
+    close_because = None if decision.measured else decision.close_because
     confidence: Literal["measured", "clear", "close"] = "close" if close_because else "clear"
     source = SOURCES["fitted" if is_standard(job) else "model"]
     if decision.measured:
-        close_because = None
         confidence, source = "measured", SOURCES["measured"]
     return PlanCell(
         fits=decision.fits,
@@ -288,13 +266,12 @@ def memory_gib(decision: RecipeDecision) -> PlanMemory:
     reserved = memory.reserved
     if memory.total <= capacity:
         reserved = min(reserved, capacity - memory.runtime)
-    other_gpus = 0.0
-    if job.strategy == "dp" and job.gpus > 1:
-        other_gpus = other_gpu_bytes(job, decision.shown.recipe)
     names = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "host",
              "allocated")  # fmt: skip
     sizes = {name: getattr(memory, name) for name in names}
-    sizes |= {"capacity": capacity, "reserved": reserved, "other_gpus": other_gpus}
+    sizes |= {"capacity": capacity, "reserved": reserved}
+    if job.strategy == "dp" and job.gpus > 1:
+        sizes["other_gpus"] = other_gpu_bytes(job, decision.shown.recipe)
     # Three decimals are about 1 MiB.
     return PlanMemory(**{name: round(size / GIB, 3) for name, size in sizes.items()})
 
@@ -317,10 +294,8 @@ def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "mixed_precision": job.amp or "none",
         "param_dtype": job.dtype,
     }
-    for name, default in JOB_DEFAULTS.items():
-        value = getattr(job, name)
-        if name not in NAMED_OTHERWISE and value != default:
-            values[name] = value
+    others = {name: getattr(job, name) for name in JOB_DEFAULTS if name not in NAMED_OTHERWISE}
+    values |= {name: value for name, value in others.items() if value != JOB_DEFAULTS[name]}
     if not job.shape.vocabulary:
         values.pop("loss", None)
     if job.fills_token_budget:
@@ -328,9 +303,7 @@ def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
     else:
         values["batch_per_gpu"] = samples(job, recipe)
     rope = yarn(job)
-    if rope:
-        values["rope_scaling"] = rope
-    return values
+    return values | {"rope_scaling": rope} if rope else values
 
 
 # --- the usual ways to train on one GPU -----------------------------------------------------------
@@ -355,16 +328,14 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     length, and the context is the longest for a single sequence.
     """
     question, shape = request.question, request.job.shape
-    if request.job.gpus > 1 or question.describes_training:
-        return
-    if not shape.writes_text:
+    if request.job.gpus > 1 or question.describes_training or not shape.writes_text:
         return
     limits = replace(request.limits, offload=False, measured_gpu=None)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
     for name, changes in WAYS.items():
         # On a single GPU memory is usually short, so people switch checkpointing on.
-        fields_of_way = {**changes, "checkpointing": True}
-        job = job_of(replace(usual, job_fields=fields_of_way), shape, limits)
+        way = replace(usual, job_fields={**changes, "checkpointing": True})
+        job = job_of(way, shape, limits)
         one = decide(job, limits)
         largest, longest = max_batch(job, limits), max_context(job, limits)
         most_tokens = shape.native_context or longest.job.context

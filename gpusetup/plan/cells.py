@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -19,18 +19,18 @@ from gpusetup.plan.job import TrainingJob
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import Place, named_gpu, place_of
 
-_model = lru_cache(maxsize=64)(model_named)
-
-
 NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
 COLUMNS = "gpu,gpu_mem_gb,num_gpus,model,max_model_len"
 LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
 """The largest plausible values in a row; anything above is a typo."""
+NOTHING = PlanMemory(
+    states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
+)
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
-    """Yield one plan for each row of the CSV file, in order; a row that cannot be planned gets an
-    `error`.
+    """Yield one plan for each row of the CSV file, in order, with Trinity-RFT as the trainer; a row
+    that cannot be planned gets an `error`.
 
     Raises BadInput if a column is missing, because then no row can be planned.
     """
@@ -41,80 +41,58 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
             f"{path} needs the columns num_gpus, model and max_model_len",
             hint=COLUMNS,
         )
-    # Cache each card, because hundreds of rows name the same few.
+    # Hundreds of rows name the same few cards and models.
     gpu_of_row = lru_cache(maxsize=64)(partial(place_of_row, gpus=gpus))
+    shape_of_row = lru_cache(maxsize=64)(model_named)
     for row in reader:
         name = (row.get("gpu") or "").strip()
         size = (row.get("gpu_mem_gb") or "").strip()
         try:
             hardware = gpu_of_row(name, size)
-            limits = hardware.limits(predict=predict)
-            yield cell(decide(job_of_row(row), limits), hardware.gpu)
+            job = TrainingJob(
+                shape=shape_of_row((row.get("model") or "").strip()),
+                gpus=int(number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)),
+                context=int(number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)),
+            )
+            yield cell(decide(job, hardware.limits(predict=predict)), hardware.gpu)
         except GpuSetupError as problem:
             hint = f" ({problem.hint})" if problem.hint else ""
-            message = f"line {reader.line_num}: {problem.message}{hint}"
-            yield unanswered(message, row.get("model") or "", name)
+            # All fields but `error`, the model and the GPU are placeholders.
+            yield PlanCell(
+                error=f"line {reader.line_num}: {problem.message}{hint}",
+                fits=False,
+                recipe="",
+                basis="predicted",
+                confidence="close",
+                memory_gib=NOTHING,
+                margin_percent=0,
+                model=row.get("model") or "",
+                parameters=0,
+                active_parameters=0,
+                gpu=name,
+                gpus=0,
+                context=0,
+            )
 
 
 def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
     """The GPU that a row describes by its name, its memory size or both; UsageError if the two
     contradict each other."""
     if not name:
-        gib = number("gpu_mem_gb", size, LARGEST_GIB)
-        return place_of(None, round(gib * GIB))
+        return place_of(None, round(number("gpu_mem_gb", size, LARGEST_GIB) * GIB))
     if not size:
         return named_gpu(name, gpus)
     card_has_several_sizes = one_memory(rows_named(name, gpus)) is None
     hardware = named_gpu(f"{name} {size}GB" if card_has_several_sizes else name, gpus)
     total_gib = hardware.total_bytes / GIB
-    difference = total_gib / number("gpu_mem_gb", size, LARGEST_GIB) - 1
     # Allow a difference of a tenth, because the size may be in decimal gigabytes.
-    if abs(difference) > 0.1:
+    if abs(total_gib / number("gpu_mem_gb", size, LARGEST_GIB) - 1) > 0.1:
         raise UsageError(f"{name} has {total_gib:g} GiB of memory, gpu_mem_gb says {size}")
     return hardware
 
 
-def job_of_row(row: Mapping[str, str | None]) -> TrainingJob:
-    """The training job in a CSV row, with Trinity-RFT as the trainer."""
-    gpus = number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)
-    context = number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)
-    model = row.get("model") or ""
-    return TrainingJob(
-        shape=_model(model.strip()),
-        gpus=int(gpus),
-        context=int(context),
-    )
-
-
-def unanswered(error: str, model: str, gpu: str) -> PlanCell:
-    """The result for a row that cannot be planned; all fields but `error`, the model and the GPU
-    are placeholders."""
-    nothing = PlanMemory(
-        states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
-    )
-    return PlanCell(
-        error=error,
-        fits=False,
-        recipe="",
-        basis="predicted",
-        confidence="close",
-        memory_gib=nothing,
-        margin_percent=0,
-        model=model,
-        parameters=0,
-        active_parameters=0,
-        gpu=gpu,
-        gpus=0,
-        context=0,
-    )
-
-
 def number(name: str, text: str | None, most: int) -> float:
-    """The number in a CSV column; UsageError if it is not a positive number or exceeds `most`.
-
-    >>> number("num_gpus", "8", 10)
-    8.0
-    """
+    """The number in a CSV column; UsageError if it is not a positive number or exceeds `most`."""
     try:
         value = float(text or "")
     except ValueError:

@@ -2,42 +2,42 @@
 and which keys were not understood.
 
 Each known key has a role, such as `batch` or `optimizer` (`data/plan/keys.json`), and the functions
-look up settings by role. For job fields that neither an option nor a trainer's key can set, the
-file may contain a map `plan:` (`plan: {loss: eager, step: loop}`).
+in `PARTS` look up settings by role. For job fields that neither an option nor a trainer's key can
+set, the file may contain a map `plan:` (`plan: {loss: eager, step: loop}`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import get_type_hints
 
+from gpusetup import named_file
 from gpusetup.configs.config import Config
+from gpusetup.configs.keys import meaning
+from gpusetup.configs.settings import Setting, value_of
 from gpusetup.configs.trainer import trainer_of
+from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
-from gpusetup.plan.config_length import batch, length, rope_scaling
-from gpusetup.plan.config_model import adapters, frozen, model, quantised, tables
-from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader
-from gpusetup.plan.config_rl import reinforcement
-from gpusetup.plan.config_training import (
-    checkpointing,
-    kernels,
-    offload,
-    optimizer,
-    parallel,
-    plan_map,
-    precision,
-    strategy,
-)
-from gpusetup.plan.job import JOB_DEFAULTS
+from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader, by_words
+from gpusetup.plan.config_rl import method_of, reinforcement
+from gpusetup.plan.frozen_parts import frozen_in
+from gpusetup.plan.job import JOB_DEFAULTS, TrainingJob
+from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, TrainingQuestion
-from gpusetup.plan.rope import RopeScaling
+from gpusetup.plan.rl import GENERATING
+from gpusetup.plan.rope import RopeScaling, rope_scaling
+from gpusetup.plan.tables import tables_in
+from gpusetup.plan.trainers import usual_batch
 
 NUMBERS = {
     "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
     "sp": "sp", "ep": "expert_parallel", "accumulation": "accumulate",
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
-"""Role of a key that is a switch -> the field of the job or question that it sets."""
+"""Role of a key that is a number or a switch -> the field of the job or question that it sets."""
 
 
 class FromConfig(Frozen):
@@ -77,9 +77,19 @@ def question_of(
     for part in PARTS:
         fields |= part(reader, fields)
     if trainer is None:
-        reader.assumed.append(assumed_trainer(fields))
+        usual = "a plain loop in 32 bits"
+        if fields.get("lora") is not None:
+            usual = "transformers' Trainer with PEFT"
+        reader.assumed.append(
+            f"the trainer is unknown: plan assumes {usual}, unless the config says otherwise"
+        )
+    own = {name: fields[name] for name in dict(defaults(TrainingQuestion)) if name in fields}
+    # Leave out fields that the config does not set, so that the trainer's defaults apply.
+    job_fields = {
+        name: fields[name] for name in JOB_DEFAULTS.keys() - own if fields.get(name) is not None
+    }
     return FromConfig(
-        question=question_of_fields(fields),
+        question=TrainingQuestion(**own, job_fields=job_fields),
         per_gpu=fields["per_gpu"],
         total=fields["total"],
         gpus=fields["devices"],
@@ -87,46 +97,13 @@ def question_of(
         rope=rope_scaling(reader),
         rank=reader.number("rank", LARGEST["lora"]),
         # Build the report last, because it lists all keys that were read.
-        read=read_of(reader, fields),
-    )
-
-
-def assumed_trainer(fields: Fields) -> str:
-    """The sentence that names the trainer which plan assumes if the config does not show it."""
-    usual = "a plain loop in 32 bits"
-    if fields.get("lora") is not None:
-        usual = "transformers' Trainer with PEFT"
-    return f"the trainer is unknown: plan assumes {usual}, unless the config says otherwise"
-
-
-def question_of_fields(fields: Fields) -> TrainingQuestion:
-    """The planning question with the values that the config sets; all others are left to the
-    trainer's defaults."""
-    question_fields: Fields = {}
-    job_fields: Fields = {}
-    for name in dict(defaults(TrainingQuestion)):
-        if name in fields:
-            question_fields[name] = fields[name]
-    # Leave out fields that the config does not set, so that the trainer's defaults apply.
-    for name in JOB_DEFAULTS.keys() - question_fields:
-        if fields.get(name) is not None:
-            job_fields[name] = fields[name]
-    return TrainingQuestion(**question_fields, job_fields=job_fields)
-
-
-def read_of(reader: Reader, fields: Fields) -> ConfigRead:
-    """The answer's report about the config: the keys that were read, the assumptions, and the keys
-    that plan does not understand although they may need memory."""
-    keys_by_line = sorted(reader.used.values(), key=lambda key: key.line)
-    # Plan counts the additional models in these maps as a whole, so it need not understand their
-    # keys.
-    not_understood = reader.not_understood(counted_maps(fields))
-    return ConfigRead(
-        file=reader.config.name,
-        trainer=fields["trainer"],
-        read=tuple(keys_by_line),
-        assumed=tuple(dict.fromkeys(reader.assumed)),
-        not_understood=tuple(not_understood),
+        read=ConfigRead(
+            file=config.name,
+            trainer=trainer,
+            read=tuple(sorted(reader.used.values(), key=lambda key: key.line)),
+            assumed=tuple(dict.fromkeys(reader.assumed)),
+            not_understood=tuple(reader.not_understood(counted_maps(fields))),
+        ),
     )
 
 
@@ -137,8 +114,7 @@ def counted_maps(fields: Fields) -> frozenset[str]:
     Trinity-RFT's additional models run on other GPUs or were part of the measured runs. The map of
     a teacher model is not among them, because plan does not count teachers.
     """
-    counts_models = fields["trainer"] == "trinity" or fields.get("rl")
-    if counts_models:
+    if fields["trainer"] == "trinity" or fields.get("rl"):
         return OTHER_MODELS - {"teacher"}
     # In supervised training, a section about sampling or serving belongs to another program.
     return frozenset(("rollout", "explorer", "inference"))
@@ -147,19 +123,18 @@ def counted_maps(fields: Fields) -> frozenset[str]:
 def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
     """The question for this number of GPUs, with the batch of all GPUs together."""
     question = replace(from_config.question, gpus=gpus)
-    if from_config.per_gpu is None and from_config.total is None:
+    per_gpu, total = from_config.per_gpu, from_config.total
+    groups = max(gpus // question.group_size, 1)
+    if per_gpu is not None:
+        batch = per_gpu * groups
+        accumulate = question.accumulate
+        if accumulate is None and total:
+            accumulate = max(total // batch, 1)
+        return replace(question, batch=batch, accumulate=accumulate)
+    if total is None:
         return question
-    gpu_groups = max(gpus // question.group_size, 1)
-    if from_config.per_gpu is None:
-        # The config gives the total batch of an optimizer step, so divide it among the
-        # micro-batches.
-        batch = (from_config.total or 0) // (question.accumulate or 1)
-        return replace(question, batch=max(batch, gpu_groups))
-    batch = from_config.per_gpu * gpu_groups
-    accumulate = question.accumulate
-    if accumulate is None and from_config.total:
-        accumulate = max(from_config.total // batch, 1)
-    return replace(question, batch=batch, accumulate=accumulate)
+    # The total is the batch of an optimizer step, so divide it among the micro-batches.
+    return replace(question, batch=max(total // (question.accumulate or 1), groups))
 
 
 def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
@@ -170,7 +145,6 @@ def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
     the GPUs.
     """
     read = from_config.read
-    # For a known trainer it is clear whether the batch is per GPU.
     if gpus == 1 or from_config.per_gpu is None or read.trainer is not None:
         return read
     assumption = (
@@ -180,7 +154,367 @@ def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
     return replace(read, assumed=(*read.assumed, assumption))
 
 
+# --- what is trained ------------------------------------------------------------------------------
+
+
+def model(reader: Reader, fields: Fields) -> Fields:
+    """The field `model`, from the first setting that names a model or its folder; `BadInput` for a
+    file that is not a config.json."""
+    for setting, text in reader.all("named-model"):
+        # The key `model` may name a kind of network instead (`model: lstm`).
+        is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
+        if setting.path[-1] == "model" and not is_hub_id and not is_known(known_name(text)):
+            continue
+        # torchtitan gives the size in a separate key: name `llama3`, flavor `8B`.
+        flavor = reader.word("flavor")
+        name = f"{text}-{flavor}" if flavor else text
+        reader.note(setting, f"the model {name}")
+        file = Path(known_name(name))
+        is_file = named_file.is_there(file) and not named_file.is_folder(file)
+        if is_file and file.name != "config.json":
+            raise reader.refused(
+                setting,
+                "this file is not the config.json of a model",
+                hint="a name, a config.json or its folder",
+            )
+        # torchtune's QLoRA builders quantise the base model.
+        quantised: Fields = {"quantize": "nf4"} if ".qlora_" in name else {}
+        return {"model": known_name(name), **quantised}
+    return {}
+
+
+def known_name(text: str) -> str:
+    """The known model name that a text contains, for example at the end of a path; otherwise the
+    text itself."""
+    if named_file.is_there(Path(text) / "config.json"):
+        return text
+    name = text
+    if "torchtune." in text:
+        # A builder's name (`lora_llama3_1_8b`) has `_` in place of a version's or a size's point,
+        # so try each spelling in the table of models.
+        name = re.sub(r"^(?:qlora|lora|dora)_", "", text.rpartition(".")[2])
+        with_version = re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1)
+        with_size = re.sub(r"_(\d+)_(\d+b)", r"_\1.\2", name)
+        with_both = re.sub(r"(\d)_(\d)", r"\1.\2", name)
+        name = next(filter(is_known, (with_version, with_size, with_both)), name)
+    # In torchtitan, `llama3` means Llama 3.1.
+    name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", name)
+    last_part = name.rstrip("/").rpartition("/")[2]
+    return last_part if not is_known(name) and is_known(last_part) else name
+
+
+TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
+"""Trainers that use LoRA only if `use_peft` or `adapter` asks for it, even if the config sets a
+rank (TRL, ModelConfig; axolotl's examples have an empty `adapter:` and `lora_r: 8`)."""
+EVERY_LINEAR_LAYER = frozenset(("all", "all-linear", "down_proj", "fc2", "w2"))
+"""LoRA targets that mean all linear layers: `all`, `all-linear`, and the names of the MLP's down
+projection, which only occur in lists of all linear layers."""
+EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
+"""Modules with a row for each token of the vocabulary, which cost much memory if they are trained
+together with the adapters."""
+
+
+def adapters(reader: Reader, fields: Fields) -> Fields:
+    """The adapters that the config trains: LoRA with its rank, or the last layers under
+    LLaMA-Factory's `freeze`."""
+    method = (reader.word("adapter") or "").lower()
+    if method == "freeze":
+        # With `freeze`, LLaMA-Factory trains only the last layers, two by default.
+        trained_layers = reader.number("trained-layers", 10**4) or 2
+        return {"freeze": f"-{trained_layers}"}
+    is_lora = method in ("lora", "qlora", "true", "yes")
+    if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
+        return {}
+    rank = reader.number("rank", LARGEST["lora"])
+    if is_lora and rank is None:
+        rank = 16 if fields["trainer"] == "trl" else 8
+        reader.assumed.append(f"no rank is named: {rank}")
+    if rank is None:
+        return {}
+    lora: Fields = {"lora": rank}
+    if method == "qlora":
+        lora["quantize"] = "nf4"
+    targets = reader.names("targets")
+    if targets and not targets & EVERY_LINEAR_LAYER:
+        reader.assumed.append(
+            "adapters are counted on all linear layers; fewer, as the config names, need less"
+        )
+    if not EMBEDDINGS.isdisjoint(reader.names("trained-too")):
+        lora["trained_embeddings"] = True
+    return lora
+
+
+def frozen(reader: Reader, fields: Fields) -> Fields:
+    """The part of the model that the config freezes; adapters freeze the whole model anyway."""
+    part = frozen_in(reader, fields.get("model"))
+    return {"freeze": part} if part is not None and fields.get("lora") is None else {}
+
+
+def tables(reader: Reader, fields: Fields) -> Fields:
+    """The embedding tables (for users, items and the like) trained in addition to the model."""
+    return {"tables": tables_in(reader)}
+
+
+def quantised(reader: Reader, fields: Fields) -> Fields:
+    """The format of a quantised, frozen base model, on which adapters are trained."""
+    storage = fields.get("quantize")
+    if reader.switch("four-bit"):
+        storage = "nf4"
+    if reader.switch("eight-bit"):
+        storage = "int8"
+    storage = reader.word("quantize", by_words("quantize")) or storage
+    quantises_scales = reader.switch("double-quantize")
+    if quantises_scales is None:
+        quantises_scales = fields["trainer"] in ("axolotl", "llama-factory")
+    if storage == "nf4" and quantises_scales:
+        storage = "nf4-dq"
+    if storage and fields.get("lora") is None:
+        reader.assumed.append(f"weights in {storage} are not trained themselves: LoRA of rank 16")
+        return {"quantize": storage, "lora": 16}
+    return {"quantize": storage}
+
+
+# --- the batch ------------------------------------------------------------------------------------
+
+LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
+"""Trainer -> its default sequence length in tokens, from its documentation."""
+PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
+"""The default lengths in tokens of a prompt and of its answer (TRL, GRPOConfig)."""
+
+
+def length(reader: Reader, fields: Fields) -> Fields:
+    """The sequence length in tokens; RL trainers may give it as a prompt length and a response
+    length."""
+    trainer, most = fields["trainer"], LARGEST["context"]
+    roles = ("length", "total-length", "prompt", "response")
+    sequence, total, prompt, response = (reader.number(role, most) for role in roles)
+    tokens = total if trainer == "trinity" else sequence or total
+    is_trinity = trainer == "trinity" and not reader.has_map("actor_rollout_ref")
+    if is_trinity and not total and prompt and response:
+        # Prompt and response each have a limit, so a sequence may be as long as their sum.
+        tokens = prompt + response
+        reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
+    # verl's total comes before its parts; other trainers generate answers to each prompt.
+    has_total = is_trinity or (trainer == "trinity" and total)
+    if not has_total and method_of(reader) in GENERATING:
+        if response is None:
+            new_tokens = reader.text_named("max_new_tokens", "tokens of an answer") or ""
+            is_number = re.fullmatch(r"[1-9]\d{0,6}", new_tokens)
+            response = int(new_tokens) if is_number else ANSWER_TOKENS
+        prompt = sequence or prompt or PROMPT_TOKENS
+        tokens = prompt + response
+        reader.assumed.append(
+            f"the longest sequence is a prompt of {prompt:,} tokens and an answer of {response:,}"
+        )
+    default = LENGTHS.get(trainer or "")
+    if tokens is None and default:
+        reader.assumed.append(f"no length is named: {trainer}'s own {default:,} tokens")
+    return {"context": tokens or default}
+
+
+def batch(reader: Reader, fields: Fields) -> Fields:
+    """The batch as sequences per GPU or for all GPUs together, or the token budget of RL trainers.
+
+    By default Trinity-RFT fills a token budget and verl does not.
+    """
+    if fields["trainer"] == "trinity":
+        is_dynamic = reader.switch("dynamic")
+        tokens = reader.number("tokens", LARGEST["tokens"])
+        if is_dynamic is None:
+            is_dynamic = not reader.has_map("actor_rollout_ref")
+        if is_dynamic:
+            return {"tokens": tokens, "log_prob_tokens": log_prob_tokens(reader)}
+    # If the batch is a number of sequences, the token budget has no effect.
+    per_gpu = reader.number("batch", LARGEST["batch"])
+    if fields["trainer"] == "trinity" and per_gpu is not None:
+        return {"per_gpu": per_gpu}
+    total = reader.number("total", LARGEST["batch"])
+    if per_gpu is None and total is None and fields["trainer"] != "trinity":
+        trainer = fields["trainer"]
+        per_gpu = usual_batch(trainer)
+        default = f"{trainer}'s own {per_gpu}" if per_gpu > 1 else "plan assumes 1"
+        reader.assumed.append(f"the config names no batch: {default} on each GPU")
+    return {"per_gpu": per_gpu, "total": total}
+
+
+def log_prob_tokens(reader: Reader) -> int | None:
+    """The smallest token budget for log-probabilities in the whole config, because the budget of a
+    reference model or a rollout also affects the training; None if there is none."""
+    numbers = []
+    for setting, text in reader.named("log_prob_max_token_len_per_gpu"):
+        if re.fullmatch(r"[1-9]\d{0,17}", text) and int(text) <= LARGEST["tokens"]:
+            numbers.append(int(text))
+            reader.note(setting, f"tokens: {text}")
+    return min(numbers, default=None)
+
+
+# --- how it is trained ----------------------------------------------------------------------------
+
+
+def checkpointing(reader: Reader, fields: Fields) -> Fields:
+    """The checkpointing settings: whether activations are recomputed, in which layers, and whether
+    they are moved to the host."""
+    text = (reader.word("checkpoints") or "").lower()
+    is_off = reader.switch("no-checkpoints")
+    offloads = reader.switch("checkpoint-offload") or text == "unsloth"
+    checkpoints: Fields = {"offload_checkpoints": True if offloads else None}
+    if is_off is not None:
+        checkpoints["checkpointing"] = not is_off
+    elif text == "selective" and fields["trainer"] != "megatron":
+        checkpoints["selective"] = True
+    elif text:
+        # `selective` counts as none, because Megatron-LM's selective recomputation affects only
+        # attention without a flash kernel.
+        words_for_none = ("selective", "none", "no", "false", "off", "n")
+        checkpoints["checkpointing"] = text not in words_for_none
+    return checkpoints
+
+
+def optimizer(reader: Reader, fields: Fields) -> Fields:
+    """The optimizer's name, and how it steps (for example fused, or within the backward pass)."""
+    # Read the name first, because the answer shows the first meaning recorded for a setting.
+    name = reader.word("optimizer", by_words("optimizer"))
+    step = reader.word("optimizer", by_words("step"))
+    # torchtune's `optimizer_in_bwd` updates each weight as soon as its gradient exists.
+    if reader.switch("step-in-backward"):
+        step = "backward"
+    return {"optimizer": name, "step": step}
+
+
+IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatron", "trinity")
+"""Trainers that always compute in 16 bits. Their `bf16: true` therefore says nothing about the type
+of the weights."""
+
+
+def precision(reader: Reader, fields: Fields) -> Fields:
+    """The types of the weights (`dtype`) and of the computation (`amp`) that the config sets, read
+    the way its trainer means them; empty if the trainer's default holds.
+
+    The first of these settings decides:
+    1. The type of the weights (`torch_dtype`).
+    2. A precision that names both types (`bf16-mixed`).
+    3. A switch for weights and computation in 16 bits.
+    4. No setting, for a trainer that always computes in 16 bits.
+    5. Autocast that is switched off (`bf16: false`): everything is in 32 bits.
+    6. Autocast (`bf16: true`): weights are in 32 bits, or with adapters the base is in 16 bits.
+    """
+    weights = meaning("dtype", reader.word("dtype") or "")
+    precision_pair = meaning("precision", reader.word("precision") or "")
+    is_pure_16_bit = reader.switch("pure-16-bit")
+    is_mixed, bf16, fp16 = (reader.switch(role) for role in ("amp", "bf16", "fp16"))
+    amp = "fp16" if fp16 else None
+    if bf16 or (is_mixed and not weights):
+        amp = "bf16"
+    if weights:
+        # With `bf16: true` and 16-bit weights the trainer decides whether the optimizer updates a
+        # 32-bit copy (`trainer_defaults`), so keep the type that the config sets for computing.
+        return {"dtype": weights, "amp": amp}
+    if precision_pair:
+        pair_weights, pair_computation = precision_pair
+        return {"dtype": pair_weights, "amp": pair_computation}
+    if is_pure_16_bit:
+        return {"dtype": "bf16", "amp": "none"}
+    if fields["trainer"] in IN_16_BITS:
+        return {}
+    if amp is None:
+        # Only for a known trainer is it certain that weights are in 32 bits without autocast.
+        is_32_bit = bf16 is False and fields["trainer"] is not None
+        return {"dtype": "fp32", "amp": "none"} if is_32_bit else {}
+    if fields.get("lora") is not None:
+        # The frozen base is loaded in the type used for computing.
+        return {"dtype": amp}
+    reader.assumed.append(f"weights in 32 bits under {amp} autocast, as {amp}: true means")
+    return {"dtype": "fp32", "amp": amp}
+
+
+def kernels(reader: Reader, fields: Fields) -> Fields:
+    """The kernels that the config selects for attention, for the loss and inside the layers."""
+    plugins = ""
+    for setting, text in reader.named("plugins"):
+        reader.note(setting, f"a plugin: {text}")
+        plugins += f" {text}"
+    has_liger = bool(reader.switch("kernels"))
+    loss = reader.word("loss-kernel", by_words("loss", "fused"))
+    if loss is None:
+        # Liger's kernels include a fused loss, but axolotl's plugin does not switch it on.
+        has_fused_loss = has_liger or "cut_cross_entropy" in plugins
+        default = "eager" if fields["trainer"] == "axolotl" else None
+        loss = "fused" if has_fused_loss else default
+    return {
+        "fused_kernels": True if has_liger or "liger" in plugins.lower() else None,
+        "loss": loss,
+        "attention": reader.word("attention", by_words("attention")),
+    }
+
+
+# --- several GPUs ---------------------------------------------------------------------------------
+
+
+def parallel(reader: Reader, fields: Fields) -> Fields:
+    """The number of GPUs in the config, over all nodes; None if it does not set one."""
+    gpus = reader.number("gpus", LARGEST["gpus"])
+    nodes = reader.number("nodes", 10**4)
+    if (reader.number("replicas", LARGEST["gpus"]) or 1) > 1:
+        fields["notes"].append(
+            "replicas of shards are not counted: plan assumes one shard over all GPUs"
+        )
+    return {"devices": None if gpus is None else gpus * (nodes or 1)}
+
+
+def strategy(reader: Reader, fields: Fields) -> Fields:
+    """The parallel strategy: DeepSpeed's ZeRO stage if the config names one, otherwise the strategy
+    in the settings of FSDP or Megatron-LM."""
+
+    def stage_of(_: Setting, text: str) -> int | None:
+        # DeepSpeed's config may be named instead (`ds_z3_config.json`, `zero2.json`).
+        hit = re.fullmatch(r"([0-3])", text) or re.search(r"z(?:ero)?[_-]?([0-3])", text.lower())
+        return int(hit[1]) if hit else None
+
+    stage = reader.word("zero", stage_of)
+    if stage is not None:
+        if not any(text.isdigit() for _, text in reader.all("zero")):
+            reader.assumed.append(f"ZeRO stage {stage} by the name of a file that was not opened")
+        return {"strategy": f"zero{stage}" if stage else "ddp"}
+    words: list[str] = []
+    for role in ("fsdp", "strategy"):
+        for setting, text in reader.all(role):
+            reader.note(setting, f"{role}: {text}")
+            words += text.lower().replace(",", " ").split()
+    strategies = [name for word in words if (name := meaning("strategy", word))]
+    if strategies:
+        names_fsdp2 = "2" in words or "fsdp2" in words
+        return {"strategy": "fsdp" if names_fsdp2 else strategies[0]}
+    # Megatron-LM shards only the optimizer states.
+    shards_optimizer = reader.switch("distributed-optimizer")
+    if shards_optimizer is None:
+        return {"strategy": None}
+    return {"strategy": "zero1" if shards_optimizer else "ddp"}
+
+
+def offload(reader: Reader, fields: Fields) -> Fields:
+    """Whether the optimizer states are offloaded to the host. Other kinds of offload are left to
+    plan's choice of a recipe."""
+    reader.word("offload")
+    target = (reader.word("optimizer-offload") or "").lower()
+    is_on_host = target in ("cpu", "nvme", "true", "yes", "on")
+    return {"offload_optimizer": True if is_on_host else None}
+
+
+def plan_map(reader: Reader, fields: Fields) -> Fields:
+    """The job fields that the config sets under their own names in its map `plan:`."""
+    job_fields: Fields = {}
+    types = get_type_hints(TrainingJob)
+    for path, setting in reader.by_path.items():
+        name = str(path[-1]) if path[:-1] == ("plan",) else ""
+        if name in JOB_DEFAULTS and name != "shape":
+            value = value_of(setting)
+            job_fields[name] = from_plain(value, types[name], what=f"plan.{name}")
+            reader.note(setting, f"{name} of the job")
+    return job_fields
+
+
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (
     model, adapters, frozen, tables, quantised, length, batch, checkpointing, optimizer, precision,
     kernels, parallel, strategy, offload, reinforcement, plan_map,
 )  # fmt: skip
+"""The functions that read a part of the config, in order: each gets the fields read before it."""

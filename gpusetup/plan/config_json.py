@@ -102,6 +102,7 @@ class ModelConfig:
         self.kind = re.sub(r"_vl|_5|_text|_model", "", str(values.get("model_type")))
         self.is_mamba = "mamba" in str(values.get("model_type"))
         self.family = {trait for trait, kinds in FAMILIES.items() if self.kind in kinds}
+        self.name = str(values.get("_name_or_path") or values.get("name") or self.kind)
 
     def need(self, key: str) -> int:
         """The positive whole number under a required key, or the largest in a list with one number
@@ -120,10 +121,8 @@ class ModelConfig:
 
     def get(self, *keys: str, default: int = 0) -> int:
         """The number under the first of these keys that is set and not 0; otherwise the default."""
-        for key in keys:
-            if self.values.get(key):
-                return self.need(key)
-        return default
+        key = next((key for key in keys if self.values.get(key)), None)
+        return default if key is None else self.need(key)
 
     def has(self, *parts: str) -> bool:
         """Whether the config has a key whose name contains all these parts."""
@@ -133,11 +132,6 @@ class ModelConfig:
     def hidden(self) -> int:
         """The width of the model."""
         return self.need("hidden_size")
-
-    @property
-    def name(self) -> str:
-        """The name that the config gives to the model, otherwise its family."""
-        return str(self.values.get("_name_or_path") or self.values.get("name") or self.kind)
 
     @property
     def mlp_width(self) -> int:
@@ -178,13 +172,9 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
     # A pure state space model has a state size instead of attention heads. RWKV's layers, and
     # Zamba's attention blocks that several layers share, cannot be counted.
     has_layers = config.values.get("num_attention_heads") or config.has("state_size")
-    if (
-        values.get("is_encoder_decoder")
-        or "model_type" not in values
-        or config.has("rwkv")
-        or config.has("num_mem_blocks")
-        or not has_layers
-    ):
+    is_uncounted = config.has("rwkv") or config.has("num_mem_blocks")
+    is_named = "model_type" in values and not values.get("is_encoder_decoder")
+    if is_uncounted or not is_named or not has_layers:
         raise UsageError(
             f"{source}: the family {values.get('model_type')!r} is not known",
             hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
@@ -197,9 +187,8 @@ def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, sourc
     """The shape of a text model with image or audio encoders, whose layers are included in the
     parameters."""
     # Some configs keep the text model's keys at the top level, next to the encoders' sections.
-    shape = shape_of(
-        text or {key: part for key, part in values.items() if key not in TOWER_PARTS}, source
-    )
+    own = {key: part for key, part in values.items() if key not in TOWER_PARTS}
+    shape = shape_of(text or own, source)
     towers = 0
     for key in TOWER_PARTS:
         part = values.get(key)
@@ -232,14 +221,21 @@ def decoder(config: ModelConfig) -> Shape:
     values, family, hidden = config.values, config.family, config.hidden
     mixers = mixers_of(config)
     attention = attention_of(config)
-    formulas = {LINEAR: linear_attention, STATE_SPACE: state_space}
-    counts = {
-        mixer: formulas[mixer](config) if mixer in formulas else attention.parameters
-        for mixer in set(mixers)
-    }
-    layer_norms = has_layer_norms(config)
-    gated = has_gate(config, layer_norms)
-    mlp = mlp_of(config, 3 if gated else 2, mixers)
+    counts = {ATTENTION: attention.parameters}
+    if LINEAR in mixers:
+        counts[LINEAR] = linear_attention(config)
+    if STATE_SPACE in mixers:
+        counts[STATE_SPACE] = state_space(config)
+    # LayerNorm rather than RMSNorm, by the family or the epsilon's key.
+    says_rms = config.has("rms") and values.get("rmsnorm", True)
+    layer_norms = not says_rms and ("layer norms" in family or config.has("layer", "norm", "eps"))
+    # Nearly all models since Llama have gated MLPs (SwiGLU); those with LayerNorm and GELU, as in
+    # GPT-2's time, have not.
+    activation = str(values.get("hidden_act") or "gelu")
+    gated = activation != "relu" and not (layer_norms and "gelu" in activation)
+    if "a gate" in family or "no gate" in family:
+        gated = "a gate" in family
+    mlp = mlp_of(config, 3 if gated else 2, len(mixers))
     # A layer norm has a weight and a bias, and each layer has two norms.
     norms = (4 if layer_norms else 2) * hidden
     # The family's default applies where configs leave the key out.
@@ -256,6 +252,7 @@ def decoder(config: ModelConfig) -> Shape:
     fixed = outside + sum(counts[mixer] for mixer in mixers)
     fixed += len(mixers) * norms + mlp.dense_layers * mlp.dense
     largest_mlp = max(mlp.experts, mlp.dense if mlp.dense_layers else 0)
+    largest_mixer = max(counts[mixer] for mixer in mixers)
     attention_layers = mixers.count(ATTENTION)
     rank = config.get("kv_lora_rank")
     return Shape(
@@ -263,7 +260,7 @@ def decoder(config: ModelConfig) -> Shape:
         kind=config.kind,
         parameters=fixed + mlp.expert_layers * mlp.experts,
         active=fixed + mlp.expert_layers * mlp.active,
-        largest_unit=max(vocabulary * hidden, max(counts.values()) + norms + largest_mlp),
+        largest_unit=max(vocabulary * hidden, largest_mixer + norms + largest_mlp),
         layers=len(mixers),
         hidden=hidden,
         heads=attention.heads,
@@ -284,22 +281,6 @@ def decoder(config: ModelConfig) -> Shape:
         cached_layers=attention_layers if attention_layers < len(mixers) else None,
         native_context=config.get("max_position_embeddings") or None,
     )
-
-
-def has_layer_norms(config: ModelConfig) -> bool:
-    """Whether the norms are LayerNorm rather than RMSNorm, by the family or the epsilon's key."""
-    if config.has("rms") and config.values.get("rmsnorm", True):
-        return False
-    return "layer norms" in config.family or config.has("layer", "norm", "eps")
-
-
-def has_gate(config: ModelConfig, layer_norms: bool) -> bool:
-    """Whether the MLPs have a gate (as in SwiGLU), which nearly all models since Llama have."""
-    if "a gate" in config.family or "no gate" in config.family:
-        return "a gate" in config.family
-    activation = str(config.values.get("hidden_act") or "gelu")
-    # Models with LayerNorm and GELU, as in GPT-2's time, have no gate.
-    return activation != "relu" and not (layer_norms and "gelu" in activation)
 
 
 class Attention(NamedTuple):
@@ -382,12 +363,10 @@ def mixers_of(config: ModelConfig) -> Sequence[str]:
     Mamba.
     """
     values = config.values
-    for key in UNCOUNTED_KEYS:
-        if values.get(key):
-            raise config.uncounted(key)
-    for family in UNCOUNTED_FAMILIES:
-        if family in config.kind:
-            raise config.uncounted(family)
+    uncounted = [key for key in UNCOUNTED_KEYS if values.get(key)]
+    uncounted += [family for family in UNCOUNTED_FAMILIES if family in config.kind]
+    if uncounted:
+        raise config.uncounted(uncounted[0])
     for key in ("layer_types", "layers_block_type"):
         kinds = values.get(key)
         if isinstance(kinds, list) and 0 < len(kinds) <= MOST_LAYERS:
@@ -441,11 +420,11 @@ class Mlp(NamedTuple):
     """The parameters of the experts that one token uses, and of the router."""
 
 
-def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
+def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
     """The MLPs of a model, each expert or dense MLP with this number of weight matrices."""
     # A pure Mamba has no MLPs.
-    has_none = config.is_mamba and not config.values.get("intermediate_size")
-    layers = 0 if has_none else len(mixers)
+    if config.is_mamba and not config.values.get("intermediate_size"):
+        layers = 0
     width = config.mlp_width
     # One column or row in each matrix.
     unit = matrices * config.hidden

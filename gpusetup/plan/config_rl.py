@@ -7,6 +7,7 @@ It knows the setting names of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, v
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from gpusetup.configs.settings import FALSE, TRUE
 from gpusetup.plan.config_reader import Fields, Reader
@@ -39,7 +40,7 @@ SERVER_KEYS = ("vllm_server_host", "vllm_server_base_url", "vllm_num_engines")
 def method_of(reader: Reader) -> str | None:
     """The preference or RL method that a config uses; None for supervised training."""
     for name in METHOD_NAMES:
-        for setting, text in reader.settings_named(name):
+        for setting, text in reader.named(name):
             method = re.sub(r"[^a-z]+", "_", text.lower()).strip("_")
             if method not in SUPERVISED | PAIRED | GENERATING:
                 continue
@@ -50,9 +51,8 @@ def method_of(reader: Reader) -> str | None:
     if reader.has_map("critic") and reader.has_map("actor_rollout_ref"):
         return "ppo"  # verl's own default is `adv_estimator: gae`
     for method, keys in SIGNS.items():
-        for key in keys:
-            if reader.text_named(key, f"a key of {method}"):
-                return method
+        if any(reader.text_named(key, f"a key of {method}") for key in keys):
+            return method
     return None
 
 
@@ -81,42 +81,50 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
 def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     """The preference or RL setup of a config for TRL, LLaMA-Factory, ms-swift, axolotl or
     OpenRLHF."""
-    trainer, generates = fields["trainer"], method in GENERATING
-    share, sleeps, elsewhere = None, False, False
+    trainer, generates, read = fields["trainer"], method in GENERATING, reader.text_named
+    share, sleeps, generated_at_once = None, False, 0
+    read("num_generations", "answers to one prompt")
     if generates:
-        mode = reader.text_named("vllm_mode", "where the engine runs")
-        servers = [reader.text_named(key, "a server elsewhere") for key in SERVER_KEYS]
-        elsewhere = mode == "server" or any(servers)
-        named_share = reader.text_named("vllm_gpu_memory_utilization", "the engine's share")
-        named_share = named_share or reader.text_named("gpu_memory_utilization", "the share")
-        sleep = reader.text_named("vllm_enable_sleep_mode", "the engine sleeps")
-        sleep = sleep or reader.text_named("sleep_level", "the engine sleeps")
+        mode = read("vllm_mode", "where the engine runs")
+        servers = [read(key, "a server elsewhere") for key in SERVER_KEYS]
+        named_share = read("vllm_gpu_memory_utilization", "the engine's share")
+        named_share = named_share or read("gpu_memory_utilization", "the share")
+        sleep = read("vllm_enable_sleep_mode", "the engine sleeps")
+        sleep = sleep or read("sleep_level", "the engine sleeps")
         colocates = is_on(reader, "colocate_all_models") or mode == "colocate"
-        if (is_on(reader, "use_vllm") or colocates) and not elsewhere:
-            share = share_of(named_share, ENGINE_SHARE["trl"])
-            sleeps = sleep is not None and sleep not in (*FALSE, "0")
-    reader.text_named("num_generations", "answers to one prompt")
-    # Without an inference engine, here or on other GPUs, the trainer itself generates the answers.
-    generates_itself = generates and share is None and not elsewhere
-    dtype = fields.get("dtype")
-    has_critic = method in WITH_CRITIC
+        uses_engine = is_on(reader, "use_vllm") or colocates
+        if mode != "server" and not any(servers):
+            if uses_engine:
+                share = share_of(named_share, ENGINE_SHARE["trl"])
+                sleeps = sleep is not None and sleep not in (*FALSE, "0")
+            else:
+                generated_at_once = sequences_at_once(reader, fields)
+    # LLaMA-Factory's critic is a head on the policy.
+    critic: Literal["model", "head"] = "head" if trainer == "llama-factory" else "model"
+    # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
+    says_16_bits = fields.get("strategy") or fields.get("dtype") not in (None, "fp32")
     return RlSetup(
         method=method,
         generates=generates,
         pairs=method in PAIRED,
         has_reference=has_reference(reader, fields, method),
-        reward_models=reward_models(reader, fields, method),
-        # LLaMA-Factory's critic is a head on the policy.
-        critic=("head" if trainer == "llama-factory" else "model") if has_critic else "none",
-        critic_name=reader.text_named("critic_pretrain", "the critic") or SAME_AS_POLICY,
-        # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
-        frozen_in_16_bits=trainer != "trl"
-        or bool(fields.get("strategy"))
-        or dtype not in (None, "fp32"),
+        reward_models=reward_models(reader, fields, method) if generates else (),
+        critic=critic if method in WITH_CRITIC else "none",
+        critic_name=read("critic_pretrain", "the critic") or SAME_AS_POLICY,
+        frozen_in_16_bits=trainer != "trl" or bool(says_16_bits),
         engine_share=share,
         engine_sleeps=sleeps,
-        generated_at_once=generated_sequences(reader, fields) if generates_itself else 0,
+        generated_at_once=generated_at_once,
     )
+
+
+def sequences_at_once(reader: Reader, fields: Fields) -> int:
+    """The number of sequences that a GPU generates at once if the trainer itself generates the
+    answers: by default those for all micro-batches of an optimizer step (TRL)."""
+    text = reader.text_named("steps_per_generation", "micro-batches of one generation") or ""
+    is_number = re.fullmatch(r"\d{1,5}", text)
+    micro_batches = int(text) if is_number else int(fields.get("accumulate") or 1)
+    return int(fields.get("per_gpu") or 1) * micro_batches
 
 
 def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
@@ -140,15 +148,14 @@ def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
 
 def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...]:
     """The names of the reward models, without reward functions and remote servers."""
-    if method not in GENERATING:
-        return ()
     judge = reader.text_named("reward_model_type", "how answers are judged")
     names: list[str] = []
     for key in ("reward_model", "reward_model_path", "reward_pretrain"):
         name = reader.text_named(key, "the reward model")
         if name and "://" not in name:
             names.append(name)
-    for name in reader.texts_named("reward_funcs", "how answers are judged"):
+    for setting, name in reader.named("reward_funcs"):
+        reader.note(setting, f"how answers are judged: {name}")
         if "/" in name:  # a model id; a bare word names a function
             names.append(name)
     if method == "ppo" and not names and not is_on(reader, "remote_rm_url"):
@@ -169,16 +176,6 @@ def share_of(text: str | None, default: float) -> float:
     """The share of the card's memory in a text; the default if it is no number from 0 to 1."""
     is_share = text is not None and re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", text)
     return float(text) if text is not None and is_share else default
-
-
-def generated_sequences(reader: Reader, fields: Fields) -> int:
-    """The number of sequences that a GPU generates at once. By default, TRL generates the answers
-    for all micro-batches of an optimizer step together."""
-    micro_batches = int(fields.get("accumulate") or 1)
-    text = reader.text_named("steps_per_generation", "micro-batches of one generation")
-    if text and re.fullmatch(r"\d{1,5}", text):
-        micro_batches = int(text)
-    return int(fields.get("per_gpu") or 1) * micro_batches
 
 
 def verl_setup(reader: Reader, method: str) -> RlSetup:

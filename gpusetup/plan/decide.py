@@ -3,7 +3,7 @@ fits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.job import Recipe, Strategy, TrainingJob, longest_sequence_fits_budget
@@ -75,19 +75,15 @@ class RecipeDecision(Frozen):
     @property
     def recipe(self) -> Recipe | None:
         """The chosen recipe; None if none fits."""
-        if not self.fits:
-            return None
-        return self.shown.recipe
+        return self.shown.recipe if self.fits else None
 
     @property
     def close_because(self) -> str | None:
         """Why the prediction is uncertain, as a phrase; None if every recipe that was tried is far
         from the memory limit and the memory model is well tested for such jobs."""
         near_share = near_limit(self.job)
-        near_bytes = near_share * self.limits.capacity
         for option in self.tried:
-            distance = abs(option.over(self.limits))
-            if distance < near_bytes:
+            if abs(option.over(self.limits)) < near_share * self.limits.capacity:
                 return f"within {round(100 * near_share)} % of the limit"
         # A doubt cannot change that a job does not fit, because uncounted parts only add memory.
         if self.fits and doubt(self.job, self.shown.recipe):
@@ -102,8 +98,7 @@ def near_limit(job: TrainingJob) -> float:
     """The share of the GPU's memory within which an answer for this job counts as close."""
     if is_standard(job):
         return CLEAR
-    # Sharded jobs get a wider margin, because the memory that FSDP needs for gathering and sending
-    # was compared with few published runs.
+    # The memory that FSDP needs for gathering and sending was compared with few published runs.
     is_sharded = job.gpus > 1 and not job.copies_model
     return CLEAR_SHARDED if is_sharded else CLEAR_UNMEASURED
 
@@ -129,7 +124,10 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     keeps_parts_on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
     # Only Trinity-RFT's measured runs (`is_standard`) also cover offload.
     if keeps_parts_on_host and not is_standard(job):
-        return "runs that keep parts in the host's RAM took up to three times what plan counts"
+        return (
+            "published runs that keep parts in the host's RAM took 0.7 to 3 times what plan "
+            "counts: measure one step first"
+        )
     if job.strategy == "dp" and job.gpus > 1:
         return "plan never compared DataParallel with a measurement"
     if job.generates or job.models_beside:
@@ -153,69 +151,48 @@ OFTEN_MORE = "often need more memory than plan counts"
 # --- the decision ---------------------------------------------------------------------------------
 
 
-def option_of(job: TrainingJob, recipe: Recipe) -> RecipeOption:
-    """A recipe together with the memory that the job needs under it."""
-    return RecipeOption(recipe=recipe, memory=memory(job, recipe))
-
-
 def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
     """Choose the recipe for a job: the measured one if the table covers the job, otherwise the
     first candidate that fits according to the memory model."""
     recipes = [recipe for recipe in candidates(job, limits) if host_holds(job, recipe, limits)]
     tried: list[RecipeOption] = []
-    first_fitting: RecipeOption | None = None
+    chosen: RecipeOption | None = None
     for recipe in recipes:
-        option = option_of(job, recipe)
+        option = RecipeOption(recipe=recipe, memory=memory(job, recipe))
         tried.append(option)
         # The recipes are sorted from fastest to slowest, so take the first that fits.
         if option.over(limits) <= 0 and longest_sequence_fits_budget(job, recipe.sp):
-            first_fitting = option
+            chosen = option
             break
-    table_recipe = recipe_in_table(job, limits)
-    measured: RecipeOption | None = None
-    for recipe in recipes:
-        if str(recipe) == table_recipe:
-            measured = option_of(job, recipe)
-            break
+    # The cells of the measured table were measured on Linux with expandable segments and a free
+    # choice of the degree of sequence parallelism.
+    measured: str | None = None
+    if limits.env and limits.linux and limits.sp is None:
+        measured = measured_recipe(limits.measured_gpu, job)
+    is_measured = measured == NONE
     # If the job fitted with no recipe when it was measured, trust the measurement more than the
     # memory model.
-    none_was_measured = table_recipe == NONE
-    if none_was_measured:
-        first_fitting = None
-    chosen = measured or first_fitting
+    if measured == NONE:
+        chosen = None
+    for recipe in recipes:
+        if str(recipe) == measured:
+            chosen = RecipeOption(recipe=recipe, memory=memory(job, recipe))
+            is_measured = True
     return RecipeDecision(
         job=job,
         limits=limits,
         tried=tuple(tried),
-        shown=chosen or smallest_option(tried),
+        # If nothing fits, the answer shows the option that needs the least memory.
+        shown=chosen or min(tried, key=lambda option: option.memory.total),
         fits=chosen is not None,
-        measured=measured is not None or none_was_measured,
+        measured=is_measured,
     )
-
-
-def recipe_in_table(job: TrainingJob, limits: MachineLimits) -> str | None:
-    """The recipe from the measured table (`-` if none fitted); None if the table does not cover
-    this job or system."""
-    # The cells were measured on Linux with expandable segments and a free choice of the degree of
-    # sequence parallelism.
-    is_as_measured = limits.env and limits.linux and limits.sp is None
-    if not is_as_measured:
-        return None
-    return measured_recipe(limits.measured_gpu, job)
-
-
-def smallest_option(options: Sequence[RecipeOption]) -> RecipeOption:
-    """The option that needs the least memory; the answer shows it if nothing fits."""
-    return min(options, key=lambda option: option.memory.total)
 
 
 def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
     """Whether the machine's RAM is large enough for the data that the recipe moves there; True if
     the size of the RAM is unknown."""
-    if limits.host is None:
-        return True
-    needed_bytes = host_bytes(job, recipe)
-    return needed_bytes <= limits.host
+    return limits.host is None or host_bytes(job, recipe) <= limits.host
 
 
 def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
@@ -226,18 +203,13 @@ def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
     """
     all_degrees = sequence_degrees(job, limits)
     degrees = [sp for sp in all_degrees if longest_sequence_fits_budget(job, sp)]
-    if not degrees:
-        degrees = list(all_degrees)
     recipes: list[Recipe] = []
-    for sp in degrees:
-        recipes.append(Recipe(sp=sp))
-        recipes.append(Recipe(sp=sp, env=limits.env))
+    for sp in degrees or all_degrees:
+        recipes += [Recipe(sp=sp), Recipe(sp=sp, env=limits.env)]
     # FSDP2's CPU offload needs Linux, a sharded model, and RAM that is separate from the GPU's
     # memory.
-    may_offload = limits.linux and limits.offload and job.shards_parameters
-    if may_offload:
-        for sp in degrees:
-            recipes.append(Recipe(offload=True, sp=sp, env=limits.env))
+    if limits.linux and limits.offload and job.shards_parameters:
+        recipes += [Recipe(offload=True, sp=sp, env=limits.env) for sp in degrees or all_degrees]
     # Remove duplicates: without expandable segments the recipes with and without Env are equal.
     return tuple(dict.fromkeys(recipes))
 
@@ -247,7 +219,7 @@ def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]
     attention heads.
 
     A degree must also divide the number of key-value heads or be a multiple of it, in which case
-    heads are repeated (verl's Ulysses).
+    the same head is on several GPUs with different query heads (verl's Ulysses).
 
     >>> from gpusetup.plan.models import model_named
     >>> job = TrainingJob(shape=model_named("qwen3-14b"), gpus=6, context=4096)
@@ -263,37 +235,23 @@ def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]
     gpus = job.data_parallel
     heads = job.shape.heads // job.tensor_parallel
     key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
-    degrees: list[int] = []
-    for degree in range(1, min(gpus, heads) + 1):
-        divides_both = gpus % degree == 0 and heads % degree == 0
-        if divides_both and suits_key_value_heads(degree, key_value_heads):
-            degrees.append(degree)
-    return tuple(degrees)
-
-
-def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
-    """Whether the degree divides the number of key-value heads or is a multiple of it."""
-    divides_heads = key_value_heads % degree == 0
-    # Repeated key-value heads work too: the same head is then on several GPUs that have different
-    # query heads.
-    repeats_heads = degree % key_value_heads == 0
-    return divides_heads or repeats_heads
+    return tuple(
+        degree
+        for degree in range(1, min(gpus, heads) + 1)
+        if gpus % degree == 0
+        and heads % degree == 0
+        and (key_value_heads % degree == 0 or degree % key_value_heads == 0)
+    )
 
 
 # --- the longest context, the largest batch, the fewest GPUs --------------------------------------
 
 
 def max_context(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
-    """The decision for the longest context, in tokens, at which some recipe fits."""
-
-    def fits(context: int) -> bool:
-        longer_job = replace(job, context=context)
-        return decide(longer_job, limits).fits
-
-    longest = largest(fits)
-    # If not even one token fits, the answer shows the memory for one.
-    longest = max(longest, 1)
-    return decide(replace(job, context=longest), limits)
+    """The decision for the longest context, in tokens, at which some recipe fits; if not even one
+    token fits, the answer shows the memory for one."""
+    longest = largest(lambda context: decide(replace(job, context=context), limits).fits)
+    return decide(replace(job, context=max(longest, 1)), limits)
 
 
 def max_batch(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
@@ -319,55 +277,38 @@ def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
     """
     with_offload: RecipeDecision | None = None
     for decision in decisions_by_gpus(job, limits):
-        if not decision.fits:
-            continue
-        if not decision.shown.recipe.offload:
+        if decision.fits and not decision.shown.recipe.offload:
             return decision
-        if with_offload is None:
+        if decision.fits and with_offload is None:
             with_offload = decision
     if with_offload is not None:
         return with_offload
-    group = group_size(job)
-    groups = max(MOST_GPUS // group, 1)
     # If each GPU holds a whole copy of the model, more GPUs do not make the copy smaller.
-    if job.copies_model:
-        groups = 1
-    return decide(replace(job, gpus=groups * group), limits)
+    groups = 1 if job.copies_model else max(MOST_GPUS // job.group_size, 1)
+    return decide(replace(job, gpus=groups * job.group_size), limits)
 
 
 def fewest_gpus(job: TrainingJob, limits: MachineLimits) -> RecipeDecision | None:
     """The decision for the smallest number of GPUs on which the job fits with any recipe, offload
     included; None if there is none."""
-    for decision in decisions_by_gpus(job, limits):
-        if decision.fits:
-            return decision
-    return None
+    return next((found for found in decisions_by_gpus(job, limits) if found.fits), None)
 
 
 def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[RecipeDecision]:
     """The decisions for a growing number of GPU groups: one to seven, then multiples of eight. A
-    group holds one copy of the model (`group_size`)."""
-    group = group_size(job)
+    group holds one copy of the model (`TrainingJob.group_size`)."""
     most_gpus = MOST_GPUS
     # If every GPU has a whole copy, more GPUs than samples do not help.
     if job.copies_model:
-        most_gpus = min(group * max(job.sequences, 2), MOST_GPUS)
-    numbers_of_groups = (*range(1, 8), *range(8, MOST_GPUS + 1, 8))
-    for groups in numbers_of_groups:
-        gpus = groups * group
+        most_gpus = min(job.group_size * max(job.sequences, 2), MOST_GPUS)
+    for groups in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)):
+        gpus = groups * job.group_size
         if gpus > most_gpus:
-            continue
+            return
         # A loop for one GPU becomes DDP on several GPUs, with one process per GPU.
         becomes_ddp = job.strategy == "single" and gpus > 1
         strategy: Strategy = "ddp" if becomes_ddp else job.strategy
         yield decide(replace(job, gpus=gpus, strategy=strategy), limits)
-
-
-def group_size(job: TrainingJob) -> int:
-    """The number of GPUs that together hold one copy of the model under tensor, context and
-    pipeline parallelism."""
-    gpus_of_layer = job.tensor_parallel * job.context_parallel
-    return gpus_of_layer * job.pipeline_parallel
 
 
 SOLVERS: dict[str, Callable[[TrainingJob, MachineLimits], RecipeDecision]] = {

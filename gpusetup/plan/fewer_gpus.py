@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpusetup.model.documents import FewerGpus
 from gpusetup.model.frozen import replace
-from gpusetup.plan.decide import RecipeDecision, decide, group_size, max_context, sequence_degrees
+from gpusetup.plan.decide import RecipeDecision, decide, max_context, sequence_degrees
 
 MOST_TRIED = 8
 """How many smaller numbers of GPUs to try; a node usually has eight GPUs."""
@@ -39,7 +39,7 @@ def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus 
     for gpus in range(job.gpus - 1, max(job.gpus - MOST_TRIED, 0), -1):
         # The GPUs of a group share one copy of the model, and a degree that the user chose must
         # divide the smaller number too.
-        if gpus % group_size(job) or gpus % (limits.sp or 1):
+        if gpus % job.group_size or gpus % (limits.sp or 1):
             continue
         found = solver(replace(job, gpus=gpus), limits)
         if rank(found) <= rank(decision):
@@ -74,5 +74,4 @@ def visible_devices(gpus: int) -> str:
     >>> visible_devices(4)
     '0,1,2,3'
     """
-    numbers = range(gpus)
-    return ",".join(map(str, numbers))
+    return ",".join(map(str, range(gpus)))

@@ -6,7 +6,6 @@ All amounts are bytes on one GPU, some of them per token or per element, as the 
 from __future__ import annotations
 
 from gpusetup.plan.job import BYTES, Recipe, TrainingJob, samples, tokens
-from gpusetup.plan.losses import LOSSES
 from gpusetup.plan.states import keeps_cast_weights, per_gpu, rest_is_32_bit
 
 CHECKPOINT_IN_BUDGET = 1.5
@@ -17,9 +16,7 @@ needs 2."""
 def sequence_shards(job: TrainingJob) -> int:
     """The number of GPUs among which sequence parallelism divides the norms and residuals
     (Megatron: arXiv 2205.05198); 1 without it."""
-    if not job.sequence_parallel:
-        return 1
-    return job.tensor_parallel
+    return job.tensor_parallel if job.sequence_parallel else 1
 
 
 def residual_bytes(job: TrainingJob) -> int:
@@ -29,9 +26,7 @@ def residual_bytes(job: TrainingJob) -> int:
         return 4
     # Autocast casts only inside the layers, so the hidden state between them keeps the weights'
     # type.
-    if keeps_cast_weights(job):
-        return BYTES[job.dtype]
-    return job.compute_bytes
+    return BYTES[job.dtype] if keeps_cast_weights(job) else job.compute_bytes
 
 
 def activations(job: TrainingJob, recipe: Recipe) -> float:
@@ -43,9 +38,14 @@ def activations(job: TrainingJob, recipe: Recipe) -> float:
     """
     tokens_times_layers = tokens(job, recipe) * job.shape.layers
     if job.checkpointing:
-        bytes_per_token = checkpoint_bytes(job) + selected_bytes(job)
-        return bytes_per_token * tokens_times_layers
-    return layer_bytes(job) * tokens_times_layers + weight_copies(job)
+        return (checkpoint_bytes(job) + selected_bytes(job)) * tokens_times_layers
+    weight_copies = 0.0
+    if keeps_cast_weights(job):
+        # The kernels of quantised layers read the stored weights, so only the others are cast.
+        is_quantized = job.stored_bytes is not None
+        cast = job.shape.outside if is_quantized else job.shape.parameters
+        weight_copies = per_gpu(job, cast) * job.compute_bytes
+    return layer_bytes(job) * tokens_times_layers + weight_copies
 
 
 def checkpoint_bytes(job: TrainingJob) -> float:
@@ -76,58 +76,32 @@ def selected_bytes(job: TrainingJob) -> float:
     return elements * job.compute_bytes
 
 
-def weight_copies(job: TrainingJob) -> float:
-    """The bytes of the 16-bit weight copies that autocast keeps."""
-    if not keeps_cast_weights(job):
-        return 0.0
-    # The kernels of quantised layers read the stored weights, so only the other weights are cast.
-    unquantised = job.shape.outside if job.is_quantized else job.shape.parameters
-    return per_gpu(job, unquantised) * job.compute_bytes
-
-
 def layer_bytes(job: TrainingJob) -> float:
-    """The bytes per token that one layer keeps for its backward pass without checkpointing.
-
-    A layer has attention, an MLP and two norms, each perhaps followed by a dropout whose mask needs
-    one byte per element.
-    """
-    inside = attention_bytes(job) + mlp_bytes(job)
-    bytes_between = norm_bytes(job)
-    if job.shape.dropout:
-        bytes_between += 1
-    between = 2 * bytes_between * job.shape.hidden
+    """The bytes per token that one layer keeps for its backward pass without checkpointing: for
+    attention, an MLP and two norms, each perhaps followed by a dropout."""
+    shape, compute, residual = job.shape, job.compute_bytes, residual_bytes(job)
+    recomputes = job.compile or job.fused_kernels
+    # A norm keeps its input, the normalised values and its output. RMSNorm keeps its input in 32
+    # bits. The normalised values are not kept if the weight is frozen, or if fused kernels or
+    # `torch.compile` recompute them.
+    between = residual + compute
+    if shape.rms_norm and not recomputes:
+        between = 4 + (residual if job.trains_layers else 0) + compute
+    # The mask of a dropout needs one byte per element.
+    between += 1 if shape.dropout else 0
+    # Attention keeps queries, keys, values and output; a norm of queries and keys keeps its input
+    # in 32 bits, and its output.
+    element_bytes = 2 * compute + (4 + compute if shape.query_key_norm else 0)
+    attention = (shape.query + shape.key_value) * element_bytes + score_bytes(job)
+    # A gated MLP keeps the gate, the up projection, the gate's activation and their product. Fused
+    # or compiled kernels recompute the activation. An MLP without a gate keeps two tensors.
+    tensors = (3 if recomputes else 4) if shape.gated else 2
+    # Each token is copied as input and output of each of its experts.
+    mlp = (shape.intermediate * tensors + 3 * shape.experts * shape.hidden) * compute
     # Tensor parallelism divides attention and MLP. It divides the norms and masks between them only
     # with sequence parallelism.
-    return between / sequence_shards(job) + inside / job.tensor_parallel
-
-
-def norm_bytes(job: TrainingJob) -> int:
-    """The bytes per element that one norm keeps for its backward pass: its input, the normalised
-    values and its output.
-
-    RMSNorm keeps its input in 32 bits. The normalised values are not kept if the weight is frozen,
-    or if fused kernels or `torch.compile` recompute them.
-    """
-    residual, output = residual_bytes(job), job.compute_bytes
-    recomputes = job.compile or job.fused_kernels
-    if recomputes or not job.shape.rms_norm:
-        return residual + output
-    input_bytes = 4
-    normalised = residual if job.trains_layers else 0
-    return input_bytes + normalised + output
-
-
-def attention_bytes(job: TrainingJob) -> float:
-    """The bytes per token that attention keeps: queries, keys, values, output, their norms, and the
-    scores."""
-    compute = job.compute_bytes
-    # Queries and output have the same width, and so do keys and values.
-    bytes_per_element = 2 * compute
-    # The norm of queries and keys keeps its input in 32 bits, and its output.
-    if job.shape.query_key_norm:
-        bytes_per_element += 4 + compute
-    width = job.shape.query + job.shape.key_value
-    return width * bytes_per_element + score_bytes(job)
+    norms = 2 * between * shape.hidden / sequence_shards(job)
+    return norms + (attention + mlp) / job.tensor_parallel
 
 
 def score_bytes(job: TrainingJob) -> float:
@@ -136,11 +110,8 @@ def score_bytes(job: TrainingJob) -> float:
     if job.attention != "eager":
         return 0.0
     is_16_bit = job.compute_bytes < 4
-    # The output of the softmax, in 32 bits.
-    bytes_per_score = 4
-    # A 16-bit copy of the softmax for the product with the values.
-    if is_16_bit:
-        bytes_per_score += 2
+    # The output of the softmax in 32 bits, and its 16-bit copy for the product with the values.
+    bytes_per_score = 6 if is_16_bit else 4
     # Dropout keeps its mask and, when computing in 32 bits, its output. In 16 bits the output is
     # the copy counted above.
     if job.shape.dropout:
@@ -148,87 +119,77 @@ def score_bytes(job: TrainingJob) -> float:
     return job.length * job.shape.heads * bytes_per_score
 
 
-def mlp_bytes(job: TrainingJob) -> float:
-    """The bytes per token that the MLP keeps for its backward pass."""
-    shape = job.shape
-    elements = shape.intermediate * mlp_tensors(job)
-    # Each token is copied as input and output of each of its experts.
-    elements += 3 * shape.experts * shape.hidden
-    return elements * job.compute_bytes
-
-
-def mlp_tensors(job: TrainingJob) -> int:
-    """The number of tensors with the MLP's inner width that are kept for the backward pass."""
-    # An MLP without a gate keeps the up projection and its activation.
-    if not job.shape.gated:
-        return 2
-    # Fused or compiled kernels recompute the gate's activation, so three tensors are left.
-    if job.compile or job.fused_kernels:
-        return 3
-    # The gate, the up projection, the gate's activation and their product are kept.
-    return 4
-
-
 def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of one layer's backward pass: the recomputed activations, and gradients of about
     half their size."""
+    shape = job.shape
     scores = score_bytes(job) / job.tensor_parallel
-    kept_without_scores = layer_bytes(job) - scores
-    gradients_of_layer = layer_gradient_bytes(job, kept_without_scores)
-    peak_of_scores = score_peak_bytes(job, scores)
+    kept = layer_bytes(job) - scores
+    gradients = 0.5 * kept
+    if job.fused_kernels and shape.gated:
+        # In Liger and Unsloth, SwiGLU overwrites its inputs with its gradients.
+        written_over = shape.intermediate / job.tensor_parallel + shape.hidden
+        gradients = min(gradients, written_over * job.compute_bytes)
+    peak_of_scores = 1.5 * scores
+    if job.attention == "eager":
+        # The softmax, its gradient, and the resulting gradient of the scores, in 32 bits.
+        three_in_32_bits = 12.0 * shape.heads * job.length / job.tensor_parallel
+        peak_of_scores = max(peak_of_scores, three_in_32_bits)
     # Without checkpointing the kept tensors are already counted as activations.
     if not job.checkpointing:
-        bytes_per_token = gradients_of_layer + peak_of_scores - scores
-        return bytes_per_token * tokens(job, recipe)
-    bytes_per_token = kept_without_scores + gradients_of_layer + peak_of_scores
+        return (gradients + peak_of_scores - scores) * tokens(job, recipe)
+    bytes_per_token = kept + gradients + peak_of_scores
     # FSDP1 keeps the input gradients of recomputed frozen layers until the end of the backward
     # pass.
     holds_input_gradients = job.strategy == "fsdp1" and job.gpus > 1 and job.reentrant
     if holds_input_gradients and job.lora is not None:
-        bytes_per_token += job.shape.layers * checkpoint_bytes(job)
+        bytes_per_token += shape.layers * checkpoint_bytes(job)
     return bytes_per_token * tokens(job, recipe)
 
 
-def score_peak_bytes(job: TrainingJob, scores: float) -> float:
-    """The bytes per token of the attention scores and their gradients at the peak of the backward
-    pass."""
-    with_gradients = 1.5 * scores
-    if job.attention != "eager":
-        return with_gradients
-    # The softmax, its gradient, and the resulting gradient of the scores, in 32 bits.
-    three_in_32_bits = 12.0 * job.shape.heads * job.length / job.tensor_parallel
-    return max(with_gradients, three_in_32_bits)
+# --- the logits and their loss --------------------------------------------------------------------
 
+TRAINER_LOGIT = 8.246
+"""Bytes per logit with Trinity-RFT, fitted to the measured table (`measured.py`)."""
+LOSSES: dict[str, tuple[float, float]] = {
+    "trainer": (TRAINER_LOGIT, TRAINER_LOGIT + 4), "eager": (14, 16), "hf": (12, 12),
+    "eager-old": (12, 16), "eager-half": (8, 16), "compiled": (12, 12), "in-graph": (6, 12),
+    "vocab-parallel": (6, 4), "in-place": (4, 8), "chunked": (3.5, 5.5), "chunked-head": (1.75, 2),
+    "fused": (0, 0),
+}  # fmt: skip
+"""Loss kernel -> bytes per logit when computing in 16 bits and in 32 bits.
 
-def layer_gradient_bytes(job: TrainingJob, kept_bytes: float) -> float:
-    """The bytes per token of the gradients within one layer; about half of them exist at the same
-    time."""
-    half = 0.5 * kept_bytes
-    writes_over_inputs = job.fused_kernels and job.shape.gated
-    if not writes_over_inputs:
-        return half
-    # In Liger and Unsloth, SwiGLU overwrites its inputs with its gradients.
-    written_over = job.shape.intermediate / job.tensor_parallel + job.shape.hidden
-    return min(half, written_over * job.compute_bytes)
+`trainer` computes log-probabilities in place (what RL trainers do). `eager` is cross-entropy in a
+hand-written loop with a variable that keeps the 32-bit logits until the backward pass is over: the
+logits, their log-softmax and two gradients. `hf` frees the logits before the backward pass
+(transformers' Trainer). `eager-old` copies the shifted logits (transformers before 4.49).
+`eager-half` computes the loss from 16-bit logits (DeepSpeed's engine). `compiled` fuses the copies;
+`in-graph` is compiled together with the model. `vocab-parallel` is Megatron's loss. `in-place`
+writes the gradient over the logits (flash-attn, Apex, llm-foundry). `chunked` keeps the logits and
+upcasts one of eight chunks at a time (torchtune); `chunked-head` keeps only one chunk of logits
+(torchtitan). `fused` never stores the logits (Liger, cut cross-entropy, Unsloth).
+"""
+SAME_LOSS = {
+    "liger": "fused", "cce": "fused", "trl-chunked": "fused", "unsloth": "fused",
+    "flash": "in-place", "flash-attn": "in-place", "apex": "in-place",
+    "torchtune": "chunked", "hf-old": "eager-old", "torchtitan": "compiled",
+    "megatron": "vocab-parallel",
+}  # fmt: skip
+"""Other names for the loss kernels -> the name in `LOSSES`."""
 
 
 def logits(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of the logits, including the copies and gradients that the loss keeps."""
-    bytes_in_16_bits, bytes_in_32_bits = LOSSES[job.loss]
-    bytes_per_logit = bytes_in_16_bits
+    in_16_bits, in_32_bits = LOSSES[job.loss]
     # A 32-bit output head gives 32-bit logits, even if the layers compute in 16 bits.
-    if job.compute_bytes == 4 or rest_is_32_bit(job):
-        bytes_per_logit = bytes_in_32_bits
-    return logit_count(job, recipe) * bytes_per_logit
+    is_32_bit = job.compute_bytes == 4 or rest_is_32_bit(job)
+    return logit_count(job, recipe) * (in_32_bits if is_32_bit else in_16_bits)
 
 
 def logit_count(job: TrainingJob, recipe: Recipe) -> float:
     """The number of logits on one GPU: tokens times vocabulary, or samples times classes for a
     classifier."""
-    shape = job.shape
-    of_tokens = shape.vocabulary * tokens(job, recipe)
-    of_samples = shape.classes * samples(job, recipe)
-    outputs = of_tokens + of_samples
+    outputs = job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
     # With DataParallel the first GPU gathers the outputs of all GPUs and computes the loss.
     if job.strategy == "dp":
         outputs *= job.gpus

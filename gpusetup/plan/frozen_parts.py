@@ -90,18 +90,12 @@ def frozen_by(name: str, text: str, model: str | None) -> str | None:
     >>> frozen_by("freeze_gpt2", "true", "gpt2-medium"), frozen_by("train_bn", "false", None)
     ('all', None)
     """
-    # A number of layers, at least 1.
-    is_number = re.fullmatch(r"[1-9]\d{0,4}", text) is not None
-    if LAYERS_NAME.fullmatch(name):
-        return text if is_number else None
-    # trlx sets the number of trained layers; -1 trains all of them.
-    if name == "num_layers_unfrozen":
-        return f"-{text}" if is_number else None
-    switch = None
-    if text in TRUE:
-        switch = SWITCH_NAME.fullmatch(name)
-    elif text in FALSE:
-        switch = TRAINED_NAME.fullmatch(name)
+    # A number of layers, at least 1; trlx sets the number of trained layers, where -1 means all.
+    if LAYERS_NAME.fullmatch(name) or name == "num_layers_unfrozen":
+        sign = "-" if name == "num_layers_unfrozen" else ""
+        return f"{sign}{text}" if re.fullmatch(r"[1-9]\d{0,4}", text) else None
+    names = {**dict.fromkeys(TRUE, SWITCH_NAME), **dict.fromkeys(FALSE, TRAINED_NAME)}
+    switch = names[text].fullmatch(name) if text in names else None
     if switch is None:
         return None
     # The regex group that matched is the part's name; `freeze: true` names none and means all.

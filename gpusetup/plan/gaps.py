@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpusetup.plan.forward_memory import activations, logit_count, logits
+from gpusetup.plan.forward_memory import TRAINER_LOGIT, activations, logit_count, logits
 from gpusetup.plan.job import Recipe, TrainingJob, samples
-from gpusetup.plan.losses import TRAINER_LOGIT
 from gpusetup.plan.states import gradients, gradients_stay
 
 LOST_LOGIT = 1.667
@@ -20,44 +19,6 @@ class Gaps(NamedTuple):
     """The bytes that the allocator cannot give back."""
     given_back: float
     """The bytes that the allocator gives back before it runs out of memory."""
-
-
-def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: bool) -> Gaps:
-    """The bytes in the allocator's gaps: those that stay, and those that it can give back.
-
-    `transient`: the bytes of the largest temporary tensors; `logits_decide`: whether memory peaks
-    while the logits exist. Fixed-size segments leave more gaps than expandable ones. The shares
-    were fitted to published pairs of allocated and reserved memory.
-    """
-    if job.fills_token_budget:
-        return Gaps(staying=gaps_of_measured_trainer(recipe, transient), given_back=0.0)
-    logit_segments = own_segments(job, recipe)
-    logit_bytes = logits(job, recipe)
-    moving_bytes = activations(job, recipe) + transient
-    if not gradients_stay(job):
-        moving_bytes += gradients(job, recipe)
-    # Logits are allocated and freed in pieces of one size, which leave no gaps, except for shifted
-    # copies.
-    bytes_of_uneven_size = moving_bytes
-    if logits_decide and job.loss != "eager-old":
-        bytes_of_uneven_size -= logit_bytes
-    shares = gap_shares(job, recipe)
-    # With expandable segments, logits leave gaps too, because their size is rounded up.
-    bytes_with_gaps = moving_bytes if recipe.env else bytes_of_uneven_size
-    reserved = bytes_with_gaps * shares.reserved + logit_segments
-    # The allocator cannot give back about a third of the logits' own segments. This share was
-    # fitted too.
-    after_collection = bytes_of_uneven_size * shares.staying + logit_segments / 3
-    staying = min(reserved, after_collection)
-    # Tensors that lie between attention scores in memory keep the segments of those scores from
-    # being freed.
-    if job.attention == "eager" and not job.gathers and not recipe.env:
-        staying = reserved
-    given_back = reserved - staying
-    # If memory peaks while there are no logits, half of the logits' segments are idle at the peak.
-    if segments_of_logits_idle(job, recipe) and not logits_decide:
-        given_back += 0.5 * logit_bytes
-    return Gaps(staying, given_back)
 
 
 class GapShares(NamedTuple):
@@ -79,30 +40,52 @@ are 17 to 24 % of the allocated memory."""
 EXPANDABLE_SEGMENTS_FREED_LATE = GapShares(reserved=0.15, staying=0.05)
 
 
-def gap_shares(job: TrainingJob, recipe: Recipe) -> GapShares:
-    """The shares for the job's strategy and kind of segments."""
+def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: bool) -> Gaps:
+    """The bytes in the allocator's gaps: those that stay, and those that it can give back.
+
+    `transient`: the bytes of the largest temporary tensors; `logits_decide`: whether memory peaks
+    while the logits exist. Fixed-size segments leave more gaps than expandable ones. The shares
+    were fitted to published pairs of allocated and reserved memory.
+    """
+    if job.fills_token_budget:
+        # With Trinity-RFT, they were fitted as a share of the largest temporary tensor.
+        staying = 0.0 if recipe.env else transient * (LOST_LOGIT / TRAINER_LOGIT)
+        return Gaps(staying=staying, given_back=0.0)
+    logit_segments = own_segments(job, recipe)
+    logit_bytes = logits(job, recipe)
+    moving_bytes = activations(job, recipe) + transient
+    if not gradients_stay(job):
+        moving_bytes += gradients(job, recipe)
+    # Logits are allocated and freed in pieces of one size, which leave no gaps, except for shifted
+    # copies.
+    bytes_of_uneven_size = moving_bytes
+    if logits_decide and job.loss != "eager-old":
+        bytes_of_uneven_size -= logit_bytes
     # FSDP1 and DeepSpeed free gathered units late, because another CUDA stream must finish using
     # them first.
     frees_late = job.gathers and job.strategy not in ("fsdp", "hsdp")
-    if frees_late:
-        return EXPANDABLE_SEGMENTS_FREED_LATE if recipe.env else FIXED_SEGMENTS_FREED_LATE
-    return EXPANDABLE_SEGMENTS if recipe.env else FIXED_SEGMENTS
-
-
-def gaps_of_measured_trainer(recipe: Recipe, transient: float) -> float:
-    """The bytes in gaps with Trinity-RFT, fitted as a share of the largest temporary tensor."""
     if recipe.env:
-        return 0.0
-    lost_share = LOST_LOGIT / TRAINER_LOGIT
-    return transient * lost_share
-
-
-def segments_of_logits_idle(job: TrainingJob, recipe: Recipe) -> bool:
-    """Whether the memory segments of the logits stay unused while other tensors are at their
-    peak."""
+        shares = EXPANDABLE_SEGMENTS_FREED_LATE if frees_late else EXPANDABLE_SEGMENTS
+    else:
+        shares = FIXED_SEGMENTS_FREED_LATE if frees_late else FIXED_SEGMENTS
+    # With expandable segments, logits leave gaps too, because their size is rounded up.
+    bytes_with_gaps = moving_bytes if recipe.env else bytes_of_uneven_size
+    reserved = bytes_with_gaps * shares.reserved + logit_segments
+    # The allocator cannot give back about a third of the logits' own segments. This share was
+    # fitted too.
+    after_collection = bytes_of_uneven_size * shares.staying + logit_segments / 3
+    staying = min(reserved, after_collection)
+    # Tensors that lie between attention scores in memory keep the segments of those scores from
+    # being freed.
+    if job.attention == "eager" and not job.gathers and not recipe.env:
+        staying = reserved
+    given_back = reserved - staying
+    # If memory peaks while there are no logits, half of the logits' segments are idle at the peak.
     # Expandable segments are unmapped when idle, and gathered units reuse idle segments.
     reuses_segments = recipe.env or recipe.offload or job.gathers
-    return not reuses_segments
+    if not reuses_segments and not logits_decide:
+        given_back += 0.5 * logit_bytes
+    return Gaps(staying, given_back)
 
 
 def own_segments(job: TrainingJob, recipe: Recipe) -> float:

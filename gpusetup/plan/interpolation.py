@@ -39,9 +39,7 @@ class Interpolation:
 
     def resolve(self, text: str, path: Path) -> str | None:
         """The text with every `${...}` replaced by its value; None if one of them cannot be
-        resolved.
-
-        `path` is the path of the text's key, which relative references start from.
+        resolved. `path` is the path of the text's key, which relative references start from.
 
         >>> values = Interpolation(lambda path: None, {"FACTOR": "2.0"})
         >>> values.resolve("${oc.decode:${oc.env:FACTOR}}", ("factor",))

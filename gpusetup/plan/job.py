@@ -7,7 +7,7 @@ import math
 from typing import Any, Literal
 
 from gpusetup.model.frozen import Frozen, defaults
-from gpusetup.plan.shape import SPEECH, Shape, lora_parameters
+from gpusetup.plan.shape import SPEECH, Shape
 
 Strategy = Literal["single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
 Dtype = Literal["fp32", "bf16", "fp16"]
@@ -155,140 +155,115 @@ class TrainingJob(Frozen):
     @property
     def sequences(self) -> int:
         """The number of sequences in a step over all GPUs; 0 with a token budget."""
-        if isinstance(self.batch, int):
-            return self.batch
-        return 0
+        return self.batch if isinstance(self.batch, int) else 0
 
     @property
     def data_parallel(self) -> int:
         """The number of GPUs left for data, sequence and context parallelism after tensor and
         pipeline parallelism."""
-        gpus_of_model = self.tensor_parallel * self.pipeline_parallel
-        return self.gpus // gpus_of_model
+        return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
+
+    @property
+    def group_size(self) -> int:
+        """The number of GPUs that together hold one copy of the model under tensor, context and
+        pipeline parallelism."""
+        return self.tensor_parallel * self.context_parallel * self.pipeline_parallel
 
     @property
     def copies_model(self) -> bool:
         """Whether the strategy shards nothing, so that every GPU (or pipeline of GPUs) holds the
         whole model and its states."""
-        sharded_parts = SHARDED[self.strategy]
-        return not sharded_parts
+        return not SHARDED[self.strategy]
 
     @property
     def shards_parameters(self) -> bool:
         """Whether the strategy divides the weights among the GPUs."""
-        sharded_parts = SHARDED[self.strategy]
-        return "parameters" in sharded_parts
+        return "parameters" in SHARDED[self.strategy]
 
     @property
     def gathers(self) -> bool:
         """Whether the GPUs gather sharded weights unit by unit for computing and free them
-        afterwards."""
-        # With one GPU nothing has to be gathered.
-        if self.gpus == 1:
-            return False
-        return self.shards_parameters
+        afterwards; with one GPU there is nothing to gather."""
+        return self.gpus > 1 and self.shards_parameters
 
     @property
     def generates(self) -> bool:
         """Whether answers are also generated on these GPUs during the training."""
-        has_engine = self.engine_bytes > 0
-        generates_itself = self.generated_at_once > 0
-        return has_engine or generates_itself
+        return self.engine_bytes > 0 or self.generated_at_once > 0
 
     @property
     def length(self) -> int:
-        """The number of tokens of one sample; for a speech model, the fixed length of its audio
-        window."""
-        # A speech model reads windows of a fixed length (30 seconds for Whisper), no matter how
-        # long the text is that it writes.
+        """The number of tokens of one sample. A speech model reads windows of a fixed length (30
+        seconds for Whisper), no matter how long the text is that it writes."""
         if self.shape.tokens is not None and self.shape.kind in SPEECH:
             return self.shape.tokens
         return self.context
 
     @property
-    def is_quantized(self) -> bool:
-        """Whether the weights are stored in a quantised format."""
-        return self.stored_bytes is not None
-
-    @property
     def stored_bytes(self) -> float | None:
         """The bytes of one quantised weight; None if the weights are not quantised."""
-        has_adapters = self.lora is not None
         # Float8 training keeps trained weights as they are; a frozen base is stored in 8 bits.
-        if self.quantize == "fp8" and has_adapters:
+        if self.quantize == "fp8" and self.lora is not None:
             return FROZEN_FP8
         return QUANTIZED.get(self.quantize or "")
 
     @property
     def compute_bytes(self) -> int:
         """The bytes of one element in the type used for computing."""
-        compute_dtype = self.amp or self.dtype
-        return BYTES[compute_dtype]
+        return BYTES[self.amp or self.dtype]
 
     @property
     def trained_bytes(self) -> int:
-        """The bytes of one trained weight."""
-        # PEFT keeps adapters in 32 bits.
-        if self.lora is not None:
-            return 4
-        return BYTES[self.dtype]
+        """The bytes of one trained weight. PEFT keeps adapters in 32 bits."""
+        return BYTES[self.dtype] if self.lora is None else 4
 
     @property
     def master_weights(self) -> bool:
         """Whether the weights are in 16 bits while the optimizer keeps a 32-bit copy of them.
 
-        This is the case for ZeRO with mixed precision, and for Megatron-LM even if its optimizer is
-        not distributed.
+        This is the case for ZeRO with mixed precision, and for Megatron-LM (which alone sets the
+        type of the gradients) even if its optimizer is not distributed.
         """
-        if not self.amp:
-            return False
         is_zero = self.strategy in ("zero1", "zero2", "zero3")
-        # Only Megatron-LM and frameworks based on it set the type of the gradients.
-        is_megatron = self.gradient_dtype is not None
-        return is_zero or is_megatron
-
-    @property
-    def megatron_ddp(self) -> bool:
-        """Whether the job uses Megatron-LM's DDP and layers, which keep all gradients in one
-        buffer."""
-        if self.gradient_dtype is None:
-            return False
-        return self.strategy in ("single", "ddp", "zero1")
+        return bool(self.amp) and (is_zero or self.gradient_dtype is not None)
 
     @property
     def deepspeed_steps(self) -> bool:
-        """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights."""
-        # Exclude Megatron-LM, which also keeps a 32-bit copy, but in its own optimizer.
-        if self.gradient_dtype is not None:
-            return False
-        return self.master_weights
+        """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights; Megatron-LM keeps
+        such a copy in an optimizer of its own."""
+        return self.master_weights and self.gradient_dtype is None
 
     @property
     def adapter_parameters(self) -> int:
-        """The number of parameters that LoRA adds; 0 without LoRA."""
-        if self.lora is None:
+        """The number of parameters that LoRA adds to all linear layers; 0 without LoRA.
+
+        For a linear layer with `a` inputs and `b` outputs, LoRA adds rank x (a + b) parameters (Hu
+        et al., arXiv 2106.09685).
+        """
+        shape, rank = self.shape, self.lora
+        if rank is None:
             return 0
-        return lora_parameters(self.shape, self.lora)
+        if shape.adapted:
+            return rank * shape.adapted
+        # Queries and output map hidden to query width and back; keys and values map hidden to
+        # their width. The MLP has an up and a down projection, and perhaps a gate.
+        attention = 4 * shape.hidden + 2 * (shape.query + shape.key_value)
+        mlp = (3 if shape.gated else 2) * (shape.hidden + shape.intermediate)
+        return shape.layers * rank * (attention + mlp)
 
     @property
     def trained_parameters(self) -> int:
         """The number of parameters that have gradients and optimizer states."""
         if self.lora is None:
-            trained_share = 1 - self.frozen
-            trained_of_model = round(self.shape.parameters * trained_share)
-            return trained_of_model + self.tables
-        trained = self.adapter_parameters + self.tables
+            return round(self.shape.parameters * (1 - self.frozen)) + self.tables
         # PEFT trains a full copy of the modules in `modules_to_save`.
-        if self.trained_embeddings:
-            trained += self.shape.outside
-        return trained
+        embeddings = self.shape.outside if self.trained_embeddings else 0
+        return self.adapter_parameters + self.tables + embeddings
 
     @property
     def trains_layers(self) -> bool:
         """Whether weights of the model's layers are trained, as opposed to adapters or nothing."""
-        has_adapters = self.lora is not None
-        is_all_frozen = self.frozen >= 1
-        return not (has_adapters or is_all_frozen)
+        return self.lora is None and self.frozen < 1
 
 
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
@@ -316,25 +291,17 @@ class Recipe(Frozen):
         >>> str(Recipe()), str(Recipe(offload=True, sp=2, env=True))
         ('vanilla', 'Env + Offload + SP=2')
         """
-        parts = []
-        if self.env:
-            parts.append("Env")
-        if self.offload:
-            parts.append("Offload")
-        if self.sp > 1:
-            parts.append(f"SP={self.sp}")
-        if not parts:
-            return "vanilla"
-        return " + ".join(parts)
+        parts = ["Env"] if self.env else []
+        parts += ["Offload"] if self.offload else []
+        parts += [f"SP={self.sp}"] if self.sp > 1 else []
+        return " + ".join(parts) or "vanilla"
 
 
 def samples(job: TrainingJob, recipe: Recipe) -> int:
     """The number of sequences in one micro-batch of a data-parallel group: the batch divided by the
     number of groups, rounded up."""
-    gpus_of_sequence = recipe.sp * job.context_parallel
-    groups = job.data_parallel // gpus_of_sequence
     # If a sequence needs more GPUs than there are, all GPUs form one group.
-    groups = max(groups, 1)
+    groups = max(job.data_parallel // (recipe.sp * job.context_parallel), 1)
     return math.ceil(job.sequences / groups)
 
 
@@ -346,30 +313,21 @@ def tokens(job: TrainingJob, recipe: Recipe) -> int:
     / SP)` (Trinity-RFT's GPU guide).
     """
     if not job.fills_token_budget:
-        sequences_of_group = samples(job, recipe) * job.sequences_of_sample
-        tokens_of_group = sequences_of_group * job.length
-        gpus_of_sequence = recipe.sp * job.context_parallel
-        return math.ceil(tokens_of_group / gpus_of_sequence)
-    if job.tokens is not None:
-        return job.tokens
-    usual_budget = 2 * job.length
-    return math.ceil(usual_budget / recipe.sp)
+        tokens_of_group = samples(job, recipe) * job.sequences_of_sample * job.length
+        return math.ceil(tokens_of_group / (recipe.sp * job.context_parallel))
+    return math.ceil(2 * job.length / recipe.sp) if job.tokens is None else job.tokens
 
 
 def least_tokens(job: TrainingJob, sp: int) -> int:
-    """The smallest token budget per GPU that the longest sequence needs; verl rejects a smaller
-    one."""
+    """The smallest token budget per GPU with which `sp` GPUs share the longest sequence; verl
+    rejects a smaller one."""
     return math.ceil(job.length / sp)
 
 
 def longest_sequence_fits_budget(job: TrainingJob, sp: int) -> bool:
-    """Whether the longest sequence fits into the token budget of the `sp` GPUs that share it."""
-    # Without a budget in the config, plan assumes a budget that fits two of the longest sequences
-    # (see `tokens`).
-    if job.tokens is None:
-        return True
-    needed_tokens = least_tokens(job, sp)
-    return job.tokens >= needed_tokens
+    """Whether the longest sequence fits into the token budget of the `sp` GPUs that share it; the
+    default budget fits two of them (see `tokens`)."""
+    return job.tokens is None or job.tokens >= least_tokens(job, sp)
 
 
 YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
@@ -380,9 +338,7 @@ def yarn(job: TrainingJob) -> dict[str, Any] | None:
     """The YaRN settings for a context longer than the model's native one; None if they are not
     needed, or if YaRN is not known to work for the family."""
     native = job.shape.native_context
-    if native is None or job.context <= native:
-        return None
-    if job.shape.kind not in YARN_FAMILIES:
+    if native is None or job.context <= native or job.shape.kind not in YARN_FAMILIES:
         return None
     return {
         "rope_type": "yarn",

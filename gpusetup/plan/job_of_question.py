@@ -1,27 +1,29 @@
-"""Builds the training job from the options of `gpusetup plan` and the trainer's defaults."""
+"""Builds the training job from the options of `gpusetup plan` and the trainer's defaults, and
+refuses options that contradict each other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
-from gpusetup.plan.contradictions import check
-from gpusetup.plan.decide import MachineLimits
+from gpusetup.plan.decide import MachineLimits, sequence_degrees
+from gpusetup.plan.forward_memory import LOSSES, SAME_LOSS
 from gpusetup.plan.frozen_parts import frozen_share
 from gpusetup.plan.job import (
     BYTES,
     JOB_DEFAULTS,
     TOKEN_BUDGET,
     Quantization,
-    TokenBudget,
     TrainingJob,
+    least_tokens,
 )
-from gpusetup.plan.losses import SAME_LOSS
 from gpusetup.plan.model_names import format_in_name
 from gpusetup.plan.question import TrainingQuestion, context_of, counts_samples
 from gpusetup.plan.rl import SUPERVISED, RlSetup, models_beside, usual_loss, usual_setup
 from gpusetup.plan.shape import DENOISERS, Shape
+from gpusetup.plan.states import OPTIMIZERS
 from gpusetup.plan.trainers import row_of, trainer_defaults
 
 
@@ -31,31 +33,48 @@ def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> T
     The question's settings take precedence over the trainer's defaults. If no trainer is named,
     `usual_trainer` chooses one.
     """
-    named = named_fields(question)
+    named = dict(question.job_fields)
+    storage = format_in_name(question.model or "")
+    if storage in get_args(Quantization) and named.get("lora") is not None:
+        # The model is already quantised, and the adapters are trained on top of it.
+        named.setdefault("quantize", storage)
     trainer = question.trainer or usual_trainer(question, shape, named)
+    gpus = question.gpus or 1
     fields = job_fields(question, shape, named, trainer)
+    in_samples = counts_samples(question, shape)
     # Trinity-RFT shards with FSDP2, which needs Linux.
-    is_measured_trainer = not counts_samples(question, shape)
-    names_strategy = "strategy" in named
-    if is_measured_trainer and not limits.linux and not names_strategy:
-        fields["strategy"] = "ddp" if gpus_of(question) > 1 else "single"
-    job = TrainingJob(
-        **fields
-        | {
-            "shape": shape,
-            "gpus": gpus_of(question),
-            "context": context_of(question, shape),
-            "batch": batch_of(question, shape),
-            "tokens": question.tokens,
-            "accumulate": question.accumulate or 1,
-            "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
-            "tables": sum(table.parameters for table in question.tables),
-            "encoder_parameters": encoders_on_gpu(question, shape, trainer),
-        }
-    )
+    if not in_samples and not limits.linux and "strategy" not in named:
+        fields["strategy"] = "ddp" if gpus > 1 else "single"
+    # A trainer needs at least one sample per GPU, and so does training on images.
+    is_per_gpu = question.trainer is not None or not shape.writes_text
+    samples = question.batch if question.batch is not None else (gpus if is_per_gpu else 1)
+    # The data may be encoded before the training, because the question says so or because the
+    # trainer always does this; then text encoders and VAE are not on the GPU.
+    encodes_before = question.encoded_before or row_of(trainer).get("encodes_before")
+    fields |= {
+        "shape": shape,
+        "gpus": gpus,
+        "context": context_of(question, shape),
+        "batch": samples if in_samples else TOKEN_BUDGET,
+        "tokens": question.tokens,
+        "accumulate": question.accumulate or 1,
+        "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
+        "tables": sum(table.parameters for table in question.tables),
+    }
+    if shape.kind in DENOISERS and not encodes_before:
+        fields["encoder_parameters"] = shape.encoder_parameters
+    job = TrainingJob(**fields)
     setup = rl_setup_of(question, job)
     if setup is not None:
-        job = with_models_beside(job, setup, limits)
+        job = replace(
+            job,
+            models_beside=models_beside(setup, job),
+            sequences_of_sample=2 if setup.pairs else 1,
+            engine_bytes=(setup.engine_share or 0.0) * limits.capacity,
+            engine_sleeps=setup.engine_sleeps,
+            policy_leaves=setup.policy_leaves,
+            generated_at_once=setup.generated_at_once,
+        )
         says_loss = question.rl is not None or "loss" in named
         # Keep the loss for Unsloth, whose kernels compute log-probabilities without storing logits.
         if not says_loss and trainer != "unsloth":
@@ -64,27 +83,10 @@ def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> T
     return job
 
 
-def gpus_of(question: TrainingQuestion) -> int:
-    return question.gpus or 1
-
-
-def named_fields(question: TrainingQuestion) -> dict[str, Any]:
-    """The job fields that the question sets, including the weight format in the model's name."""
-    named = dict(question.job_fields)
-    storage = format_in_name(question.model or "")
-    if storage in get_args(Quantization) and named.get("lora") is not None:
-        # The model is already quantised, and the adapters are trained on top of it.
-        named.setdefault("quantize", storage)
-    return named
-
-
 def has_adapters(named: Mapping[str, Any]) -> bool:
     """Whether these job fields describe adapter training: LoRA, or a quantised base other than FP8
     (which can be trained itself)."""
-    if named.get("lora"):
-        return True
-    storage = named.get("quantize")
-    return storage not in (None, "fp8")
+    return bool(named.get("lora")) or named.get("quantize") not in (None, "fp8")
 
 
 def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
@@ -107,7 +109,7 @@ def job_fields(
 ) -> dict[str, Any]:
     """The job fields that describe the training, from the question or otherwise from the trainer's
     defaults."""
-    fields = trainer_defaults(trainer, shape.kind, gpus_of(question), named)
+    fields = trainer_defaults(trainer, shape.kind, question.gpus or 1, named)
     if question.trainer is None and has_adapters(named):
         fields["dtype"] = named.get("dtype", "bf16")
         # Most tools that train adapters switch checkpointing on: PEFT's
@@ -120,23 +122,11 @@ def job_fields(
         fields["selective"] = False
     # Autocast has no effect on memory if its type is as wide as that of the weights.
     weight_bytes = BYTES[fields.get("dtype") or "fp32"]
-    amp_bytes = BYTES.get(fields.get("amp") or "", weight_bytes)
-    if amp_bytes >= weight_bytes:
+    if BYTES.get(fields.get("amp") or "", weight_bytes) >= weight_bytes:
         fields["amp"] = None
     loss = fields.get("loss") or JOB_DEFAULTS["loss"]
     fields["loss"] = SAME_LOSS.get(loss, loss)
     return fields
-
-
-def batch_of(question: TrainingQuestion, shape: Shape) -> int | TokenBudget:
-    """The number of samples in a step over all GPUs, or the marker for a token budget."""
-    if not counts_samples(question, shape):
-        return TOKEN_BUDGET
-    if question.batch is not None:
-        return question.batch
-    # A trainer needs at least one sample per GPU, and so does training on images.
-    is_per_gpu = question.trainer is not None or not shape.writes_text
-    return gpus_of(question) if is_per_gpu else 1
 
 
 def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup | None:
@@ -155,29 +145,79 @@ def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup | None:
     )
 
 
-def encoders_on_gpu(question: TrainingQuestion, shape: Shape, trainer: str) -> int:
-    """The number of parameters in the frozen text encoders and the VAE that stay on the GPU during
-    the training.
+# --- contradictions -------------------------------------------------------------------------------
 
-    It is 0 if the data is encoded before the training, because the question says so or because the
-    trainer always does this.
-    """
-    if shape.kind not in DENOISERS or question.encoded_before:
-        return 0
-    if row_of(trainer).get("encodes_before"):
-        return 0
-    return shape.encoder_parameters
+ANY_MACHINE = MachineLimits(capacity=0)
+"""Limits for `sequence_degrees`, which does not read the capacity."""
 
 
-def with_models_beside(job: TrainingJob, setup: RlSetup, limits: MachineLimits) -> TrainingJob:
-    """The job with the additional models and the engine of a preference or RL setup."""
-    engine_bytes = (setup.engine_share or 0.0) * limits.capacity
-    return replace(
-        job,
-        models_beside=models_beside(setup, job),
-        sequences_of_sample=2 if setup.pairs else 1,
-        engine_bytes=engine_bytes,
-        engine_sleeps=setup.engine_sleeps,
-        policy_leaves=setup.policy_leaves,
-        generated_at_once=setup.generated_at_once,
+def check(job: TrainingJob, question: TrainingQuestion) -> None:
+    """Raise UsageError for the first parts of the job that contradict each other; others may follow
+    from it."""
+    gpus, shape = job.gpus, job.shape
+    solves = question.solve and getattr(question, question.solve) is not None
+    flag = "--gpus-needed" if question.solve == "gpus" else f"--max-{question.solve}"
+    contradictions: tuple[tuple[object, str, str | None], ...] = (
+        (job.strategy == "single" and gpus > 1,
+         f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"),
+        (gpus % job.group_size > 0,
+         f"`--tp` times `--pp` times `--cp` does not divide {gpus} GPUs",
+         f"{job.group_size} or a multiple of it is needed"),
+        (job.expert_parallel > gpus, f"`--ep {job.expert_parallel}` needs as many GPUs", None),
+        (shape.heads % job.tensor_parallel > 0,
+         f"`--tp` does not divide the {shape.heads} heads of the model", None),
+        (job.expert_parallel > 1 and not shape.experts,
+         f"{shape.name} has no experts that `--ep` could divide", None),
+        (job.stored_bytes is not None and job.trains_layers,
+         f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
+        (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
+        (job.optimizer not in OPTIMIZERS,
+         f"No optimizer {job.optimizer!r}", ", ".join(OPTIMIZERS)),
+        (solves, f"`{flag}` looks for what `--{question.solve}` gives: leave one out", None),
+    )  # fmt: skip
+    for is_so, message, hint in contradictions:
+        if is_so:
+            raise UsageError(message, hint=hint)
+    if question.sp and question.sp not in sequence_degrees(job, ANY_MACHINE):
+        raise impossible_degree(job, question.sp)
+    if question.solve == "gpus":
+        return
+    sp = question.sp or sequence_degrees(job, ANY_MACHINE)[-1]
+    least = least_tokens(job, sp)
+    for key, budget in (
+        ("ppo_max_token_len_per_gpu", job.tokens),
+        ("log_prob_max_token_len_per_gpu", question.log_prob_tokens),
+    ):
+        if budget is not None and budget < least:
+            raise UsageError(
+                f"{budget:,} tokens a GPU (`{key}`) are too few for a sequence of "
+                f"{job.length:,}: the trainer refuses them",
+                hint=f"at least {least:,} with SP={sp}",
+            )
+
+
+def impossible_degree(job: TrainingJob, sp: int) -> UsageError:
+    """The error for a degree of sequence parallelism that is impossible; its hint lists the
+    possible degrees."""
+    # If each GPU holds a whole copy of the model, only degree 1 is possible, so the message lists
+    # the degrees that sharding would allow.
+    sharded_job = replace(job, strategy="fsdp") if job.copies_model else job
+    degrees = sequence_degrees(sharded_job, ANY_MACHINE)
+    if sp in degrees:
+        return UsageError(
+            f"`--sp {sp}` needs a strategy that shards the model; {job.strategy} keeps a "
+            "whole copy on each GPU",
+            hint="add `--strategy fsdp`",
+        )
+    gpus = "1 GPU" if job.data_parallel == 1 else f"{job.data_parallel} GPUs"
+    # Tensor parallelism already divides the heads among its GPUs.
+    key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
+    needs_sharding = " with `--strategy fsdp`" if job.copies_model and len(degrees) > 1 else ""
+    numbers = " or ".join(map(str, degrees))
+    options = ", ".join(f"`--sp {degree}`" for degree in degrees)
+    return UsageError(
+        f"`--sp {sp}` does not work: the number must divide both the {gpus} and the "
+        f"{job.shape.heads} heads of attention, and suit the {key_value_heads} heads of keys and "
+        "values",
+        hint=f"possible here{needs_sharding}: {numbers} ({options})",
     )

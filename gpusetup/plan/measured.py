@@ -8,7 +8,7 @@ longer one is used.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,39 +21,37 @@ NONE = "-"
 
 
 @lru_cache(maxsize=1)
-def measured_cells() -> Sequence[Mapping[str, str]]:
-    """The rows of the measured table, one for each combination of GPU, model and length."""
+def measured_cells() -> Mapping[tuple[str, str, str], Mapping[int, str]]:
+    """The measured table: GPU, number of GPUs and model -> length in tokens -> recipe."""
+    cells: dict[tuple[str, str, str], dict[int, str]] = {}
     with CELLS.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file)
-        return tuple(rows)
+        for row in csv.DictReader(file):
+            column = (row["gpu"], row["num_gpus"], row["model"])
+            cells.setdefault(column, {})[int(row["max_model_len"])] = row["recipe"]
+    return cells
 
 
 def gpu_of(name: str | None, total_bytes: float) -> str | None:
-    """The name of a GPU in the measured table; None if the GPU was not measured.
+    """The name of a GPU in the measured table; None if the GPU was not measured, such as the A100
+    with 40 GB and the H20 with 141 GB.
 
     >>> gpu_of("NVIDIA A100-SXM4-80GB", 80 * GIB), gpu_of("NVIDIA A100-SXM4-40GB", 40 * GIB)
     ('A100', None)
     """
     words = tokens(name or "")
     gib = total_bytes / GIB
-    # Check the size, because the A100 with 40 GB was not measured.
     if "a100" in words and gib > 70:
         return "A100"
-    # Check the size, because the H20 with 141 GB was not measured.
-    if "h20" in words and 90 < gib < 100:
-        return "H20"
-    return None
+    return "H20" if "h20" in words and 90 < gib < 100 else None
 
 
 def is_standard(job: TrainingJob) -> bool:
     """Whether a job is of the kind that was measured: a text model with all settings at their
-    defaults."""
+    defaults. Only Qwen3 was measured, which has no image encoder."""
     shape = job.shape
-    # Only Qwen3 was measured, which has no image encoder.
     if shape.tower or not shape.writes_text:
         return False
-    measured_kind = TrainingJob(shape=shape, gpus=job.gpus, context=job.context)
-    return job == measured_kind
+    return job == TrainingJob(shape=shape, gpus=job.gpus, context=job.context)
 
 
 def measured_recipe(gpu: str | None, job: TrainingJob) -> str | None:
@@ -61,15 +59,7 @@ def measured_recipe(gpu: str | None, job: TrainingJob) -> str | None:
     job."""
     if gpu is None or not is_standard(job):
         return None
-    wanted_column = (gpu, str(job.gpus), job.shape.name)
-    recipes: dict[int, str] = {}
-    for row in measured_cells():
-        column = (row["gpu"], row["num_gpus"], row["model"])
-        if column == wanted_column:
-            length = int(row["max_model_len"])
-            recipes[length] = row["recipe"]
+    recipes = measured_cells().get((gpu, str(job.gpus), job.shape.name), {})
     # A recipe that fits at a longer length also fits at this one.
-    longer_lengths = [length for length in recipes if length >= job.context]
-    if not longer_lengths:
-        return None
-    return recipes[min(longer_lengths)]
+    longer = [length for length in recipes if length >= job.context]
+    return recipes[min(longer)] if longer else None

@@ -9,21 +9,23 @@ explains the terms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from typing import Literal, get_args
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.forward_memory import activations, layer_backward, logits
-from gpusetup.plan.gaps import Gaps, gaps
-from gpusetup.plan.job import Recipe, TrainingJob, tokens
+from gpusetup.plan.gaps import gaps
+from gpusetup.plan.job import Recipe, TrainingJob, samples, tokens
 from gpusetup.plan.rl import generation_cache
 from gpusetup.plan.states import (
     frozen_encoders,
     gathered_unit,
+    gradient_bytes,
     gradients,
     gradients_in_forward,
     host_bytes,
+    model_weights,
     optimizer_step,
     reduced_gradients,
     resident_states,
@@ -57,9 +59,7 @@ def runtime(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of the CUDA context and, with several GPUs, of NCCL's buffers."""
     if job.gpus == 1:
         return CUDA_CONTEXT
-    if job.fills_token_budget:
-        return CUDA_CONTEXT + NCCL_FITTED
-    return CUDA_CONTEXT + NCCL
+    return CUDA_CONTEXT + (NCCL_FITTED if job.fills_token_budget else NCCL)
 
 
 def exchange(job: TrainingJob, recipe: Recipe) -> float:
@@ -67,11 +67,9 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
     2309.14509); 0 without it."""
     if recipe.sp == 1:
         return 0.0
-    elements = job.shape.hidden * tokens(job, recipe)
     # Scale by the type used for computing, because the constant was fitted to runs that compute in
     # 16 bits.
-    width = job.compute_bytes / 2
-    return elements * EXCHANGE * width
+    return job.shape.hidden * tokens(job, recipe) * EXCHANGE * job.compute_bytes / 2
 
 
 def engine_while_generating(job: TrainingJob, recipe: Recipe) -> float:
@@ -83,9 +81,7 @@ def engine_while_generating(job: TrainingJob, recipe: Recipe) -> float:
 def engine_in_step(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes that the inference engine keeps while the policy is trained; 0 if the engine
     sleeps."""
-    if job.engine_sleeps:
-        return 0.0
-    return job.engine_bytes
+    return 0.0 if job.engine_sleeps else job.engine_bytes
 
 
 # --- the terms ------------------------------------------------------------------------------------
@@ -143,76 +139,67 @@ class JobMemory(Frozen):
     @property
     def total(self) -> float:
         """The bytes that the job needs on the GPU: tensors, gaps that cannot be given back, and the
-        CUDA runtime."""
-        tensors = self.states + self.checkpoints + self.logits
-        # `other` already includes the runtime's memory.
-        return tensors + self.fragmentation + self.other
+        CUDA runtime (which `other` includes)."""
+        return self.states + self.checkpoints + self.logits + self.fragmentation + self.other
 
     @property
     def reserved(self) -> float:
         """The bytes that `torch.cuda.max_memory_reserved` would report on a GPU with enough
         memory."""
-        # torch's allocator does not count the CUDA context and NCCL.
-        of_torch = self.total - self.runtime
-        return of_torch + self.cached
+        return self.total - self.runtime + self.cached
 
     @property
     def allocated(self) -> float:
         """The bytes that `torch.cuda.max_memory_allocated` would report: the memory of tensors,
         without gaps."""
-        of_torch = self.total - self.runtime
-        return of_torch - self.fragmentation
-
-
-class SizedTerm(NamedTuple):
-    """One term of a job's memory: its part of the answer, the moments at which it exists, and its
-    size in bytes."""
-
-    part: Part
-    moments: tuple[Moment, ...]
-    size: float
-
-
-def bytes_at(terms: Sequence[SizedTerm], moment: Moment, part: Part | None = None) -> float:
-    """The total bytes of the terms that exist at one moment, of all parts or of one part of the
-    answer."""
-    total = 0.0
-    for term in terms:
-        is_there = moment in term.moments
-        if is_there and part in (None, term.part):
-            total += term.size
-    return total
+        return self.total - self.runtime - self.fragmentation
 
 
 def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     """The memory of a job under a recipe, part by part, at the moment when it needs the most."""
-    terms = [SizedTerm(part, moments, size(job, recipe)) for part, moments, size in TERMS]
+    terms = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
     # With a token budget, only the end of the forward pass is considered, because the constants
     # were fitted under this assumption.
     moments = FORWARD if job.fills_token_budget else IN_STEP
     if job.generates:
         moments = (*moments, "generation")
     transient = max(logits(job, recipe), layer_backward(job, recipe))
-    # The gaps depend on whether the logits exist at the peak, so compute them separately for each
-    # moment.
+    # The gaps depend on whether the logits exist at the peak.
     gaps_at_logits = gaps(job, recipe, transient, logits_decide=True)
     gaps_elsewhere = gaps(job, recipe, transient, logits_decide=False)
+    gaps_at = dict.fromkeys(moments, gaps_elsewhere) | {"logits": gaps_at_logits}
 
-    def gaps_at(moment: Moment) -> Gaps:
-        return gaps_at_logits if moment == "logits" else gaps_elsewhere
+    def needed(moment: Moment, *parts: Part) -> float:
+        """The bytes of these parts at one moment."""
+        return sum(size for part, there, size in terms if moment in there and part in parts)
 
-    def needed_bytes(moment: Moment) -> float:
-        return bytes_at(terms, moment) + gaps_at(moment).staying
-
-    highest = max(moments, key=needed_bytes)
-    gaps_of_peak = gaps_at(highest)
+    highest = max(
+        moments, key=lambda moment: needed(moment, *get_args(Part)) + gaps_at[moment].staying
+    )
     return JobMemory(
-        states=bytes_at(terms, highest, "states"),
-        checkpoints=bytes_at(terms, highest, "checkpoints"),
-        logits=bytes_at(terms, highest, "logits"),
-        fragmentation=gaps_of_peak.staying,
-        other=bytes_at(terms, highest, "other"),
+        states=needed(highest, "states"),
+        checkpoints=needed(highest, "checkpoints"),
+        logits=needed(highest, "logits"),
+        fragmentation=gaps_at[highest].staying,
+        other=needed(highest, "other"),
         runtime=runtime(job, recipe),
-        cached=max(0.0, gaps_of_peak.given_back),
+        cached=max(0.0, gaps_at[highest].given_back),
         host=host_bytes(job, recipe),
     )
+
+
+def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
+    """The bytes on each GPU but the first under `torch.nn.DataParallel`: a copy of the weights, and
+    gradients and activations for this GPU's share of the batch.
+
+    In each step the first GPU copies the weights to the others, and the outputs and gradients go
+    back to it, which alone has optimizer states (torch/nn/parallel/data_parallel.py).
+    """
+    outputs = job.shape.vocabulary * tokens(job, recipe) + job.shape.classes * samples(job, recipe)
+    # Each GPU holds its outputs and their gradient. Count no loss, because the first GPU computes
+    # it.
+    end_of_forward = activations(job, recipe) + 2 * outputs * job.compute_bytes
+    end_of_backward = layer_backward(job, recipe) + job.trained_parameters * gradient_bytes(job)
+    # The backward pass frees activations while it creates gradients, so the peak is the larger of
+    # the two moments, not their sum.
+    return model_weights(job) + max(end_of_forward, end_of_backward) + runtime(job, recipe)

@@ -45,8 +45,7 @@ def short_name(text: str) -> str:
     >>> short_name("Qwen1.5-7B-Chat-GPTQ-Int4") == short_name("Qwen/Qwen1.5-7B")
     True
     """
-    name = plain_name(text)
-    return re.sub(r"[- ]", "", name)
+    return re.sub(r"[- ]", "", plain_name(text))
 
 
 def plain_name(text: str) -> str:
@@ -59,9 +58,7 @@ def plain_name(text: str) -> str:
 
 def name_with_dashes(text: str) -> str:
     """A model's name in lower case without its owner, with dashes for underscores."""
-    whole_name = text.strip().lower()
-    name = whole_name.rpartition("/")[2]
-    return name.replace("_", "-")
+    return text.strip().lower().rpartition("/")[2].replace("_", "-")
 
 
 def format_in_name(text: str) -> str | None:
@@ -72,35 +69,22 @@ def format_in_name(text: str) -> str | None:
     >>> format_in_name("Qwen/Qwen3-8B") is None
     True
     """
-    name = name_with_dashes(text)
-    hits = FORMAT_PART.finditer(name)
-    format_parts = "".join(hit[0] for hit in hits)
-    for word, storage in FORMAT_OF_WORD:
-        if word in format_parts:
-            return storage
-    return None
+    parts = "".join(hit[0] for hit in FORMAT_PART.finditer(name_with_dashes(text)))
+    return next((storage for word, storage in FORMAT_OF_WORD if word in parts), None)
 
 
 # --- the base of a fine-tuned model ---------------------------------------------------------------
 
 WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?[bm](?![a-z])|\d+(?:\.\d+)?")
+"""A word of a name; numbers and sizes are separated from letters (`hermes 3 llama 3.1 8b`)."""
 SIZE_WORD = re.compile(r"\d+(?:\.\d+)?b|\d{2,}(?:\.\d+)?m")
 """A number of parameters. `1M` is left out, because it names a context (`Qwen2.5-7B-1M`)."""
+VERSION_WORD = re.compile(r"\d+(?:\.\d+)?")
 PARTS_OF_OTHER_KINDS = frozenset((
     "audio", "document", "image", "multimodal", "ocr", "omni", "speech", "tts", "video", "vision",
     "vl", "vla",
 ))  # fmt: skip
 """Words in a name which show that the model has more parts than a text model."""
-
-
-def words_of_name(text: str) -> list[str]:
-    """The words of a model's name, with numbers and sizes separated from letters.
-
-    >>> words_of_name("NousResearch/Hermes-3-Llama-3.1-8B")
-    ['hermes', '3', 'llama', '3.1', '8b']
-    """
-    name = plain_name(text)
-    return WORD.findall(name)
 
 
 def base_in_name(text: str, names: Iterable[str]) -> str | None:
@@ -115,16 +99,15 @@ def base_in_name(text: str, names: Iterable[str]) -> str | None:
     >>> base_in_name("Llama-4-8B", ("llama-8b",)) is None
     True
     """
-    words = words_of_name(text)
+    words = WORD.findall(plain_name(text))
     sizes = set(filter(SIZE_WORD.fullmatch, words))
     best: str | None = None
     most_words = 0
     for name in names:
-        name_words = words_of_name(name)
+        name_words = WORD.findall(plain_name(name))
         # An active size (`a3b`) is a size too, so both must agree in all sizes.
-        if len(name_words) <= most_words or sizes != set(filter(SIZE_WORD.fullmatch, name_words)):
-            continue
-        if is_in_order(name_words, words):
+        has_same_sizes = sizes == set(filter(SIZE_WORD.fullmatch, name_words))
+        if len(name_words) > most_words and has_same_sizes and is_in_order(name_words, words):
             best = name
             most_words = len(name_words)
     return best
@@ -142,14 +125,13 @@ def is_in_order(part: list[str], whole: list[str]) -> bool:
     position = 0
     follows_match = False
     for word in whole:
-        if position < len(part) and word == part[position]:
+        if part[position : position + 1] == [word]:
             position += 1
             follows_match = True
             continue
-        is_version = re.fullmatch(r"\d+(?:\.\d+)?", word) is not None
         # `llama-4-8b` is another model than `llama-8b`; a number after a word that the base lacks
         # (`tulu-3`) is that word's.
-        if is_version and follows_match and 0 < position < len(part):
+        if VERSION_WORD.fullmatch(word) and follows_match and position < len(part):
             return False
         follows_match = False
     return position == len(part)
@@ -161,12 +143,9 @@ def parts_beyond(text: str, base: str) -> list[str]:
     >>> parts_beyond("Qwen2-Audio-7B", "Qwen2-7B")
     ['audio']
     """
-    base_words = words_of_name(base)
-    parts = []
-    for word in words_of_name(text):
-        if word in PARTS_OF_OTHER_KINDS and word not in base_words:
-            parts.append(word)
-    return parts
+    base_words = WORD.findall(plain_name(base))
+    words = WORD.findall(plain_name(text))
+    return [word for word in words if word in PARTS_OF_OTHER_KINDS and word not in base_words]
 
 
 # --- the size in a name ---------------------------------------------------------------------------
@@ -187,8 +166,7 @@ UNITS = {"b": 10**9, "m": 10**6}
 
 
 def size_in_name(text: str) -> SizeInName | None:
-    """The parameter counts in a model's name; None if it has none, or more
-    than one.
+    """The parameter counts in a model's name; None if it has none, or more than one.
 
     >>> size = size_in_name("moonshotai/Kimi-Linear-48B-A3B-Instruct")
     >>> size.parameters, size.active
@@ -202,9 +180,7 @@ def size_in_name(text: str) -> SizeInName | None:
         return None
     number, unit, active_number, active_unit = hits[0].groups()
     parameters = round(float(number) * UNITS[unit])
-    if active_number is None:
-        return SizeInName(parameters=parameters, active=parameters)
-    active = round(float(active_number) * UNITS[active_unit])
+    active = round(float(active_number) * UNITS[active_unit]) if active_number else parameters
     # A model cannot have more active parameters than parameters, so such a word means something
     # else (`A100`).
     return SizeInName(parameters=parameters, active=min(active, parameters))

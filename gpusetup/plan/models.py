@@ -1,18 +1,22 @@
-"""Finds the shape of the model that the user names: a known name, a `config.json`, or a number of
-parameters."""
+"""Finds the shape of the model that the user names: a known name, a `config.json` (local, or
+downloaded from the hub for `plan --fetch-config`), or a number of parameters."""
 
 from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 from gpusetup import named_file
-from gpusetup.errors import BadInput, UsageError
+from gpusetup.errors import BadInput, ToolFailed, UsageError
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT, shape_of
@@ -26,21 +30,9 @@ from gpusetup.plan.model_names import (
 from gpusetup.plan.shape import Shape
 
 KNOWN = Path(__file__).resolve().parents[1] / "data" / "plan" / "models.json"
-PUBLISHED_SIZES = (
-    (14e6, 6, 128), (70e6, 6, 512), (124e6, 12, 768), (355e6, 24, 1024), (774e6, 36, 1280),
-    (1.5e9, 48, 1600), (3e9, 32, 2560), (7e9, 32, 4096), (13e9, 40, 5120), (34e9, 48, 8192),
-    (70e9, 80, 8192), (175e9, 96, 12288), (405e9, 126, 16384),
-)  # fmt: skip
-"""Sizes of published models (Pythia, GPT-2, Llama): parameters, layers and hidden width."""
 LARGEST_CONFIG_BYTES = 1 << 20
 """The size limit for a `config.json`, in case the path is a very large file."""
-FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
-"""The range of plausible parameter counts. With a smaller number the user probably forgot the
-unit."""
-PARAMETER_COUNT = re.compile(
-    r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?"
-)
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
 class ModelTable(Frozen):
@@ -73,8 +65,7 @@ def hub_ids() -> Mapping[str, str]:
     for name in rows:
         ids.setdefault(short_name(name), name)
         # An id may have an underscore in its version (`3_1`), while people write 3.1.
-        with_points = re.sub(r"(?<=\d)_(?=\d)", ".", name)
-        ids.setdefault(short_name(with_points), name)
+        ids.setdefault(short_name(re.sub(r"(?<=\d)_(?=\d)", ".", name)), name)
     for name, row in rows.items():
         for alias in row.get("also", ()):
             ids.setdefault(short_name(alias), name)
@@ -88,16 +79,12 @@ def hub_id(text: str) -> str:
     ('Qwen/Qwen3-8B', 'mine')
     """
     ids = hub_ids()
-    whole_name = text.strip().lower()
-    if whole_name in ids:
-        return ids[whole_name]
-    return ids.get(short_name(text), text)
+    return ids.get(text.strip().lower()) or ids.get(short_name(text), text)
 
 
 def is_known(text: str) -> bool:
     """Whether plan knows a model of this name."""
-    models = model_table().models
-    return hub_id(text) in models
+    return hub_id(text) in model_table().models
 
 
 def is_at_hand(text: str) -> bool:
@@ -114,9 +101,6 @@ WITHOUT_ATTENTION = re.compile(
     r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
 )
 """Names of networks without attention: convolutional, recurrent and state space models."""
-LACKS_ATTENTION = (
-    "has no attention layers; by name or `config.json`, plan knows only models with attention"
-)
 
 
 def model_named(text: str) -> Shape:
@@ -142,7 +126,11 @@ def model_named(text: str) -> Shape:
     if text and is_at_hand(text):
         return model_in(Path(text))
     if WITHOUT_ATTENTION.search(text.lower()):
-        raise UsageError(f"{text!r} {LACKS_ATTENTION}", hint=MEASURE_HINT)
+        raise UsageError(
+            f"{text!r} has no attention layers; by name or `config.json`, plan knows only models "
+            "with attention",
+            hint=MEASURE_HINT,
+        )
     raise UsageError(f"No model is called {text!r}", hint=unknown_hint(text))
 
 
@@ -161,9 +149,8 @@ def shape_or_relative(text: str) -> Shape:
     """
     if is_at_hand(text) or WITHOUT_ATTENTION.search(text.lower()):
         return model_named(text)
-    models = model_table().models
     names: dict[str, str] = {}
-    for known, row in models.items():
+    for known, row in model_table().models.items():
         names |= dict.fromkeys((known, *row.get("also", ())), known)
     name = text.rpartition("/")[2]
     base = base_in_name(text, names)
@@ -185,6 +172,10 @@ def shape_or_relative(text: str) -> Shape:
     )
 
 
+RECENT_VOCABULARY = 100_000
+"""Models since 2024 have at least this vocabulary size, which is also the width of the logits."""
+
+
 def nearest_relative(text: str, size: SizeInName) -> str:
     """The hub id of the known text decoder that is closest in family and size."""
     family = re.match(r"[a-z]+", short_name(text))
@@ -204,9 +195,6 @@ def nearest_relative(text: str, size: SizeInName) -> str:
     return min(distances, key=lambda name: (distances[name], name))
 
 
-RECENT_VOCABULARY = 100_000
-"""Models since 2024 have at least this vocabulary size, which is also the width of the logits."""
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 SIZE_ERROR = 2
 """The factor within which a name's size may differ from the number of parameters: names round, and
 some leave out the embedding."""
@@ -220,33 +208,21 @@ def is_near(size: int, counts: Iterable[int]) -> bool:
 
 def unknown_hint(text: str) -> str:
     """A hint for an unknown model name, with one option per line."""
-    lines = [f"similar known names: {similar_names(text)}"]
+    ids = hub_ids()
+    close = difflib.get_close_matches(short_name(text), ids, n=3, cutoff=0.4)
+    similar = dict.fromkeys(ids[key].rpartition("/")[2] for key in close)
+    config = (
+        "for any other model, give its config.json (`--model path/to/config.json`, the file or "
+        "its folder), or its hub id with `--fetch-config`"
+    )
     if HUB_ID.fullmatch(text):
-        lines.append(
-            f"to read its config.json from the hub, add `--fetch-config`, or run "
-            f"`hf download {text} config.json --local-dir .` and give `--model ./config.json`"
-        )
-    else:
-        lines.append(
-            "for any other model, give its config.json (`--model path/to/config.json`, the file or "
-            "its folder), or its hub id with `--fetch-config`"
-        )
+        config = f"to read its config.json from the hub, add `--fetch-config`, or {by_hand(text)}"
     size_word = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
     size = size_word[1].upper() if size_word else "7B"
-    lines.append(f"for a rough plan, give only the size: `--params {size}`")
-    return "\n".join(lines)
-
-
-def similar_names(text: str) -> str:
-    """The known names that are spelled most similarly, separated by commas; `none` if there are
-    none."""
-    ids = hub_ids()
-    names: list[str] = []
-    for key in difflib.get_close_matches(short_name(text), ids, n=3, cutoff=0.4):
-        name = ids[key].rpartition("/")[2]
-        if name not in names:
-            names.append(name)
-    return ", ".join(names) or "none"
+    return (
+        f"similar known names: {', '.join(similar) or 'none'}\n{config}\n"
+        f"for a rough plan, give only the size: `--params {size}`"
+    )
 
 
 @lru_cache(maxsize=256)
@@ -270,12 +246,67 @@ def model_in(path: Path) -> Shape:
             f"{problem.message}: no model's `config.json`",
             hint="give the model's `config.json` or its folder",
         ) from problem
-    values = from_json(text, dict[str, Any], what=str(file))
-    shape = shape_of(values, source=str(file))
+    shape = shape_of(from_json(text, dict[str, Any], what=str(file)), source=str(file))
     folder = file.parent.resolve().name
     # If the config does not name the model, use the name of its folder.
     has_name = shape.name != shape.kind
     return shape if has_name or not folder else replace(shape, name=folder)
+
+
+# --- from the hub ---------------------------------------------------------------------------------
+
+HUB = "https://huggingface.co"
+SECONDS = 20
+"""The timeout for the hub; a config has only a few kilobytes."""
+
+
+def by_hand(model: str) -> str:
+    """The commands with which a user reads a model's config from the hub."""
+    return f"run `hf download {model} config.json --local-dir .` and give `--model ./config.json`"
+
+
+def fetched_shape(model: str, say: Callable[[str], None]) -> Shape:
+    """The shape of a model, from the `config.json` on its hub or on the mirror in HF_ENDPOINT;
+    plan uses the network for nothing else, without a login, and does not save the file. `say` is
+    called with the URL before the download.
+
+    Raises UsageError if the name is not a hub id, and ToolFailed if the hub has no such config.
+    """
+    if not HUB_ID.fullmatch(model):
+        raise UsageError(
+            f"`--fetch-config` needs the model's id at its hub; {model!r} is none",
+            hint="an id has an owner and a name: `--model Qwen/Qwen3-8B --fetch-config`",
+        )
+    endpoint = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
+    if urlsplit(endpoint).scheme not in ("http", "https"):
+        raise UsageError(f"HF_ENDPOINT is {endpoint!r}: an address with http or https is needed")
+    url = f"{endpoint}/{model}/resolve/main/config.json"
+    say(f"network: reading {url}")
+    try:
+        with urlopen(Request(url, headers={"User-Agent": "gpusetup"}), timeout=SECONDS) as answer:
+            raw = answer.read(LARGEST_CONFIG_BYTES + 1)
+    except (OSError, ValueError) as problem:
+        reason = str(problem)
+        if isinstance(problem, HTTPError):
+            reason = f"the hub answers {problem.code}"
+            if problem.code in (401, 403):
+                reason = "the model is private or gated, or its name is wrong"
+        raise ToolFailed(f"No config.json of {model}: {reason}", hint=by_hand(model)) from problem
+    if len(raw) > LARGEST_CONFIG_BYTES:
+        raise ToolFailed(f"The config.json of {model} is too large to be one", hint=by_hand(model))
+    shape = shape_of(from_json(raw, dict[str, Any], what=url), source=url)
+    return replace(shape, name=model.rpartition("/")[2])
+
+
+# --- a number of parameters -----------------------------------------------------------------------
+
+FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
+"""The range of plausible parameter counts. With a smaller number the user probably forgot the
+unit."""
+PARAMETER_COUNT = re.compile(
+    r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?"
+)
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 
 
 def parameter_count(text: str) -> int:
@@ -290,10 +321,7 @@ def parameter_count(text: str) -> int:
     # A comma before three digits separates thousands; any other comma is a decimal point.
     without_separators = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower())
     hit = PARAMETER_COUNT.fullmatch(without_separators.replace(",", "."))
-    count = 0
-    if hit:
-        number, unit = hit.groups()
-        count = round(float(number) * UNITS[unit])
+    count = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
     if not FEWEST_PARAMETERS <= count <= MOST_PARAMETERS:
         raise UsageError(
             f"{text!r} is not a number of parameters",
@@ -302,6 +330,12 @@ def parameter_count(text: str) -> int:
     return count
 
 
+PUBLISHED_SIZES = (
+    (14e6, 6, 128), (70e6, 6, 512), (124e6, 12, 768), (355e6, 24, 1024), (774e6, 36, 1280),
+    (1.5e9, 48, 1600), (3e9, 32, 2560), (7e9, 32, 4096), (13e9, 40, 5120), (34e9, 48, 8192),
+    (70e9, 80, 8192), (175e9, 96, 12288), (405e9, 126, 16384),
+)  # fmt: skip
+"""Sizes of published models (Pythia, GPT-2, Llama): parameters, layers and hidden width."""
 GPT2_VOCABULARY = 50257
 SMALLEST_LANGUAGE_MODEL = PUBLISHED_SIZES[0][0]
 """The parameters of the smallest published language model. In a smaller network a vocabulary would
@@ -315,17 +349,16 @@ def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
     unless it is too small for a language model. Without a vocabulary there are no logits.
     """
     # Compare sizes by ratio, so that 14B is as close to 7B as 3.5B is.
-    nearest = min(PUBLISHED_SIZES, key=lambda row: abs(math.log(row[0] / parameters)))
-    published_size, published_layers, hidden = nearest
+    published_size, published_layers, hidden = min(
+        PUBLISHED_SIZES, key=lambda row: abs(math.log(row[0] / parameters))
+    )
     # A model smaller than the smallest published one has fewer layers of the same width.
-    share = min(parameters / published_size, 1)
-    layers = max(1, round(published_layers * share))
+    layers = max(1, round(published_layers * min(parameters / published_size, 1)))
     writes_text = has_tokens and parameters >= SMALLEST_LANGUAGE_MODEL
     vocabulary = GPT2_VOCABULARY if writes_text else 0
     embedding = vocabulary * hidden
     # Even if the vocabulary is large, at least half of the parameters are in layers.
-    in_layers = max(parameters - embedding, parameters // 2)
-    largest_layer = in_layers // layers
+    largest_layer = max(parameters - embedding, parameters // 2) // layers
     return Shape(
         name=size_name(parameters),
         parameters=parameters,

@@ -6,18 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.model.frozen import replace
-from gpusetup.model.units import GIB
+from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
-from gpusetup.plan.data_parallel import data_parallel_notes
-from gpusetup.plan.decide import (
-    MachineLimits,
-    RecipeDecision,
-    doubt,
-    fewest_gpus,
-    gpus_needed,
-    max_batch,
-)
-from gpusetup.plan.job import BYTES, TrainingJob, yarn
+from gpusetup.plan.decide import RecipeDecision, doubt, fewest_gpus, gpus_needed, max_batch
+from gpusetup.plan.job import BYTES, Recipe, TrainingJob, samples, yarn
+from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.states import FROZEN_ENCODER_BYTES
@@ -27,19 +20,26 @@ def notes(question: TrainingQuestion, decision: RecipeDecision, hardware: Place)
     """All notes of a plan, with those about the model first."""
     job = decision.job
     yield from model_notes(job)
-    yield from parts_beside(question, decision)
+    yield from parts_beside(question, job)
     if job.strategy == "dp" and job.gpus > 1:
         yield from data_parallel_notes(job, decision.shown.recipe)
-    yield from assumptions(question, decision)
+    yield from assumed_length(question, job)
+    # With a token budget there is no batch to assume.
+    if question.batch is None and question.solve is None and not job.fills_token_budget:
+        yield assumed_batch(decision)
     if question.solve == "gpus":
         yield from number_notes(decision)
     yield from machine_notes(decision, hardware)
     # A measured result is not in doubt, and a job that does not fit needs no warning.
-    is_predicted_fit = decision.fits and not decision.measured
+    if not decision.fits or decision.measured:
+        return
     reason = doubt(job, decision.shown.recipe)
-    if reason and is_predicted_fit:
+    if reason:
         yield reason
-    yield from uncertainties(question, decision, hardware)
+    if question.params is not None:
+        yield assumed_shape(question, job)
+    if needs_memory_of_others(decision, hardware):
+        yield f"it fits only if other programs free {hardware.used_bytes / GIB:.1f} GiB"
 
 
 def model_notes(job: TrainingJob) -> Iterator[str]:
@@ -64,23 +64,21 @@ def model_notes(job: TrainingJob) -> Iterator[str]:
         )
 
 
-def parts_beside(question: TrainingQuestion, decision: RecipeDecision) -> Iterator[str]:
+def parts_beside(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
     """Notes on what is trained in addition to the model, and on what part of the model is
     frozen."""
-    job = decision.job
     if job.tables:
-        weight_bytes = job.tables * BYTES[job.dtype]
+        size = job.tables * BYTES[job.dtype]
+        written = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
         names = " and ".join(map(str, question.tables))
         yield (
-            f"embedding tables: {names} are {size_text(weight_bytes)} of weights; trained, they "
+            f"embedding tables: {names} are {written} of weights; trained, they "
             "have gradients of the same size and the optimizer's states as well"
         )
     # With adapters the whole model is frozen anyway.
     if not job.frozen or job.lora is not None:
         return
-    part = "the model"
-    if job.frozen < 1:
-        part = f"{100 * job.frozen:.0f} % of the model"
+    part = "the model" if job.frozen == 1 else f"{100 * job.frozen:.0f} % of the model"
     yield (
         f"{part} is frozen: it has no gradients and no optimizer states. plan counts its "
         "activations anyway; they are only needed if something before it is trained"
@@ -92,42 +90,43 @@ def parts_beside(question: TrainingQuestion, decision: RecipeDecision) -> Iterat
         )
 
 
-def size_text(size_bytes: float) -> str:
-    """A number of bytes as text, in GiB or below that in MiB.
-
-    >>> size_text(1546240), size_text(5120000000)
-    ('1.5 MiB', '4.8 GiB')
-    """
-    gib = size_bytes / GIB
-    if gib >= 1:
-        return f"{gib:.1f} GiB"
-    mib = 1024 * gib
-    return f"{mib:.1f} MiB"
+def data_parallel_notes(job: TrainingJob, recipe: Recipe) -> Iterator[str]:
+    """Sentences of advice for a user of DataParallel: what each GPU holds, and why
+    DistributedDataParallel is better."""
+    first_gib = memory(job, recipe).total / GIB
+    other_gib = other_gpu_bytes(job, recipe) / GIB
+    distributed_gib = memory(replace(job, strategy="ddp"), recipe).total / GIB
+    yield (
+        f"DataParallel: the first GPU holds most, {first_gib:.1f} GiB (weights, gradients, the "
+        f"optimizer's states and the outputs of the whole batch); each other GPU holds "
+        f"{other_gib:.1f} GiB (a copy of the weights, its gradients and activations)"
+    )
+    yield (
+        f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
+        f"{distributed_gib:.1f} GiB, each has its own process, and none waits for the first. "
+        f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
+    )
+    # A data loader cannot be given a token budget as its batch size.
+    if not job.fills_token_budget:
+        yield (
+            f"give DataParallel's loader the whole batch of {job.sequences:,}: it divides the "
+            f"batch among the GPUs itself ({samples(job, recipe):,} each)"
+        )
 
 
 # --- assumptions ----------------------------------------------------------------------------------
 
 
-def assumptions(question: TrainingQuestion, decision: RecipeDecision) -> Iterator[str]:
-    """Notes on the length and the batch that plan assumed."""
-    job = decision.job
-    yield from assumed_length(question, job)
-    # With a token budget there is no batch to assume.
-    if question.batch is None and question.solve is None and not job.fills_token_budget:
-        yield assumed_batch(decision)
-
-
 def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
     """Notes on the sequence length that was assumed, and on a length beyond the model's native
     context."""
-    shape = job.shape
     # An image model has a fixed number of tokens.
-    if shape.tokens is not None:
+    if job.shape.tokens is not None:
         return
     if question.context is None and question.solve != "context":
         length = "1 token" if job.context == 1 else f"{job.context:,} tokens"
         yield f"plan assumes {length} of text, because `--context` is not given"
-    native = shape.native_context
+    native = job.shape.native_context
     if native is None or job.context <= native:
         return
     extension = "the model's positions must be extended (RoPE scaling)"
@@ -138,14 +137,10 @@ def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str
 
 def assumed_batch(decision: RecipeDecision) -> str:
     """A note that plan assumed one sample per GPU, and how many would fit."""
-    shape = decision.job.shape
-    sample = "sequence"
-    if shape.tokens is not None:
-        sample = f"sample of {shape.tokens:,} tokens"
+    tokens = decision.job.shape.tokens
+    sample = "sequence" if tokens is None else f"sample of {tokens:,} tokens"
     largest = max_batch(decision.job, decision.limits)
-    larger = ""
-    if largest.fits:
-        larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)"
+    larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)" if largest.fits else ""
     return f"plan assumes one {sample} per GPU, because `--batch` is not given{larger}"
 
 
@@ -179,107 +174,6 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
         )
 
 
-# --- the number of GPUs, and the machine ----------------------------------------------------------
-
-
-def number_notes(decision: RecipeDecision) -> Iterator[str]:
-    """Notes for a user who asked how many GPUs are needed."""
-    job, limits = decision.job, decision.limits
-    if not decision.fits:
-        yield from sharding_note(job, limits)
-        return
-    if decision.shown.recipe.offload:
-        yield "no number of these GPUs fits without offload, which is slow"
-        return
-    fewest = fewest_gpus(job, limits)
-    if fewest is None or fewest.job.gpus >= job.gpus:
-        return
-    gpus = fewest.job.gpus
-    counted = "1 GPU would be enough" if gpus == 1 else f"{gpus} GPUs would be enough"
-    host_gib = fewest.shown.memory.host / GIB
-    yield (
-        f"{counted} with offload ({fewest.shown.recipe}) and {host_gib:,.0f} GiB of RAM, but the "
-        "training would be many times slower"
-    )
-
-
-def sharding_note(job: TrainingJob, limits: MachineLimits) -> Iterator[str]:
-    """A note that sharding with FSDP would make the model fit, for strategies that keep a whole
-    copy on each GPU."""
-    # FSDP2 needs Linux.
-    if not job.copies_model or not limits.linux:
-        return
-    sharded_job = replace(job, strategy="fsdp")
-    sharded = gpus_needed(sharded_job, limits)
-    if sharded.fits:
-        yield (
-            f"`--strategy fsdp` divides the model among the GPUs: then "
-            f"{sharded.job.gpus} of them are enough"
-        )
-
-
-def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
-    """Notes on how this machine differs from the plan, and on memory shared with the GPU."""
-    job, count = decision.job, hardware.count
-    if count is not None and job.gpus > count:
-        counted = "1 GPU" if count == 1 else f"{count} GPUs"
-        yield f"this machine has {counted}, but the plan is for {job.gpus}"
-    if count is not None and count > job.gpus and decision.fits:
-        times = count / job.gpus
-        yield (
-            f"this machine has {count} GPUs, but the plan uses {job.gpus}: with all of them "
-            f"the training is up to {times:g} times as fast (`--gpus {count}`)"
-        )
-    yield from precision_note(job, hardware)
-    if hardware.unified:
-        yield (
-            "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
-            "need memory too"
-        )
-
-
-FIRST_WITH_BFLOAT16 = Capability(8, 0)
-"""The compute capability of Ampere, the first GPUs with bfloat16 units."""
-
-
-def precision_note(job: TrainingJob, hardware: Place) -> Iterator[str]:
-    """A note that the GPU has no bfloat16 units, for jobs that compute in bfloat16."""
-    capability = hardware.capability
-    if capability is None or capability >= FIRST_WITH_BFLOAT16:
-        return
-    if "bf16" not in (job.amp, job.dtype):
-        return
-    yield (
-        f"{hardware.gpu} (compute capability {capability}) has no bfloat16 units, so bfloat16 is "
-        "slow or refused there: use float16 with a gradient scaler (`--amp fp16`), which needs the "
-        "same memory"
-    )
-
-
-# --- uncertain facts ------------------------------------------------------------------------------
-
-
-def uncertainties(
-    question: TrainingQuestion, decision: RecipeDecision, hardware: Place
-) -> Iterator[str]:
-    """Notes on uncertain facts that decide whether the job fits; if there are any, the answer is
-    not clear."""
-    if not decision.fits or decision.measured:
-        return
-    if question.params is not None:
-        yield assumed_shape(question, decision.job)
-    if needs_memory_of_others(decision, hardware):
-        used_gib = hardware.used_bytes / GIB
-        yield f"it fits only if other programs free {used_gib:.1f} GiB"
-
-
-def needs_memory_of_others(decision: RecipeDecision, hardware: Place) -> bool:
-    """Whether the job only fits if other programs free the memory that they use now. They may leave
-    the GPU before the training starts, or keep their memory."""
-    needed_now = decision.shown.memory.total + hardware.used_bytes
-    return needed_now > decision.limits.capacity
-
-
 def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
     """A note on the shape that plan assumed for a number of parameters."""
     shape = job.shape
@@ -299,3 +193,73 @@ def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
         f"of width {shape.hidden:,} and {vocabulary}. For your own model, use `--model "
         f"config.json`{about_samples}"
     )
+
+
+# --- the number of GPUs, and the machine ----------------------------------------------------------
+
+
+def number_notes(decision: RecipeDecision) -> Iterator[str]:
+    """Notes for a user who asked how many GPUs are needed."""
+    job, limits = decision.job, decision.limits
+    if not decision.fits:
+        # FSDP2 needs Linux.
+        if not job.copies_model or not limits.linux:
+            return
+        sharded = gpus_needed(replace(job, strategy="fsdp"), limits)
+        if sharded.fits:
+            yield (
+                f"`--strategy fsdp` divides the model among the GPUs: then "
+                f"{sharded.job.gpus} of them are enough"
+            )
+        return
+    if decision.shown.recipe.offload:
+        yield "no number of these GPUs fits without offload, which is slow"
+        return
+    fewest = fewest_gpus(job, limits)
+    if fewest is None or fewest.job.gpus >= job.gpus:
+        return
+    gpus = fewest.job.gpus
+    counted = "1 GPU would be enough" if gpus == 1 else f"{gpus} GPUs would be enough"
+    host_gib = fewest.shown.memory.host / GIB
+    yield (
+        f"{counted} with offload ({fewest.shown.recipe}) and {host_gib:,.0f} GiB of RAM, but the "
+        "training would be many times slower"
+    )
+
+
+FIRST_WITH_BFLOAT16 = Capability(8, 0)
+"""The compute capability of Ampere, the first GPUs with bfloat16 units."""
+
+
+def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
+    """Notes on how this machine differs from the plan, on a GPU without bfloat16, and on memory
+    shared with the GPU."""
+    job, count, capability = decision.job, hardware.count, hardware.capability
+    if count is not None and job.gpus > count:
+        counted = "1 GPU" if count == 1 else f"{count} GPUs"
+        yield f"this machine has {counted}, but the plan is for {job.gpus}"
+    if count is not None and count > job.gpus and decision.fits:
+        times = count / job.gpus
+        yield (
+            f"this machine has {count} GPUs, but the plan uses {job.gpus}: with all of them "
+            f"the training is up to {times:g} times as fast (`--gpus {count}`)"
+        )
+    lacks_bfloat16 = capability is not None and capability < FIRST_WITH_BFLOAT16
+    if lacks_bfloat16 and "bf16" in (job.amp, job.dtype):
+        yield (
+            f"{hardware.gpu} (compute capability {capability}) has no bfloat16 units, so bfloat16 "
+            "is slow or refused there: use float16 with a gradient scaler (`--amp fp16`), which "
+            "needs the same memory"
+        )
+    if hardware.unified:
+        yield (
+            "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
+            "need memory too"
+        )
+
+
+def needs_memory_of_others(decision: RecipeDecision, hardware: Place) -> bool:
+    """Whether the job only fits if other programs free the memory that they use now. They may leave
+    the GPU before the training starts, or keep their memory."""
+    needed_now = decision.shown.memory.total + hardware.used_bytes
+    return needed_now > decision.limits.capacity

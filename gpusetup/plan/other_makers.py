@@ -62,9 +62,9 @@ def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
         )
     total = written_gb * GIB
     capacity = metal_bytes(total) if maker is APPLE else cuda_bytes(total)
-    return place(
-        gpu.name, total, total * STRIX_HALO_SHARE if is_strix else capacity, maker, unified
-    )
+    if is_strix:
+        capacity = total * STRIX_HALO_SHARE
+    return place(gpu.name, total, capacity, maker, unified)
 
 
 def place_of_machine(machine: Snapshot) -> Place:
@@ -78,10 +78,8 @@ def place_of_machine(machine: Snapshot) -> Place:
     for gpu in stack.gpus:
         is_strix = STRIX_HALO.search(f"{gpu.name} {gpu.target}") is not None
         sizes = board_sizes(gpu.name)
-        size: float | None = gpu.memory_total_bytes
         # The driver's report (on a Mac, Metal's limit), or the size of all boards with this name.
-        if not size and len(sizes) == 1:
-            size = sizes[0] * GIB
+        size: float | None = gpu.memory_total_bytes or (sizes[0] * GIB if len(sizes) == 1 else None)
         if is_strix and machine.memory.total_bytes:
             size = machine.memory.total_bytes * STRIX_HALO_SHARE
         if not size:

@@ -10,7 +10,7 @@ from typing import Literal
 from gpusetup.catalog.gpus import SERIES_WORDS, GpuRow, gpu_described, rows_named, tokens
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
+from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 from gpusetup.plan.decide import MachineLimits
@@ -60,12 +60,17 @@ class Place(Frozen):
         )
 
 
-def place_of(name: str | None, total_bytes: int) -> Place:
-    """A GPU described by its name and memory, or by its memory alone."""
+def place_of(name: str | None, total_bytes: int, capability: Capability | None = None) -> Place:
+    """A GPU described by its name and memory, or by its memory alone. Boards such as Jetson and
+    GB10 share the machine's memory."""
+    words = tokens(name or "")
     return Place(
         gpu=name or f"GPU with {total_bytes / GIB:g} GiB",
         total_bytes=total_bytes,
         capacity=capacity(name, total_bytes),
+        capability=capability,
+        unified=not UNIFIED.isdisjoint(words),
+        system="linux" if JETSON.isdisjoint(words) else "jetson",
     )
 
 
@@ -78,84 +83,45 @@ def count_in_name(text: str) -> tuple[int | None, str]:
     """
     stripped = text.strip()
     hit = COUNT_BEFORE_NAME.match(stripped)
-    if hit is None:
-        return None, text
-    count = int(hit[1])
-    name = stripped[hit.end() :]
-    return count, name
-
-
-def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
-    """The NVIDIA GPU with this name; UsageError if the name is unknown or has several memory sizes.
-
-    If cards with this name have several memory sizes, this function assumes the usual card. For
-    example, "H100" means the SXM5 card with 80 GB, which most servers and clouds have.
-    """
-    gpu = gpu_described(text, rows)
-    if gpu.memory_total_bytes is not None:
-        return described_place(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
-    usual = _usual_card(text, rows)
-    hint = _memory_hint(text, rows)
-    if usual is None or usual.memory_bytes is None:
-        raise UsageError(f"{text!r} exists with more than one memory size", hint=hint)
-    # Use the driver's name, because a machine with this card would show it.
-    name = usual.smi_names[0] if usual.smi_names else usual.name
-    hardware = described_place(name, usual.memory_bytes, usual.capability)
-    return replace(
-        hardware,
-        remark=f"for {text}, plan assumes {usual.name}; for another card, give its full name "
-        f"({hint})",
-    )
-
-
-def described_place(name: str, total_bytes: int, capability: Capability | None) -> Place:
-    """A GPU by its name and memory. Boards such as Jetson and GB10 share the machine's memory."""
-    words = tokens(name)
-    return replace(
-        place_of(name, total_bytes),
-        capability=capability,
-        unified=not UNIFIED.isdisjoint(words),
-        system="linux" if JETSON.isdisjoint(words) else "jetson",
-    )
-
-
-def _usual_card(text: str, rows: Sequence[GpuRow]) -> GpuRow | None:
-    """The card that people usually mean by an ambiguous name; None if there is no usual one.
-
-    This is the SXM card if there is exactly one, because most servers and clouds have it. Otherwise
-    it is the card with exactly this name ("RTX 3080", not "RTX 3080 12 GB"), or the only desktop
-    card with this number.
-    """
-    try:
-        matching_rows = rows_named(text, rows)
-    except UsageError:  # a compute capability (`sm_90`) does not name a card
-        return None
-    with_memory = [row for row in matching_rows if row.memory_gb]
-    sxm_cards = [row for row in with_memory if "SXM" in row.name]
-    if len(sxm_cards) == 1:
-        return sxm_cards[0]
-    exact_words = tokens(text) - NOT_TELLING
-    exact_cards = []
-    for row in with_memory:
-        if tokens(row.name) - NOT_TELLING == exact_words:
-            exact_cards.append(row)
-    return exact_cards[0] if len(exact_cards) == 1 else None
+    return (int(hit[1]), stripped[hit.end() :]) if hit else (None, text)
 
 
 NOT_TELLING = SERIES_WORDS | frozenset({"gtx", "rtx"})
 """Words in card names that people often omit."""
 
 
-def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:
-    """A hint that lists the cards that an ambiguous name can mean."""
+def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
+    """The NVIDIA GPU with this name; UsageError if the name is unknown or has several memory sizes.
+
+    If cards with this name have several memory sizes, this function assumes the usual one: the SXM
+    card if there is exactly one, because most servers and clouds have it ("H100"), otherwise the
+    card with exactly this name ("RTX 3080", not "RTX 3080 12 GB"), or the only desktop card with
+    this number.
+    """
+    gpu = gpu_described(text, rows)
+    if gpu.memory_total_bytes is not None:
+        return place_of(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
     try:
-        hits = rows_named(text, rows)
-    except UsageError:  # a compute capability (`sm_86`) does not name a card
-        return "name the card, or give `--gpu-mem 24GiB`"
-    names = dict.fromkeys(row.name for row in hits if row.memory_gb)
-    if not names:
-        return "give `--gpu-mem 24GiB`"
-    return f"one of: {', '.join(names)}"
+        matching = [row for row in rows_named(text, rows) if row.memory_gb]
+        hint = f"one of: {', '.join(dict.fromkeys(row.name for row in matching))}"
+    except UsageError:  # a compute capability (`sm_90`) does not name a card
+        matching, hint = [], "name the card, or give `--gpu-mem 24GiB`"
+    sxm_cards = [row for row in matching if "SXM" in row.name]
+    words = tokens(text) - NOT_TELLING
+    exact_cards = [row for row in matching if tokens(row.name) - NOT_TELLING == words]
+    usual = next((cards[0] for cards in (sxm_cards, exact_cards) if len(cards) == 1), None)
+    if usual is None or usual.memory_bytes is None:
+        raise UsageError(
+            f"{text!r} exists with more than one memory size",
+            hint=hint if matching or "name the card" in hint else "give `--gpu-mem 24GiB`",
+        )
+    # Use the driver's name, because a machine with this card would show it.
+    name = usual.smi_names[0] if usual.smi_names else usual.name
+    return replace(
+        place_of(name, usual.memory_bytes, usual.capability),
+        remark=f"for {text}, plan assumes {usual.name}; for another card, give its full name "
+        f"({hint})",
+    )
 
 
 JETSON = frozenset({"orin", "thor", "xavier", "nano"})
@@ -172,50 +138,33 @@ def machine_place(snapshot: Snapshot) -> Place:
     gpus = visible_gpus(snapshot)
     if not gpus:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
-    sizes = [(memory_of_gpu(gpu, snapshot), gpu.name) for gpu in gpus]
-    least, name = min(sizes)
+    sizes: list[tuple[int, str, bool]] = []
+    for gpu in gpus:
+        is_unified = bool(snapshot.os.jetson) or not UNIFIED.isdisjoint(tokens(gpu.name))
+        size = gpu.memory_total_bytes
+        # If the GPU shares the machine's memory, the driver prints "N/A".
+        if not size and is_unified:
+            size = snapshot.memory.total_bytes
+        sizes.append((size or 0, gpu.name, is_unified))
+    least, name, unified = min(sizes)
     if not least:
         raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
-    unified = is_unified(name, snapshot)
     capabilities = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
-    hardware = place_of(name, least)
-    return replace(
-        hardware,
+    system: System = "linux" if snapshot.os.family in ("linux", None) else "windows"
+    if snapshot.os.jetson or snapshot.os.wsl:
+        system = "jetson" if snapshot.os.jetson else "wsl"
+    return Place(
+        gpu=name,
+        total_bytes=least,
         # CUDA can use all of the unified memory that Linux sees.
-        capacity=float(least) if unified else hardware.capacity,
+        capacity=float(least) if unified else capacity(name, least),
         capability=min(capabilities, default=None),
         count=len(gpus),
-        system=system_of(snapshot),
+        system=system,
         unified=unified,
         host_bytes=snapshot.memory.total_bytes,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),
     )
-
-
-def is_unified(name: str, snapshot: Snapshot) -> bool:
-    """Whether a GPU of the machine shares the machine's memory."""
-    if snapshot.os.jetson:
-        return True
-    return not UNIFIED.isdisjoint(tokens(name))
-
-
-def memory_of_gpu(gpu: Gpu, snapshot: Snapshot) -> int:
-    """The bytes of a GPU's memory, or of the machine's if the GPU shares it; 0 if unknown."""
-    size = gpu.memory_total_bytes
-    # If the GPU shares the machine's memory, the driver prints "N/A".
-    if not size and is_unified(gpu.name, snapshot):
-        size = snapshot.memory.total_bytes
-    return size or 0
-
-
-def system_of(snapshot: Snapshot) -> System:
-    """The kind of system, because CUDA and torch behave differently on each kind."""
-    os = snapshot.os
-    if os.jetson:
-        return "jetson"
-    if os.wsl:
-        return "wsl"
-    return "linux" if os.family in ("linux", None) else "windows"
 
 
 # --- the memory of a GPU --------------------------------------------------------------------------
@@ -256,8 +205,7 @@ def cuda_bytes(total_bytes: float) -> float:
     23.67
     """
     fixed = min(DRIVER_BYTES, LARGEST_DRIVER_SHARE * total_bytes)
-    share = DRIVER_SHARE * total_bytes
-    return total_bytes - share - fixed
+    return total_bytes - DRIVER_SHARE * total_bytes - fixed
 
 
 def capacity(name: str | None, total_bytes: float) -> float:
@@ -266,16 +214,11 @@ def capacity(name: str | None, total_bytes: float) -> float:
     >>> capacity("NVIDIA A100-SXM4-80GB", 80 * GIB) / GIB
     79.15
     """
-    if name is None:
-        return cuda_bytes(total_bytes)
-    words = tokens(name)
+    words = tokens(name or "")
     for card, gib in TOTAL_GIB:
-        card_words = tokens(card) - SERIES_WORDS
-        is_card = card_words <= words
-        difference = total_bytes / GIB / gib - 1
         # Use the table only if the size matches, because cards with the same name may differ in
         # memory.
-        if is_card and abs(difference) < 0.1:
+        if tokens(card) - SERIES_WORDS <= words and abs(total_bytes / GIB / gib - 1) < 0.1:
             return gib * GIB
     if not UNIFIED.isdisjoint(words):
         return total_bytes * UNIFIED_SHARE
@@ -292,11 +235,8 @@ def memory_size(text: str) -> int:
     Raises UsageError if the text is not a size from 16 MiB to 2 TiB.
     """
     hit = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmg]?i?b?)", text.strip().lower())
-    size = 0
-    if hit:
-        number, unit = hit.groups()
-        # A unit that is not used for GPU memory gives size 0, which is refused below.
-        size = round(float(number) * UNITS.get(unit, 0))
+    # A unit that is not used for GPU memory gives size 0, which is refused below.
+    size = round(float(hit[1]) * UNITS.get(hit[2], 0)) if hit else 0
     if not SMALLEST_GPU <= size <= LARGEST_GPU:
         raise UsageError(
             f"{text!r} is not a size of a GPU's memory",

@@ -7,8 +7,11 @@ from typing import Any, Literal
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
+from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.models import (
+    WITHOUT_ATTENTION,
     is_at_hand,
+    model_named,
     model_of_size,
     parameter_count,
     shape_or_relative,
@@ -73,17 +76,8 @@ class TrainingQuestion(Frozen):
     def describes_training(self) -> bool:
         """Whether the user set any option about how to train the model, as opposed to the model and
         the length."""
-        words = (
-            self.trainer,
-            self.method,
-            self.job_fields,
-            self.freeze,
-            self.tables,
-            self.batch,
-            self.tokens,
-            self.solve,
-        )
-        return any(words)
+        job = (self.trainer, self.method, self.job_fields, self.freeze, self.tables)
+        return any((*job, self.batch, self.tokens, self.solve))
 
 
 def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
@@ -100,8 +94,7 @@ def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
     if question.trainer is not None or question.method is not None:
         return True
     trains_whole = question.job_fields.keys().isdisjoint(("lora", "quantize"))
-    is_usual = shape.writes_text and trains_whole
-    return not is_usual
+    return not (shape.writes_text and trains_whole)
 
 
 def context_of(question: TrainingQuestion, shape: Shape) -> int:
@@ -109,26 +102,36 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
     the default."""
     if question.context is not None or shape.tokens is not None:
         return question.context or shape.tokens or 1
-    if question.solve == "context":
-        return 1
     # If the user gives a model's size and a number of samples, the samples are probably not texts.
-    counts_no_tokens = question.params and (question.batch or question.solve == "batch")
-    if counts_no_tokens:
+    if (question.params and question.batch) or question.solve == "context":
         return 1
     longest = shape.native_context or USUAL_CONTEXT
     return longest if shape.encoder else min(USUAL_CONTEXT, longest)
+
+
+FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
+         "expert_parallel": "ep"}  # fmt: skip
+"""Field name -> the name of its option, if the two differ."""
 
 
 def shape_of_question(
     question: TrainingQuestion, fetch: Callable[[str], Shape] | None = None
 ) -> Shape:
     """The shape of the model in the question, by name, file or size; UsageError if the question
-    names no model, or an unknown one.
+    names no model, or an unknown one, or if a number is absurd.
 
     `fetch` returns the shape of a model that plan does not know; None if downloads are not allowed.
     """
-    check_ranges(question)
+    for name, largest in LARGEST.items():
+        value = getattr(question, name, question.job_fields.get(name))
+        if value is not None and not 1 <= value <= largest:
+            raise UsageError(
+                f"`--{FLAGS.get(name, name)} {value}` is out of range",
+                hint=f"1 to {largest:,}",
+            )
     if question.model is not None and question.params is not None:
+        if WITHOUT_ATTENTION.search(question.model.lower()):
+            return model_named(question.model)  # raises the error that says why
         raise UsageError(
             "`--model` and `--params` both say what is trained",
             hint="leave one of them out",
@@ -139,28 +142,18 @@ def shape_of_question(
         return shape_or_relative(question.model)
     if question.params is not None:
         parameters = parameter_count(question.params)
+        if question.solve == "batch" and question.context is None:
+            # A convolution keeps a value for every pixel, so its batch may be a thousandth of that
+            # of a network for rows of a table with as many parameters.
+            raise UsageError(
+                "The largest batch depends on what a sample keeps, which a number of parameters "
+                "does not tell",
+                hint="for texts, add their tokens: `--context 1024`; for rows of a table: "
+                f"`--context 1`\nfor images and all else, {MEASURE_HINT}",
+            )
         has_tokens = question.context is not None or question.solve == "context"
         return model_of_size(parameters, has_tokens=has_tokens)
     raise UsageError(
         "Say what to train: `--model`, `--from-config` or `--params`",
         hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
     )
-
-
-def check_ranges(question: TrainingQuestion) -> None:
-    """Raise UsageError if a number in the question is too large to make sense, or below 1."""
-    for name, largest in LARGEST.items():
-        value = getattr(question, name, question.job_fields.get(name))
-        if value is None or 1 <= value <= largest:
-            continue
-        flag = f"--{FLAGS.get(name, name)}"
-        raise UsageError(
-            f"`{flag} {value}` is out of range",
-            hint=f"1 to {largest:,}",
-        )
-
-
-FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-         "expert_parallel": "ep",
-         "machine_from": "from"}  # fmt: skip
-"""Field name -> the name of its option, if the two differ."""

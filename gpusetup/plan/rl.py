@@ -114,12 +114,12 @@ def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: b
     )
 
 
-def shape_of_model(name: str, policy: Shape) -> Shape | None:
-    """The shape of an additional model; None if plan does not know its name."""
+def parameters_of(name: str, policy: Shape) -> int | None:
+    """The number of parameters of an additional model; None if plan does not know its name."""
     if name == SAME_AS_POLICY:
-        return policy
+        return policy.parameters
     try:
-        return model_named(name)
+        return model_named(name).parameters
     except GpuSetupError:
         return None
 
@@ -128,33 +128,29 @@ def models_beside(setup: RlSetup, job: TrainingJob) -> tuple[ModelBeside, ...]:
     """The job's additional models, as far as their size is known."""
     policy_bytes = BYTES[job.dtype]
     frozen_bytes = 2 if setup.frozen_in_16_bits else policy_bytes
-    models: list[ModelBeside] = []
+    frozen = [("reward", name) for name in setup.reward_models]
     if setup.has_reference:
-        models.append(
-            ModelBeside(
-                role="reference",
-                parameters=job.shape.parameters,
-                weight_bytes=frozen_bytes,
-                on_host=setup.reference_on_host,
-            )
+        frozen.insert(0, ("reference", SAME_AS_POLICY))
+    models = [
+        ModelBeside(
+            role=role,
+            parameters=parameters,
+            weight_bytes=frozen_bytes,
+            on_host=role == "reference" and setup.reference_on_host,
         )
-    for name in setup.reward_models:
-        if shape := shape_of_model(name, job.shape):
-            models.append(
-                ModelBeside(role="reward", parameters=shape.parameters, weight_bytes=frozen_bytes)
-            )
-    critic = shape_of_model(setup.critic_name, job.shape) if setup.critic == "model" else None
-    if critic is not None:
-        models.append(
-            ModelBeside(
-                role="critic",
-                parameters=critic.parameters,
-                weight_bytes=policy_bytes,
-                # With adapters of the policy the critic has adapters too (ms-swift, verl), which
-                # are too small to count.
-                trained=job.lora is None,
-            )
+        for role, name in frozen
+        if (parameters := parameters_of(name, job.shape))
+    ]
+    if setup.critic == "model" and (parameters := parameters_of(setup.critic_name, job.shape)):
+        # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
+        # small to count.
+        critic = ModelBeside(
+            role="critic",
+            parameters=parameters,
+            weight_bytes=policy_bytes,
+            trained=job.lora is None,
         )
+        models.append(critic)
     return tuple(models)
 
 
@@ -162,11 +158,10 @@ def uncounted_models(setup: RlSetup | None, policy: Shape) -> Iterator[str]:
     """Names of the additional models whose size is unknown, as the answer lists them."""
     if setup is None:
         return
-    for name in setup.reward_models:
-        if shape_of_model(name, policy) is None:
-            yield f"the reward model {name}"
-    if shape_of_model(setup.critic_name, policy) is None:
-        yield f"the critic {setup.critic_name}"
+    named = [("reward model", name) for name in setup.reward_models]
+    for role, name in (*named, ("critic", setup.critic_name)):
+        if parameters_of(name, policy) is None:
+            yield f"the {role} {name}"
 
 
 def beside_in_words(job: TrainingJob) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+from gpusetup.configs.settings import dotted
 from gpusetup.model.frozen import Frozen
+from gpusetup.plan.config_reader import Reader
 from gpusetup.plan.job import TrainingJob
+from gpusetup.plan.question import LARGEST
 
 SAME_FACTOR = 0.01
 """Factors that differ by at most this share count as equal, because people write only one or two
@@ -25,6 +30,20 @@ class RopeScaling(Frozen):
     kind: str = "yarn"
 
 
+def rope_scaling(reader: Reader) -> RopeScaling | None:
+    """The RoPE scaling that the config sets; None if it sets none."""
+    key = ""
+    for setting, _ in reader.all("rope-factor"):
+        key = key or f"`{dotted(setting.path)}` (line {setting.line})"
+    is_number = re.compile(r"\d{1,9}(\.\d{1,9})?")
+    factor = reader.word("rope-factor", lambda _, text: text if is_number.fullmatch(text) else None)
+    original = reader.number("rope-original", LARGEST["context"])
+    kind = reader.word("rope-kind") or "yarn"
+    if factor is None:
+        return None
+    return RopeScaling(key=key, factor=float(factor), original=original, kind=kind.lower())
+
+
 def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
     """What is wrong with the config's RoPE factor for the job's length, as a sentence; None if
     nothing is.
@@ -34,16 +53,11 @@ def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
     A larger factor costs quality in short texts (model cards of Qwen2.5 and Qwen3).
     """
     native = job.shape.native_context
-    if scaling is None or native is None:
-        return None
-    # Other kinds of scaling need no check, because they grow with the text or come with the model.
-    if scaling.kind not in STATIC_KINDS:
+    if scaling is None or native is None or scaling.kind not in STATIC_KINDS:
         return None
     original = scaling.original or native
     needed = job.context / original
-    reckoning = f"{job.context:,} tokens / {original:,}"
-    needs_scaling = needed > 1
-    if not needs_scaling:
+    if needed <= 1:
         if scaling.factor <= 1:
             return None
         return (
@@ -51,14 +65,13 @@ def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
             f"{original:,}), and a factor of {scaling.factor:g} makes short texts worse; leave "
             "`rope_scaling` out"
         )
-    least_factor = needed * (1 - SAME_FACTOR)
-    if scaling.factor < least_factor:
+    reckoning = f"{job.context:,} tokens / {original:,}"
+    if scaling.factor < needed * (1 - SAME_FACTOR):
         return (
             f"{scaling.key} is wrong: a factor of {scaling.factor:g} is too small for "
             f"{job.context:,} tokens, it must be {needed:g} ({reckoning})"
         )
-    largest_factor = needed * (1 + SAME_FACTOR)
-    if scaling.factor > largest_factor:
+    if scaling.factor > needed * (1 + SAME_FACTOR):
         return (
             f"{scaling.key}: {reckoning} needs a factor of {needed:g}; {scaling.factor:g} works, "
             "but makes short texts worse"

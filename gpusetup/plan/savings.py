@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from gpusetup.model.documents import Help
 from gpusetup.model.frozen import replace
@@ -98,31 +98,24 @@ def helps(decision: RecipeDecision) -> tuple[Help, ...]:
     savings.
     """
     job, limits, recipe = decision.job, decision.limits, decision.shown.recipe
-    changes = fewer_tokens(job, recipe) | same_training(job)
+    settings = fewer_tokens(job, recipe) | same_training(job)
+    if not decision.fits:
+        settings |= adapters(job)
+    jobs: dict[str, TrainingJob] = {} if decision.fits else dict(fitting(job, limits))
+    jobs |= {step: replace(job, **fields) for step, fields in settings.items()}
     steps: list[Help] = []
-    if decision.fits:
-        for step, fields in changes.items():
-            saved = saved_gib(decision, replace(job, **fields), recipe)
-            steps.append(Help(step=step, kind="setting", saves_gib=saved, recipe=str(recipe)))
-        kept = [step for step in steps if step.saves_gib > LEAST_GIB]
-        return (*next_recipes(decision), *sorted(kept, key=lambda step: -step.saves_gib))
-    changes |= adapters(job)
-    jobs = dict(fitting(job, limits))
-    jobs |= {step: replace(job, **fields) for step, fields in changes.items()}
     for step, changed_job in jobs.items():
-        then = decide(changed_job, limits).recipe
-        help = Help(
-            step=step,
-            kind="setting" if step in changes else "job",
-            saves_gib=saved_gib(decision, changed_job, recipe),
-            recipe=str(then) if then else None,
-        )
-        if help.saves_gib > LEAST_GIB:
-            steps.append(help)
+        saved = saved_gib(decision, changed_job, recipe)
+        then = recipe if decision.fits else decide(changed_job, limits).recipe
+        if saved > LEAST_GIB:
+            kind: Literal["setting", "job"] = "setting" if step in settings else "job"
+            found = str(then) if then else None
+            steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=found))
+    if decision.fits:
+        return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
     # If no single setting is enough, add the smallest combination that is enough.
     if not any(help.recipe and help.kind == "setting" for help in steps):
-        combined = same_training(job) | (adapters(job) if job.lora else {})
-        steps += together(decision, combined)
+        steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
     return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
 
 
@@ -160,12 +153,9 @@ def together(decision: RecipeDecision, changes: Changes) -> Iterator[Help]:
                 fields |= changes[step]
             changed = decide(replace(decision.job, **fields), decision.limits)
             if changed.fits:
-                saved = decision.shown.memory.total - changed.shown.memory.total
-                yield Help(
-                    step=" and ".join(steps),
-                    saves_gib=round(saved / GIB, 2),
-                    recipe=str(changed.recipe),
-                )
+                saved = saved_gib(decision, changed.job, changed.shown.recipe)
+                step = " and ".join(steps)
+                yield Help(step=step, saves_gib=saved, recipe=str(changed.recipe))
                 return
 
 

@@ -43,10 +43,10 @@ GGUF_FORMAT = re.compile(r"(?i)(?<![a-z0-9])(q\d_(?:k_[sml]|k|0)|iq4_xs|f16)(?![
 
 
 class LargeGpu(Frozen):
-    """The settings that an engine uses on a GPU with at least `LARGE_GPU` bytes of memory."""
+    """The settings that an engine uses on a GPU with at least `LARGE_GPU` bytes of memory and this
+    compute capability."""
 
     capability: Capability
-    """The lowest compute capability of GPUs with these settings."""
     tokens: int
     sequences: int
 
@@ -76,21 +76,14 @@ class ServingEngine(Frozen):
     """The option that is added to the command for a cache with fewer than 16 bits."""
 
 
-class Window(Frozen):
-    """Sliding-window layers, which cache only the last tokens of a sequence."""
-
-    tokens: int
-    layers: float
-    """The share of all layers that have a sliding window."""
-
-
 class ServeTable(Frozen):
     as_of: str
     sources: Mapping[str, str]
     published: Mapping[str, str]
     """Family -> the format of its published weights; bf16 for families that are not listed."""
-    windows: Mapping[str, Window]
-    """Model family -> its sliding-window layers."""
+    windows: Mapping[str, Mapping[str, float]]
+    """Model family -> the `tokens` that its sliding-window layers cache, and the share of its
+    `layers` that are such layers."""
     weights: Mapping[str, float]
     """Format -> bits per weight in the layers; embedding and head stay in 16 bits."""
     gguf: Mapping[str, float]
@@ -106,18 +99,15 @@ def serve_table() -> ServeTable:
 
 
 class Server(Frozen):
-    """An inference server to plan, with its memory on each of its GPUs."""
+    """An inference server to plan; amounts are bytes on each of its GPUs."""
 
     shape: Shape
     engine_name: str
     engine: ServingEngine
-    named_version: str
-    """The engine's version that the user named; "" means the modelled version."""
     share: float
     """The share of the GPU's memory that the server may use."""
     weights: str
     cache: str
-    context: int
     sequences: int
     gpus: int
     hardware: Place
@@ -143,6 +133,12 @@ class Server(Frozen):
         width = shape.latent or 2 * shape.key_value / min(self.gpus, shape.key_value_heads)
         return serve_table().cache[self.cache] * layers * width
 
+    def sequence_bytes(self, tokens: int) -> float:
+        """The cache's bytes for one sequence; sliding-window layers keep only the last tokens."""
+        window = serve_table().windows.get(self.shape.kind, {"tokens": 0, "layers": 0})
+        in_windows = min(tokens, window["tokens"]) * window["layers"]
+        return self.token_bytes * (tokens * (1 - window["layers"]) + in_windows)
+
     @property
     def pass_bytes(self) -> float:
         """The bytes that one forward pass needs: the widest tensors of a layer in 16 bits, and the
@@ -165,48 +161,25 @@ class Server(Frozen):
     @property
     def free_bytes(self) -> float:
         """The bytes that remain for the cache."""
-        used = self.weight_bytes + self.engine.fixed_gib * GIB
-        if self.gpus > 1:
-            used += NCCL
+        used = self.weight_bytes + self.engine.fixed_gib * GIB + (NCCL if self.gpus > 1 else 0)
         if not self.engine.outside:
             used += self.pass_bytes
         return self.hardware.capacity * self.share - used
 
-    def sequence_bytes(self, tokens: int) -> float:
-        """The cache's bytes for one sequence; sliding-window layers keep only the last tokens."""
-        window = serve_table().windows.get(self.shape.kind)
-        if window is None:
-            return self.token_bytes * tokens
-        in_windows = min(tokens, window.tokens) * window.layers
-        return self.token_bytes * (tokens * (1 - window.layers) + in_windows)
 
-
-def server_of(
-    options: Mapping[str, Any], hardware: Place, fetch: Callable[[str], Shape] | None
-) -> Server:
+def server_of(options: Mapping[str, Any], shape: Shape, hardware: Place) -> Server:
     """The server that the options describe. Raises UsageError if an engine, a format or a number is
     invalid or these GPUs cannot serve the model, Unsatisfiable if the GPU is too old."""
     table = serve_table()
-    name, _, version = str(options["serve"]).partition("==")
-    check_word(name, "engine", table.engines)
-    if version and not VERSION.fullmatch(version):
-        raise UsageError(
-            f"{version!r} is not a version of {name}",
-            hint=f"write it as `--serve {name}==0.6.3`",
-        )
+    name = str(options["serve"]).partition("==")[0]
     engine = table.engines[name]
-    context = options["context"] or USUAL_CONTEXT
-    model, batch = options["model"], options["batch"]
-    shape = shape_of_question(
-        TrainingQuestion(model=model, params=options["params"], context=context, batch=batch), fetch
-    )
     if name == LLAMA_CPP:
-        in_name = GGUF_FORMAT.search(model or "")
+        in_name = GGUF_FORMAT.search(options["model"] or "")
         # The default of llama.cpp's tools, which most files on the hub have.
         usual_weights, usual_cache = in_name[1].lower() if in_name else "q4_k_m", "fp16"
     else:
-        usual_weights = format_in_name(model or "") or table.published.get(shape.kind, "bf16")
-        usual_cache = "bf16"
+        named = format_in_name(options["model"] or "")
+        usual_weights, usual_cache = named or table.published.get(shape.kind, "bf16"), "bf16"
     weights, cache = options["weights"] or usual_weights, options["cache"] or usual_cache
     formats = table.gguf if name == LLAMA_CPP else table.weights
     check_word(weights, f"format of {name}'s weights", formats)
@@ -232,12 +205,10 @@ def server_of(
         shape=shape,
         engine_name=name,
         engine=engine,
-        named_version=version,
         share=engine.share if share is None else share,
         weights=weights,
         cache=cache,
-        context=context,
-        sequences=batch or 1,
+        sequences=options["batch"] or 1,
         gpus=gpus,
         hardware=hardware,
     )
@@ -256,38 +227,48 @@ def serve_plan(
 ) -> ServePlan:
     """The answer for one server: whether it fits, the longest context that fits, and the largest
     number of requests that fit."""
-    server = server_of(options, hardware, fetch)
-    shape, free = server.shape, server.free_bytes
-    bytes_of_sequence = server.sequence_bytes(server.context)
-    left = free - server.sequences * bytes_of_sequence
-    most_sequences = max(0, int(free // bytes_of_sequence))
-    fits = most_sequences >= server.sequences
+    name, _, version = str(options["serve"]).partition("==")
+    check_word(name, "engine", serve_table().engines)
+    if version and not VERSION.fullmatch(version):
+        raise UsageError(
+            f"{version!r} is not a version of {name}",
+            hint=f"write it as `--serve {name}==0.6.3`",
+        )
+    context = options["context"] or USUAL_CONTEXT
+    model, params, batch = options["model"], options["params"], options["batch"]
+    question = TrainingQuestion(model=model, params=params, context=context, batch=batch)
+    shape = shape_of_question(question, fetch)
+    server = server_of(options, shape, hardware)
+    free, requests = server.free_bytes, server.sequences
+    left = free - requests * server.sequence_bytes(context)
+    most_sequences = max(0, int(free // server.sequence_bytes(context)))
+    fits = most_sequences >= requests
     native = shape.native_context or LARGEST_SOLUTION
-    longest = largest(lambda n: server.sequences * server.sequence_bytes(n) <= free)
+    longest = largest(lambda tokens: requests * server.sequence_bytes(tokens) <= free)
     command = None
     # An engine would refuse a context beyond the model's own.
-    if fits and server.context <= native:
+    if fits and context <= native:
         command = server.engine.command.format(
-            context=server.context,
-            sequences=server.sequences,
+            context=context,
+            sequences=requests,
             gpus=server.gpus,
-            tokens=server.context * server.sequences,
+            tokens=context * requests,
             share=f"{server.share:g}",
         )
         if server.cache not in ("bf16", "fp16"):
             command += server.engine.small_cache.format(cache=server.cache)
     return ServePlan(
         fits=fits,
-        uncounted=tuple(uncounted_by_serving(server, left)) if fits else (),
+        uncounted=tuple(uncounted_by_serving(server, version, left)) if fits else (),
         model=shape.name,
         parameters=shape.parameters,
-        engine=server.engine_name,
+        engine=name,
         gpu=hardware.gpu,
         gpus=server.gpus,
         weights=server.weights,
         cache=server.cache,
-        context=server.context,
-        sequences=server.sequences,
+        context=context,
+        sequences=requests,
         weights_gib=round(server.weight_bytes / GIB, 3),
         cache_gib=round((free - left) / GIB, 3),
         pass_gib=round(server.pass_bytes / GIB, 3),
@@ -297,12 +278,13 @@ def serve_plan(
         largest_context=min(longest, native),
         largest_sequences=most_sequences,
         command=command,
-        notes=tuple(serve_notes(server)),
+        notes=tuple(serve_notes(server, context)),
     )
 
 
-def uncounted_by_serving(server: Server, left: float) -> Iterator[str]:
-    """The reasons why a server that should fit, with `left` bytes to spare, may still not start."""
+def uncounted_by_serving(server: Server, version: str, left: float) -> Iterator[str]:
+    """The reasons why a server that should fit, with `left` bytes to spare, may still not start.
+    `version`: the engine's version that the user named; "" means the modelled one."""
     shape, counted = server.shape, server.engine.version
     if shape.assumed:
         yield f"the shape of {shape.name} ({shape.assumed})"
@@ -311,20 +293,19 @@ def uncounted_by_serving(server: Server, left: float) -> Iterator[str]:
     if left < WITHIN_ERROR * server.hardware.capacity:
         yield f"{left / GIB:.1f} GiB are left, which is within the estimate's error"
     # A patch release (0.11.2) uses memory as its minor release does.
-    version = server.named_version
     if version and not f"{version}.".startswith(f"{counted.split()[0]}."):
         yield f"plan counts {server.engine_name} {counted}, and {version} differs"
 
 
-def serve_notes(server: Server) -> Iterator[str]:
+def serve_notes(server: Server, context: int) -> Iterator[str]:
     """Notes about the engine's version, the model's shape and context, and the machine."""
     shape = server.shape
     yield f"planned for {server.engine_name} {server.engine.version}"
     if shape.base:
         yield f"{shape.name} has the shape of {shape.base}, which is in its name"
-    if shape.native_context and server.context > shape.native_context:
+    if shape.native_context and context > shape.native_context:
         yield (
-            f"{server.context:,} tokens are beyond the native {shape.native_context:,}: a server "
+            f"{context:,} tokens are beyond the native {shape.native_context:,}: a server "
             "refuses them unless the model's positions are extended (rope scaling)"
         )
     if server.hardware.remark:

@@ -87,52 +87,21 @@ class Shape(Frozen):
 
     @property
     def writes_text(self) -> bool:
-        """Whether the model is a text decoder, for which trainers may fill a token budget."""
-        if self.tokens is not None or self.encoder:
-            return False
-        # Encoder-decoder models are trained on separate samples, not on a token budget.
-        if self.kind in TRANSLATORS:
+        """Whether the model is a text decoder, for which trainers may fill a token budget;
+        encoder-decoder models are trained on separate samples."""
+        if self.tokens is not None or self.encoder or self.kind in TRANSLATORS:
             return False
         return self.vocabulary > 0
 
     @property
     def outside(self) -> int:
-        """The number of parameters in the embedding and the head, which stay unquantised."""
-        tables = self.vocabulary
-        # A tied head shares the embedding's weights.
-        if not self.tied:
-            tables *= 2
-        parameters = tables * self.hidden
-        # Even if a config has an absurd vocabulary, the result must not exceed the whole model.
-        return min(parameters, self.parameters)
+        """The number of parameters in the embedding and the head (which a tied head shares), which
+        stay unquantised; with an absurd vocabulary in a config, at most those of the model."""
+        tables = self.vocabulary if self.tied else 2 * self.vocabulary
+        return min(tables * self.hidden, self.parameters)
 
     @property
     def key_value_heads(self) -> int:
-        """The number of key-value heads, which several query heads may share; at least 1."""
-        query_width = max(self.query, 1)
-        shared_heads = self.heads * self.key_value // query_width
-        # Latent attention and state space have no key-value heads, so count one.
-        return max(1, shared_heads)
-
-
-def lora_parameters(shape: Shape, rank: int) -> int:
-    """The number of parameters that LoRA of this rank adds to all linear layers.
-
-    For a linear layer with `a` inputs and `b` outputs, LoRA adds rank x (a + b) parameters (Hu et
-    al., arXiv 2106.09685).
-
-    >>> from gpusetup.plan.models import model_named
-    >>> lora_parameters(model_named("qwen3-0.6b"), 8)
-    5046272
-    """
-    if shape.adapted:
-        return rank * shape.adapted
-    # Queries and output map hidden to query width and back; keys and values map hidden to their
-    # width.
-    attention_width = shape.query + shape.key_value
-    attention = 4 * shape.hidden + 2 * attention_width
-    # The MLP has an up and a down projection, and perhaps a gate.
-    mlp_matrices = 3 if shape.gated else 2
-    mlp = mlp_matrices * (shape.hidden + shape.intermediate)
-    width_of_layer = attention + mlp
-    return shape.layers * rank * width_of_layer
+        """The number of key-value heads, which several query heads may share; at least 1, as for
+        latent attention and state space, which have none."""
+        return max(1, self.heads * self.key_value // max(self.query, 1))

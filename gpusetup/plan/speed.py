@@ -9,7 +9,6 @@ much of this time overlaps with computing is unknown, so the answer is a range.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gpusetup.catalog.gpus import GpuRow, rows_or_none, tokens
 from gpusetup.model.documents import Speed
@@ -19,28 +18,16 @@ from gpusetup.plan.decide import RecipeDecision, decide
 from gpusetup.plan.job import BYTES, SHARDED, Recipe, TrainingJob
 from gpusetup.plan.job import tokens as tokens_of_gpu
 
-
-class Link(NamedTuple):
-    """The connection between the GPUs of one machine."""
-
-    name: str
-    bytes_per_second: float
-    """The speed in one direction."""
-
-
-PCIE = Link("PCIe 4.0", 20e9)
-"""A PCIe 4.0 link with 16 lanes, which can carry 32 GB/s in one direction; programs reach about 20.
-"""
-NVLINKS: tuple[tuple[str, Link], ...] = (
-    ("V100 SXM2", Link("NVLink", 150e9)), ("A100 SXM4", Link("NVLink", 300e9)),
-    ("H100 SXM5", Link("NVLink", 450e9)), ("H800 SXM5", Link("NVLink", 200e9)),
-    ("H200 SXM", Link("NVLink", 450e9)), ("H20", Link("NVLink", 450e9)),
-    ("B200", Link("NVLink", 900e9)), ("B300", Link("NVLink", 900e9)),
-)  # fmt: skip
-"""Cards that are always connected by NVLink in their machines. NVIDIA's datasheets give the sum of
-both directions, so each number is half of it. Cards that are only sometimes connected by an NVLink
-bridge count as PCIe."""
-
+PCIE_SPEED = 20e9
+"""Bytes per second that programs reach in one direction over a PCIe 4.0 link with 16 lanes, which
+can carry 32 GB/s."""
+NVLINK_SPEEDS = {
+    "V100 SXM2": 150e9, "A100 SXM4": 300e9, "H100 SXM5": 450e9, "H800 SXM5": 200e9,
+    "H200 SXM": 450e9, "H20": 450e9, "B200": 900e9, "B300": 900e9,
+}  # fmt: skip
+"""Card that is always connected by NVLink in its machine -> bytes per second in one direction, half
+of the sum in NVIDIA's datasheets. Cards that are only sometimes connected by an NVLink bridge count
+as PCIe."""
 SHARE_OF_PEAK = 0.4
 """The share of a GPU's peak speed that a training run reaches. Published runs reach 25 to 65 %
 (tables of torchtitan and llm-foundry)."""
@@ -56,9 +43,13 @@ def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow])
     if job.gpus == 1 or not decision.fits or not one_gpu_is_enough(decision):
         return None
     cards = rows_or_none(gpu, rows)
-    link = link_of(cards)
+    link, speed = "PCIe 4.0", PCIE_SPEED
+    for name, nvlink_speed in NVLINK_SPEEDS.items():
+        if cards and all(tokens(name) <= tokens(card.name) for card in cards):
+            link, speed = "NVLink", nvlink_speed
+            break
     sent_bytes = exchanged_bytes(job)
-    sending = sent_bytes / link.bytes_per_second
+    sending = sent_bytes / speed
     # The slowest variant's peak, without sparsity; cards before Ampere only support fp16.
     tflops = [row.peak_tflops.get("bf16") or row.peak_tflops.get("fp16") for row in cards]
     peak = min(filter(None, tflops), default=None)
@@ -75,7 +66,7 @@ def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow])
         exchanged_gib=round(sent_bytes / GIB, 2),
         sending_seconds=round(sending, 4),
         computing_seconds=round(computing, 4) if computing else None,
-        link=link.name,
+        link=link,
     )
 
 
@@ -83,7 +74,7 @@ def one_gpu_is_enough(decision: RecipeDecision) -> bool:
     """Whether a single GPU could train one GPU's share of the batch without offload; it would
     process the other shares later, with accumulated gradients."""
     job = decision.job
-    if job.tensor_parallel * job.pipeline_parallel * job.context_parallel > 1:
+    if job.group_size > 1:
         return False
     alone = replace(job, gpus=1)
     if not job.fills_token_budget:
@@ -103,17 +94,13 @@ def exchanged_bytes(job: TrainingJob) -> float:
     weights, trained = job.shape.parameters, job.trained_parameters
     if job.strategy == "dp":
         # The first GPU sends the weights to each other GPU and receives its gradients.
-        copied = (weights + trained) * BYTES[job.dtype]
-        return (job.gpus - 1) * copied
+        return (job.gpus - 1) * (weights + trained) * BYTES[job.dtype]
     sharded = SHARDED[job.strategy]
     times_gathered = 2 if "parameters" in sharded else 0
     times_reduced = 1 if "gradients" in sharded else 2
-    # Adapters and their gradients are in 32 bits.
-    gradient_bytes = BYTES[job.dtype] if job.lora is None else 4
     gathered = weights * job.compute_bytes * times_gathered
-    reduced = trained * gradient_bytes * times_reduced
-    ring = (job.gpus - 1) / job.gpus
-    return ring * (gathered + reduced)
+    reduced = trained * job.trained_bytes * times_reduced
+    return (job.gpus - 1) / job.gpus * (gathered + reduced)
 
 
 def step_flop(job: TrainingJob, recipe: Recipe) -> float:
@@ -126,20 +113,8 @@ def step_flop(job: TrainingJob, recipe: Recipe) -> float:
     three times as much.
     """
     shape = job.shape
+    again = 1 if job.checkpointing else 0
     trained_share = min(1.0, job.trained_parameters / max(shape.parameters, 1))
-    passes = 4 + 2 * trained_share
-    attention_passes = 3
-    if job.checkpointing:
-        passes += 2
-        attention_passes += 1
-    attention = 2 * job.length * shape.query * shape.layers * attention_passes
-    flop_per_token = passes * shape.active + attention
-    return flop_per_token * tokens_of_gpu(job, recipe)
-
-
-def link_of(cards: Sequence[GpuRow]) -> Link:
-    """The link between these cards: NVLink if all of them have it, otherwise PCIe."""
-    for name, link in NVLINKS:
-        if cards and all(tokens(name) <= tokens(card.name) for card in cards):
-            return link
-    return PCIE
+    passes = 4 + 2 * trained_share + 2 * again
+    attention = 2 * job.length * shape.query * shape.layers * (3 + again)
+    return (passes * shape.active + attention) * tokens_of_gpu(job, recipe)

@@ -4,7 +4,7 @@ training step."""
 from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.job import BYTES, SHARDED, ModelBeside, Recipe, Shardable, TrainingJob
+from gpusetup.plan.job import BYTES, SHARDED, Recipe, Shardable, TrainingJob
 from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA = 1.065
@@ -67,9 +67,7 @@ def shard_count(job: TrainingJob, state: Shardable) -> int:
     states; 1 if it does not divide them."""
     if state not in SHARDED[job.strategy]:
         return 1
-    if job.strategy == "hsdp":
-        return min(job.data_parallel, NODE)
-    return job.data_parallel
+    return min(job.data_parallel, NODE) if job.strategy == "hsdp" else job.data_parallel
 
 
 def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None) -> float:
@@ -78,37 +76,20 @@ def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None)
     `state` tells whether weights, gradients or optimizer states are counted, which the strategy may
     shard; None means that nothing is sharded.
     """
-    share = share_of_stage(job)
+    shape, stages = job.shape, job.pipeline_parallel
+    share = 1 / stages
+    # Adapters are only in the layers, and all stages have the same number of layers. The embedding
+    # is on the first stage and the head on the last; a tied embedding is on both.
+    if stages > 1 and job.lora is None:
+        at_one_end = shape.outside if shape.tied else shape.outside / 2
+        in_layers = shape.parameters - shape.outside
+        share = (in_layers / stages + at_one_end) / shape.parameters
     shards = shard_count(job, state) if state else 1
     # Sharded parameters are already divided among all GPUs, including those of experts.
-    if shards == 1:
-        share *= share_with_experts(job)
+    if shards == 1 and job.expert_parallel > 1:
+        experts = expert_share(shape)
+        share *= 1 - experts + experts / job.expert_parallel
     return parameters * share / job.tensor_parallel / shards
-
-
-def share_of_stage(job: TrainingJob) -> float:
-    """The share of the model's parameters in the largest pipeline stage, from 0 to 1.
-
-    The embedding is on the first stage and the head on the last; a tied embedding is on both.
-    """
-    stages = job.pipeline_parallel
-    # Adapters are only in the layers, and all stages have the same number of layers.
-    if stages == 1 or job.lora is not None:
-        return 1 / stages
-    shape = job.shape
-    at_one_end = shape.outside if shape.tied else shape.outside / 2
-    in_layers = shape.parameters - shape.outside
-    of_stage = in_layers / stages + at_one_end
-    return of_stage / shape.parameters
-
-
-def share_with_experts(job: TrainingJob) -> float:
-    """The share of the parameters that a GPU holds under expert parallelism, from 0 to 1."""
-    if job.expert_parallel == 1:
-        return 1.0
-    experts = expert_share(job.shape)
-    other_layers = 1 - experts
-    return other_layers + experts / job.expert_parallel
 
 
 def expert_share(shape: Shape) -> float:
@@ -120,11 +101,9 @@ def expert_share(shape: Shape) -> float:
     if not shape.experts:
         return 0.0
     matrices = 3 if shape.gated else 2
-    parameters_per_width = matrices * shape.hidden
-    used_experts = shape.layers * parameters_per_width * shape.intermediate
+    used_experts = shape.layers * matrices * shape.hidden * shape.intermediate
     unused_experts = shape.parameters - shape.active
-    all_experts = used_experts + unused_experts
-    return min(all_experts / shape.parameters, 1.0)
+    return min((used_experts + unused_experts) / shape.parameters, 1.0)
 
 
 # --- bytes per parameter --------------------------------------------------------------------------
@@ -132,11 +111,9 @@ def expert_share(shape: Shape) -> float:
 
 def keeps_cast_weights(job: TrainingJob) -> bool:
     """Whether autocast keeps copies of the weights in its smaller type."""
-    # With 32-bit master copies the weights are already in 16 bits and need no cast.
-    if job.master_weights:
-        return False
-    # Sharded strategies keep no copies, because they cast the weights before they gather them.
-    if not job.copies_model:
+    # With 32-bit master copies the weights are already in 16 bits, and sharded strategies cast the
+    # weights before they gather them.
+    if job.master_weights or not job.copies_model:
         return False
     return job.compute_bytes < BYTES[job.dtype]
 
@@ -144,52 +121,38 @@ def keeps_cast_weights(job: TrainingJob) -> bool:
 def rest_is_32_bit(job: TrainingJob) -> bool:
     """Whether the unquantised parts of a quantised base (embedding, norms, head) are kept in 32
     bits."""
-    if not job.upcast_rest:
-        return False
-    return job.is_quantized
+    return job.upcast_rest and job.stored_bytes is not None
 
 
 def weight_bytes(job: TrainingJob) -> int:
     """The bytes of one weight on the GPU; 16-bit weights that have a 32-bit master copy count as
     16-bit."""
-    dtype = job.dtype
-    if job.amp and job.master_weights:
-        dtype = job.amp
-    return BYTES[dtype]
+    return BYTES[job.amp if job.amp and job.master_weights else job.dtype]
 
 
 def gradient_bytes(job: TrainingJob) -> int:
     """The bytes of one gradient. With DeepSpeed they have the type used for computing, otherwise
-    the type of the trained weight."""
-    has_adapters = job.lora is not None
-    # The gradients of adapters have the adapters' type.
-    if has_adapters or not job.deepspeed_steps:
+    the type of the trained weight (an adapter or a weight of the model)."""
+    if job.lora is not None or not job.deepspeed_steps:
         return job.trained_bytes
-    computed_in = job.amp or job.dtype
-    return BYTES[computed_in]
+    return job.compute_bytes
 
 
 def optimizer_bytes(job: TrainingJob) -> float:
     """The bytes of optimizer states per trained parameter, on the GPU or the host."""
     optimizer = OPTIMIZERS[job.optimizer]
     # Adapters are already in 32 bits and need no master copy.
-    has_master_copy = job.master_weights and job.lora is None
-    if not has_master_copy:
-        moment_bytes = optimizer.moments * job.trained_bytes
-        return moment_bytes + optimizer.fixed
-    master_bytes = 4
+    if not job.master_weights or job.lora is not None:
+        return optimizer.moments * job.trained_bytes + optimizer.fixed
     # The moments have the type of the 32-bit copy that the optimizer updates.
-    moment_bytes = optimizer.moments * master_bytes
-    return master_bytes + moment_bytes + optimizer.fixed
+    master_bytes = 4
+    return master_bytes + optimizer.moments * master_bytes + optimizer.fixed
 
 
 def optimizer_on_host(job: TrainingJob) -> bool:
     """Whether the optimizer's states are on the host, because they are offloaded or may be paged
-    out."""
-    optimizer = OPTIMIZERS[job.optimizer]
-    # Paged states leave the GPU only if memory runs short, which is the only case that matters for
-    # a plan.
-    return optimizer.paged or job.offload_optimizer
+    out (which happens if memory runs short, the only case that matters for a plan)."""
+    return OPTIMIZERS[job.optimizer].paged or job.offload_optimizer
 
 
 # --- states that exist during a whole step --------------------------------------------------------
@@ -198,26 +161,27 @@ def optimizer_on_host(job: TrainingJob) -> bool:
 def model_weights(job: TrainingJob) -> float:
     """The bytes of the model's weights on one GPU, with additional embedding tables but without
     adapters."""
-    model_parameters = per_gpu(job, job.shape.parameters, "parameters")
-    table_bytes = per_gpu(job, job.tables, "parameters") * weight_bytes(job)
-    stored_bytes = job.stored_bytes
-    if stored_bytes is None:
-        return model_parameters * weight_bytes(job) + table_bytes
+    parameters = per_gpu(job, job.shape.parameters, "parameters")
+    tables = per_gpu(job, job.tables, "parameters") * weight_bytes(job)
+    if job.stored_bytes is None:
+        return parameters * weight_bytes(job) + tables
     # In a quantised model the embedding and the head keep their type or become 32-bit.
     outside = per_gpu(job, job.shape.outside, "parameters")
     outside_bytes = outside * (4 if rest_is_32_bit(job) else weight_bytes(job))
-    quantised_bytes = (model_parameters - outside) * stored_bytes
-    return quantised_bytes + outside_bytes + table_bytes
+    return (parameters - outside) * job.stored_bytes + outside_bytes + tables
 
 
 def gradients_stay(job: TrainingJob) -> bool:
     """Whether gradients still exist while the next forward pass runs."""
     # Gradients are kept from one micro-batch to the next, and a token budget means several
     # micro-batches.
-    has_micro_batches = job.fills_token_budget or job.accumulate > 1
-    # Megatron-LM and DeepSpeed's ZeRO 3 keep gradients in one buffer that is never freed.
-    has_zero3_buffer = job.strategy == "zero3" and job.deepspeed_steps
-    return has_micro_batches or job.megatron_ddp or has_zero3_buffer
+    if job.fills_token_budget or job.accumulate > 1:
+        return True
+    # DeepSpeed's ZeRO 3 keeps gradients in one buffer that is never freed, and so does
+    # Megatron-LM's DDP. Only Megatron-LM and frameworks based on it set the gradients' type.
+    if job.strategy == "zero3" and job.deepspeed_steps:
+        return True
+    return job.gradient_dtype is not None and job.strategy in ("single", "ddp", "zero1")
 
 
 def resident_states(job: TrainingJob, recipe: Recipe) -> float:
@@ -228,11 +192,9 @@ def resident_states(job: TrainingJob, recipe: Recipe) -> float:
     adapters = per_gpu(job, job.adapter_parameters, "parameters")
     size = model_weights(job) + adapters * job.trained_bytes
     if not optimizer_on_host(job):
-        stepped = per_gpu(job, job.trained_parameters, "optimizer")
-        size += stepped * optimizer_bytes(job)
+        size += per_gpu(job, job.trained_parameters, "optimizer") * optimizer_bytes(job)
     # DDP's buckets are a copy of the gradients (`gradient_as_bucket_view` is off by default).
-    has_buckets = job.strategy == "ddp" and not job.master_weights
-    if has_buckets:
+    if job.strategy == "ddp" and not job.master_weights:
         size += per_gpu(job, job.trained_parameters) * gradient_bytes(job)
     return size
 
@@ -240,9 +202,7 @@ def resident_states(job: TrainingJob, recipe: Recipe) -> float:
 def states_while_generating(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of the policy's states while answers are generated; 0 if they are moved to the host
     for that time."""
-    if job.policy_leaves:
-        return 0.0
-    return resident_states(job, recipe)
+    return 0.0 if job.policy_leaves else resident_states(job, recipe)
 
 
 def states_beside(job: TrainingJob, recipe: Recipe) -> float:
@@ -252,22 +212,17 @@ def states_beside(job: TrainingJob, recipe: Recipe) -> float:
         return 0.0
     total = 0.0
     for model in job.models_beside:
-        if not model.on_host:
-            total += states_of_model_beside(job, model)
-    return total
-
-
-def states_of_model_beside(job: TrainingJob, model: ModelBeside) -> float:
-    """The bytes on one GPU of one additional model: weights, and gradients and optimizer states if
-    it is trained."""
-    weights = per_gpu(job, model.parameters, "parameters")
-    if not model.trained:
-        return weights * model.weight_bytes
-    # A trained model (a critic) also has gradients and optimizer states, like the policy.
-    total = weights * weight_bytes(job)
-    total += per_gpu(job, model.parameters, "gradients") * gradient_bytes(job)
-    if not optimizer_on_host(job):
-        total += per_gpu(job, model.parameters, "optimizer") * optimizer_bytes(job)
+        if model.on_host:
+            continue
+        weights = per_gpu(job, model.parameters, "parameters")
+        if not model.trained:
+            total += weights * model.weight_bytes
+            continue
+        # A trained model (a critic) also has gradients and optimizer states, like the policy.
+        total += weights * weight_bytes(job)
+        total += per_gpu(job, model.parameters, "gradients") * gradient_bytes(job)
+        if not optimizer_on_host(job):
+            total += per_gpu(job, model.parameters, "optimizer") * optimizer_bytes(job)
     return total
 
 
@@ -283,13 +238,10 @@ def frozen_encoders(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
-    """The extra bytes that Trinity-RFT needed in measurements when a sharded strategy ran on one
-    GPU."""
-    # Only Trinity-RFT, which fills a token budget, showed this in measurements.
-    if recipe.offload or not job.fills_token_budget:
-        return 0.0
+    """The extra bytes that Trinity-RFT, which fills a token budget, needed in measurements when a
+    sharded strategy ran on one GPU."""
     is_alone = job.gpus == 1 and job.shards_parameters
-    if not is_alone:
+    if recipe.offload or not job.fills_token_budget or not is_alone:
         return 0.0
     return job.trained_parameters * UNSHARDED_EXTRA
 
@@ -304,25 +256,20 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
     weights are not sharded."""
     if not job.shards_parameters:
         return 0.0
-    rate = unit_rate(job, recipe)
-    unit_parameters = job.shape.largest_unit / job.tensor_parallel
+    rate = OFFLOADED_UNIT if recipe.offload else GATHERED_UNIT
+    if not job.trains_layers:
+        rate = FROZEN_UNIT
     # Scale by the type used for computing, because the rates were fitted to runs that compute in 16
     # bits.
-    unit = unit_parameters * rate * job.compute_bytes / 2
+    unit = job.shape.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
     # Additional embedding tables are in FSDP's outermost unit, which stays gathered with its
     # gradients.
     unit += job.tables * 2 * job.compute_bytes
-    if job.gpus == 1 or job.strategy != "zero3":
+    # A single GPU gathers too if the weights are in the host's RAM.
+    if job.strategy != "zero3" or (job.gpus == 1 and not recipe.offload):
         return unit
     live = min(LIVE_PARAMETERS, per_gpu(job, job.shape.parameters))
     return max(unit, live * job.compute_bytes)
-
-
-def unit_rate(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes per parameter of a gathered FSDP unit."""
-    if not job.trains_layers:
-        return FROZEN_UNIT
-    return OFFLOADED_UNIT if recipe.offload else GATHERED_UNIT
 
 
 # --- gradients and the step -----------------------------------------------------------------------
@@ -333,19 +280,14 @@ def gradients(job: TrainingJob, recipe: Recipe) -> float:
     them during the backward pass."""
     # When DeepSpeed offloads the optimizer's states, it also moves the gradients to the host.
     deepspeed_offloads = job.offload_optimizer and job.deepspeed_steps
-    if recipe.offload or deepspeed_offloads:
+    if recipe.offload or deepspeed_offloads or job.step == "backward":
         return 0.0
-    if job.step == "backward":
-        return 0.0
-    trained = per_gpu(job, job.trained_parameters, "gradients")
-    return trained * gradient_bytes(job)
+    return per_gpu(job, job.trained_parameters, "gradients") * gradient_bytes(job)
 
 
 def gradients_in_forward(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of gradients that exist while the forward pass runs."""
-    if not gradients_stay(job):
-        return 0.0
-    return gradients(job, recipe)
+    return gradients(job, recipe) if gradients_stay(job) else 0.0
 
 
 def reduced_gradients(job: TrainingJob, recipe: Recipe) -> float:
@@ -354,9 +296,7 @@ def reduced_gradients(job: TrainingJob, recipe: Recipe) -> float:
 
     All gradients exist before the first one is added (`ReduceAddCoalesced` of the whole model).
     """
-    if job.strategy != "dp":
-        return 0.0
-    if job.gpus == 1:
+    if job.strategy != "dp" or job.gpus == 1:
         return 0.0
     return job.trained_parameters * gradient_bytes(job)
 
@@ -371,33 +311,21 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
     `foreach` step."""
     # For jobs with a token budget, the constants were fitted to the forward pass only. A step on
     # the host makes no copies on the GPU.
-    if job.fills_token_budget:
-        return 0.0
-    if recipe.offload or job.offload_optimizer:
+    if job.fills_token_budget or recipe.offload or job.offload_optimizer:
         return 0.0
     stepped = per_gpu(job, job.trained_parameters, "optimizer")
     if job.deepspeed_steps:
         # DeepSpeed keeps a GPU's share of the 32-bit copy in one flat tensor, and a step copies
         # that tensor twice.
-        group = min(stepped, LIVE_PARAMETERS) if job.strategy == "zero3" else stepped
-        return 8 * group
+        return 8 * (min(stepped, LIVE_PARAMETERS) if job.strategy == "zero3" else stepped)
     if job.optimizer == "adafactor":
-        return adafactor_step(job)
+        largest_matrix = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
+        shards = job.tensor_parallel * shard_count(job, "optimizer")
+        return ADAFACTOR_COPIES * 4 * largest_matrix / shards
     if job.step != "foreach":
         return 0.0
     parameter_bytes = 4 if job.master_weights else job.trained_bytes
-    copies = OPTIMIZERS[job.optimizer].copies
-    return stepped * copies * parameter_bytes
-
-
-def adafactor_step(job: TrainingJob) -> float:
-    """The additional bytes for the largest matrix in a step of transformers' Adafactor."""
-    shape = job.shape
-    widest = max(shape.vocabulary, shape.intermediate)
-    largest_matrix = widest * shape.hidden
-    shards = job.tensor_parallel * shard_count(job, "optimizer")
-    matrix_bytes = 4 * largest_matrix / shards
-    return ADAFACTOR_COPIES * matrix_bytes
+    return stepped * OPTIMIZERS[job.optimizer].copies * parameter_bytes
 
 
 # --- the memory of the host -----------------------------------------------------------------------
@@ -406,24 +334,13 @@ def adafactor_step(job: TrainingJob) -> float:
 def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of RAM that the job needs: all states with offload, the optimizer states if only
     they are on the host, otherwise 0."""
-    if recipe.offload:
-        return offloaded_bytes(job)
-    if not optimizer_on_host(job):
-        return 0.0
-    return per_gpu(job, job.trained_parameters) * optimizer_bytes(job)
-
-
-def offloaded_bytes(job: TrainingJob) -> float:
-    """The bytes of RAM for all states under offload, with one full copy for each group of GPUs that
-    shards the model."""
-    all_weights = job.shape.parameters + job.tables
-    weights = all_weights * BYTES[job.dtype]
-    adapters = job.adapter_parameters * job.trained_bytes
-    bytes_of_trained = gradient_bytes(job) + optimizer_bytes(job)
-    trained = job.trained_parameters * bytes_of_trained
-    models_beside = 0
-    for model in job.models_beside:
-        models_beside += model.parameters * model.weight_bytes
+    if not recipe.offload:
+        if not optimizer_on_host(job):
+            return 0.0
+        return per_gpu(job, job.trained_parameters) * optimizer_bytes(job)
+    size: float = (job.shape.parameters + job.tables) * BYTES[job.dtype]
+    size += job.adapter_parameters * job.trained_bytes
+    size += job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
+    size += sum(model.parameters * model.weight_bytes for model in job.models_beside)
     # Every group of GPUs that shards the model has a full copy in RAM.
-    groups = job.data_parallel / shard_count(job, "parameters")
-    return (weights + adapters + trained + models_beside) * groups
+    return size * job.data_parallel / shard_count(job, "parameters")

@@ -76,25 +76,6 @@ WIDTH_NAMES = (
     "embedding_dims", "latent_dim", "latent_dims", "n_factors", "num_factors",
 )  # fmt: skip
 """Keys that give the width of a row in the configs of recommenders."""
-COUNT_NAME = re.compile(
-    r"(?:n|num|number_of)_([a-z_]+)|([a-z_]+?)_(?:num|count|cardinality|vocab_size|num_embeddings)"
-)
-"""Keys with a number of rows, such as `n_users`, `num_items`, `user_count` and
-`category_cardinality`. Each key contains a noun for the rows."""
-NO_ROWS = frozenset((
-    "accumulate", "accumulation", "anchors", "attention", "batch", "batches", "beams", "bins",
-    "blocks", "channels", "checkpoints", "class", "classes", "cpu", "cpus", "decoder", "dim",
-    "dims", "encoder", "envs", "epoch", "epochs", "examples", "experts", "features", "filters",
-    "folds", "frames", "generations", "gpu", "gpus", "groups", "head", "heads", "hidden", "images",
-    "inputs", "interactions", "iterations", "iters", "kernels", "kv", "labels", "layer", "layers",
-    "levels", "local", "neg", "negatives", "neighbors", "nodes", "outputs", "parameters", "params",
-    "patches", "points", "positions", "processes", "prompts", "queries", "query", "ranks",
-    "ratings", "records", "rollouts", "rows", "runs", "samples", "seeds", "servers", "shards",
-    "splits", "stages", "states", "steps", "test", "threads", "timesteps", "tokens", "train",
-    "trials", "units", "val", "vocab", "warmup", "words", "workers",
-))  # fmt: skip
-"""Nouns that configs count without having a table for them: layers, steps, samples, machines. A
-language model's vocabulary is already counted with the model."""
 LISTS = frozenset((
     "num_embeddings_per_feature", "cardinalities", "cat_cardinalities", "categorical_cardinalities",
     "field_dims", "embedding_sizes", "feature_cardinalities",
@@ -104,7 +85,8 @@ models)."""
 
 
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
-    """The embedding tables that a config describes; their settings are recorded as read."""
+    """The embedding tables that a config describes: of users and of items (by their role), and
+    torch's `num_embeddings`, alone or in a list. Their settings are recorded as read."""
     widths: dict[Path, int] = {}
     by_name: dict[str, int] = {}
     for setting in reader.config.settings:
@@ -113,7 +95,7 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
         if width and (name in WIDTH_NAMES or name.endswith("dim")):
             widths[setting.path] = width
             by_name.setdefault(name, width)
-    shared_width = next((by_name[name] for name in WIDTH_NAMES if name in by_name), None)
+    shared = [by_name[name] for name in WIDTH_NAMES if name in by_name]
     tables: list[EmbeddingTable] = []
     for setting in reader.config.settings:
         rows = positive_number(reader, setting, LARGEST_ROWS)
@@ -122,11 +104,11 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
             continue
         # The closest width counts: one for the same noun (`user_dim`), one in the same map, or one
         # anywhere in the config.
-        singular = noun.removesuffix("s")
-        own = (f"{word}{end}" for word in (noun, singular) for end in ("_dim", "_embedding_dim"))
-        beside = ((*setting.path[:-1], name) for name in (*WIDTH_NAMES, "dim"))
-        width = next((by_name[name] for name in own if name in by_name), None)
-        width = width or next((widths[path] for path in beside if path in widths), shared_width)
+        words = (noun, noun.removesuffix("s"))
+        own = [f"{word}{end}" for word in words for end in ("_dim", "_embedding_dim")]
+        beside = [(*setting.path[:-1], name) for name in (*WIDTH_NAMES, "dim")]
+        possible = [by_name.get(name) for name in own] + [widths.get(path) for path in beside]
+        width = next(filter(None, (*possible, *shared)), None)
         if width:
             table = EmbeddingTable(name=noun, rows=rows, width=width)
             tables.append(table)
@@ -142,23 +124,20 @@ def noun_of_rows(setting: Setting) -> str | None:
     something else."""
     name = name_of(setting.path)
     parents = [word for word in setting.path[:-1] if isinstance(word, str)]
-    parent = parents[-1] if parents else "rows"
-    if parent in LISTS:
-        return f"{parent}[{name}]"
+    if parents and parents[-1] in LISTS:
+        return f"{parents[-1]}[{name}]"
     if name == "num_embeddings":
-        # torch.nn.Embedding and torchrec use this name.
-        return parent
+        # torch.nn.Embedding and torchrec use this name, in a map with the table's name.
+        return parents[-1] if parents else "rows"
     key = key_of(setting.path)
-    hit = COUNT_NAME.fullmatch(name)
-    if hit is None or (key is not None and key.role not in ("users", "items")):
+    if key is None or key.role not in ("users", "items"):
         return None
-    noun = str(hit[1] or hit[2])
-    return noun if NO_ROWS.isdisjoint(noun.split("_")) else None
+    # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
+    return re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name)
 
 
 def positive_number(reader: Reader, setting: Setting, most: int) -> int | None:
     """The whole number from 1 to `most` in a setting; None if the setting is anything else."""
     digits = (reader.text(setting) or "").replace("_", "")
-    if not re.fullmatch(r"\d{1,13}", digits):
-        return None
-    return int(digits) if 1 <= int(digits) <= most else None
+    is_number = re.fullmatch(r"\d{1,13}", digits)
+    return int(digits) if is_number and 1 <= int(digits) <= most else None

@@ -70,14 +70,14 @@ def missing(trainer: str, row: TrainerKeys, decision: RecipeDecision) -> Iterato
     for name in sorted(JOB_DEFAULTS.keys() - NEVER_MISSING - set(row.fields)):
         planned = getattr(job, name)
         # Liger's kernels bring their loss.
-        if name == "loss" and job.fused_kernels:
-            continue
-        if planned != usual[name]:
+        brings_loss = name == "loss" and job.fused_kernels
+        if planned != usual[name] and not brings_loss:
             yield f"{name.replace('_', ' ')}: {planned}"
-    if recipe.offload and trainer not in SHARDS_ITSELF:
-        yield "CPU offload of the parameters"
-    if recipe.sp > 1 and trainer not in SHARDS_ITSELF:
-        yield f"sequence parallelism over {recipe.sp} GPUs"
+    if trainer not in SHARDS_ITSELF:
+        if recipe.offload:
+            yield "CPU offload of the parameters"
+        if recipe.sp > 1:
+            yield f"sequence parallelism over {recipe.sp} GPUs"
 
 
 def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def written(settings: Mapping[str, Any], form: str) -> str:
     """Settings with dotted keys as block YAML, as flags (`--name value`) or as Hydra's overrides
     (`name=value`)."""
     if form == "yaml":
-        return yaml_text(nested(settings))
+        return yaml_text(settings)
     lines = []
     for name, value in settings.items():
         word = shlex.quote(spelled(value))
@@ -174,41 +174,36 @@ def spelled(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The maps that dotted keys describe.
+def yaml_text(settings: Mapping[str, Any], indent: str = "") -> str:
+    """Settings with dotted keys as block YAML; a string is quoted if YAML would read it as
+    something else.
 
-    >>> nested({"model.path": "a", "model.tied": True})
-    {'model': {'path': 'a', 'tied': True}}
-    """
-    maps: dict[str, Any] = {}
-    for key, value in settings.items():
-        *parents, name = key.split(".")
-        inner = maps
-        for parent in parents:
-            inner = inner.setdefault(parent, {})
-        inner[name] = value
-    return maps
-
-
-def yaml_text(values: Mapping[str, Any], indent: str = "") -> str:
-    """Nested maps as block YAML; a string is quoted if YAML would read it as something else.
-
-    >>> print(yaml_text({"model": {"path": "a/b", "tied": True}, "note": "yes"}), end="")
+    >>> print(yaml_text({"model.path": "a/b", "model.tied": True, "note": "yes"}), end="")
     model:
       path: a/b
       tied: true
     note: "yes"
     """
+    maps: dict[str, Any] = {}
+    for key, value in settings.items():
+        name, dot, rest = key.partition(".")
+        if dot:
+            maps.setdefault(name, {})[rest] = value
+        else:
+            maps[name] = value
     text = ""
-    for key, value in values.items():
+    for key, value in maps.items():
         if isinstance(value, Mapping):
             text += f"{indent}{key}:\n{yaml_text(value, indent + '  ')}"
             continue
         scalar = spelled(value)
-        if isinstance(value, str):
-            is_word = re.fullmatch(r"[A-Za-z][\w./-]*", value)
-            # YAML 1.1 reads words such as `yes` or `null` as booleans or as null.
-            if not is_word or value in (*TRUE, *FALSE, *EMPTY):
-                scalar = json.dumps(value)
+        # YAML 1.1 reads words such as `yes` or `null` as booleans or as null.
+        is_word = re.fullmatch(r"[A-Za-z][\w./-]*", scalar) and scalar not in (
+            *TRUE,
+            *FALSE,
+            *EMPTY,
+        )
+        if isinstance(value, str) and not is_word:
+            scalar = json.dumps(value)
         text += f"{indent}{key}: {scalar}\n"
     return text

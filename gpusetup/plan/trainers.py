@@ -46,10 +46,6 @@ def trainer_table() -> TrainerTable:
     return from_json(ROWS.read_bytes(), TrainerTable, what=ROWS.name)
 
 
-def trainers() -> Mapping[str, Mapping[str, Any]]:
-    return trainer_table().trainers
-
-
 def trainer_named(text: str | None) -> str | None:
     """The trainer's name in the table for a name that people use; an unknown name is returned
     unchanged.
@@ -57,12 +53,9 @@ def trainer_named(text: str | None) -> str | None:
     >>> trainer_named("Transformers"), trainer_named("trl")
     ('hf', 'trl')
     """
-    word = (text or "").lower()
-    word = word.replace("_", "-")
-    for name, row in trainers().items():
-        if word in row.get("also", ()):
-            return name
-    return text
+    word = (text or "").lower().replace("_", "-")
+    rows = trainer_table().trainers.items()
+    return next((name for name, row in rows if word in row.get("also", ())), text)
 
 
 def usual_batch(trainer: str | None) -> int:
@@ -71,11 +64,19 @@ def usual_batch(trainer: str | None) -> int:
     >>> usual_batch("trl"), usual_batch("axolotl"), usual_batch(None)
     (8, 1, 1)
     """
-    row = trainers().get(trainer or "")
-    if row is None:
-        return 1
-    batch = row.get("usual_batch", 1)
-    return int(batch)
+    row = trainer_table().trainers.get(trainer or "", {})
+    return int(row.get("usual_batch", 1))
+
+
+def row_of(trainer: str) -> Mapping[str, Any]:
+    """A trainer's row in the table; UsageError with the known names if there is none."""
+    rows = trainer_table().trainers
+    if trainer not in rows:
+        raise UsageError(
+            f"No trainer is called {trainer!r}",
+            hint=f"one of {', '.join(rows)}",
+        )
+    return rows[trainer]
 
 
 PUBLISHED_IN_32_BITS = (
@@ -85,7 +86,7 @@ PUBLISHED_IN_32_BITS = (
 """Families whose checkpoints on the hub are in 32 bits; most of them are older than bfloat16."""
 SOFTCAPPED = ("gemma2",)
 """Families that cap attention scores with a tanh, so that transformers must write the scores to
-memory."""
+memory; trainers with their own kernels have one that supports capped scores."""
 TRAINED_EAGERLY = ("gemma3",)
 """Families that are trained with eager attention, because transformers warns against anything else.
 Unsloth does so too: a published run of the 4B model with 16,384 tokens took 67 GB, while flash
@@ -116,7 +117,8 @@ def trainer_defaults(
         fields |= row.get("several", {})
     if row.get("weights") == "as published" and kind in PUBLISHED_IN_32_BITS:
         fields["dtype"] = "fp32"
-    if attends_eagerly(trainer, kind):
+    has_own_scores = kind in SOFTCAPPED and "kernels" not in row
+    if has_own_scores or (kind in TRAINED_EAGERLY and trainer in ON_TRANSFORMERS):
         fields["attention"] = "eager"
     if trainer == "diffusers" and named.get("lora") is not None:
         # The scripts of diffusers keep frozen weights in the type used for computing
@@ -134,25 +136,6 @@ def trainer_defaults(
             # torch's GradScaler refuses 16-bit gradients, so the weights must be in 32 bits.
             fields["dtype"] = "fp32"
     return fields
-
-
-def row_of(trainer: str) -> Mapping[str, Any]:
-    """A trainer's row in the table; UsageError with the known names if there is none."""
-    row = trainers().get(trainer)
-    if row is None:
-        raise UsageError(
-            f"No trainer is called {trainer!r}",
-            hint=f"one of {', '.join(trainers())}",
-        )
-    return row
-
-
-def attends_eagerly(trainer: str, kind: str) -> bool:
-    """Whether a trainer uses eager attention (no flash kernel) for this family."""
-    if kind in SOFTCAPPED:
-        # Trainers with their own kernels have one that supports capped scores.
-        return "kernels" not in row_of(trainer)
-    return kind in TRAINED_EAGERLY and trainer in ON_TRANSFORMERS
 
 
 def keeps_32_bit_masters(

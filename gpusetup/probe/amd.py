@@ -14,6 +14,7 @@ from gpusetup.accelerators.amd import target_of_version
 from gpusetup.accelerators.amd_devices import amd_device
 from gpusetup.accelerators.makers import AMD
 from gpusetup.model.machine import DeviceNode, Gpu, MakerStack, PciDevice, Reading, Snapshot
+from gpusetup.probe.driver_files import node_at
 from gpusetup.probe.pci import FOLDER
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
@@ -38,21 +39,18 @@ def read_amd(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
     if targets:
         value = ", ".join(targets.values())
         readings.append(Reading(subject="makers.gpus", source=TOPOLOGY, value=value))
-    gpus = [gpu_of(system, device, targets) for device in devices]
-    drivers = {device.driver for device in devices if device.driver}
-    kernel_driver = "amdgpu" if "amdgpu" in drivers else next(iter(sorted(drivers)), None)
+    drivers = sorted({device.driver for device in devices if device.driver})
     runtime = rocm_version(system)
     nodes = compute_nodes(system, KFD)
     readings += node_readings(nodes)
     if runtime:
-        reading = Reading(subject="makers.runtime", source=ROCM_VERSION_FILES[0], value=runtime)
-        readings.append(reading)
-    module_version = (read_or_none(system, MODULE_VERSION) or "").strip()
+        source = ROCM_VERSION_FILES[0]
+        readings.append(Reading(subject="makers.runtime", source=source, value=runtime))
     stack = MakerStack(
         maker=AMD.id,
-        gpus=tuple(gpus),
-        kernel_driver=kernel_driver,
-        driver_version=module_version or None,
+        gpus=tuple(gpu_of(system, device, targets) for device in devices),
+        kernel_driver="amdgpu" if "amdgpu" in drivers else next(iter(drivers), None),
+        driver_version=(read_or_none(system, MODULE_VERSION) or "").strip() or None,
         runtime=runtime,
         nodes=nodes,
     )
@@ -66,11 +64,9 @@ def topology_targets(system: System) -> dict[str, str]:
     for name in list_or_empty(system, TOPOLOGY)[:MOST_NODES]:
         properties = properties_of(read_or_none(system, f"{TOPOLOGY}/{name}/properties") or "")
         # A CPU is a node too, but its `gfx_target_version` is 0.
-        target = target_of_version(properties.get("gfx_target_version", 0))
-        if target is None:
-            continue
-        address = address_of(properties.get("domain", 0), properties.get("location_id", 0))
-        targets[address] = target
+        if target := target_of_version(properties.get("gfx_target_version", 0)):
+            domain, location = properties.get("domain", 0), properties.get("location_id", 0)
+            targets[address_of(domain, location)] = target
     return targets
 
 
@@ -80,10 +76,8 @@ def properties_of(text: str) -> dict[str, int]:
     >>> properties_of("simd_count 192\\ngfx_target_version 110000\\nlocal x\\n")
     {'simd_count': 192, 'gfx_target_version': 110000}
     """
-    properties: dict[str, int] = {}
-    for name, digits in re.findall(r"^(\w{1,40}) (\d{1,20})$", text, re.MULTILINE):
-        properties[name] = int(digits)
-    return properties
+    rows = re.findall(r"^(\w{1,40}) (\d{1,20})$", text, re.MULTILINE)
+    return {name: int(digits) for name, digits in rows}
 
 
 def address_of(domain: int, location: int) -> str:
@@ -105,7 +99,8 @@ def gpu_of(system: System, device: PciDevice, targets: dict[str, str]) -> Gpu:
     product = (read_or_none(system, f"{folder}/product_name") or "").strip()
     product = product or name_of_libdrm(system, device.device_id, f"{folder}/revision")
     known = amd_device(device.device_id, product or device.name)
-    name = product or device.name or (known.name if known else f"GPU {device.device_id}")
+    named = known.name if known else f"GPU {device.device_id}"
+    name = product or device.name or named
     memory = (read_or_none(system, f"{folder}/mem_info_vram_total") or "").strip()
     return Gpu(
         name=name if name.startswith("AMD") else f"AMD {name}",
@@ -130,12 +125,10 @@ def name_of_libdrm(system: System, device_id: str | None, revision_file: str) ->
 
 def rocm_version(system: System) -> str | None:
     """The version of the ROCm installation, such as `6.4.1`; None if there is none."""
-    for file in ROCM_VERSION_FILES:
-        # The file contains the build number too, as in `6.4.1-83`.
-        version = re.match(r"\d{1,3}(\.\d{1,3}){1,2}", read_or_none(system, file) or "")
-        if version is not None:
-            return version[0]
-    return None
+    # The file contains the build number too, as in `6.4.1-83`.
+    texts = (read_or_none(system, file) or "" for file in ROCM_VERSION_FILES)
+    versions = (re.match(r"\d{1,3}(\.\d{1,3}){1,2}", text) for text in texts)
+    return next((version[0] for version in versions if version), None)
 
 
 def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None:
@@ -146,20 +139,15 @@ def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None
     names = list_or_empty(system, RENDER_FOLDER)
     paths = [path for path in others if exists(system, path)]
     paths += [f"{RENDER_FOLDER}/{name}" for name in names if re.fullmatch(r"renderD\d{1,4}", name)]
-    nodes = []
-    for path in paths:
-        stat = unless_refused(system.stat, path)
-        if stat is not None:
-            rights = {"readable": stat.readable, "writable": stat.writable}
-            nodes.append(DeviceNode(path=path, mode=stat.mode, **rights))
-    return tuple(nodes)
+    return tuple(node for node in (node_at(system, path) for path in paths) if node.mode)
 
 
 def node_readings(nodes: tuple[DeviceNode, ...] | None) -> list[Reading]:
     """A reading for each device node or, if there are none, a reading that says so."""
-    lines = []
-    for node in nodes or ():
-        rights = "" if node.readable and node.writable else " (not for this user)"
-        lines.append(f"{node.path} {node.mode}{rights}")
+    lines = [
+        f"{node.path} {node.mode}"
+        + ("" if node.readable and node.writable else " (not for this user)")
+        for node in nodes or ()
+    ]
     values = lines or ["no render node"]
     return [Reading(subject="makers.nodes", source="/dev", value=value) for value in values]

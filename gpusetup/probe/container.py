@@ -53,20 +53,16 @@ def _kind_and_source(system: System) -> tuple[str, str]:
     """The kind of container and the marker that shows it: a variable, a file or a cgroup; kind
     `none` without a marker."""
     # By systemd's convention, the first process in a container has a variable named `container`.
-    first_process = read_or_none(system, "/proc/1/environ") or ""
     lines = [f"{name}={value}" for name, value in system.environ().items()]
-    lines += first_process.split("\0")
+    lines += (read_or_none(system, "/proc/1/environ") or "").split("\0")
     lines += [path for path in MARKER_FILES if exists(system, path)]
     # Each marker begins with a line break, so that a marker only matches at the start of a line.
     text = "\n" + "\n".join(lines)
-    for marker, kind in MARKERS.items():
-        if marker in text:
-            return kind, marker.strip()
-
     cgroup = read_or_none(system, "/proc/1/cgroup") or ""
-    for marker, kind in CGROUPS.items():
-        if marker in cgroup:
-            return kind, marker
+    for where, markers in ((text, MARKERS), (cgroup, CGROUPS)):
+        for marker, kind in markers.items():
+            if marker in where:
+                return kind, marker.strip()
     return "none", "no marker"
 
 
@@ -76,25 +72,19 @@ def nvidia_given(system: System) -> bool | None:
 
     CUDA images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so that variable is no evidence.
     """
-    names = list_or_empty(system, "/dev")
     # A container always has /dev/null, so an empty list means that the folder cannot be read.
-    if not names:
-        return None
-    return any(GPU_NODE.fullmatch(name) for name in names)
+    names = list_or_empty(system, "/dev")
+    return any(map(GPU_NODE.fullmatch, names)) if names else None
 
 
 def compat_path(system: System) -> str | None:
     """The first cuda-compat folder whose libcuda the loader finds before the driver's; None if
     there is none."""
     # The loader searches LD_LIBRARY_PATH first, then the folders that its configuration lists.
-    variable = system.environ().get("LD_LIBRARY_PATH", "")
-    texts = [variable.replace(":", "\n")]
+    texts = [system.environ().get("LD_LIBRARY_PATH", "").replace(":", "\n")]
     configuration = "/etc/ld.so.conf.d"
     for name in list_or_empty(system, configuration):
         if name.endswith(".conf"):
             texts.append(read_or_none(system, f"{configuration}/{name}") or "")
-
-    for folder in COMPAT_FOLDER.findall("\n".join(texts)):
-        if exists(system, f"{folder}/libcuda.so.1"):
-            return str(folder)
-    return None
+    folders = (str(folder) for folder in COMPAT_FOLDER.findall("\n".join(texts)))
+    return next((one for one in folders if exists(system, f"{one}/libcuda.so.1")), None)

@@ -14,22 +14,21 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, GpuLink, Reading, Snapshot
 from gpusetup.probe.deadline import step_in_words
 from gpusetup.readings.plausibility import NOT_PLAUSIBLE, implausible
-from gpusetup.readings.sources import UNNAMED, gpu_readings, readings_of
+from gpusetup.readings.sources import UNNAMED, gpu_readings, missing, readings_of
 from gpusetup.system.system import System
 
 Answer = Mapping[str, Any]
 
 
 class Library(NamedTuple):
-    """One of the driver's libraries, and the names used for its results in a snapshot."""
+    """One of the driver's libraries, and the names used for its results in a snapshot: the `Gpu`
+    field for a GPU's index in its list, the subject of the readings about the library itself, and
+    the kind of event for a library that started but whose later call failed."""
 
     source: str
     number_field: str
-    """The field of `Gpu` for a GPU's index in this library's list."""
     subject: str
-    """The subject of the readings about the library itself."""
     init_failed: str
-    """The kind of event for a library that started, but whose later call failed."""
 
 
 NVML = Library("nvml", "nvml_index", "driver", "nvml-init-failed")
@@ -37,8 +36,6 @@ LIBCUDA = Library("libcuda", "cuda_index", "cuda_api", "cuda-init-failed")
 NOT_SUPPORTED = (3, 13)
 """NVML's error codes for a value that the GPU does not have, or a call that the driver does not
 know."""
-READ_FAILED = "gpu-read-failed"
-"""The kind of event for a single value of a GPU that is missing although it should exist."""
 NEEDED = (
     "handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability",
     "temperature_celsius", "power_watts",
@@ -66,6 +63,8 @@ def parse_nvml(answer: Answer) -> Snapshot:
     values, shared = parse_answer(NVML, answer)
     # NVML's own version begins with CUDA's version, as in `12.580.95.05`.
     library_version = (values.get("nvml_version") or "").partition(".")[2]
+    # Unknown for the driver if it is unknown for one of the GPUs.
+    persistence = [device.get("persistence") for device in values["devices"] or ()]
     driver = Driver(
         version=values.get("driver_version"),
         cuda=values.get("cuda_version"),
@@ -73,30 +72,12 @@ def parse_nvml(answer: Answer) -> Snapshot:
         nvml_code=values.get("init"),
         nvml_message=values.get("message"),
         seconds=values.get("seconds"),
-        persistence=_persistence(values["devices"] or ()),
+        persistence=all(persistence) if persistence and None not in persistence else None,
     )
+    # Two GPUs and how they are connected, such as `[0, 1, "NV12"]`.
+    links = [GpuLink(first=a, second=b, kind=kind) for a, b, kind in values.get("links") or ()]
     readings = (*readings_of("driver", NVML.source, driver), *shared.readings)
-    return replace(shared, driver=driver, gpu_links=links_of(values), readings=readings)
-
-
-def _persistence(devices: Sequence[Answer]) -> bool | None:
-    """Whether persistence mode is on for every GPU; None if it is unknown for one of them."""
-    modes = [device.get("persistence") for device in devices]
-    if not modes or None in modes:
-        return None
-    return all(modes)
-
-
-def links_of(values: Answer) -> tuple[GpuLink, ...] | None:
-    """How the GPUs are connected, or None if NVML does not report it.
-
-    >>> links_of({"links": [[0, 1, "NV12"]]})[0].kind
-    'NV12'
-    """
-    rows = values.get("links")
-    if not rows:
-        return None
-    return tuple(GpuLink(first=first, second=second, kind=kind) for first, second, kind in rows)
+    return replace(shared, driver=driver, gpu_links=tuple(links) or None, readings=readings)
 
 
 def read_cuda(system: System, limit: float) -> Snapshot:
@@ -112,35 +93,31 @@ def parse_cuda(answer: Answer) -> Snapshot:
     """
     values, shared = parse_answer(LIBCUDA, answer)
     source = LIBCUDA.source
-    load_error = values.get("load_error")
-    if load_error:
-        # libcuda is missing or cannot be loaded.
+    # libcuda is missing or cannot be loaded.
+    if load_error := values.get("load_error"):
         event = Event(kind="libcuda-missing", source=source, text=load_error)
-        reading = Reading(subject="cuda_api", source=source, problem=load_error)
-        return Snapshot(events=(event,), readings=(reading,))
-
+        return replace(missing("cuda_api", source, load_error), events=(event,))
     api = from_plain({**values, "init_code": values.get("init")}, CudaApi, what="libcuda's answer")
-    foreign_kinds = [text for key, text in NOT_THE_DRIVERS.items() if values.get(key)]
-    # Ignore the CUDA version of a stub or compat library, because it is not the driver's.
-    tells_driver_cuda = api.init_code == 0 and not foreign_kinds
+    # A libcuda that did not come with the driver; its CUDA version is not the driver's.
+    foreign = [text for key, text in NOT_THE_DRIVERS.items() if values.get(key)]
     driver = Driver(
-        cuda=api.version if tells_driver_cuda else None,
+        cuda=api.version if api.init_code == 0 and not foreign else None,
         libcuda_path=values.get("library"),
         seconds=values.get("seconds"),
     )
-    readings = [
+    readings = (
         *readings_of("cuda_api", source, api),
         *readings_of("driver", source, driver),
         *shared.readings,
-    ]
-    for kind in foreign_kinds:
-        subject = "driver.libcuda_path"
-        readings.append(Reading(subject=subject, source=source, problem=f"this is {kind}"))
-    return replace(shared, cuda_api=api, driver=driver, readings=tuple(readings))
+        *(
+            Reading(subject="driver.libcuda_path", source=source, problem=f"this is {kind}")
+            for kind in foreign
+        ),
+    )
+    return replace(shared, cuda_api=api, driver=driver, readings=readings)
 
 
 NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compat library"}
-"""Maps a field of the answer to a description of a libcuda that did not come with the driver."""
 
 
 # --- the output of both children ------------------------------------------------------------------
@@ -148,11 +125,7 @@ NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compa
 
 def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snapshot]:
     """The plausible values in a child's output, and a snapshot of what both libraries have in
-    common.
-
-    That snapshot contains the GPUs, an event for each missing value that should exist, and the
-    readings.
-    """
+    common: the GPUs, an event for each missing value that should exist, and the readings."""
     failure = child_failure(library.source, answer)
     values = only_plausible(partial(answer))
     listed = values.get("devices")
@@ -160,11 +133,9 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
     # An empty list means that there are no GPUs. None means that the library did not start.
     values["devices"] = None if listed is None else devices
     gpus = None
+    readings = [*failure.readings]
     if listed is not None:
         gpus = tuple(gpu_of(device, library.number_field) for device in devices)
-
-    readings = [*failure.readings]
-    if gpus is not None:
         readings += gpu_readings(library.source, gpus)
     readings += _problem_readings(library.source, library.subject, values)
     for device in devices:
@@ -183,17 +154,14 @@ def partial(answer: Answer) -> Answer:
     if "problem" not in answer:
         return answer
     values: dict[str, Any] = {}
-    reached_devices = {}
+    reached: dict[int, Any] = {}
     for part in answer.get("parts") or ():
         values.update(part)
-        device = part.get("device")
-        if device:
-            reached_devices[device["index"]] = device
+        if device := part.get("device"):
+            reached[device["index"]] = device
     if "count" in values:
-        devices = []
-        for number in range(values["count"]):
-            devices.append(reached_devices.get(number, {"index": number}))
-        values["devices"] = devices
+        numbers = range(values["count"])
+        values["devices"] = [reached.get(number, {"index": number}) for number in numbers]
     return values
 
 
@@ -206,23 +174,18 @@ def child_failure(source: str, answer: Answer) -> Snapshot:
     """
     if "problem" not in answer:
         return Snapshot()
-    problem = str(answer["problem"])
-    step = answer.get("step") or {}
+    problem, step = str(answer["problem"]), answer.get("step") or {}
     # `system.processes` uses these texts.
+    how = "failed"
     if problem.startswith("no answer"):
         how = "hung"
     elif problem.startswith(("crashed", "exit", "ended")):
         how = "crashed"
-    else:
-        how = "failed"
-
     values = {"asked": source, "how": how, "problem": problem}
     values.update({key: str(value) for key, value in step.items()})
-    where = step_in_words(step)
-    text = f"{problem}, {where}" if where else problem
+    text = ", ".join(filter(None, (problem, step_in_words(step))))
     event = Event(kind="child-failed", values=values, source=source, text=text)
-    reading = Reading(subject="driver", source=source, problem=text)
-    return Snapshot(events=(event,), readings=(reading,))
+    return replace(missing("driver", source, text), events=(event,))
 
 
 def only_plausible(values: Answer) -> dict[str, Any]:
@@ -241,62 +204,41 @@ def only_plausible(values: Answer) -> dict[str, Any]:
 
 
 def _missing_values(library: Library, values: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
-    """Events for missing values that every GPU should have, and for calls that failed although the
-    library had started."""
+    """Events for values of GPUs that are impossible, or missing although every GPU should have
+    them, and for calls that failed although the library had started."""
+    asked = library.source
     for device in devices:
-        # Skip a lost GPU: none of its values can be read, and another finding reports it.
-        if not device.get("lost"):
-            yield from _missing_values_of_gpu(library.source, device)
-    if values.get("init") != 0:
-        return
-    for problem in values["problems"]:
-        if _is_trouble(problem):
-            fields = _event_fields(library.source, problem, {"asked": library.source})
-            yield Event(kind=library.init_failed, **fields)
-
-
-def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
-    """An event for each value of a GPU that is impossible, or that is missing although it is
-    needed."""
-    gpu = {
-        "asked": source,
-        "gpu": str(device["index"]),
-        "bus": device.get("pci_bus_id") or "",
-    }
-    problems = {}
-    for problem in device["problems"]:
+        # A lost GPU has no values, and another finding reports it.
+        if device.get("lost"):
+            continue
+        bus = device.get("pci_bus_id") or ""
+        of_gpu = {"asked": asked, "gpu": str(device["index"]), "bus": bus}
+        where = f"GPU {device['index']} {bus}".rstrip() + ": "
         # If a field has several problems, the last one counts.
-        if _is_trouble(problem):
-            problems[problem["field"]] = problem
-    for field, problem in problems.items():
-        if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
-            yield Event(kind=READ_FAILED, **_event_fields(source, problem, gpu))
+        problems = {one["field"]: one for one in device["problems"] if _is_trouble(one)}
+        for field, problem in problems.items():
+            if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
+                yield _event("gpu-read-failed", of_gpu, problem, where)
+    if values.get("init") == 0:
+        for problem in filter(_is_trouble, values["problems"]):
+            yield _event(library.init_failed, {"asked": asked}, problem)
 
 
-def _event_fields(source: str, problem: Answer, values: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of an event for a problem; `values` name the GPU if the problem belongs to one."""
-    field = problem["field"]
-    text = str(problem["text"])
-    all_values = dict(values)
-    all_values["field"] = field
-    all_values["code"] = str(problem["code"])
-    all_values["problem"] = text
-    event_text = f"{field}: {text}"
-    if "gpu" in values:
-        gpu = f"GPU {values['gpu']} {values['bus']}".rstrip()
-        event_text = f"{gpu}: {event_text}"
-    return {"values": all_values, "source": source, "text": event_text}
+def _event(kind: str, values: Mapping[str, str], problem: Answer, where: str = "") -> Event:
+    """An event for a problem; `where` names the GPU if it belongs to one."""
+    field, text = problem["field"], str(problem["text"])
+    all_values = {**values, "field": field, "code": str(problem["code"]), "problem": text}
+    quote = f"{where}{field}: {text}"
+    return Event(kind=kind, values=all_values, source=values["asked"], text=quote)
 
 
 def _is_trouble(problem: Answer) -> bool:
     """Whether a problem is a real fault, and not just a value that some drivers or GPUs do not
-    have."""
+    have. Every driver can list the GPUs and their handles."""
     code = problem["code"]
-    if code not in ABSENT:
-        return True
-    # Every driver can list the GPUs and their handles.
-    always_exists = problem["field"] in ("devices", "handle")
-    return always_exists and code == NO_SUCH_CALL
+    return code not in ABSENT or (
+        problem["field"] in ("devices", "handle") and code == NO_SUCH_CALL
+    )
 
 
 def gpu_of(device: Answer, number_field: str) -> Gpu:
@@ -316,10 +258,7 @@ def gpu_of(device: Answer, number_field: str) -> Gpu:
 def _problem_readings(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
     """Readings that say why values are missing. Values that a GPU does not support share one
     reading."""
-    unsupported = []
-    for problem in answer["problems"]:
-        if problem["code"] in NOT_SUPPORTED:
-            unsupported.append(problem["field"])
+    unsupported = [one["field"] for one in answer["problems"] if one["code"] in NOT_SUPPORTED]
     for problem in answer["problems"]:
         if problem["field"] not in unsupported:
             field = f"{subject}.{problem['field']}"

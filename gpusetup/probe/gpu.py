@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, PciDevice, Reading, Snapshot
+from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
 from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Deadline, Notify
 from gpusetup.probe.driver_files import (
     read_libraries,
@@ -33,25 +33,18 @@ T = TypeVar("T")
 
 FILES: dict[str, tuple[Callable[[System], Snapshot], ...]] = {
     "linux": (
-        read_proc_version,
-        read_module_version,
-        read_modules,
-        read_libraries,
-        read_pci,
-        read_nodes,
-        read_proc_gpus,
+        *(read_proc_version, read_module_version, read_modules, read_libraries),
+        *(read_pci, read_nodes, read_proc_gpus),
     ),
     "windows": (read_libraries,),
     "macos": (),
 }
 """For each system, the readers that start no child process, in order of precedence."""
+NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
 
 
 def read_driver_and_gpus(
-    system: System,
-    *,
-    notify: Notify | None = None,
-    limit: float = LIMIT_SECONDS,
+    system: System, *, notify: Notify | None = None, limit: float = LIMIT_SECONDS
 ) -> Snapshot:
     """Everything about the driver, CUDA and the GPUs.
 
@@ -71,61 +64,45 @@ def read_driver_and_gpus(
     return combine_sources(system, answers, files)
 
 
-NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
-
-
 def _ask_both_libraries(system: System, deadline: Deadline) -> Snapshots:
     """Query NVML and libcuda at the same time, and return both snapshots."""
     # Imported here because a machine without a driver does not need it.
     from gpusetup.probe.driver_libraries import read_cuda, read_nvml
 
-    calls = []
-    for name, read in (("NVML", read_nvml), ("libcuda", read_cuda)):
-        calls.append(BackgroundCall(_ask_library, system, deadline, name, read))
+    def ask(name: str, read: Callable[[System, float], Snapshot]) -> Snapshot:
+        with deadline.waiting_for(name):
+            return read(system, deadline.left())
+
+    libraries = (("NVML", read_nvml), ("libcuda", read_cuda))
+    calls = [BackgroundCall(ask, name, read) for name, read in libraries]
     return [call.result() for call in calls]
-
-
-def _ask_library(
-    system: System, deadline: Deadline, name: str, read: Callable[[System, float], Snapshot]
-) -> Snapshot:
-    with deadline.waiting_for(name):
-        return read(system, deadline.left())
 
 
 def hint_at_a_driver(files: Snapshots) -> bool:
     """Whether any of these snapshots from files suggests that there is an NVIDIA driver."""
-    for part in files:
-        has_driver = part.driver.library_found or part.driver.module_loaded
-        if has_driver or part.devices or part.gpus:
-            return True
-    return False
+    return any(
+        part.driver.library_found or part.driver.module_loaded or part.devices or part.gpus
+        for part in files
+    )
 
 
 def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Snapshot:
     """A snapshot that combines all sources: the driver's libraries and the files."""
-    sources = (*answers, *files)
-    environ = system.environ()
+    sources, environ = (*answers, *files), system.environ()
     on_bus = _first(part.pci_devices for part in sources)
     located = with_addresses(answers, [device.bus_id for device in judged_on(on_bus)])
     listed, reason = _listed_gpus(located, files, on_bus, system.family)
-
-    gpus_of_sources: list[Gpu] = []
-    for part in (*located, *files):
-        gpus_of_sources += part.gpus or ()
     # `merged_gpus` puts the listed GPUs first, and after them those that only another source knows.
-    all_gpus = merged_gpus(listed or (), gpus_of_sources)
+    of_sources = [gpu for part in (*located, *files) for gpu in part.gpus or ()]
+    all_gpus = merged_gpus(listed or (), of_sources)
     gpus: Sequence[Gpu] | None = None
     if listed is not None:
-        gpus = with_visibility(all_gpus[: len(listed)], located, environ)
-        gpus = [identified(gpu) for gpu in with_numa_nodes(gpus, on_bus or ())]
-
-    events: list[Event] = []
-    readings: list[Reading] = []
-    for part in sources:
-        events += part.events
-        readings += part.readings
-    events += missed_by_cuda(gpus or (), located, environ)
-    events += missed_by_nvml(all_gpus, located, files, environ)
+        # The kernel states the NUMA nodes of the PCI addresses.
+        nodes = {bus_key(device.bus_id): device.numa_node for device in on_bus or ()}
+        gpus = [
+            identified(replace(gpu, numa_node=nodes.get(bus_key(gpu.pci_bus_id))))
+            for gpu in with_visibility(all_gpus[: len(listed)], located, environ)
+        ]
     return Snapshot(
         driver=merged_driver(answers, files),
         cuda_api=first_known((CudaApi(), *(part.cuda_api for part in sources))),
@@ -133,36 +110,29 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
         gpu_links=_first(part.gpu_links for part in sources),
         pci_devices=on_bus,
         devices=_first(part.devices for part in sources),
-        events=tuple(events),
-        readings=(*readings, *reason),
+        events=(
+            *(event for part in sources for event in part.events),
+            *missed_by_cuda(gpus or (), located, environ),
+            *missed_by_nvml(all_gpus, located, files, environ),
+        ),
+        readings=(*(reading for part in sources for reading in part.readings), *reason),
     )
 
 
 def _first(values: Iterable[T | None]) -> T | None:
     """The first value that is not None; None if there is none."""
-    for value in values:
-        if value is not None:
-            return value
-    return None
+    return next((value for value in values if value is not None), None)
 
 
 def merged_driver(answers: Snapshots, files: Snapshots) -> Driver:
     """The driver from all sources. Kernel files come first, because they have the exact version."""
-    drivers = [part.driver for part in (*files, *answers)]
-    driver = first_known((Driver(), *drivers))
-    # If a libcuda was loaded, the library exists, even if it is in an unusual folder.
-    library_found = driver.library_found
-    if driver.libcuda_path:
-        library_found = True
-
+    driver = first_known((Driver(), *(part.driver for part in (*files, *answers))))
     # Both libraries were queried at the same time, so the slower one's time is the whole waiting
     # time.
-    seconds = []
-    for part in answers:
-        if part.driver.seconds is not None:
-            seconds.append(part.driver.seconds)
-    longest = max(seconds, default=None)
-    return replace(driver, library_found=library_found, seconds=longest)
+    seconds = [part.driver.seconds for part in answers if part.driver.seconds is not None]
+    # If a libcuda was loaded, the library exists, even if it is in an unusual folder.
+    is_found = True if driver.libcuda_path else driver.library_found
+    return replace(driver, library_found=is_found, seconds=max(seconds, default=None))
 
 
 def _listed_gpus(
@@ -176,24 +146,22 @@ def _listed_gpus(
     If no driver responded, the result is () if the hardware was read and shows no NVIDIA GPU.
     Otherwise it is None, because there may be a GPU.
     """
-    lists_of_driver = [part.gpus for part in answers if part.gpus is not None]
-    for gpus in lists_of_driver:
-        if gpus:
-            return gpus, ()
-    if lists_of_driver:
-        return (), ()
-    for part in files:
-        if part.gpus:
-            return part.gpus, ()
-
-    nvidia_devices = judged_on(on_bus)
-    has_node = any(part.devices for part in files)
-    may_have_gpu = on_bus is None or nvidia_devices or has_node
+    of_driver = [part.gpus for part in answers if part.gpus is not None]
+    of_files = [part.gpus for part in files if part.gpus]
+    listed = next(filter(None, of_driver), None)
+    if listed or of_driver or of_files:
+        return listed or (() if of_driver else of_files[0]), ()
+    devices = judged_on(on_bus)
+    may_have_gpu = on_bus is None or devices or any(part.devices for part in files)
     # Current macOS has no driver for NVIDIA GPUs, so no driver can respond there.
     if may_have_gpu and family != "macos":
-        problem = f"no driver answered; {len(nvidia_devices)} on the PCI bus"
+        problem = f"no driver answered; {len(devices)} on the PCI bus"
         return None, (Reading(subject="gpus", source="all sources", problem=problem),)
     return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
+
+
+NO_DEVICE = 100
+"""The code of CUDA_ERROR_NO_DEVICE."""
 
 
 def with_visibility(
@@ -201,28 +169,13 @@ def with_visibility(
 ) -> Sequence[Gpu]:
     """The GPUs with `visible` set according to CUDA's list. If CUDA gives no list, they are
     unchanged."""
-    for part in answers:
-        if part.gpus is not None and part.cuda_api.init_code == 0:
-            return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
+    if any(part.gpus is not None and part.cuda_api.init_code == 0 for part in answers):
+        return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
     # If the variable hides all GPUs, CUDA reports that there is no device.
     has_no_device = any(part.cuda_api.init_code == NO_DEVICE for part in answers)
     if has_no_device and "CUDA_VISIBLE_DEVICES" in environ:
         return [replace(gpu, visible=False) for gpu in gpus]
     return gpus
-
-
-def with_numa_nodes(gpus: Sequence[Gpu], on_bus: Iterable[PciDevice]) -> Sequence[Gpu]:
-    """The GPUs with their NUMA nodes, which the kernel states for their PCI addresses."""
-    nodes = {bus_key(device.bus_id): device.numa_node for device in on_bus}
-    gpus_with_nodes = []
-    for gpu in gpus:
-        numa_node = nodes.get(bus_key(gpu.pci_bus_id))
-        gpus_with_nodes.append(replace(gpu, numa_node=numa_node))
-    return gpus_with_nodes
-
-
-NO_DEVICE = 100
-"""The code of CUDA_ERROR_NO_DEVICE."""
 
 
 def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Snapshot, ...]:
@@ -232,27 +185,18 @@ def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Sn
     NVML lists GPUs in the order of the bus, so the position of a GPU without an address shows which
     one it is.
     """
-    known_addresses = {*on_bus}
-    for part in answers:
-        known_addresses.update(gpu.pci_bus_id for gpu in part.gpus or ())
-    keys = {bus_key(address) for address in known_addresses}
-    addresses = sorted(key for key in keys if key)
-
+    known = {*on_bus, *(gpu.pci_bus_id for part in answers for gpu in part.gpus or ())}
+    addresses = sorted(key for key in set(map(bus_key, known)) if key)
     located = []
     for part in answers:
         # If NVML's list lacks a GPU, its positions do not match those on the bus.
         if part.gpus and len(part.gpus) == len(addresses):
-            gpus = tuple(_with_address(gpu, addresses) for gpu in part.gpus)
-            located.append(replace(part, gpus=gpus))
-        else:
-            located.append(part)
+            gpus = (
+                gpu
+                if gpu.pci_bus_id or gpu.nvml_index is None
+                else replace(gpu, pci_bus_id=addresses[gpu.nvml_index])
+                for gpu in part.gpus
+            )
+            part = replace(part, gpus=tuple(gpus))
+        located.append(part)
     return tuple(located)
-
-
-def _with_address(gpu: Gpu, addresses: Sequence[str]) -> Gpu:
-    """The GPU with the PCI address for its position in NVML's list, unless it already has an
-    address."""
-    if gpu.pci_bus_id or gpu.nvml_index is None:
-        return gpu
-    address = addresses[gpu.nvml_index]
-    return replace(gpu, pci_bus_id=address)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from gpusetup.model.frozen import replace
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Cpu, Disk, Memory, Os, Reading, Snapshot, Toolkit
 from gpusetup.model.units import architecture_named
-from gpusetup.probe.distribution import read_distribution
 from gpusetup.probe.target import TargetPython
 from gpusetup.readings.paths import join, parent
 from gpusetup.readings.proc import parse_meminfo
@@ -31,14 +31,9 @@ def read_os(system: System) -> Snapshot:
     """Reads only the operating system. A machine that the user describes is assumed to have the
     same one, unless the description names another."""
     facts, family = system.facts(), system.family
-    machine = str(facts.get("machine") or "")
-    os = Os(
-        family=family,
-        id=family,
-        kernel=facts.get("release"),
-        machine=architecture_named(machine) or None,
-        wsl=False,
-    )
+    machine = architecture_named(str(facts.get("machine") or "")) or None
+    kernel = facts.get("release")
+    os = Os(family=family, id=family, kernel=kernel, machine=machine, wsl=False)
     if family == "linux":
         return _linux(system, facts, os)
     if family == "windows":
@@ -56,7 +51,6 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
     distribution = read_distribution(system)
     libc = read_libc(system, facts)
     kernel_version = read_or_none(system, "/proc/version") or ""
-    is_wsl = "microsoft" in kernel_version.lower() or exists(system, "/dev/dxg")
     # The last byte of this EFI variable is 1 if Secure Boot is on. A machine without EFI does not
     # have the file.
     secure_boot = read_or_none(system, SECURE_BOOT)
@@ -67,7 +61,7 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
         version=distribution.version,
         like=distribution.like,
         libc=libc,
-        wsl=is_wsl,
+        wsl="microsoft" in kernel_version.lower() or exists(system, "/dev/dxg"),
         jetson=read_jetson(system),
         secure_boot=secure_boot.endswith("\x01") if secure_boot else None,
     )
@@ -92,21 +86,17 @@ def windows_name(version: str) -> str:
     >>> windows_name("10.0.26100"), windows_name("10.0.19045")
     ('Windows 11', 'Windows 10')
     """
-    numbers = re.match(r"10\.\d+\.(\d+)", version)
-    if numbers is None:
-        major = version.partition(".")[0]
-        return f"Windows {major}".strip()
-    is_windows_11 = int(numbers[1]) >= FIRST_BUILD_OF_WINDOWS_11
-    return "Windows 11" if is_windows_11 else "Windows 10"
+    build = re.match(r"10\.\d+\.(\d+)", version)
+    if build is None:
+        return f"Windows {version.partition('.')[0]}".strip()
+    return "Windows 11" if int(build[1]) >= FIRST_BUILD_OF_WINDOWS_11 else "Windows 10"
 
 
 def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
     """The C library: the version that Python reports, such as `glibc 2.36`, or `musl` if musl's
     loader exists; None if unknown."""
-    if facts.get("libc"):
-        return str(facts["libc"])
     has_musl = any(name.startswith("ld-musl-") for name in list_or_empty(system, "/lib"))
-    return "musl" if has_musl else None
+    return str(facts.get("libc") or "") or ("musl" if has_musl else None)
 
 
 L4T_RELEASE = re.compile(r"# R(\d+) \(release\), REVISION: ([\d.]+)")
@@ -116,15 +106,14 @@ L4T_RELEASE = re.compile(r"# R(\d+) \(release\), REVISION: ([\d.]+)")
 def read_jetson(system: System) -> str | None:
     """The L4T release of a Jetson (`R36.4.0`) or, if that is unknown, its board's name; None for
     other machines."""
-    release_file = read_or_none(system, "/etc/nv_tegra_release") or ""
-    release = L4T_RELEASE.search(release_file)
+    release = L4T_RELEASE.search(read_or_none(system, "/etc/nv_tegra_release") or "")
     if release is not None:
         return f"R{release[1]}.{release[2]}"
     model = (read_or_none(system, "/proc/device-tree/model") or "").strip("\0\n ")
     chip = read_or_none(system, "/proc/device-tree/compatible") or ""
     # A carrier board from another maker has its own name, but its chip is a Tegra.
-    has_jetson_chip = re.search(r"nvidia,(?:tegra|thor)", chip)
-    return model if has_jetson_chip or "Jetson" in model else None
+    is_jetson = re.search(r"nvidia,(?:tegra|thor)", chip) or "Jetson" in model
+    return model if is_jetson else None
 
 
 # --- the CPU --------------------------------------------------------------------------------------
@@ -135,14 +124,12 @@ CPU_NAME = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 
 def read_cpu(system: System) -> Cpu:
     """The CPU's name and two numbers of cores: all of them, and those that this process may use."""
-    facts = system.facts()
+    facts, quota = system.facts(), read_cpu_quota(system)
     usable_cores = facts.get("usable_cores")
-    quota = read_cpu_quota(system)
     if usable_cores and quota:
         # Round the quota up: with 1.5 cores, two threads run at three quarters of their speed.
         usable_cores = min(usable_cores, max(1, math.ceil(quota)))
-    cpu_info = read_or_none(system, "/proc/cpuinfo") or ""
-    name = CPU_NAME.search(cpu_info)
+    name = CPU_NAME.search(read_or_none(system, "/proc/cpuinfo") or "")
     return Cpu(
         name=name[1].strip() if name else None,
         logical_cores=facts.get("cores"),
@@ -157,13 +144,8 @@ CPU_QUOTA = re.compile(r"(\d+) ([1-9]\d*)")
 
 def read_cpu_quota(system: System) -> float | None:
     """The number of cores that our cgroup or one above it allows; None if there is no limit."""
-    quotas = []
-    for text in cgroup_values(system, "cpu.max"):
-        quota = CPU_QUOTA.match(text)
-        if quota is not None:
-            microseconds, period = int(quota[1]), int(quota[2])
-            quotas.append(microseconds / period)
-    return min(quotas, default=None)
+    quotas = filter(None, map(CPU_QUOTA.match, cgroup_values(system, "cpu.max")))
+    return min((int(quota[1]) / int(quota[2]) for quota in quotas), default=None)
 
 
 OWN_CGROUP = re.compile(r"^0::(/.*)$", re.MULTILINE)
@@ -174,13 +156,11 @@ def cgroup_values(system: System, name: str) -> Iterator[str]:
     """The text of a file in our cgroup (v2), then in each cgroup above it. If a file does not
     exist, its text is empty."""
     cgroups = read_or_none(system, "/proc/self/cgroup") or ""
-    own_folder = PurePosixPath("/sys/fs/cgroup")
-    own_cgroup = OWN_CGROUP.search(cgroups)
-    if own_cgroup is not None:
-        # The cgroup's path begins with a slash, but it is relative to /sys/fs/cgroup.
-        own_folder = PurePosixPath(f"{own_folder}{own_cgroup[1]}")
-    for folder in (own_folder, *own_folder.parents):
-        yield read_or_none(system, f"{folder}/{name}") or ""
+    own = OWN_CGROUP.search(cgroups)
+    # The cgroup's path begins with a slash, but it is relative to /sys/fs/cgroup.
+    folder = PurePosixPath(f"/sys/fs/cgroup{own[1] if own else ''}")
+    for one in (folder, *folder.parents):
+        yield read_or_none(system, f"{one}/{name}") or ""
 
 
 NVCC_SECONDS = 3.0
@@ -192,71 +172,53 @@ NVCC_RELEASE = re.compile(r"release (\d+\.\d+)")
 
 def read_toolkit(system: System) -> Snapshot:
     """The version of the first `nvcc` on PATH, and the path of the first C compiler."""
-    compiler = None
-    for name in COMPILERS:
-        compiler = compiler or system.which(name)
-
+    compiler = next(filter(None, map(system.which, COMPILERS)), None)
     path = system.which("nvcc")
-    version = None
-    problem = None
-    if path is None:
-        problem = "not on PATH"
-    else:
+    version, problem = None, "not on PATH"
+    if path is not None:
         output = system.run([path, "--version"], NVCC_SECONDS)
         release = NVCC_RELEASE.search(output.stdout)
-        if release is not None:
-            version = release[1]
-        else:
-            problem = output.problem or "its output names no release"
-    reading = Reading(subject="toolkit", source=path or "nvcc", value=version, problem=problem)
+        version = release[1] if release else None
+        problem = "" if release else output.problem or "its output names no release"
+    source = path or "nvcc"
+    reading = Reading(subject="toolkit", source=source, value=version, problem=problem or None)
     return Snapshot(toolkit=Toolkit(nvcc=version, compiler=compiler), readings=(reading,))
 
 
 def read_memory(system: System) -> Memory:
     """The machine's memory, and the limits of this process and its container, in bytes."""
     facts = system.facts()
-    limits = facts.get("limits") or {}
     sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
     # DataLoader workers pass their batches on through /dev/shm.
-    shared_memory = None
-    if system.family == "linux":
-        shared_memory = unless_refused(system.space, "/dev/shm")
+    shared = unless_refused(system.space, "/dev/shm") if system.family == "linux" else None
     return Memory(
         total_bytes=sizes.get("MemTotal") or facts.get("memory_total"),
         available_bytes=sizes.get("MemAvailable"),
         cgroup_limit_bytes=read_cgroup_limit(system),
-        shm_total_bytes=shared_memory.total_bytes if shared_memory else None,
-        memlock_bytes=limits.get("memlock"),
+        shm_total_bytes=shared.total_bytes if shared else None,
+        memlock_bytes=(facts.get("limits") or {}).get("memlock"),
     )
 
 
 def read_cgroup_limit(system: System) -> int | None:
     """The memory limit in bytes of our cgroup or one above it; None if there is no limit."""
-    limits = []
-    for text in cgroup_values(system, "memory.max"):
-        limit = text.strip()
-        # The text `max` means no limit.
-        if limit.isdigit():
-            limits.append(int(limit))
-    return min(limits, default=None)
+    limits = (text.strip() for text in cgroup_values(system, "memory.max"))
+    # The text `max` means no limit.
+    return min((int(limit) for limit in limits if limit.isdigit()), default=None)
 
 
 def free_memory(system: System) -> int | None:
     """The bytes of memory that a process can still use, limited by the host and all our cgroups;
     None if unknown."""
-    host_memory = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
-    free_sizes = [host_memory.get("MemAvailable")]
-    for limit, used, statistics in zip(
-        cgroup_values(system, "memory.max"),
-        cgroup_values(system, "memory.current"),
-        cgroup_values(system, "memory.stat"),
-        strict=True,
-    ):
+    host = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
+    free_sizes = [host.get("MemAvailable")]
+    files = ("memory.max", "memory.current", "memory.stat")
+    of_cgroups = zip(*(cgroup_values(system, file) for file in files), strict=True)
+    for limit, used, statistics in of_cgroups:
         if limit.strip().isdigit() and used:
             # Cached files count as used, but the kernel drops them when memory is needed.
-            cached_files = sum(map(int, re.findall(r"active_file (\d+)", statistics)))
-            used_by_programs = max(0, int(used) - cached_files)
-            free_sizes.append(int(limit) - used_by_programs)
+            cached = sum(map(int, re.findall(r"active_file (\d+)", statistics)))
+            free_sizes.append(int(limit) - max(0, int(used) - cached))
     return min((size for size in free_sizes if size), default=None)
 
 
@@ -266,24 +228,17 @@ def free_memory(system: System) -> int | None:
 def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
     """The free disk space in the places to which an install writes: the target, the caches and the
     temporary folder."""
-    environ = system.environ()
-    home = system.facts().get("home")
-    if system.family == "windows":
-        usual_temporary = environ.get("TEMP", "")
-        cache_root = environ.get("LOCALAPPDATA")
-    else:
-        usual_temporary = "/tmp"
-        cache_root = environ.get("XDG_CACHE_HOME")
-        if not cache_root and home:
-            cache_root = join(home, ".cache")
-
+    environ, home = system.environ(), system.facts().get("home")
+    on_windows = system.family == "windows"
+    temporary = environ.get("TEMP", "") if on_windows else "/tmp"
+    caches = environ.get("LOCALAPPDATA" if on_windows else "XDG_CACHE_HOME")
+    if not caches and home and not on_windows:
+        caches = join(home, ".cache")
     folders = {"site-packages": target.site_packages if target else None}
     for tool in ("uv", "pip"):
-        folder = environ.get(f"{tool.upper()}_CACHE_DIR")
-        if not folder and cache_root:
-            folder = join(cache_root, tool)
-        folders[f"{tool}-cache"] = folder
-    folders["tmp"] = environ.get("TMPDIR") or usual_temporary
+        usual = join(caches, tool) if caches else None
+        folders[f"{tool}-cache"] = environ.get(f"{tool.upper()}_CACHE_DIR") or usual
+    folders["tmp"] = environ.get("TMPDIR") or temporary
     return tuple(_disk(system, subject, path) for subject, path in folders.items() if path)
 
 
@@ -294,9 +249,58 @@ def _disk(system: System, subject: str, path: str) -> Disk:
     while not exists(system, folder) and parent(folder) != folder:
         folder = parent(folder)
     space = unless_refused(system.space, folder)
-    return Disk(
-        subject=subject,
-        path=path,
-        free_bytes=space.free_bytes if space else None,
-        writable=is_writable(system, folder),
+    free = space.free_bytes if space else None
+    return Disk(subject=subject, path=path, free_bytes=free, writable=is_writable(system, folder))
+
+
+# --- the Linux distribution, from os-release(5) ---------------------------------------------------
+
+OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
+"""The paths of os-release, in the order of preference that os-release(5) specifies."""
+
+
+class OsRelease(Frozen):
+    """The distribution according to its os-release; values that the file lacks are None."""
+
+    name: str | None = None
+    """The name that the distribution gives itself, such as `Debian GNU/Linux 12 (bookworm)`."""
+    id: str | None = None
+    """os-release's ID in lower case, such as `ubuntu`, `ol` or `opensuse-leap`."""
+    version: str | None = None
+    like: tuple[str, ...] = ()
+    """os-release's ID_LIKE, the closest relative first: a derived distribution can use their
+    packages."""
+    source: str = OS_RELEASE[0]
+    problem: str | None = None
+    """The reason why there is no name."""
+
+
+def read_distribution(system: System) -> OsRelease:
+    """The distribution according to the first os-release that exists."""
+    for path in OS_RELEASE:
+        text = read_or_none(system, path)
+        if text:
+            return _parsed(text, path)
+    return OsRelease(problem="no os-release file in /etc or /usr/lib")
+
+
+def _parsed(text: str, source: str) -> OsRelease:
+    """The distribution described by an os-release. Its values are quoted as in a shell."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        name, is_set, value = line.strip().partition("=")
+        if not is_set or name.startswith("#"):
+            continue
+        try:
+            values[name] = " ".join(shlex.split(value))
+        except ValueError as problem:
+            return OsRelease(source=source, problem=f"{source} could not be parsed: {problem}")
+    title = values.get("PRETTY_NAME") or values.get("NAME")
+    return OsRelease(
+        name=title or None,
+        id=values.get("ID", "").lower() or None,
+        version=values.get("VERSION_ID") or None,
+        like=tuple(values.get("ID_LIKE", "").lower().split()),
+        source=source,
+        problem=None if title else f"{source} names no distribution",
     )

@@ -49,14 +49,12 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     until = time.monotonic() + limit
     log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
     facts_call = BackgroundCall(lambda: dict(_links_and_disks(system)))
-
     files = [read(system) for read in FILES[system.family]]
     nvml = read_nvml(system, limit) if hint_at_a_driver(files) else NOT_ASKED
     if system.family == "linux":
         no_log = missing("events", "log", no_answer_in(limit))
         files.append(_result_by(until, log_call, no_log))
     gpu_side = combine_sources(system, (nvml,), files)
-
     host = Snapshot(memory=read_memory(system))
     snapshot = merged_snapshots((gpu_side, read_os(system), host))
     no_facts: dict[str, str] = {}
@@ -66,30 +64,21 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
 
 def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
     """The result of a call if the call ends by a deadline (in monotonic time), otherwise
-    `otherwise`.
-
-    Reading a file of a hanging device may never end, so waiting stops at the deadline.
-    """
-    seconds_left = until - time.monotonic()
-    if not call.ended_within(seconds_left):
-        return otherwise
-    return call.result()
+    `otherwise`. Reading a file of a hanging device may never end."""
+    return call.result() if call.ended_within(until - time.monotonic()) else otherwise
 
 
 def name_of_node() -> str:
     """The node's name in Slurm, otherwise its own name without the domain."""
-    name_in_slurm = System().environ().get("SLURMD_NODENAME")
-    return name_in_slurm or platform.node().partition(".")[0]
+    return System().environ().get("SLURMD_NODENAME") or platform.node().partition(".")[0]
 
 
 def _links_and_disks(system: System) -> Iterator[tuple[str, str]]:
     """Facts about links and free disk space from kernel files, as (name, value)."""
     yield from links(system).items()
     for name, path in (("disk.root_free_gib", "/"), ("disk.tmp_free_gib", "/tmp")):
-        space = unless_refused(system.space, path)
-        if space:
-            free_gib = space.free_bytes / (1 << 30)
-            yield name, f"{free_gib:.0f}"
+        if space := unless_refused(system.space, path):
+            yield name, f"{space.free_bytes / (1 << 30):.0f}"
 
 
 def links(system: System) -> dict[str, str]:
@@ -99,32 +88,23 @@ def links(system: System) -> dict[str, str]:
     """
     if unless_refused(system.list, SYSFS_CLASSES) is None:
         return {}
-    active_ports: Counter[str] = Counter()
-    down_ports: list[str] = []
+    active: Counter[str] = Counter()
+    down: list[str] = []
     for device in list_or_empty(system, INFINIBAND):
         for port in list_or_empty(system, f"{INFINIBAND}/{device}/ports"):
             folder = f"{INFINIBAND}/{device}/ports/{port}"
-            # The file contains, for example, `4: ACTIVE` or `1: DOWN`.
-            if _port_value(system, folder, "state").endswith("ACTIVE"):
-                rate = _port_value(system, folder, "rate") or "unknown rate"
-                layer = _port_value(system, folder, "link_layer")
-                active_ports[f"{layer} {rate}".strip()] += 1
+            files = (f"{folder}/{name}" for name in ("state", "rate", "link_layer"))
+            state, rate, layer = ((read_or_none(system, file) or "").strip() for file in files)
+            # The state is, for example, `4: ACTIVE` or `1: DOWN`.
+            if state.endswith("ACTIVE"):
+                active[f"{layer} {rate or 'unknown rate'}".strip()] += 1
             else:
-                down_ports.append(f"{device}/{port}")
-
-    active = [f"{count} x {kind}" for kind, count in sorted(active_ports.items())]
+                down.append(f"{device}/{port}")
+    counted = [f"{count} x {kind}" for kind, count in sorted(active.items())]
     return {
-        "links.active": ", ".join(active) or "none",
-        "links.down": ", ".join(sorted(down_ports)) or "none",
+        "links.active": ", ".join(counted) or "none",
+        "links.down": ", ".join(sorted(down)) or "none",
     }
-
-
-def _port_value(system: System, folder: str, name: str) -> str:
-    """A value of an InfiniBand port; "" if it cannot be read."""
-    text = read_or_none(system, f"{folder}/{name}")
-    if text is None:
-        return ""
-    return text.strip()
 
 
 COMMANDS = (
@@ -148,12 +128,10 @@ def read_kernel_log(system: System, limit: float) -> Snapshot:
         output = system.run(command, limit)
         if output.ok:
             events = parse_kernel_log(output.stdout)
-            source = " ".join(command)
-            count = f"{len(events)} lines about the GPU"
+            source, count = " ".join(command), f"{len(events)} lines about the GPU"
             readings.append(Reading(subject="events", source=source, value=count))
             break
-        error = output.stderr.strip()[:300]
-        problem = output.problem or error or f"exit {output.exit}"
+        problem = output.problem or output.stderr.strip()[:300] or f"exit {output.exit}"
         readings.append(Reading(subject="events", source=command[0], problem=problem))
     return Snapshot(events=events, readings=tuple(readings))
 
@@ -166,17 +144,13 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
     {'bus_id': '0000:65:00', 'number': '119'}
     """
     log = text_of(bare_lines(text))
-
-    def place_in_log(event: Event) -> int:
-        message = event.text or ""
-        return log.flat.find(message)
-
+    in_order = sorted(events_of(log, KERNEL_LOG), key=lambda one: log.flat.find(one.text or ""))
     # Keep a repeated event once, at its first place in the log but with its last text.
-    distinct_events: dict[tuple[object, ...], Event] = {}
-    for event in sorted(events_of(log, KERNEL_LOG), key=place_in_log):
+    distinct: dict[tuple[object, ...], Event] = {}
+    for event in in_order:
         key = (event.kind, *sorted(event.values.items()))
-        distinct_events[key] = replace(event, source="kernel log")
-    return tuple(distinct_events.values())[-MAX_EVENTS:]
+        distinct[key] = replace(event, source="kernel log")
+    return tuple(distinct.values())[-MAX_EVENTS:]
 
 
 PREFIX = lazy(
@@ -195,7 +169,4 @@ def bare_lines(log: str) -> list[str]:
     >>> bare_lines("[   12.512345] NVRM: x\\nNov 20 06:03:41 node-1 kernel: [ 1.123456] nvidia: y")
     ['NVRM: x', 'nvidia: y']
     """
-    lines = []
-    for line in log.splitlines():
-        lines.append(PREFIX.sub("", line, count=1))
-    return lines
+    return [PREFIX.sub("", line, count=1) for line in log.splitlines()]

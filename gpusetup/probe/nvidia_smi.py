@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 from gpusetup.accelerators.makers import identified
 from gpusetup.catalog.file import load_catalog
@@ -15,7 +16,6 @@ from gpusetup.catalog.gpus import one_capability, rows_or_none
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot, visible_gpus
-from gpusetup.model.versions import Capability
 from gpusetup.readings.smi_csv import output_of
 from gpusetup.system.system import HOLD_BACK, System
 
@@ -34,11 +34,9 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
     If CUDA_VISIBLE_DEVICES hides all GPUs, the machine stays as it is.
     """
     visible = visible_gpus(machine)
-    all_are_hidden = bool(machine.gpus) and not visible
-    has_memory = any(gpu.memory_total_bytes for gpu in visible)
-    if all_are_hidden or has_memory:
+    all_are_hidden = machine.gpus and not visible
+    if all_are_hidden or any(gpu.memory_total_bytes for gpu in visible):
         return machine
-
     variable = system.environ().get("CUDA_VISIBLE_DEVICES")
     gpus = tuple(visible_by_variable(gpus_by_nvidia_smi(system), variable))
     if not gpus:
@@ -70,22 +68,14 @@ def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
 
 
 def _completed(gpu: Gpu) -> Gpu:
-    """The GPU with its maker, and the compute capability that an old driver does not print."""
-    capability = gpu.compute_capability or capability_by_name(gpu.name)
+    """The GPU with its maker, and the compute capability that an old driver does not print: by the
+    card's name, if the catalog knows it and it is not ambiguous."""
+    capability = gpu.compute_capability
+    rows = None if capability else rows_or_none(gpu.name, load_catalog().gpus)
+    if rows:
+        with suppress(UsageError):
+            capability = one_capability(gpu.name, rows)
     return identified(replace(gpu, compute_capability=capability))
-
-
-def capability_by_name(name: str) -> Capability | None:
-    """The compute capability of a card by its name; None if the catalog does not know it or the
-    name is ambiguous."""
-    rows = rows_or_none(name, load_catalog().gpus)
-    if not rows:
-        return None
-    try:
-        return one_capability(name, rows)
-    except UsageError:
-        # The name is ambiguous: cards with this name have different compute capabilities.
-        return None
 
 
 def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator[Gpu]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.accelerators.amd_devices import amd_device
-from gpusetup.accelerators.makers import AMD, INTEL, judged_on, maker_of
+from gpusetup.accelerators.apple import metal_bytes
+from gpusetup.accelerators.intel import KERNEL_DRIVERS, intel_name
+from gpusetup.accelerators.makers import AMD, APPLE, INTEL, judged_on, maker_of
+from gpusetup.accelerators.other_gpus import has_xpu
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Gpu, MakerStack, PciDevice, Snapshot
-from gpusetup.probe.amd import read_amd, rocm_version
-from gpusetup.probe.apple import read_apple
-from gpusetup.probe.intel import intel_gpu, read_intel
+from gpusetup.model.machine import Gpu, MakerStack, PciDevice, Reading, Snapshot
+from gpusetup.probe.amd import compute_nodes, node_readings, read_amd, rocm_version
 from gpusetup.readings.paths import join
+from gpusetup.readings.sources import missing
 from gpusetup.system.system import System, list_or_empty
 
 
@@ -30,16 +34,10 @@ def read_other_makers(system: System, found: Snapshot) -> Snapshot:
     if system.family == "windows":
         return on_windows(of_amd, of_intel)
     # If the AMD device is only a CPU's graphics, an Intel card is the GPU that computes.
-    if of_intel and not has_a_card(of_amd):
-        snapshot = read_intel(system, of_intel)
-        if snapshot.makers is not None:
-            return snapshot
+    has_a_card = any(amd_device(device.device_id, device.name) for device in of_amd)
+    if of_intel and not has_a_card and (snapshot := read_intel(system, of_intel)).makers:
+        return snapshot
     return read_amd(system, of_amd) if of_amd else Snapshot()
-
-
-def has_a_card(devices: tuple[PciDevice, ...]) -> bool:
-    """Whether one of these AMD devices is in the table of known GPUs."""
-    return any(amd_device(device.device_id, device.name) for device in devices)
 
 
 def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -> Snapshot:
@@ -48,23 +46,84 @@ def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -
     gpus = []
     for device in of_amd:
         known = amd_device(device.device_id, device.name)
-        name = device.name or (known.name if known else None)
-        if name:
-            target = known.target if known else None
-            gpus.append(Gpu(name=name, maker=AMD.id, target=target))
-    if gpus:
-        return Snapshot(makers=MakerStack(maker=AMD.id, gpus=tuple(gpus)))
-    of_xpu = [gpu for gpu in map(intel_gpu, of_intel) if gpu is not None]
-    if of_xpu:
-        return Snapshot(makers=MakerStack(maker=INTEL.id, gpus=tuple(of_xpu)))
-    return Snapshot()
+        if name := device.name or (known.name if known else None):
+            gpus.append(Gpu(name=name, maker=AMD.id, target=known.target if known else None))
+    maker = AMD if gpus else INTEL
+    gpus = gpus or [gpu for gpu in map(intel_gpu, of_intel) if gpu is not None]
+    return Snapshot(makers=MakerStack(maker=maker.id, gpus=tuple(gpus)) if gpus else None)
 
 
-def is_rocm_in_wsl(snapshot: Snapshot) -> bool:
-    """Whether torch is a ROCm build in WSL, and there is no NVIDIA GPU."""
-    is_rocm = maker_of(snapshot.torch.backend) == AMD.id
-    return bool(snapshot.os.wsl) and is_rocm and not snapshot.gpus
+# --- Intel, as i915 or xe show its GPUs in /sys and /dev; no device is opened ---------------------
 
+
+def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
+    """The Intel GPUs of a Linux machine that torch supports, with their driver and device nodes.
+
+    The integrated graphics of older CPUs, which most machines have, do not count.
+    """
+    found = [(gpu, device.driver) for device in devices if (gpu := intel_gpu(device))]
+    if not found:
+        return Snapshot()
+    drivers = {driver for _, driver in found if driver}
+    known = (driver for driver in KERNEL_DRIVERS if driver in drivers)
+    nodes = compute_nodes(system)
+    stack = MakerStack(
+        maker=INTEL.id,
+        gpus=tuple(gpu for gpu, _ in found),
+        kernel_driver=next(iter((*known, *sorted(drivers))), None),
+        nodes=nodes,
+    )
+    return Snapshot(makers=stack, readings=tuple(node_readings(nodes)))
+
+
+def intel_gpu(device: PciDevice) -> Gpu | None:
+    """The GPU if PyTorch's XPU builds support it; None for other Intel graphics."""
+    # On Windows, the device has a name to judge by. A device without a name is only accepted if the
+    # table knows its id.
+    name = device.name or intel_name(device.device_id)
+    if name is None or not has_xpu(name):
+        return None
+    return Gpu(
+        name=name if name.startswith("Intel") else f"Intel {name}",
+        maker=INTEL.id,
+        pci_bus_id=device.bus_id,
+    )
+
+
+# --- Apple: `sysctl` answers at once and needs no rights, `system_profiler` would take seconds ----
+
+SYSCTL = ("sysctl", "machdep.cpu.brand_string", "hw.memsize", "hw.optional.arm64")
+"""A Mac with an Intel chip lacks some of these keys. sysctl then exits with 1, but still prints the
+others."""
+SYSCTL_SECONDS = 5.0
+
+
+def read_apple(system: System) -> Snapshot:
+    """The Apple chip and how much of its memory torch can use; an empty snapshot on an Intel
+    Mac."""
+    output = system.run(SYSCTL, SYSCTL_SECONDS)
+    values = dict(re.findall(r"^([\w.]{1,60}): (.{1,120})$", output.stdout, re.MULTILINE))
+    if not values:
+        return missing("makers.gpus", "sysctl", output.problem or f"exit {output.exit}")
+    brand = values.get("machdep.cpu.brand_string", "")
+    readings = (Reading(subject="makers.gpus", source="sysctl", value=brand or "unknown chip"),)
+    is_named = brand.startswith("Apple")
+    # A translated program (Rosetta) sees the chip's name as `VirtualApple`, but the CPU's own flag
+    # is right.
+    if not is_named and values.get("hw.optional.arm64") != "1":
+        return Snapshot(readings=readings)
+    memory = values.get("hw.memsize", "")
+    gpu = Gpu(
+        name=brand if is_named else "Apple M-series",
+        maker=APPLE.id,
+        memory_total_bytes=metal_bytes(int(memory)) if memory.isdecimal() else None,
+    )
+    translated = str(system.facts().get("machine") or "") == "x86_64"
+    stack = MakerStack(maker=APPLE.id, gpus=(gpu,), translated=translated)
+    return Snapshot(makers=stack, readings=readings)
+
+
+# --- HIP ------------------------------------------------------------------------------------------
 
 HIP_LIBRARY = "libamdhip64.so"
 
@@ -72,7 +131,8 @@ HIP_LIBRARY = "libamdhip64.so"
 def with_torchs_runtime(system: System, snapshot: Snapshot) -> Snapshot:
     """The snapshot with a note of whether torch contains HIP itself, as PyTorch's own wheels do."""
     stack, torch = snapshot.makers, snapshot.torch
-    if stack is None and is_rocm_in_wsl(snapshot):
+    is_rocm_in_wsl = snapshot.os.wsl and maker_of(torch.backend) == AMD.id and not snapshot.gpus
+    if stack is None and is_rocm_in_wsl:
         # In WSL, neither the PCI bus nor a device node shows an AMD GPU, but torch's build does.
         runtime = rocm_version(system)
         stack = MakerStack(maker=AMD.id, kernel_driver="dxg", runtime=runtime)
@@ -84,5 +144,4 @@ def with_torchs_runtime(system: System, snapshot: Snapshot) -> Snapshot:
     beside = list_or_empty(system, torch.location)
     bundles = any(name.startswith(HIP_LIBRARY) for name in names)
     bundles = bundles or any(name.startswith("_rocm_sdk") for name in beside)
-    known = bundles if names else None
-    return replace(snapshot, makers=replace(stack, bundles_runtime=known))
+    return replace(snapshot, makers=replace(stack, bundles_runtime=bundles if names else None))

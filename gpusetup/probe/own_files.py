@@ -45,12 +45,11 @@ def interruptions(machine: Snapshot) -> tuple[str, ...]:
     it."""
     sentences = []
     for event in machine.events:
-        if event.kind != "install-unfinished":
-            continue
-        prefix = event.values.get("prefix") or "the environment"
-        half_made = "half_made" in event.values
-        command = how_to_end(prefix, machine.os.family, half_made=half_made)
-        sentences.append(f"{interruption(prefix)}; {command}.")
+        if event.kind == "install-unfinished":
+            prefix = event.values.get("prefix") or "the environment"
+            half_made = "half_made" in event.values
+            command = how_to_end(prefix, machine.os.family, half_made=half_made)
+            sentences.append(f"{interruption(prefix)}; {command}.")
     return tuple(sentences)
 
 
@@ -71,11 +70,9 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
 
 
 def _unfinished(prefix: str, **more_values: str) -> Event:
-    """The event for an interrupted installation in this environment, of which the journal is
-    left."""
+    """The event for an interrupted installation, of which the journal is left."""
     path = join(prefix, *JOURNAL)
-    values = {"path": path, "prefix": prefix}
-    values.update(more_values)
+    values = {"path": path, "prefix": prefix, **more_values}
     return Event(kind="install-unfinished", values=values, source="journal", text=path)
 
 
@@ -126,61 +123,34 @@ def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]
     """
     if target is None:
         return
-    guard_text = _text_in(system, target, CONSTRAINTS)
-    guarded = pins_in(guard_text)
-    if _names_torch(guarded):
-        yield _guard_event(CONSTRAINTS, guarded, "guarded", guard_text)
-        return
 
-    receipt = _receipt_in(system, target)
-    installed = _installed_pins(receipt)
-    if _names_torch(installed):
+    def text_in(*file: str) -> str:
+        """The text of a file in the target's folder; empty if it cannot be read."""
+        return (read_or_none(system, join(target.prefix, *file)) or "")[: 4 * MOST_CHARACTERS]
+
+    guard_text = text_in(CONSTRAINTS)
+    source, how, pins, dated = CONSTRAINTS, "guarded", pins_in(guard_text), guard_text
+    if not _names_torch(pins):
+        try:
+            receipt = from_json(text_in(*RECEIPT) or "{}", _Receipt, what="the receipt")
+        except BadInput:
+            receipt = _Receipt()
+        installed = [f"{name}=={receipt.after[name]}" for name in FAMILY if name in receipt.after]
         passed = receipt.verdict is not None and receipt.verdict.get("verdict") == "passed"
-        how = "proven" if passed else "installed"
-        yield _guard_event(RECEIPT[-1], installed, how, receipt.installed_at)
-
-
-def _text_in(system: System, target: TargetPython, *file: str) -> str:
-    """The text of a file in the target's folder; empty if it cannot be read."""
-    text = read_or_none(system, join(target.prefix, *file)) or ""
-    # A receipt contains more than the versions, so allow more characters.
-    return text[: 4 * MOST_CHARACTERS]
-
-
-def _receipt_in(system: System, target: TargetPython) -> _Receipt:
-    """The receipt of gpusetup's last installation; an empty one if there is none or it cannot be
-    read."""
-    text = _text_in(system, target, *RECEIPT)
-    try:
-        return from_json(text or "{}", _Receipt, what="the receipt")
-    except BadInput:
-        return _Receipt()
-
-
-def _installed_pins(receipt: _Receipt) -> tuple[str, ...]:
-    """The versions of torch, torchvision and torchaudio in a receipt, as pins."""
-    lines = []
-    for package in FAMILY:
-        if package in receipt.after:
-            lines.append(f"{package}=={receipt.after[package]}")
-    return pins_in("\n".join(lines))
+        source, how = RECEIPT[-1], "proven" if passed else "installed"
+        pins, dated = pins_in("\n".join(installed)), receipt.installed_at
+    if _names_torch(pins):
+        text = " ".join(pins)
+        # `how` says where the versions come from: pinned, installed and tested, or installed.
+        values = {"pins": text, "how": how}
+        if date := DATE.match(dated):
+            values["when"] = date[1]
+        yield Event(kind="guarded-set", values=values, source=source, text=text)
 
 
 def _names_torch(pins: tuple[str, ...]) -> bool:
     """Whether torch itself is among the pins."""
-    names = [pin.partition("==")[0] for pin in pins]
-    return "torch" in names
-
-
-def _guard_event(source: str, pins: tuple[str, ...], how: str, dated_text: str) -> Event:
-    """The event for a set of pins. `how` says where they come from: `guarded` (by `guard`),
-    `proven` (installed and tested) or `installed`."""
-    text = " ".join(pins)
-    values = {"pins": text, "how": how}
-    date = DATE.match(dated_text)
-    if date is not None:
-        values["when"] = date[1]
-    return Event(kind="guarded-set", values=values, source=source, text=text)
+    return any(pin.startswith("torch==") for pin in pins)
 
 
 PIN = re.compile(
@@ -200,7 +170,4 @@ def pins_in(text: str) -> tuple[str, ...]:
     ('torch==2.13.0+cu130',)
     """
     rows = PIN.findall(text[:MOST_CHARACTERS])
-    pins = []
-    for name, version in rows[:MOST_PINS]:
-        pins.append(f"{normalised(name)}=={version}")
-    return tuple(pins)
+    return tuple(f"{normalised(name)}=={version}" for name, version in rows[:MOST_PINS])

@@ -55,30 +55,24 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
 
 def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Package]:
     """The packages in a folder that gpusetup watches or that declare which torch they need."""
-    for name in names:
-        info = INFO_FOLDER.match(name)
-        if info is not None:
-            package = _package(system, folder, info)
-            if package is not None:
-                yield package
+    for info in filter(None, map(INFO_FOLDER.match, names)):
+        if package := _package(system, folder, info):
+            yield package
 
 
 def _package(system: System, folder: str, info: re.Match[str]) -> Package | None:
     """The distribution described by an info folder; None if gpusetup does not need it."""
-    info_folder = info.string
 
     def text(file: str) -> str | None:
-        return read_or_none(system, join(folder, info_folder, file))
+        return read_or_none(system, join(folder, info.string, file))
 
     name = normalised(info["name"])
-    is_wheel = info_folder.endswith(".dist-info")
+    is_wheel = info.string.endswith(".dist-info")
     # Skip NVIDIA's libraries: there are many, and they do not need torch.
-    may_need_torch = is_wheel and not name.startswith("nvidia-")
-    metadata = text("METADATA") if may_need_torch else None
+    metadata = text("METADATA") if is_wheel and not name.startswith("nvidia-") else None
     requires = parse_required(metadata or "")
     if not requires and not is_watched(name):
         return None
-
     installer = (text("INSTALLER") or "").strip().lower() or None
     record = text("RECORD")
     # Do not check conda packages: their RECORD may come from the original wheel, while conda keeps
@@ -86,8 +80,7 @@ def _package(system: System, folder: str, info: re.Match[str]) -> Package | None
     is_checkable = is_wheel and installer != "conda" and record is not None
     # A package that was installed from a folder or URL (PEP 610, or an editable install) is not the
     # one on an index, where another project may have the same name.
-    is_editable = "__editable__" in (record or "")
-    is_direct = is_editable or text("direct_url.json") is not None
+    is_direct = "__editable__" in (record or "") or text("direct_url.json") is not None
     return Package(
         name=name,
         version=info["version"],
@@ -100,15 +93,10 @@ def _package(system: System, folder: str, info: re.Match[str]) -> Package | None
 
 
 def is_whole(system: System, folder: str, record: str) -> bool:
-    """Whether all libraries listed in a RECORD exist, and also torch's `version.py`.
-
-    After an interrupted or overwritten installation, some of them are missing.
-    """
-    for path in LIBRARY_IN_RECORD.findall(record):
-        parts = path.split("/")
-        if not exists(system, join(folder, *parts)):
-            return False
-    return True
+    """Whether all libraries listed in a RECORD exist, and also torch's `version.py`. After an
+    interrupted or overwritten installation, some of them are missing."""
+    paths = LIBRARY_IN_RECORD.findall(record)
+    return all(exists(system, join(folder, *path.split("/"))) for path in paths)
 
 
 # --- conda ---------------------------------------------------------------------------------------
@@ -116,16 +104,9 @@ def is_whole(system: System, folder: str, record: str) -> bool:
 
 def conda_packages(system: System, prefix: str) -> Iterator[Package]:
     """The watched packages of a conda environment, from the names of its `conda-meta` files."""
-    for file in list_or_empty(system, join(prefix, "conda-meta")):
-        parts = parse_conda_name(file)
-        if parts is None:
-            continue
-        name, version, build = parts
+    for parts in map(parse_conda_name, list_or_empty(system, join(prefix, "conda-meta"))):
+        name, version, build = parts or ("", "", "")
         if name in CONDA_WATCHED or name in WATCHED:
             yield Package(
-                name=name,
-                version=version,
-                installer="conda",
-                build=build,
-                location=prefix,
+                name=name, version=version, installer="conda", build=build, location=prefix
             )

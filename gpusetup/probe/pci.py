@@ -23,22 +23,14 @@ WMI_SECONDS = 10.0
 """PowerShell's time limit in seconds: its first start after a boot is slow."""
 
 
-DISPLAY_CLASS = "0x03"
-"""The beginning of the class of a VGA, 3D or other display controller; a graphics card's audio
-device has 0x04."""
-
-
 def read_pci(system: System) -> Snapshot:
-    """The display controllers on the PCI bus, from any maker."""
+    """The display controllers on the PCI bus, from any maker. The class of a VGA, 3D or other
+    display controller begins with 0x03; a graphics card's audio device has 0x04."""
     names = unless_refused(system.list, FOLDER)
     if names is None:
         return missing("pci_devices", FOLDER, "cannot be listed")
-    devices = []
-    for name in names:
-        device_class = _pci_value(system, name, "class") or ""
-        if device_class.startswith(DISPLAY_CLASS):
-            devices.append(read_device(system, name))
-    return _pci_snapshot(FOLDER, tuple(devices))
+    shown = (name for name in names if (_pci_value(system, name, "class") or "").startswith("0x03"))
+    return _pci_snapshot(FOLDER, tuple(read_device(system, name) for name in shown))
 
 
 def read_device(system: System, bus_id: str) -> PciDevice:
@@ -61,10 +53,7 @@ def read_device(system: System, bus_id: str) -> PciDevice:
 
 def _pci_value(system: System, bus_id: str, name: str) -> str | None:
     """A value of a PCI device in sysfs; None if it is empty or cannot be read."""
-    text = read_or_none(system, f"{FOLDER}/{bus_id}/{name}")
-    if text is None:
-        return None
-    return text.strip() or None
+    return (read_or_none(system, f"{FOLDER}/{bus_id}/{name}") or "").strip() or None
 
 
 def read_wmi(system: System) -> Snapshot:
@@ -92,24 +81,21 @@ def parse_wmi(text: str) -> tuple[PciDevice, ...]:
     >>> [(device.vendor, device.device_id) for device in parse_wmi(text)]
     [('nvidia', '27b8')]
     """
-    devices = []
-    for name, vendor, device_id in WMI_ROW.findall(text):
-        maker = maker_on_bus(vendor.lower())
-        device = PciDevice(vendor=maker, device_id=device_id.lower(), name=name or None)
-        devices.append(device)
-    return tuple(devices)
+    return tuple(
+        PciDevice(vendor=maker_on_bus(vendor.lower()), device_id=id.lower(), name=name or None)
+        for name, vendor, id in WMI_ROW.findall(text)
+    )
 
 
 def _pci_snapshot(source: str, devices: tuple[PciDevice, ...]) -> Snapshot:
     """A snapshot with the devices from one source, and a reading for each."""
     lines = []
     for device in devices:
-        parts = [device.bus_id, device.vendor, device.device_id, device.name]
-        if device.driver:
-            parts.append(f"driver {device.driver}")
-        known_parts = [part for part in parts if part]
-        lines.append(" ".join(known_parts))
-    readings = []
-    for line in lines or ["no display controller"]:
-        readings.append(Reading(subject="pci_devices", source=source, value=line))
+        driver = device.driver and f"driver {device.driver}"
+        parts = (device.bus_id, device.vendor, device.device_id, device.name, driver)
+        lines.append(" ".join(filter(None, parts)))
+    readings = [
+        Reading(subject="pci_devices", source=source, value=line)
+        for line in lines or ["no display controller"]
+    ]
     return Snapshot(pci_devices=devices, readings=tuple(readings))

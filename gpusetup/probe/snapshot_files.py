@@ -43,8 +43,7 @@ def dump_snapshot(snapshot: Snapshot) -> str:
 def load_snapshot(path: str | Path) -> Snapshot:
     """Read a snapshot file, or the snapshot in doctor's output. Raises BadInput, which names the
     position."""
-    raw = read_bytes(Path(path))
-    return parse_snapshot(raw, str(path))
+    return parse_snapshot(read_bytes(Path(path)), str(path))
 
 
 def parse_snapshot(raw: bytes, what: str) -> Snapshot:
@@ -54,24 +53,26 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
     `what` names the file in error messages.
     """
     text = ENDLESS_NUMBER.sub("0", named_file.text_of(raw, what))
-    first_letter = text.lstrip()[:1]
-    if first_letter not in ("", "{", "["):
+    if text.lstrip()[:1] not in ("", "{", "["):
         raise BadInput(
             f"{what} is a text file, not a snapshot",
             hint="`gpusetup doctor --report FILE` reads a text",
         )
     try:
-        snapshot = _snapshot_in(text, what)
+        schema = from_json(text, _Head, what=what).schema or ""
+        if schema.startswith("gpusetup.doctor/"):
+            snapshot = from_json(text, _Doctor, what=what).snapshot
+        else:
+            _check_schema(schema, what)
+            snapshot = from_json(text, Snapshot, what=what)
     except BadInput as problem:
         if "truncated" in problem.message:
-            raise BadInput(
-                f"{what} is cut off after {len(raw)} bytes", hint=_SAVE_AGAIN
-            ) from problem
+            cut_off = f"{what} is cut off after {len(raw)} bytes"
+            raise BadInput(cut_off, hint=_SAVE_AGAIN) from problem
         raise
     # In JSON, hidden characters and line breaks can only be written as an escape or a non-ASCII
     # character. Most files contain neither, so skip the search.
-    may_hide_something = not text.isascii() or re.search(r"\\[unrf]", text)
-    if not may_hide_something:
+    if text.isascii() and not re.search(r"\\[unrf]", text):
         return snapshot
     plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)
     return from_plain(plain, Snapshot, what="the snapshot")
@@ -84,15 +85,6 @@ def without_endless_numbers(machine: Snapshot) -> Snapshot:
     if not ENDLESS_NUMBER.search(text):
         return machine
     return from_json(ENDLESS_NUMBER.sub("0", text), Snapshot, what="this machine")
-
-
-def _snapshot_in(text: str, what: str) -> Snapshot:
-    """The snapshot in a JSON text, which is a snapshot file or doctor's output."""
-    schema = from_json(text, _Head, what=what).schema or ""
-    if schema.startswith("gpusetup.doctor/"):
-        return from_json(text, _Doctor, what=what).snapshot
-    _check_schema(schema, what)
-    return from_json(text, Snapshot, what=what)
 
 
 def on_one_line(value: Any, key: str = "") -> Any:

@@ -67,20 +67,19 @@ def choose_target(system: System, named: str | None = None) -> TargetPython:
 
     Raises `BadInput` if `named` is not an interpreter, and `Blocked` if there is no target.
     """
+    environ, facts = system.environ(), system.facts()
+    cwd = facts.get("cwd") or ""
     if named:
-        path = _absolute(system, named)
+        # A relative path starts at the working folder.
+        path = (ntpath if system.family == "windows" else posixpath).join(cwd, named)
         interpreter = _interpreter_named(system, named, path)
         return _target_of_interpreter(system, interpreter, "--python", path)
-
-    environ, facts = system.environ(), system.facts()
     environments = {name: environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
-    if facts.get("cwd"):
-        environments[".venv"] = join(facts["cwd"], ".venv")
+    if cwd:
+        environments[".venv"] = join(cwd, ".venv")
     for chosen_by, prefix in environments.items():
-        interpreter_inside = python_in(system, prefix) if prefix else None
-        if prefix and interpreter_inside:
-            return _target_of_interpreter(system, interpreter_inside, chosen_by, prefix)
-
+        if prefix and (inside := python_in(system, prefix)):
+            return _target_of_interpreter(system, inside, chosen_by, prefix)
     our_python = str(facts.get("executable") or "")
     target = _target_from_facts(system, our_python, "self", facts)
     if not target.python:
@@ -99,25 +98,20 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
 
     `path` is the same text as an absolute path.
     """
-    interpreter_inside = python_in(system, path)
-    if interpreter_inside:
-        return interpreter_inside
+    if inside := python_in(system, path):
+        return inside
     try:
         mode = system.stat(path).mode
     except PermissionError as problem:
         raise Blocked(f"{path} cannot be reached: permission denied") from problem
     except OSError:
         mode = None
-    is_folder = mode is not None and mode.startswith("d")
-    if mode and not is_folder:
+    if mode and not mode.startswith("d"):
         return path
-
     # A word without a path separator may be a command on PATH, such as `python3.12`.
-    is_one_word = not re.search(r"[/\\]", named)
-    command = system.which(named) if is_one_word else None
+    command = None if re.search(r"[/\\]", named) else system.which(named)
     if command:
         return command
-
     usual = INTERPRETERS[system.family][0]
     problem_text = "is not a Python interpreter or environment" if mode else "is not there"
     raise BadInput(
@@ -127,22 +121,11 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
     )
 
 
-def _absolute(system: System, named: str) -> str:
-    """The path as an absolute path. A relative one starts at the working folder."""
-    cwd = system.facts().get("cwd") or ""
-    if system.family == "windows":
-        return ntpath.join(cwd, named)
-    return posixpath.join(cwd, named)
-
-
 def python_in(system: System, prefix: str) -> str | None:
     """The interpreter in an environment's folder; None if there is none."""
     folder = prefix.replace("/", "\\") if system.family == "windows" else prefix
-    for file in INTERPRETERS[system.family]:
-        path = join(folder, file)
-        if exists(system, path):
-            return path
-    return None
+    paths = (join(folder, file) for file in INTERPRETERS[system.family])
+    return next((path for path in paths if exists(system, path)), None)
 
 
 INTERPRETERS: dict[Family, tuple[str, ...]] = {
@@ -176,29 +159,26 @@ def ask_python(system: System, python: str, *, timeout: float) -> Mapping[str, A
     A wrapper called `python` may print anything.
     """
     answer = system.ask("read_python", python=python, timeout=timeout)
-    if "problem" in answer:
-        return answer
-    names_itself = all(isinstance(answer.get(key), str) for key in ("python", "prefix"))
     folders = answer.get("path", [])
-    has_folders = isinstance(folders, list) and all(isinstance(path, str) for path in folders)
-    if names_itself and has_folders:
+    is_a_pythons = (
+        all(isinstance(answer.get(key), str) for key in ("python", "prefix"))
+        and isinstance(folders, list)
+        and all(isinstance(path, str) for path in folders)
+    )
+    if "problem" in answer or is_a_pythons:
         return answer
     return {"problem": "its answer is not that of a Python"}
 
 
 def _is_ours(python: str, facts: Mapping[str, Any]) -> bool:
-    """Whether an interpreter is the one that runs gpusetup. Its facts are already known, so it need
-    not be started.
-
-    `facts` describe gpusetup's own interpreter.
-    """
+    """Whether an interpreter is the one that runs gpusetup, whose `facts` are already known, so
+    that it need not be started."""
     our_python = str(facts.get("executable") or "")
-    if python == our_python:
-        return True
     # In an environment, `bin/python` and `bin/python3` are the same interpreter, but in /usr/bin
     # they may differ.
     in_environment = our_python and facts.get("prefix") != facts.get("base_prefix")
-    return bool(in_environment) and parent(python) == parent(our_python)
+    is_beside = bool(in_environment) and parent(python) == parent(our_python)
+    return python == our_python or is_beside
 
 
 def _refuse_broken_environment(system: System, target: TargetPython, *, is_folder: bool) -> None:
@@ -210,17 +190,13 @@ def _refuse_broken_environment(system: System, target: TargetPython, *, is_folde
     folder = prefix_of(target.python)
     site = site_packages(system, folder)
     has_packages = bool(site and base_name(folder) and exists(system, site))
-    looks_like_environment = is_folder or has_packages
     marker_files = {"pyvenv.cfg", "conda-meta"} & set(list_or_empty(system, folder))
-    if target.problem or marker_files or not looks_like_environment:
+    if target.problem or marker_files or not (is_folder or has_packages):
         return
-
     # On Windows, upper and lower case in a path do not matter.
     comparable = str.lower if system.family == "windows" else str
     installs_into = (target.prefix, target.site_packages or "", *target.path)
-    install_folders = {comparable(path) for path in installs_into}
-    own_folders = {comparable(folder), comparable(site or folder)}
-    if not install_folders & own_folders:
+    if {comparable(folder), comparable(site or folder)}.isdisjoint(map(comparable, installs_into)):
         raise BadInput(
             f"{folder} is not an environment any more: it has no pyvenv.cfg, so its interpreter "
             f"would install into {target.prefix}",
@@ -270,15 +246,8 @@ def read_python(system: System, target: TargetPython | None) -> Snapshot:
 
 
 PYTHON_FIELDS = (
-    "bits",
-    "free_threaded",
-    "has_pip",
-    "site_packages",
-    "version",
-    "prefix",
-    "manager",
-    "chosen_by",
-    "externally_managed",
+    *("bits", "free_threaded", "has_pip", "site_packages", "version", "prefix", "manager"),
+    *("chosen_by", "externally_managed"),
 )
 """Fields of a target that also exist, under the same name, in a snapshot's `python`."""
 
@@ -297,15 +266,13 @@ def facts_from_files(system: System, python: str) -> dict[str, Any]:
     # virtualenv and uv write `version_info`, venv writes `version`.
     version = settings.get("version_info") or settings.get("version")
     if not version:
-        conda_files = "\n".join(list_or_empty(system, join(prefix, "conda-meta")))
-        conda_python = CONDA_PYTHON.search(conda_files)
-        version = conda_python[1] if conda_python else None
-    if version:
-        # virtualenv writes `3.11.9.final.0`.
-        version = ".".join(version.split(".")[:3])
+        files = "\n".join(list_or_empty(system, join(prefix, "conda-meta")))
+        of_conda = CONDA_PYTHON.search(files)
+        version = of_conda[1] if of_conda else ""
     return {
         "prefix": prefix,
-        "python": version or None,
+        # virtualenv writes `3.11.9.final.0`.
+        "python": ".".join(version.split(".")[:3]) or None,
         "site_packages": site_packages(system, prefix, base_name(python)),
     }
 
@@ -327,8 +294,7 @@ def parse_pyvenv(text: str) -> dict[str, str]:
     >>> parse_pyvenv("home = /usr/bin\\nversion_info = 3.11.9\\nuv = 0.5.1\\n")["uv"]
     '0.5.1'
     """
-    rows = PYVENV_SETTING.findall(text.lower())
-    return dict(rows)
+    return dict(PYVENV_SETTING.findall(text.lower()))
 
 
 def site_packages(system: System, prefix: str, python: str = "python") -> str | None:
@@ -342,11 +308,9 @@ def site_packages(system: System, prefix: str, python: str = "python") -> str | 
         return join(prefix, "Lib", "site-packages")
     names = list_or_empty(system, join(prefix, "lib"))
     pythons = [name for name in names if re.fullmatch(r"python3\.\d+t?", name)]
-    if python in pythons:
-        return join(prefix, "lib", python, "site-packages")
-    if len(pythons) == 1:
-        return join(prefix, "lib", pythons[0], "site-packages")
-    return None
+    if python not in pythons and len(pythons) == 1:
+        python = pythons[0]
+    return join(prefix, "lib", python, "site-packages") if python in pythons else None
 
 
 UV_CACHE = re.compile(r"[/\\]uv[/\\](cache[/\\])?archive-v\d")
@@ -358,15 +322,11 @@ def manager_of(system: System, prefix: str) -> str:
     names = set(list_or_empty(system, prefix))
     if "uv-receipt.toml" in names or UV_CACHE.search(prefix):
         return "uv tool"
-    if "pipx_metadata.json" in names:
-        return "pipx"
-    if "conda-meta" in names:
-        return "conda"
+    for marker, manager in (("pipx_metadata.json", "pipx"), ("conda-meta", "conda")):
+        if marker in names:
+            return manager
     if "pyvenv.cfg" not in names:
         return "system"
     # uv and virtualenv write their name into the file, venv does not.
     settings = parse_pyvenv(read_or_none(system, join(prefix, "pyvenv.cfg")) or "")
-    for maker in ("uv", "virtualenv"):
-        if maker in settings:
-            return maker
-    return "venv"
+    return next((maker for maker in ("uv", "virtualenv") if maker in settings), "venv")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpusetup.model.frozen import replace
@@ -50,35 +50,30 @@ def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] |
             reading = Reading(subject="torch", source=source, value=torch.version)
             return Snapshot(torch=torch, readings=(reading,))
 
-    # No folder has `torch/version.py`, so torch is not installed, or its installation was
-    # interrupted.
+    # No folder has `torch/version.py`: torch is not installed, or its installation was interrupted,
+    # and it is listed although its files are missing.
     for package in packages:
         if package.name in ("torch", "pytorch"):
-            return _cut_off_torch(package)
+            problem = (
+                f"{package.name} {package.version} is listed but torch/version.py is not there"
+            )
+            torch = Torch(
+                installed=True,
+                version=package.version,
+                backend=backend_of(package.version, None, None),
+                installer=package.installer,
+                location=package.location,
+            )
+            return replace(missing("torch", "site-packages", problem), torch=torch)
     absent = missing("torch", "site-packages", "not installed")
     return replace(absent, torch=Torch(installed=False))
-
-
-def _cut_off_torch(package: Package) -> Snapshot:
-    """The snapshot of a torch that is listed as installed although its files are missing."""
-    problem = f"{package.name} {package.version} is listed but torch/version.py is not there"
-    torch = Torch(
-        installed=True,
-        version=package.version,
-        backend=backend_of(package.version, None, None),
-        installer=package.installer,
-        location=package.location,
-    )
-    return replace(missing("torch", "site-packages", problem), torch=torch)
 
 
 def from_version_file(
     fields: Mapping[str, Any], folder: str, packages: tuple[Package, ...]
 ) -> Torch:
     """The torch in a folder, from the values in its `version.py`."""
-    version = fields.get("__version__")
-    cuda = fields.get("cuda")
-    hip = fields.get("hip")
+    version, cuda, hip = (fields.get(name) for name in ("__version__", "cuda", "hip"))
     backend = backend_of(version, cuda, hip)
     # A CPU build has this field too, with the value None; an old torch lacks the field.
     if not backend and "cuda" in fields:
@@ -100,18 +95,14 @@ def from_version_file(
 def installer_of(version: str | None, folder: str, packages: Iterable[Package]) -> str | None:
     """The program that installed the torch in a folder, according to its package; None if
     unknown."""
-    in_folder = []
-    by_conda = []
-    for package in packages:
-        if package.name == "torch" and package.location == folder:
-            in_folder.append(package)
-        # conda's package has another name, and its files are in the environment's own folder.
-        if package.name in ("pytorch", "libtorch") and package.installer == "conda":
-            by_conda.append(package)
+    listed = tuple(packages)
+    in_folder = [one for one in listed if one.name == "torch" and one.location == folder]
     # An interrupted upgrade leaves two packages. The one with torch's own version counts.
     in_folder.sort(key=lambda package: package.version != version)
-    candidates = in_folder + by_conda
-    return candidates[0].installer if candidates else None
+    # conda's package has another name, and its files are in the environment's own folder.
+    of_conda = ("pytorch", "libtorch")
+    by_conda = (one for one in listed if one.name in of_conda and one.installer == "conda")
+    return next((package.installer for package in (*in_folder, *by_conda)), None)
 
 
 def shadowed_modules(system: System, target: TargetPython) -> Iterable[Event]:
@@ -123,21 +114,15 @@ def shadowed_modules(system: System, target: TargetPython) -> Iterable[Event]:
         return
     names = list_or_empty(system, cwd)
     for module in IMPORTED_BY_TORCH:
-        path = _path_of_module(system, cwd, module, names)
-        if path is not None:
+        path = ""
+        if f"{module}.py" in names:
+            path = join(cwd, f"{module}.py")
+        # A folder without this file hides nothing, because installed modules take precedence.
+        elif module in names and exists(system, join(cwd, module, "__init__.py")):
+            path = join(cwd, module) + separator(cwd)
+        if path:
             values = {"module": module, "path": path}
             yield Event(kind="module-shadowed", values=values, source="cwd", text=path)
-
-
-def _path_of_module(system: System, folder: str, module: str, names: Collection[str]) -> str | None:
-    """The path of a module's file or package in a folder with these names; None if the folder has
-    neither."""
-    if f"{module}.py" in names:
-        return join(folder, f"{module}.py")
-    # A folder without this file hides nothing, because installed modules take precedence.
-    if module in names and exists(system, join(folder, module, "__init__.py")):
-        return join(folder, module) + separator(folder)
-    return None
 
 
 TORCH_LIBRARY = re.compile(
@@ -152,44 +137,49 @@ def library_events(system: System, target: TargetPython | None) -> Iterable[Even
     """Events for libraries in `LD_LIBRARY_PATH` that the loader finds before torch's own."""
     if system.family != "linux":
         return
-    for folder in system.environ().get("LD_LIBRARY_PATH", "").split(":"):
-        if not folder:
-            continue
-        names = list_or_empty(system, folder.rstrip("/") or "/")
-        # Programs can link to the toolkit's stub of libcuda, but it cannot start the driver.
-        has_libcuda = any(name.startswith("libcuda.so") for name in names)
-        if "/stubs" in folder and has_libcuda:
-            yield _library_event("libcuda-stub", folder, "libcuda.so")
-        libraries = _torch_libraries(names)
-        if libraries and not _is_of_target(folder, target):
-            yield _library_event("foreign-library", folder, " ".join(libraries))
-
-
-def _torch_libraries(names: Iterable[str]) -> list[str]:
-    """The names of those files that are libraries which torch contains itself, without version
-    numbers."""
-    libraries = set()
-    for name in names:
-        library = TORCH_LIBRARY.match(name)
-        if library is not None:
-            libraries.add(library[0])
-    return sorted(libraries)
-
-
-def _is_of_target(folder: str, target: TargetPython | None) -> bool:
-    """Whether a folder belongs to the target's environment."""
     # The system's Python has the prefix /usr. The libraries of the whole system are below it too,
     # so the prefix shows nothing.
-    if target is None or target.prefix == "/usr":
-        return False
-    return is_below(folder, target.prefix)
+    own = "" if target is None or target.prefix == "/usr" else target.prefix
+    for folder in filter(None, system.environ().get("LD_LIBRARY_PATH", "").split(":")):
+        names = list_or_empty(system, folder.rstrip("/") or "/")
+        # Programs can link to the toolkit's stub of libcuda, but it cannot start the driver.
+        if "/stubs" in folder and any(name.startswith("libcuda.so") for name in names):
+            yield _library_event("libcuda-stub", folder, "libcuda.so")
+        libraries = sorted({found[0] for found in map(TORCH_LIBRARY.match, names) if found})
+        if libraries and not (own and is_below(folder, own)):
+            yield _library_event("foreign-library", folder, " ".join(libraries))
 
 
 def _library_event(kind: str, folder: str, libraries: str) -> Event:
     """An event for libraries in a folder listed in LD_LIBRARY_PATH."""
-    return Event(
-        kind=kind,
-        values={"folder": folder, "libraries": libraries, "variable": "LD_LIBRARY_PATH"},
-        source="LD_LIBRARY_PATH",
-        text=join(folder, libraries),
-    )
+    variable = "LD_LIBRARY_PATH"
+    values = {"folder": folder, "libraries": libraries, "variable": variable}
+    return Event(kind=kind, values=values, source=variable, text=join(folder, libraries))
+
+
+# --- the Visual C++ runtime of Windows, which torch's DLLs need -----------------------------------
+
+CPP_LIBRARY = "msvcp140.dll"
+"""The C++ part of the runtime. Python comes with the C part (vcruntime140.dll), but not with the
+C++ part."""
+
+ALWAYS_THERE = "kernel32.dll"
+"""A file that Windows always has. If it seems to be missing too, the folder cannot be read, and a
+missing runtime is not proven."""
+
+
+def runtime_events(system: System, target: TargetPython | None) -> tuple[Event, ...]:
+    """An event if the C++ runtime is missing, because torch's DLLs cannot be loaded without it."""
+    if system.family != "windows" or target is None:
+        return ()
+    environ = system.environ()
+    root = environ.get("SystemRoot") or environ.get("SYSTEMROOT") or "C:\\Windows"
+    system_folder = join(root, "System32")
+    # conda has a package for it (vc14_runtime).
+    folders = (system_folder, target.prefix, join(target.prefix, "Library\\bin"))
+    is_readable = exists(system, join(system_folder, ALWAYS_THERE))
+    if not is_readable or any(exists(system, join(folder, CPP_LIBRARY)) for folder in folders):
+        return ()
+    values = {"dll": CPP_LIBRARY, "searched": system_folder}
+    text = f"no {CPP_LIBRARY} in {system_folder}"
+    return (Event(kind="windows-dll-missing", values=values, source=system_folder, text=text),)

@@ -8,24 +8,19 @@ of them, and uv is told that no two can be installed together.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-from packaging.requirements import Requirement
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
 from gpusetup.choose.wish import Wish, allows_torch, backend_label
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import cuda_of
 from gpusetup.project.ask import Ask, Variant, named_family
-from gpusetup.project.decide import OF_THE_GPU
-from gpusetup.project.pyproject import VARIANT_NAME
+from gpusetup.project.decide import OF_THE_GPU, bounds_of
 
 PLATFORMS = {
     "sys_platform == 'linux' and platform_machine != 'aarch64'": ("linux", "x86_64"),
@@ -81,6 +76,9 @@ def edit_for(
     missing = [member for member in family if sources and member not in sources]
     if is_named and not missing:
         return Edit(steps=steps, notes=(named_already,))
+    if own is None and variant and ask.sources:
+        # A new extra beside those that have sources.
+        return edit_of_variants({variant: build}, ask, family, root, catalog, variant)
     if own is not None and is_named:
         rows = [f'{member} = [{{ index = "{own.name}" }}]' for member in missing]
         note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
@@ -96,9 +94,9 @@ def edit_for(
     return Edit(lines=added, steps=steps, notes=notes_on_tables(ask, added))
 
 
-def notes_on_tables(ask: Ask, lines: Sequence[str], more: Iterable[str] = ()) -> tuple[str, ...]:
+def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
     """A note on the tables that the file already has, because TOML allows each table only once."""
-    names = ", ".join(f"`{name}`" for name in (*ask.tables, *more) if name in lines)
+    names = ", ".join(f"`{name}`" for name in ask.tables if name in lines)
     return (f"{ask.path} has {names} already: {JOIN}",) if names else ()
 
 
@@ -152,135 +150,79 @@ def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
 # --- one extra for each build ---------------------------------------------------------------------
 
 
-class ExtraBuild(Frozen):
-    """An extra or group that gets a torch build of its own."""
-
-    variant: Variant
-    backend: str
-    is_there: bool = False
-    """Whether the project file already has it."""
-
-    @property
-    def index_name(self) -> str:
-        return f"pytorch-{self.backend.replace('.', '-')}"
-
-
-def extras_named(
-    words: Sequence[str], ask: Ask, build: TorchBuild | None, catalog: Catalog
-) -> tuple[ExtraBuild, ...]:
-    """The extras that a user names for builds (`cpu`, `train=cu126`); without names, the project's
-    own extras and groups whose names stand for a build but that have no source yet.
+def builds_of_variants(
+    ask: Ask, build: TorchBuild | None, wish: Wish, catalog: Catalog
+) -> dict[Variant, TorchBuild]:
+    """Maps the extras and groups whose names stand for a build to the newest one inside the
+    project's bounds.
 
     `gpu` stands for the CUDA build for this machine or, if it has no GPU, for that of the default
-    index. Raises UsageError if a named one stands for no build.
+    index.
     """
-    there = {variant.name: variant for variant in ask.variants}
     known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
     defaults = [row.backend for row in catalog.default_wheels if row.on == "linux-x86_64"]
     of_gpu = next((backend for backend in reversed(defaults) if cuda_of(backend)), None)
     if build is not None and build.cuda:
         of_gpu = build.backend
-    extras = []
-    for word in dict.fromkeys(words) or there:
-        name, _, named_backend = word.partition("=")
-        if not re.fullmatch(VARIANT_NAME, name):
-            raise UsageError(
-                f"{name!r} is not the name of an extra", hint="for example `cpu` or `train=cu126`"
-            )
-        means = named_backend or name
-        label = backend_label(means)
-        backend = of_gpu if means.lower() in OF_THE_GPU else label if label in known else None
-        if backend is not None:
-            variant = there.get(name) or Variant(name=name, family=("torch",))
-            extras.append(ExtraBuild(variant=variant, backend=backend, is_there=name in there))
-        elif words:
-            raise UsageError(
-                f"`--extra {word}` does not say which build of torch it is for",
-                hint=f"add it: `--extra {name}=cu130` or `--extra {name}=cpu`",
-            )
-    return tuple(extras)
-
-
-def edit_of_extras(
-    extras: Sequence[ExtraBuild], ask: Ask, family: Sequence[str], wish: Wish,
-    root: str, catalog: Catalog, chosen: ExtraBuild,
-) -> Edit:  # fmt: skip
-    """The edit that gives each extra its torch build, and forbids installing two of them together.
-    Extras that the project has keep their requirements."""
-    common = common_release([extra.backend for extra in extras], ask, wish, catalog)
-    pins: dict[ExtraBuild, Mapping[str, str]] = {}
-    for extra in extras:
-        torch = common or common_release([extra.backend], ask, wish, catalog)
-        rows = (catalog.row_of(torch or "", extra.backend, *on) for on in PLATFORMS.values())
-        build = next(filter(None, rows), None)
-        if build is None:
+    builds = {}
+    for variant in ask.variants:
+        label = backend_label(variant.name)
+        backend = of_gpu if variant.name.lower() in OF_THE_GPU else label
+        if backend not in known:
+            continue
+        bounds = bounds_of(ask.of(variant.name), (), catalog).torch
+        rows = (
+            catalog.row_of(release.torch, backend, *platform)
+            for release in reversed(catalog.releases)
+            if allows_torch(wish.torch, release.torch) and allows_torch(bounds, release.torch)
+            for platform in PLATFORMS.values()
+        )
+        its = next(filter(None, rows), None)
+        if its is None:
             raise Unsatisfiable(
-                f"No torch that was asked for has builds for {extra.backend} "
-                f"(extra {extra.variant.name})",
+                f"No torch that was asked for has builds for {backend} (extra {variant.name})",
                 hint="`gpusetup resolve --explain` lists the builds",
             )
-        pins[extra] = build.family((*family, *extra.variant.family))
-    lines = tuple(extras_lines(pins, root, catalog))
-    has_extras = any(extra.is_there for extra in extras)
-    more = ("[project.optional-dependencies]",) if has_extras else ()
-    notes = [*notes_on_tables(ask, lines, more)]
+        builds[variant] = its
+    return builds
+
+
+def edit_of_variants(
+    builds: Mapping[Variant, TorchBuild], ask: Ask, family: Sequence[str],
+    root: str, catalog: Catalog, chosen: Variant,
+) -> Edit:  # fmt: skip
+    """The edit that gives each of these extras and groups its torch build, and forbids installing
+    two of them together. They keep their requirements."""
+    lines = []
+    if len(builds) > 1:
+        members = ", ".join(f'{{ {one.kind} = "{one.name}" }}' for one in builds)
+        lines += ["[tool.uv]", f"conflicts = [[{members}]]", ""]
+    names = {
+        build.backend: f"pytorch-{build.backend.replace('.', '-')}" for build in builds.values()
+    }
+    for backend, name in names.items():
+        lines += ["[[tool.uv.index]]", f'name = "{name}"', f'url = "{index_url(backend, root)}"']
+        lines += ["explicit = true", ""]
+    lines.append(SOURCES)
+    for member in named_family([*family, *(name for one in builds for name in one.family)]):
+        lines.append(f"{member} = [")
+        for variant, build in builds.items():
+            if member in build.family((*family, *variant.family)):
+                marker = marker_of(build.torch, build.backend, catalog)
+                lines.append(
+                    f'    {{ index = "{names[build.backend]}", {variant.kind} = "{variant.name}", '
+                    f'marker = "{marker}" }},'
+                )
+        lines.append("]")
+    notes = [*notes_on_tables(ask, lines)]
     if ask.family:
         notes.append(
             "torch is also among the dependencies of the whole project: remove it there, or it "
             "comes from the default index whenever no extra is chosen"
         )
-    options = " or ".join(" ".join(extra.variant.words) for extra in extras)
+    if ask.sources:
+        notes = ["the file has the list `torch` of sources already: add the row to it"]
+    options = " or ".join(" ".join(variant.words) for variant in builds)
     notes.append(f"`uv sync` installs one of them: {options}")
-    if common is None:
-        notes.append("no torch has builds for all of these backends: each extra has its newest")
-    steps = (("uv", "sync", *chosen.variant.words),)
-    return Edit(lines=lines, steps=steps, notes=tuple(notes))
-
-
-def common_release(backends: Sequence[str], ask: Ask, wish: Wish, catalog: Catalog) -> str | None:
-    """The newest torch that meets the request and the extras' bounds, and has a build for each of
-    these backends; None if there is none."""
-    bounds = [wish.torch]
-    for one in ask.requests:
-        if one.name == "torch" and one.variant is not None:
-            bounds.append(str(Requirement(one.text).specifier))
-    for release in reversed(catalog.releases):
-        is_inside = all(allows_torch(bound, release.torch) for bound in bounds)
-        if is_inside and all(marker_of(release.torch, one, catalog) for one in backends):
-            return release.torch
-    return None
-
-
-def extras_lines(
-    pins: Mapping[ExtraBuild, Mapping[str, str]], root: str, catalog: Catalog
-) -> Iterator[str]:
-    """Yields the TOML lines for a project whose extras use different builds: new extras, conflicts,
-    indexes and sources."""
-    new = [extra for extra in pins if not extra.is_there]
-    if new:
-        yield "[project.optional-dependencies]"
-    for extra in new:
-        exact = [f"{name}=={version}" for name, version in pins[extra].items()]
-        name = extra.variant.name
-        key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
-        yield f"{key} = {json.dumps(exact)}"
-    yield from ("",) if new else ()
-    if len(pins) > 1:
-        members = ", ".join(
-            f'{{ {extra.variant.kind} = "{extra.variant.name}" }}' for extra in pins
-        )
-        yield from ("[tool.uv]", f"conflicts = [[{members}]]", "")
-    for backend, name in {one.backend: one.index_name for one in pins}.items():
-        yield from ("[[tool.uv.index]]", f'name = "{name}"', f'url = "{index_url(backend, root)}"')
-        yield from ("explicit = true", "")
-    yield SOURCES
-    for name in dict.fromkeys(name for versions in pins.values() for name in versions):
-        yield f"{name} = ["
-        for extra, versions in pins.items():
-            if name in versions:
-                marker = marker_of(versions["torch"], extra.backend, catalog)
-                yield (
-                    f'    {{ index = "{extra.index_name}", {extra.variant.kind} = '
-                    f'"{extra.variant.name}", marker = "{marker}" }},'
-                )
-        yield "]"
+    steps = (("uv", "sync", *chosen.words),)
+    return Edit(lines=tuple(lines), steps=steps, notes=tuple(notes))

@@ -36,13 +36,11 @@ class Smi(Frozen):
 ERRORS = {
     "couldn't communicate with the nvidia driver": 9,
     "driver/library version mismatch": 18,
-    "couldn't find libnvidia-ml.so": 12,
-    "couldn't find nvml.dll": 12,
+    **dict.fromkeys(("couldn't find libnvidia-ml.so", "couldn't find nvml.dll"), 12),
     "nvml shared library not found": 12,
     "gpu access blocked by the operating system": 17,
     "insufficient permissions": 4,
-    "driver not loaded": 9,
-    "driver is not loaded": 9,
+    **dict.fromkeys(("driver not loaded", "driver is not loaded"), 9),
     "error_library_not_found": 12,
     "error_driver_not_loaded": 9,
     "error_lib_rm_version_mismatch": 18,
@@ -53,8 +51,7 @@ ERRORS = {
     "gpu requires reset": 16,
     "failed to initialize nvml: timeout": 10,
     "failed to initialize nvml: not found": 6,
-    "failed to initialize nvml": 999,
-    "nvml: unknown error": 999,
+    **dict.fromkeys(("failed to initialize nvml", "nvml: unknown error"), 999),
     "unable to determine the device handle": 999,
 }
 NO_DEVICES = "no devices were found"
@@ -69,10 +66,7 @@ def parse_error(line: str) -> int | None:
     (12, None)
     """
     lower_line = line.lower()
-    for message, code in ERRORS.items():
-        if message in lower_line:
-            return code
-    return None
+    return next((code for message, code in ERRORS.items() if message in lower_line), None)
 
 
 # --- cells --------------------------------------------------------------------------------------
@@ -92,12 +86,9 @@ def cell(text: str | None) -> str | None:
     """
     plain = (text or "").strip()
     word = plain.strip("[]").lower()
-    if word in BLANKS or word.startswith(REASONS_FOR_A_BLANK):
-        return None
     # A cell without a value may say "[Requested functionality has been deprecated]".
-    if "deprecated" in word:
-        return None
-    return plain
+    is_blank = word in BLANKS or word.startswith(REASONS_FOR_A_BLANK) or "deprecated" in word
+    return None if is_blank else plain
 
 
 def says_lost(text: str | None) -> bool:
@@ -112,7 +103,7 @@ def number(text: str | None) -> float | None:
     (72.0, 16.0, None)
     """
     digits = re.search(r"(?<!\d)-?\d{1,15}(?!\d)(?:\.\d+)?", cell(text) or "")
-    return float(digits.group()) if digits else None
+    return float(digits[0]) if digits else None
 
 
 def integer(text: str | None) -> int | None:
@@ -187,11 +178,9 @@ def throttle_mask(text: str | None) -> tuple[str, ...] | None:
     >>> throttle_mask("0x0000000000000044")
     ('sw_power_cap', 'hw_thermal_slowdown')
     """
-    try:
-        mask = int(cell(text) or "", 16)
-    except ValueError:
-        return None
-    return tuple(name for bit, name in THROTTLE_BITS if mask & bit)
+    mask = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,16})", cell(text) or "")
+    bits = int(mask[1], 16) if mask else 0
+    return tuple(name for bit, name in THROTTLE_BITS if bits & bit) if mask else None
 
 
 def dotted(text: str | None) -> str | None:
@@ -218,6 +207,14 @@ STATE = lazy(
 )
 MEMORY = lazy(r"(?P<memory_used_bytes>\d+\s*MiB)\s*/\s*(?P<memory_total_bytes>\d+\s*MiB)")
 LOAD = lazy(r"(?P<utilization_percent>\d+%|N/A|ERR!)\s+(?P<compute_mode>\S.*\S)")
+CELL_READERS: dict[str, Callable[[str | None], Any]] = {
+    **dict.fromkeys(("nvml_index", "temperature_celsius", "utilization_percent"), integer),
+    **dict.fromkeys(("name", "pci_bus_id"), cell),
+    **dict.fromkeys(("power_watts", "power_limit_watts"), number),
+    **dict.fromkeys(("memory_used_bytes", "memory_total_bytes"), memory),
+    "driver_model": driver_model,
+    "compute_mode": compute_mode,
+}
 
 
 def parse_banner(line: str) -> Smi:
@@ -227,9 +224,7 @@ def parse_banner(line: str) -> Smi:
     >>> parse_banner(line).driver_version, parse_banner(line).cuda_version
     ('610.43.02', '13.3')
     """
-    smi = SMI_VERSION.search(line)
-    driver = DRIVER_VERSION.search(line)
-    cuda = CUDA_VERSION.search(line)
+    smi, driver, cuda = (p.search(line) for p in (SMI_VERSION, DRIVER_VERSION, CUDA_VERSION))
     return Smi(
         smi_version=smi and smi[1],
         driver_version=dotted(driver and driver[1]),
@@ -240,8 +235,7 @@ def parse_banner(line: str) -> Smi:
 
 
 def parse_table(text: str) -> Smi:
-    """The versions and GPUs in the table. If the table is cut off, only the GPUs that it still
-    shows.
+    """The versions and GPUs in the table; of a table that is cut off, the GPUs that it still shows.
 
     >>> text = '''
     ... | NVIDIA-SMI 450.51.06    Driver Version: 450.51.06    CUDA Version: 11.0     |
@@ -279,64 +273,37 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
     """The fields of each GPU in the table, from its first line and the lines that follow it."""
     rows: list[dict[str, Any]] = []
     for line in text.splitlines():
+        cells = (*cells_of(line), "", "", "")
         if first := row_of(line):
-            rows.append(first_line(first, cells_of(line)))
+            # `0 NVIDIA L40S On | 00000000:17:00.0 Off | 0`: the name and whether persistence mode
+            # is on (on Windows, the driver model), the address, ECC errors.
+            errors = cells[2].strip()
+            row = {
+                **fields_of(first, BUS.search(cells[1])),
+                "name": first["name"],
+                "persistence": flag(first["driver_model"]),
+                "ecc_enabled": False if errors == "Off" else errors.isdecimal() or None,
+                "ecc_uncorrected": int(errors) if errors.isdecimal() else None,
+            }
+            rows.append(row | ({"mig_count": 0} if "No MIG devices found" in text else {}))
         elif rows and (PROCESSES in line or "MIG devices:" in line):
             break
-        elif rows:
-            rows[-1].update(next_line(cells_of(line)))
-    return [row | ({"mig_count": 0} if "No MIG devices found" in text else {}) for row in rows]
-
-
-CELL_READERS: dict[str, Callable[[str | None], Any]] = {
-    **dict.fromkeys(("nvml_index", "temperature_celsius", "utilization_percent"), integer),
-    **dict.fromkeys(("name", "pci_bus_id"), cell),
-    **dict.fromkeys(("power_watts", "power_limit_watts"), number),
-    **dict.fromkeys(("memory_used_bytes", "memory_total_bytes"), memory),
-    "driver_model": driver_model,
-    "compute_mode": compute_mode,
-}
-"""A field in the table -> the function that reads its text."""
+        elif rows and (state := STATE.search(cells[0])):
+            # `N/A 33C P0 72W / 400W | 0MiB / 40960MiB | 97% Default`.
+            rows[-1].update(fields_of(state, MEMORY.search(cells[1]), LOAD.search(cells[2])))
+            if any(map(says_lost, cells)):
+                rows[-1]["lost"] = True
+        # The line with the MIG mode has three cells, of which only the last contains words.
+        elif rows and len(cells) == 6 and not cells[0].strip():
+            mode = flag(cells[2])
+            rows[-1].update({} if mode is None else {"mig_enabled": mode})
+    return rows
 
 
 def fields_of(*matches: re.Match[str] | None) -> dict[str, Any]:
     """The named groups of the matches as fields, each converted to its type."""
-    fields: dict[str, Any] = {}
-    for match in matches:
-        if match:
-            for name, text in match.groupdict().items():
-                fields[name] = CELL_READERS[name](text)
-    return fields
-
-
-def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
-    """The fields in a GPU's first line, e.g. `0 NVIDIA L40S On | 00000000:17:00.0 Off | 0`; on
-    Windows, the third value is the driver model."""
-    _, middle, last, *_ = (*cells, "", "")
-    errors = last.strip()
-    return {
-        **fields_of(first, BUS.search(middle)),
-        "name": first["name"],
-        "persistence": flag(first["driver_model"]),
-        "ecc_enabled": False if errors == "Off" else errors.isdecimal() or None,
-        "ecc_uncorrected": int(errors) if errors.isdecimal() else None,
-    }
-
-
-def next_line(cells: list[str]) -> dict[str, Any]:
-    """The fields in a GPU's second line, e.g. `N/A 33C P0 72W / 400W | 0MiB / 40960MiB | 97%
-    Default`, or in the line with the MIG mode."""
-    state, memory_use, load, *_ = (*cells, "", "", "")
-    state_match = STATE.search(state)
-    if state_match:
-        fields = fields_of(state_match, MEMORY.search(memory_use), LOAD.search(load))
-        if any(map(says_lost, cells)):
-            fields["lost"] = True
-        return fields
-    # The line with the MIG mode has three cells, of which only the last contains words.
-    is_of_mig = len(cells) == 3 and not state.strip()
-    mode = flag(load) if is_of_mig else None
-    return {} if mode is None else {"mig_enabled": mode}
+    groups = [group for match in matches if match for group in match.groupdict().items()]
+    return {name: CELL_READERS[name](text) for name, text in groups}
 
 
 PROCESSES = "Processes:"
@@ -361,16 +328,14 @@ def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
     if not heading:
         return None
     by_gpu: dict[int, tuple[GpuProcess, ...]] = {}
-    for line in listed.splitlines():
-        if row := PROCESS_ROW.match(line):
-            number = int(row["gpu"])
-            process = GpuProcess(
-                pid=int(row["pid"]),
-                name=row["name"],
-                kind=row["kind"],
-                memory_bytes=memory(row["memory"]),
-            )
-            by_gpu[number] = (*by_gpu.get(number, ()), process)
+    for row in filter(None, map(PROCESS_ROW.match, listed.splitlines())):
+        process = GpuProcess(
+            pid=int(row["pid"]),
+            name=row["name"],
+            kind=row["kind"],
+            memory_bytes=memory(row["memory"]),
+        )
+        by_gpu[int(row["gpu"])] = (*by_gpu.get(int(row["gpu"]), ()), process)
     return by_gpu
 
 
@@ -387,11 +352,9 @@ def shows_computing(processes: tuple[GpuProcess, ...] | None) -> bool | None:
     """
     if not processes:
         return None
-    for process in processes:
-        if process.kind == "C" or "python" in (process.name or "").lower():
-            return True
-    only_draws = all(process.kind == "G" for process in processes)
-    return False if only_draws else None
+    if any(one.kind == "C" or "python" in (one.name or "").lower() for one in processes):
+        return True
+    return False if all(process.kind == "G" for process in processes) else None
 
 
 RECOVERY_ACTIONS = (
@@ -412,11 +375,8 @@ def recovery_action(text: str | None) -> str | None:
     >>> recovery_action("Reset"), recovery_action("Node Reboot Required"), recovery_action("N/A")
     ('gpu_reset', 'node_reboot', None)
     """
-    lower_text = (text or "").strip().lower()
-    for words, name in RECOVERY_ACTIONS:
-        if words in lower_text:
-            return name
-    return None
+    said = (text or "").strip().lower()
+    return next((name for words, name in RECOVERY_ACTIONS if words in said), None)
 
 
 GPU_HEAD = lazy(r"(?m)^\s*GPU ((?i:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]))[^\S\n]*$")
@@ -460,12 +420,10 @@ def parse_query(text: str) -> Smi:
     """
     head, *parts = GPU_HEAD.split(text)
     # The pattern has one group, so `split` returns addresses and pages alternately.
-    addresses, pages = parts[::2], parts[1::2]
-    gpus = tuple(map(gpu_of, pages, addresses))
-    if not gpus:
-        # Without a GPU's heading line, the text may be a part of one GPU's page.
-        only_gpu = gpu_of(head)
-        gpus = () if only_gpu == Gpu(name=UNNAMED) else (only_gpu,)
+    gpus = tuple(map(gpu_of, parts[1::2], parts[::2]))
+    # Without a GPU's heading line, the text may be a part of one GPU's page.
+    if not gpus and (only_gpu := gpu_of(head)) != Gpu(name=UNNAMED):
+        gpus = (only_gpu,)
     return replace(parse_banner(head), gpus=gpus or None)
 
 
@@ -496,10 +454,7 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
 def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str], Any]) -> list[Any]:
     """The values with this label that can be read; sections about MIG instances are left out."""
     full_label = re.compile(rf"(?!MIG Device/)(?:.*/)?(?:{label})", re.I)
-    values = []
-    for name, text in page:
-        if full_label.fullmatch(name):
-            values.append(reader(text))
+    values = (reader(text) for name, text in page if full_label.fullmatch(name))
     return [value for value in values if value is not None]
 
 
@@ -516,9 +471,7 @@ def gpu_of(page: str, bus: str | None = None) -> Gpu:
         else:
             # One yes is enough, for example if one of several memory banks has a pending repair.
             fields[name] = True if True in values else values[0]
-    states: dict[str, list[Any]] = {}
-    for _, reason in THROTTLE_BITS:
-        states[reason] = read_at(lines, reason.replace("_", " "), flag)
-    if any(states.values()):
-        fields["throttle_reasons"] = tuple(name for name, flags in states.items() if True in flags)
+    flags = {reason: read_at(lines, reason.replace("_", " "), flag) for _, reason in THROTTLE_BITS}
+    if any(flags.values()):
+        fields["throttle_reasons"] = tuple(reason for reason, on in flags.items() if True in on)
     return Gpu(**fields)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gpusetup.model.frozen import fields as fields_of
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
@@ -50,6 +51,12 @@ def capability(text: str) -> Capability | None:
     return Capability.parse(version)
 
 
+def fault(text: str) -> bool | None:
+    """Whether a cell contains a yes or a count of faults; None if it contains no value."""
+    count = integer(text)
+    return flag(text) if count is None else count > 0
+
+
 COLUMNS: Mapping[str, tuple[str, Reader]] = {
     "index": ("nvml_index", integer),
     **dict.fromkeys(("name", "gpu_name"), ("name", cell)),
@@ -59,12 +66,19 @@ COLUMNS: Mapping[str, tuple[str, Reader]] = {
     "memory.total": ("memory_total_bytes", memory),
     "memory.used": ("memory_used_bytes", memory),
     "utilization.gpu": ("utilization_percent", integer),
+    "utilization.memory": ("memory_busy_percent", number),
     "temperature.gpu": ("temperature_celsius", integer),
     **dict.fromkeys(
         ("power.draw", "power.draw.average", "power.draw.instant"), ("power_watts", number)
     ),
     **dict.fromkeys(("power.limit", "enforced.power.limit"), ("power_limit_watts", number)),
     "power.default_limit": ("power_limit_default_watts", number),
+    "power.max_limit": ("power_limit_max_watts", number),
+    **dict.fromkeys(
+        ("clocks.sm", "clocks.current.sm", "clocks.gr", "clocks.current.graphics"),
+        ("clock_sm_mhz", integer),
+    ),
+    **dict.fromkeys(("clocks.max.sm", "clocks.max.gr"), ("clock_sm_max_mhz", integer)),
     **dict.fromkeys(
         ("pcie.link.gen.current", "pcie.link.gen.gpucurrent"), ("pcie_generation", integer)
     ),
@@ -77,6 +91,8 @@ COLUMNS: Mapping[str, tuple[str, Reader]] = {
     "compute_mode": ("compute_mode", compute_mode),
     "ecc.mode.current": ("ecc_enabled", flag),
     "ecc.errors.uncorrected.volatile.total": ("ecc_uncorrected", integer),
+    **dict.fromkeys(("remapped_rows.pending", "retired_pages.pending"), ("retired_pending", fault)),
+    "remapped_rows.failure": ("remap_failed", fault),
     "driver_model.current": ("driver_model", driver_model),
     "vbios_version": ("vbios_version", cell),
     "gpu_recovery_action": ("recovery_action", recovery_action),
@@ -85,7 +101,8 @@ COLUMNS: Mapping[str, tuple[str, Reader]] = {
         ("throttle_reasons", throttle_mask),
     ),
 }
-"""A column -> the GPU's field, and the function that reads the column's cells."""
+"""A column -> the field of `Gpu` or of the monitor's samples, and the function that reads the
+column's cells. If a field has several columns, the first one with a value counts."""
 
 DRIVER, PERSISTENCE, MOMENT, PROCESS = "driver_version", "persistence_mode", "timestamp", "pid"
 OF_THE_QUERY = {*COLUMNS, DRIVER, PERSISTENCE}
@@ -113,8 +130,7 @@ def heading_of(line: str) -> list[str]:
         return []
     names = [cell.partition(" [")[0] for cell in cells]
     # A query of processes has some columns with the same names.
-    is_of_gpus = OF_THE_QUERY.intersection(names) and PROCESS not in names
-    return names if is_of_gpus else []
+    return names if OF_THE_QUERY.intersection(names) and PROCESS not in names else []
 
 
 def columns_by_shape(line: str) -> list[str]:
@@ -133,28 +149,17 @@ def columns_by_shape(line: str) -> list[str]:
     largest = max((memory(text) or 0 for text in cells if SIZE.fullmatch(text)), default=0)
     columns: list[str] = []
     for place, text in enumerate(cells):
-        column = _column_of(text, place)
+        column = next((column for column, form in SHAPES if form.fullmatch(text)), None)
+        if place == 0 and text.isdecimal() and len(text) < 3:
+            column = "index"
         if column is None:
             return []
         if column == "memory":
             is_total = memory(text) == largest and "memory.total" not in columns
             column = "memory.total" if is_total else ""
         columns.append(column)
-    beside_the_name = {DRIVER, "uuid", "pci.bus_id", "memory.total", "compute_cap"}
-    tells = beside_the_name.intersection(columns)
+    tells = {DRIVER, "uuid", "pci.bus_id", "memory.total", "compute_cap"}.intersection(columns)
     return columns if "name" in columns and tells else []
-
-
-def _column_of(text: str, place: int) -> str | None:
-    """The column that a cell without a heading must belong to; "" if several are possible, None if
-    the cell is not a value."""
-    is_first_number = place == 0 and text.isdecimal() and len(text) < 3
-    if is_first_number:
-        return "index"
-    for column, form in SHAPES:
-        if form.fullmatch(text):
-            return column
-    return None
 
 
 SHAPES = (
@@ -191,10 +196,7 @@ def has_numbers(row: Mapping[str, str]) -> bool:
     >>> has_numbers({"index": "0", "power.draw": "[N/A]"}), has_numbers({"index": "Any ideas"})
     (True, False)
     """
-    for name, text in row.items():
-        if OF_NUMBERS.match(name) and not NUMBER.match(text):
-            return False
-    return True
+    return not any(OF_NUMBERS.match(name) and not NUMBER.match(text) for name, text in row.items())
 
 
 MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle_reasons")
@@ -216,6 +218,20 @@ def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
             seen += 1
             first_unread = first + output[0]
             yield index, output[1]
+
+
+def values_of(row: Mapping[str, str]) -> dict[str, Any]:
+    """The values of a row by field, without those that it does not tell.
+
+    >>> values_of({"power.draw": "[N/A]", "power.draw.instant": "72 W", "memory.used": "[N/A]"})
+    {'power_watts': 72.0}
+    """
+    values: dict[str, Any] = {}
+    for column, (field, read) in COLUMNS.items():
+        value = read(row[column]) if column in row else None
+        if value is not None:
+            values.setdefault(field, value)
+    return values
 
 
 def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | None:
@@ -240,12 +256,12 @@ def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | N
     gpus = []
     for place, row in enumerate(of_first_moment):
         fields: dict[str, Any] = {"nvml_index": place}
-        for column in COLUMNS.keys() & row.keys():
-            field, read = COLUMNS[column]
-            # A log covers many moments, so its measurements do not show the GPU's state now.
-            if not (is_a_log and field in MEASURED):
-                fields[field] = read(row[column])
-        gpus.append(Gpu(**{**fields, "name": fields.get("name") or UNNAMED}))
+        # A log covers many moments, so its measurements do not show the GPU's state now.
+        left_out = MEASURED if is_a_log else ()
+        values = values_of(row).items()
+        fields.update((field, value) for field, value in values if field not in left_out)
+        of_a_gpu = {part.name: fields[part.name] for part in fields_of(Gpu) if part.name in fields}
+        gpus.append(Gpu(**{**of_a_gpu, "name": fields.get("name") or UNNAMED}))
     # All GPUs have the same driver and the same persistence setting.
     driver, persistence = dotted(rows[0].get(DRIVER)), flag(rows[0].get(PERSISTENCE))
     return len(rows), Smi(driver_version=driver, gpus=tuple(gpus), persistence=persistence)

@@ -76,17 +76,14 @@ def parse_topology(lines: Sequence[str]) -> Topology:
 
 def _links_of(number: int, devices: Sequence[str], kinds: Sequence[str]) -> list[GpuLink]:
     """The links of a GPU to GPUs with a higher number, because the matrix shows each pair twice."""
-    links = []
-    for device, kind in zip(devices, kinds, strict=True):
-        other = GPU.fullmatch(device)
-        if other and int(other[1]) > number and kind != "N/A":
-            links.append(GpuLink(first=number, second=int(other[1]), kind=kind))
-    return links
+    return [
+        GpuLink(first=number, second=int(other[1]), kind=kind)
+        for other, kind in zip(map(GPU.fullmatch, devices), kinds, strict=True)
+        if other and int(other[1]) > number and kind != "N/A"
+    ]
 
 
 def _numa_node(cells: Sequence[str]) -> int | None:
     """The NUMA node after the list of CPUs in a row (`0-15,32-47 0 N/A`); None if there is none."""
-    if len(cells) < 2:
-        return None
-    node = re.fullmatch(r"\d{1,3}", cells[1])
+    node = re.fullmatch(r"\d{1,3}", cells[1]) if len(cells) > 1 else None
     return int(node[0]) if node else None

@@ -37,9 +37,11 @@ def first_known(values: Iterable[T]) -> T:
         return answers[0]
     fields: dict[str, Any] = {}
     for name, default in defaults(answers[0]):
-        value = _first(answers, name, default)
-        if value is not None:
-            fields[name] = value
+        for answer in answers:
+            value = getattr(answer, name)
+            if value not in (None, UNNAMED, default, {}):
+                fields[name] = value
+                break
     return replace(answers[0], **fields)
 
 
@@ -50,15 +52,6 @@ def merged_snapshots(parts: Snapshots) -> Snapshot:
         events=tuple(event for part in parts for event in part.events),
         readings=tuple(reading for part in parts for reading in part.readings),
     )
-
-
-def _first(answers: Sequence[Any], name: str, default: object) -> Any:
-    """The first known value of a field; None if no source has one."""
-    for answer in answers:
-        value = getattr(answer, name)
-        if value not in (None, UNNAMED, default, {}):
-            return value
-    return None
 
 
 def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
@@ -88,13 +81,8 @@ def gpu_line(gpu: Gpu) -> str:
     '0: NVIDIA L40S, 00000000:17:00.0, lost'
     """
     index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
-    parts = (
-        gpu.name,
-        gpu.compute_capability,
-        gpu.pci_bus_id,
-        gpu.uuid,
-        "lost" if gpu.lost else None,
-    )
+    lost = "lost" if gpu.lost else None
+    parts = (gpu.name, gpu.compute_capability, gpu.pci_bus_id, gpu.uuid, lost)
     line = ", ".join(str(part) for part in parts if part is not None)
     return line if index is None else f"{index}: {line}"
 
@@ -108,11 +96,9 @@ def bus_key(bus_id: str | None) -> str | None:
     """
     if not bus_id or ":" not in bus_id:
         return None
-    parts = bus_id.strip().lower().split(":")
     # An address without a domain belongs to domain 0.
-    domain, bus, device = ("0", *parts)[-3:]
-    four_digits = domain.lstrip("0").rjust(4, "0")
-    return f"{four_digits}:{bus}:{device}"
+    domain, bus, device = ("0", *bus_id.strip().lower().split(":"))[-3:]
+    return f"{domain.lstrip('0').rjust(4, '0')}:{bus}:{device}"
 
 
 def same_gpu(gpu: Gpu, other: Gpu) -> bool:
@@ -125,13 +111,11 @@ def same_gpu(gpu: Gpu, other: Gpu) -> bool:
 
 
 def _identifiers(gpu: Gpu) -> tuple[str | None, str | None, int | None]:
-    """What identifies a GPU, most reliable first: UUID (not of a MIG instance), PCI address, NVML
-    index."""
-    uuid = (gpu.uuid or "").lower() or None
-    # A MIG instance has its own UUID. Only the PCI address tells which GPU the instance belongs to.
-    if uuid and uuid.startswith("mig-"):
-        uuid = None
-    return uuid, bus_key(gpu.pci_bus_id), gpu.nvml_index
+    """What identifies a GPU, most reliable first: UUID, PCI address, NVML index. A MIG instance has
+    its own UUID; only the address tells which GPU it belongs to."""
+    uuid = (gpu.uuid or "").lower()
+    is_whole = uuid and not uuid.startswith("mig-")
+    return uuid if is_whole else None, bus_key(gpu.pci_bus_id), gpu.nvml_index
 
 
 def merged_gpus(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:

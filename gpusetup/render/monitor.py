@@ -3,7 +3,7 @@ end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,9 +79,7 @@ def duration(seconds: float) -> str:
     hours, minutes_left = divmod(minutes, 60)
     if hours:
         return f"{hours} h {minutes_left} min"
-    if minutes:
-        return f"{minutes} min {seconds_left} s"
-    return f"{seconds_left} s"
+    return f"{minutes} min {seconds_left} s" if minutes else f"{seconds_left} s"
 
 
 def rate(bytes_per_second: float | None) -> str:
@@ -90,78 +88,40 @@ def rate(bytes_per_second: float | None) -> str:
     >>> rate(2.5e7), rate(None)
     ('25.0 MB/s', '-')
     """
-    if bytes_per_second is None:
-        return UNKNOWN
-    return measured(bytes_per_second / 1e6, "MB/s", 1)
+    return measured(None if bytes_per_second is None else bytes_per_second / 1e6, "MB/s", 1)
 
 
 # --- a sample -------------------------------------------------------------------------------------
 
 
-def cells(gpu: GpuSample) -> dict[str, Part]:
-    """A GPU's row in the table of a sample: maps each column title to text and role.
-
-    The most important columns come first, because a narrow terminal cuts off the end of the row.
-    """
-    return {
-        "GPU": (str(gpu.index), ""),
-        "util": _utilization(gpu),
-        "memory": _gpu_memory(gpu),
-        "heat": _heat(gpu),
-        "power": (_power(gpu), ""),
-        "SM clock": (measured(gpu.clock_sm_mhz, "MHz"), ""),
-        "throttled by": (_throttling(gpu), YELLOW),
-        "name": (gpu.name or UNKNOWN, ""),
-    }
+TITLES = ("GPU", "util", "memory", "heat", "power", "SM clock", "throttled by", "name")
+"""The most important columns come first, because a narrow terminal cuts off the end of the row."""
 
 
-def _utilization(gpu: GpuSample) -> Part:
-    if gpu.lost:
-        return "lost", RED
-    return measured(gpu.utilization_percent, "%"), ""
-
-
-def _gpu_memory(gpu: GpuSample) -> Part:
-    """The memory in use as text, in yellow if it is above the threshold."""
-    used_bytes, total_bytes = gpu.memory_used_bytes, gpu.memory_total_bytes
-    text = memory(used_bytes, total_bytes)
+def cells(gpu: GpuSample) -> tuple[Part, ...]:
+    """A GPU's row in the table of a sample: the text and role of each cell."""
+    used_memory = memory(gpu.memory_used_bytes, gpu.memory_total_bytes)
     # On a DGX Spark or a Jetson, the CPU uses the same memory.
-    if gpu.memory_is_unified:
-        text += " (shared)"
-    is_nearly_full = False
-    if used_bytes is not None and total_bytes:
-        is_nearly_full = used_bytes / total_bytes * 100 > MEMORY_HIGH
-    return text, YELLOW if is_nearly_full else ""
-
-
-def _heat(gpu: GpuSample) -> Part:
-    """The temperature as text, in red if it is so high that the GPU lowers its clocks."""
-    celsius = gpu.temperature_celsius
-    text = measured(celsius, "°C")
-    is_hot = celsius is not None and celsius > HOT
-    if is_hot:
-        return text, RED
-    return text, ""
-
-
-def _power(gpu: GpuSample) -> str:
-    """The power draw as text, with the limit if it is known, such as `310/400 W`."""
-    limit_watts = gpu.power_limit_watts
-    if limit_watts is None:
-        return measured(gpu.power_watts, "W")
-    watts = UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f}"
-    return f"{watts}/{limit_watts:.0f} W"
-
-
-def _throttling(gpu: GpuSample) -> str:
-    """A GPU's throttle reasons as text or, if there are none, why the GPU could not be measured; ""
-    if neither applies."""
-    reasons = []
-    for reason in gpu.throttle_reasons or ():
-        # An idle GPU always lowers its clocks, so this reason means nothing.
-        if reason != "gpu_idle":
-            reasons.append(reason)
-    return " ".join(reasons) or gpu.problem or ""
+    shared = " (shared)" if gpu.memory_is_unified else ""
+    power = measured(gpu.power_watts, "W")
+    if gpu.power_limit_watts is not None:
+        power = f"{power.removesuffix(' W')}/{gpu.power_limit_watts:.0f} W"
+    # An idle GPU always lowers its clocks, so this reason means nothing.
+    reasons = [reason for reason in gpu.throttle_reasons or () if reason != "gpu_idle"]
+    return (
+        (str(gpu.index), ""),
+        ("lost", RED) if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
+        (used_memory + shared, YELLOW if (gpu.memory_percent or 0) > MEMORY_HIGH else ""),
+        # So hot that the GPU lowers its clocks.
+        (
+            measured(gpu.temperature_celsius, "°C"),
+            RED if (gpu.temperature_celsius or 0) > HOT else "",
+        ),
+        (power, ""),
+        (measured(gpu.clock_sm_mhz, "MHz"), ""),
+        (" ".join(reasons) or gpu.problem or "", YELLOW),
+        (gpu.name or UNKNOWN, ""),
+    )
 
 
 def tree_line(tree: TreeSample) -> str:
@@ -198,35 +158,29 @@ def once(sample: Sample) -> Screen:
     """
     if not sample.gpus:
         return Screen([host_line(sample.host)] if sample.host else [])
-    titles: tuple[str, ...] = ()
-    rows = []
-    for gpu in sample.gpus:
-        row = cells(gpu)
-        titles = tuple(row)
-        rows.append([*row.values()])
     # The index, the throttle reasons and the name are left-aligned, like words.
-    lines = table(titles, rows, left=(0, 6, 7))
-    lines += _process_table(sample)
-    return Screen(lines)
+    lines = table(TITLES, [[*cells(gpu)] for gpu in sample.gpus], left=(0, 6, 7))
+    return Screen(lines + _process_table(sample))
 
 
 def _process_table(sample: Sample) -> list[ScreenLine]:
     """The table of the processes on a sample's GPUs, sorted by memory; empty if there are none."""
-    processes = []
-    for gpu in sample.gpus:
-        for process in gpu.processes or ():
-            processes.append((str(gpu.index), process))
+    processes = [(gpu.index, use) for gpu in sample.gpus for use in gpu.processes or ()]
     if not processes:
         return []
     processes.sort(key=lambda pair: pair[1].memory_bytes or 0, reverse=True)
-
-    rows = []
-    for gpu_index, process in processes:
-        used_memory = memory(process.memory_bytes, None)
-        utilization = measured(process.sm_percent, "%")
-        # The driver hides the names of other users' processes and of processes in containers.
-        name = process.name or "(name hidden)"
-        rows.append((gpu_index, str(process.pid), used_memory, utilization, name, ""))
+    rows = [
+        (
+            str(index),
+            str(use.pid),
+            memory(use.memory_bytes, None),
+            measured(use.sm_percent, "%"),
+            # The driver hides the names of other users' processes and of processes in containers.
+            use.name or "(name hidden)",
+            "",
+        )
+        for index, use in processes
+    ]
     return table(("GPU", "PID", "memory", "SM", "name", ""), rows, left=(0, 4))
 
 
@@ -288,10 +242,7 @@ class Figure(NamedTuple):
 
 def _of_memory(total_bytes: float | None) -> str:
     """The label of a row about memory, with the total size if it is known."""
-    if not total_bytes:
-        return "memory"
-    total_gib = total_bytes / GIB
-    return f"memory of {total_gib:.1f} GiB"
+    return f"memory of {total_bytes / GIB:.1f} GiB" if total_bytes else "memory"
 
 
 def gpu_figures(gpu: GpuSummary) -> tuple[Figure, ...]:
@@ -334,39 +285,69 @@ def host_figures(host: HostSummary) -> tuple[Figure, ...]:
     )
 
 
-def spread_rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
-    """Yields a row with the mean, p5, p95 and peak of each figure; figures that were not measured
-    are left out."""
-    for label, spread, unit, scale, digits in figures:
-        if spread is None:
-            continue
-        row = [label]
-        for value in (spread.mean, spread.p5, spread.p95, spread.peak):
-            # A count has no unit, so remove the space before it.
-            row.append(measured(value / scale, unit, digits).strip())
-        yield tuple(row)
-
-
 def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
     """Yields an empty line, a heading, and the table with the mean, p5, p95 and peak of each
-    figure."""
+    figure; figures that were not measured are left out."""
+    rows = []
+    for label, spread, unit, scale, digits in figures:
+        if spread is not None:
+            values = (spread.mean, spread.p5, spread.p95, spread.peak)
+            # A count has no unit, so remove the space before it.
+            shown = [measured(value / scale, unit, digits).strip() for value in values]
+            rows.append((label, *shown))
     yield ""
     yield heading(title)
-    titles = ("", "mean", "p5", "p95", "peak")
-    yield from table(titles, spread_rows(figures))
+    yield from table(("", "mean", "p5", "p95", "peak"), rows)
 
 
-def spreads(gpu: GpuSummary) -> Iterator[str]:
-    """Yields a GPU's final table and, for each throttle reason, the share of the working samples in
-    which it was active."""
-    title = f"GPU {gpu.index} {gpu.name or ''}".rstrip()
-    yield from spread_table(title, gpu_figures(gpu))
-    reasons = []
-    for reason, share in gpu.throttled.items():
+MOST_SPREADS = 2
+"""With more GPUs than this, each gets a row of means, so that the screen also shows the verdict."""
+
+
+def gpu_tables(gpus: Sequence[GpuSummary]) -> Iterator[str | ScreenLine]:
+    """Yields the final tables of the GPUs, with the share of the working samples in which each
+    throttle reason was active."""
+    reasons = [
         # An idle GPU always lowers its clocks, so this reason means nothing.
-        if reason != "gpu_idle":
-            reasons.append(f"{reason} {share * 100:.0f} %")
-    yield from facts({"throttled by": ", ".join(reasons)})
+        [
+            f"{name} {share * 100:.0f} %"
+            for name, share in gpu.throttled.items()
+            if name != "gpu_idle"
+        ]
+        for gpu in gpus
+    ]
+    if len(gpus) > MOST_SPREADS:
+        rows = [cells(means(gpu, tuple(told))) for gpu, told in zip(gpus, reasons, strict=True)]
+        names = {gpu.name for gpu in gpus}
+        # A name that all of them share is in the heading.
+        columns = len(TITLES) - 1 if len(names) == 1 else len(TITLES)
+        yield ""
+        yield heading(f"Mean of each {names.pop() or 'GPU'}" if len(names) == 1 else "Means")
+        yield from table(TITLES[:columns], [[*row[:columns]] for row in rows], left=(0, 6, 7))
+        return
+    for gpu, told in zip(gpus, reasons, strict=True):
+        title = f"GPU {gpu.index} {gpu.name or ''}".rstrip()
+        yield from spread_table(title, gpu_figures(gpu))
+        yield from facts({"throttled by": ", ".join(told)})
+
+
+def means(gpu: GpuSummary, reasons: tuple[str, ...]) -> GpuSample:
+    def mean(spread: Spread | None) -> float | None:
+        return spread.mean if spread else None
+
+    used, clock = mean(gpu.memory_used_bytes), mean(gpu.clock_sm_mhz)
+    return GpuSample(
+        index=gpu.index,
+        name=gpu.name,
+        utilization_percent=mean(gpu.utilization_percent),
+        memory_used_bytes=None if used is None else round(used),
+        memory_total_bytes=gpu.memory_total_bytes,
+        temperature_celsius=mean(gpu.temperature_celsius),
+        power_watts=mean(gpu.power_watts),
+        clock_sm_mhz=None if clock is None else round(clock),
+        throttle_reasons=reasons,
+        lost=gpu.lost_at is not None,
+    )
 
 
 def first_line(summary: Summary) -> str:
@@ -396,12 +377,11 @@ def epochs_line(epochs: EpochTimes) -> str:
 
 def summary_text(summary: Summary) -> Screen:
     """The screen at the end of a run: figures, the verdict with its evidence, and what to do."""
-    lines: list[str] = [first_line(summary)]
+    lines: list[str | ScreenLine] = [first_line(summary)]
     if summary.epochs is not None:
         lines.append(epochs_line(summary.epochs))
 
-    for gpu in summary.gpus:
-        lines += spreads(gpu)
+    lines += gpu_tables(summary.gpus)
     # If there is a GPU, the verdict already mentions what matters about the command and the
     # machine.
     if not summary.gpus and summary.tree is not None:

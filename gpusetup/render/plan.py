@@ -6,16 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpusetup.model.documents import (
-    ConfigKey,
-    ConfigRead,
-    FewerGpus,
-    Help,
-    PlanCell,
-    Speed,
-    TrainerSettings,
-    Way,
-)
+from gpusetup.model.documents import ConfigKey, ConfigRead, FewerGpus, Help, PlanCell, Speed, Way
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -57,6 +48,8 @@ def plan_text(plan: PlanCell) -> Screen:
     lines += ["", *_verdict(plan)]
 
     ways = [_way(way, plan.memory_gib.capacity) for way in plan.ways]
+    if any(way.fits for way in plan.ways):
+        ways.append(ScreenLine(f"  {WAY_OPTIONS}", hang=2))
     title = "On this GPU alone, with checkpointing: largest batch or longest sequence"
     lines += section(title, ways)
     if plan.better:
@@ -64,9 +57,19 @@ def plan_text(plan: PlanCell) -> Screen:
 
     lines += _memory(plan)
     if plan.settings:
-        lines += section(f"Set ({_whose_names(plan)})", _settings(plan))
+        of_whole = f" for {plan.recipe}" if plan.ways else ""
+        whose = "`--trainer NAME` prints those of your trainer"
+        if plan.trainer_settings:
+            whose = "your trainer's are below"
+        title = f"Set{of_whole} (plan's own names; {whose})"
+        lines += section(title, _settings(plan))
     if plan.trainer_settings:
-        lines += _trainer_settings(plan.trainer_settings)
+        text = map(command, plan.trainer_settings.text.splitlines())
+        lines += section(plan.trainer_settings.title, text)
+        # The settings for which the trainer has no key.
+        missing = ", ".join(plan.trainer_settings.missing)
+        if missing:
+            lines.append(ScreenLine(f"  These lines do not set: {missing}", hang=4))
     # If there is a table of the usual ways to train, it already shows what helps.
     if not plan.ways:
         lines += _helps(plan)
@@ -79,18 +82,21 @@ def plan_text(plan: PlanCell) -> Screen:
     return Screen(lines)
 
 
+WAY_OPTIONS = (
+    "for a row's settings, add its options: `--lora 16` (LoRA), `--lora 16 --quantize nf4` "
+    "(QLoRA), `--loss fused`"
+)
+
+
 def _way(way: Way, capacity_gib: float) -> ScreenLine:
     """A line for one way to train: whether it fits, its largest batch or length, and the memory
     that a batch of one sequence needs. Such a line fits in 80 columns."""
+    mark, limit = NO, "does not fit"
     if way.fits:
         # The estimate is not exact, but if a fifth of the memory is free, the job fits despite the
         # error.
-        leaves_a_fifth = way.total_gib <= 0.8 * capacity_gib
-        mark = OK if leaves_a_fifth else BUT
+        mark = OK if way.total_gib <= 0.8 * capacity_gib else BUT
         limit = f"batch {way.batch:,} or {way.context or 0:,} tokens"
-    else:
-        mark = NO
-        limit = "does not fit"
     needs = f"batch 1: {way.total_gib:.1f} GiB"
     return ScreenLine("  ", mark, f" {way.name:25} {limit:29} ", (needs, DIM), whole=True)
 
@@ -101,9 +107,7 @@ def _question(plan: PlanCell) -> str:
     # In a mixture of experts, each token uses only some of the parameters.
     if plan.active_parameters != plan.parameters:
         size += f", {_count(plan.active_parameters)} active"
-    job = ""
-    if plan.context:
-        job += f", {plural(plan.context, 'token')}"
+    job = f", {plural(plan.context, 'token')}" if plan.context else ""
     if plan.batch is not None:
         job += f", batch {plan.batch:,}"
     return f"{plan.model} ({size}){job}, on {plan.gpus} x {plan.gpu}, {plan.strategy}"
@@ -115,10 +119,12 @@ def _count(parameters: int) -> str:
     >>> _count(8190735360), _count(124439808)
     ('8.19B', '124M')
     """
-    billions = parameters / 1e9
-    if billions >= 1:
-        return f"{billions:.3g}B"
+    if parameters >= 1e9:
+        return f"{parameters / 1e9:.3g}B"
     return f"{parameters / 1e6:.3g}M"
+
+
+MOST_NAMES = 4
 
 
 def _verdict(plan: PlanCell) -> Iterator[str]:
@@ -133,51 +139,32 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     if not plan.fits:
         yield verdict(NO, "does not fit")
     elif plan.uncounted:
-        uncounted = _first_names(plan.uncounted)
-        yield verdict(BUT, f"may fit{with_ram}, not counted: {uncounted}", f"; recipe: {recipe}")
+        names = ", ".join(plan.uncounted[:MOST_NAMES])
+        hidden = len(plan.uncounted) - MOST_NAMES
+        more = f" and {hidden} more" if hidden > 0 else ""
+        yield verdict(BUT, f"may fit{with_ram}, not counted: {names}{more}", f"; recipe: {recipe}")
+    elif plan.confidence == "close":
+        yield verdict(BUT, f"may fit{with_ram}", f": {recipe}; measure one step first")
     elif host_gib:
         yield verdict(BUT, f"fits only{with_ram}", f": {recipe}")
-    elif plan.confidence == "close":
-        yield verdict(BUT, "may fit", f": {recipe}; measure one step first")
     else:
         yield verdict(OK, "fits", f": {recipe}")
-    yield from facts({"confidence": _confidence(plan), "source": plan.source})
-
-
-def _confidence(plan: PlanCell) -> str:
-    """How certain the verdict is, and why, as text."""
+    confidence = f"close: {plan.close_because}"
     if plan.confidence == "measured":
-        return "measured"
-    if plan.confidence == "clear":
-        return f"more than {plan.near_percent} % of the memory is left or missing"
-    return f"close: {plan.close_because}"
-
-
-MOST_NAMES = 4
-
-
-def _first_names(names: tuple[str, ...]) -> str:
-    """The first four names as text, followed by how many more there are.
-
-    >>> _first_names(("use_galore", "quant_bits")), _first_names(tuple("abcdefg"))
-    ('use_galore, quant_bits', 'a, b, c, d and 3 more')
-    """
-    text = ", ".join(names[:MOST_NAMES])
-    hidden = len(names) - MOST_NAMES
-    if hidden > 0:
-        text += f" and {hidden} more"
-    return text
+        confidence = "measured"
+    elif plan.confidence == "clear":
+        is_left = "left" if plan.fits else "missing"
+        confidence = f"more than {plan.near_percent} % of the memory is {is_left}"
+    yield from facts({"confidence": confidence, "source": plan.source})
 
 
 def _solution(plan: PlanCell) -> str:
     """The line with the value that was searched for, such as the largest batch; 0 if not even the
     smallest value fits."""
     if plan.solved == "context":
-        context = plan.context if plan.fits else 0
-        return f"longest context: {context:,} tokens"
+        return f"longest context: {plan.context if plan.fits else 0:,} tokens"
     if plan.solved == "batch":
-        batch = plan.batch if plan.fits else 0
-        return f"largest batch: {batch or 0:,}"
+        return f"largest batch: {plan.batch if plan.fits and plan.batch else 0:,}"
     if plan.fits:
         return f"GPUs needed: {plan.gpus}"
     if plan.strategy in ("single", "dp", "ddp"):
@@ -190,37 +177,33 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     report."""
     memory = plan.memory_gib
     lines = {name: f"{getattr(memory, name):8.2f}  {what}" for name, what in PARTS.items()}
-    lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {_free_text(plan)}"
+    percent = abs(plan.margin_percent)
+    if plan.margin_percent >= 0:
+        is_free = f"{percent:.1f} % free"
+        is_free += " for what is not counted" if plan.fits and plan.uncounted else ""
+    elif plan.fits:
+        # A measured job may have run although the memory model estimates more than the card has.
+        is_free = f"which ran; this estimate is {percent:.1f} % above the card's memory"
+    else:
+        is_free = f"{percent:.1f} % too much"
+    lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {is_free}"
 
     if memory.reserved:
         # The total does not include gaps that the allocator frees before it fails.
         must_reserve = memory.allocated + memory.fragmentation
-        torch_line = f"{memory.allocated:8.2f}  allocated, {must_reserve:.2f} reserved"
+        torch_line = f"{memory.allocated:8.2f}  in tensors, {must_reserve:.2f} reserved"
         # Ignore smaller differences, because the screen shows only two decimals.
-        reserves_more = memory.reserved > must_reserve + 0.01
-        if reserves_more:
+        if memory.reserved > must_reserve + 0.01:
             torch_line += f" (up to {memory.reserved:.2f} with memory to spare)"
         lines["torch reports"] = torch_line
 
     title = "Memory of a GPU, GiB"
     if plan.ways and plan.fits:
-        title = f"Memory of a GPU for the first line ({plan.recipe}), GiB"
+        title = f"Memory of a GPU for the whole model trained with {plan.recipe}, GiB"
     if memory.other_gpus:
         title = "Memory of the first GPU, GiB"
         lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
     return section(title, facts(lines))
-
-
-def _free_text(plan: PlanCell) -> str:
-    """How much of the GPU's memory stays free or is missing, in percent, as text."""
-    free_percent = plan.margin_percent
-    if free_percent >= 0:
-        return f"{free_percent:.1f} % free"
-    lacking_percent = -free_percent
-    if plan.fits:
-        # A measured job may have run although the memory model estimates more than the card has.
-        return f"which ran; this estimate is {lacking_percent:.1f} % above the card's memory"
-    return f"{lacking_percent:.1f} % too much"
 
 
 def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
@@ -235,8 +218,7 @@ def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
         ScreenLine(f"  The job fits on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
         ScreenLine(f"  {fewer.reason}", hang=2),
     ]
-    for name, value in fewer.environment.items():
-        lines.append(command(f"export {name}={value}"))
+    lines += [command(f"export {name}={value}") for name, value in fewer.environment.items()]
     return section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", lines)
 
 
@@ -261,16 +243,13 @@ def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
 
 
 def _seconds(seconds: float) -> str:
-    """A time in seconds, or in milliseconds if it is below one second.
+    """A time in seconds, or in milliseconds if it is below one second; at least 1 ms, because
+    "0 ms" would look as if nothing were sent.
 
     >>> _seconds(0.0042), _seconds(1.234)
     ('4 ms', '1.23 s')
     """
-    if seconds >= 1:
-        return f"{seconds:.3g} s"
-    # Show at least 1 ms, because "0 ms" would look as if nothing were sent.
-    milliseconds = max(1000 * seconds, 1)
-    return f"{milliseconds:.0f} ms"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{max(1000 * seconds, 1):.0f} ms"
 
 
 def _helps(plan: PlanCell) -> Iterator[str]:
@@ -289,38 +268,33 @@ def _helps(plan: PlanCell) -> Iterator[str]:
         yield from _steps("Not enough alone", not_enough, plan)
 
 
+WIDEST_STEP = 56
+"""The width to which steps are padded, so that a line with the saving fits in 80 columns. A longer
+step is not padded."""
+
+
 def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
     """A section with the steps and the GiB that each saves. A part of a recipe is explained only
     where it first occurs."""
-    labels = _step_labels(helps)
-    width = max(map(len, labels), default=0)
-
+    explained: set[str] = set()
+    labels = []
+    for help in helps:
+        label = help.step
+        parts = set(label.strip("`").split(" + "))
+        meaning = _meaning(" + ".join(sorted(parts - explained)))
+        if help.kind == "recipe" and meaning:
+            label += f" ({meaning})"
+        explained |= parts
+        labels.append(label)
+    width = max((len(label) for label in labels if len(label) <= WIDEST_STEP), default=0)
     lines = []
     for help, label in zip(helps, labels, strict=True):
-        savings = f"saves {help.saves_gib:6.1f} GiB"
-        text = f"  {label:{width}}  {savings}"
+        lines.append(ScreenLine(f"  {label:{width}}  saves {help.saves_gib:6.1f} GiB", hang=4))
         # If the job already fits, no step is needed to make it fit.
         if help.recipe and not plan.fits:
-            text += f"   then fits with {help.recipe}"
-        lines.append(ScreenLine(text, hang=4))
+            with_recipe = "" if help.recipe == "vanilla" else f" with {help.recipe}"
+            lines.append(ScreenLine(f"      then fits{with_recipe}"))
     return section(title, lines)
-
-
-def _step_labels(helps: list[Help]) -> list[str]:
-    """The label of each step; a recipe is followed by the meaning of those parts that are new."""
-    labels = []
-    explained_parts: set[str] = set()
-    for help in helps:
-        parts = set(help.step.strip("`").split(" + "))
-        label = help.step
-        if help.kind == "recipe":
-            new_parts = sorted(parts - explained_parts)
-            meaning = _meaning(" + ".join(new_parts))
-            if meaning:
-                label += f" ({meaning})"
-        explained_parts |= parts
-        labels.append(label)
-    return labels
 
 
 def _meaning(recipe: str) -> str:
@@ -329,19 +303,8 @@ def _meaning(recipe: str) -> str:
     >>> _meaning("Env + SP=2")
     'expandable segments, sequence parallelism'
     """
-    meanings = []
-    for part in recipe.split(" + "):
-        # `SP=2` is sequence parallelism over two GPUs.
-        name = part.partition("=")[0]
-        meanings.append(RECIPES.get(name, ""))
-    return ", ".join(meanings)
-
-
-def _whose_names(plan: PlanCell) -> str:
-    """A remark that the settings have plan's own names, and where to find those of a trainer."""
-    if plan.trainer_settings:
-        return "plan's own names; your trainer's are below"
-    return "plan's own names; `--trainer NAME` prints those of your trainer"
+    # `SP=2` is sequence parallelism over two GPUs.
+    return ", ".join(RECIPES.get(part.partition("=")[0], "") for part in recipe.split(" + "))
 
 
 def _settings(plan: PlanCell) -> Iterator[str]:
@@ -359,20 +322,6 @@ def _settings(plan: PlanCell) -> Iterator[str]:
         yield command(f"{name}: {_yaml_value(value)}")
 
 
-def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
-    """Yields a section with keys or flags to paste for the trainer, and lists the settings for
-    which the trainer has no key."""
-    lines = []
-    for line in settings.text.splitlines():
-        lines.append(command(line))
-    yield from section(settings.title, lines)
-
-    # List the settings for which the trainer has no key.
-    if settings.missing:
-        names = ", ".join(settings.missing)
-        yield ScreenLine(f"  These lines do not set: {names}", hang=4)
-
-
 def _yaml_value(value: Any) -> str:
     """A value in YAML notation.
 
@@ -380,13 +329,9 @@ def _yaml_value(value: Any) -> str:
     '{offload: true, ranks: 2}'
     """
     if isinstance(value, Mapping):
-        items = []
-        for key, item in value.items():
-            items.append(f"{key}: {_yaml_value(item)}")
+        items = (f"{key}: {_yaml_value(item)}" for key, item in value.items())
         return "{" + ", ".join(items) + "}"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # --- a training config ---------------------------------------------------------------------------
@@ -398,9 +343,13 @@ MOST_UNKNOWN = 12
 def _config(config: ConfigRead) -> Iterator[str]:
     """Yields sections about a config: the keys that were read, what was assumed, and the keys that
     plan does not know."""
-    trainer = config.trainer or "an unknown trainer"
-    title = f"Read from {config.file}, a config of {trainer}"
-    yield from section(title, _key_table(_without_items(config.read)))
+    title = f"Read from {config.file}, a config of {config.trainer or 'an unknown trainer'}"
+    names = {key.key for key in config.read}
+    # A list covers its items (`gpus` covers `gpus[0]`).
+    read = [
+        key for key in config.read if "[" not in key.key or key.key.partition("[")[0] not in names
+    ]
+    yield from section(title, _key_table(read))
 
     assumed = [ScreenLine(f"  {line}", hang=4) for line in config.assumed]
     yield from section("Assumed, because the config does not say", assumed)
@@ -413,27 +362,11 @@ def _config(config: ConfigRead) -> Iterator[str]:
     yield from section(title, unknown)
 
 
-def _without_items(keys: Sequence[ConfigKey]) -> list[ConfigKey]:
-    """The keys without those of list items whose list is also among the keys (`gpus` covers
-    `gpus[0]`)."""
-    names = {key.key for key in keys}
-    shown_keys = []
-    for key in keys:
-        list_name = key.key.partition("[")[0]
-        is_item_of_shown_list = list_name != key.key and list_name in names
-        if not is_item_of_shown_list:
-            shown_keys.append(key)
-    return shown_keys
-
-
 def _key_table(keys: Sequence[ConfigKey]) -> list[ScreenLine]:
     """Table rows for keys of a config: the line number, the key with its value, and its meaning."""
     rows = []
     for key in keys:
-        setting = key.key
-        if key.value:
-            setting += f": {key.value}"
-        meaning = (key.meaning, DIM)
-        rows.append((str(key.line), setting, meaning))
+        setting = f"{key.key}: {key.value}" if key.value else key.key
+        rows.append((str(key.line), setting, (key.meaning, DIM)))
     _titles, *lines = table(("", "", ""), rows, left=(0, 1, 2))
     return lines

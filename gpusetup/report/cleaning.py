@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 from gpusetup.messages import search
 from gpusetup.messages.search import Text
@@ -109,19 +108,6 @@ MAX_PREFIXES = 5
 that somebody quotes, has four."""
 
 
-def _plain_lines(text: str) -> list[str]:
-    """The lines without colors, entities and tags. Their prefixes are kept."""
-    text = text.translate(ASCII_FORMS)
-    for substitution in SUBSTITUTIONS:
-        # Most texts contain few of the needles, and a substring search is faster than a pattern.
-        if substitution.needle in text:
-            text = substitution.pattern.sub(substitution.replacement, text)
-    lines = [line[:MAX_LINE] for line in text.split("\n")]
-    if title := TITLE.match(lines[0]):
-        lines[0] = lines[0][title.end() :]
-    return lines
-
-
 def text_of(raw: str) -> Text:
     """The cleaned text, as lines and also joined to one line.
 
@@ -129,62 +115,16 @@ def text_of(raw: str) -> Text:
     >>> text.flat, text.line_at(20)
     ('Found no NVIDIA driver on your system', 1)
     """
-    plain_lines = _plain_lines(raw)
-    logged = (number for number, line in enumerate(plain_lines, 1) if LOGGED.match(line))
-    return search.text_of(map(_without_prefixes, plain_lines), logged)
-
-
-def _unescaped(entity: re.Match[str]) -> str:
-    """The character that an HTML entity stands for; a space for `&nbsp;`."""
-    # Imported only here, because `html` loads a table of 2,200 entities, which most texts do not
-    # need.
-    import html
-
-    character = html.unescape(entity[0])
-    return character.replace("\u00a0", " ")
-
-
-def _blank_lines(match: re.Match[str]) -> str:
-    """Returns as many line breaks as the match contains, so that later lines keep their numbers."""
-    return "\n" * match[0].count("\n")
-
-
-class Substitution(NamedTuple):
-    """A replacement that is tried only if the text contains its needle."""
-
-    needle: str
-    """A string that every match contains; "" if there is none."""
-    pattern: re.Pattern[str]
-    replacement: str | Callable[[re.Match[str]], str]
-
-
-SUBSTITUTIONS = (
-    Substitution("", LINE_BREAKS, "\n"),
-    Substitution("[", ESCAPES, ""),
-    Substitution("\x1b", ESCAPES, ""),
-    Substitution("](http", MARKDOWN_LINK, r"\1"),
-    Substitution("", CONTROLS, ""),
-    Substitution("<", LINE_TAGS, "\n"),
-    Substitution("<", TAGS, ""),
-    # This replacement runs twice, because some texts were escaped twice: `&amp;lt;`.
-    Substitution("&", ENTITY, _unescaped),
-    Substitution("&", ENTITY, _unescaped),
-    # Decoding the entities may have produced control characters and tags.
-    Substitution("", CONTROLS, ""),
-    Substitution("<", TAGS, ""),
-    # The language after a code fence only selects the highlighting. An issue form names the same
-    # language whatever the system is, so it says nothing about the machine.
-    Substitution("```", lazy(r"(?m)^([\s>]*```)\w{1,20}[ \t]*$"), r"\1"),
-    # An example that an issue form prints before the person's own answer: `OS (e.g. RHEL8.6):
-    # Ubuntu 20.04`.
-    Substitution("(e.g.", lazy(r"\(e\.g\.[^()\n]{0,160}\)(?=\W{0,4}: ?\S)"), ""),
-    # A build label with spaces, or URL-encoded: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
-    Substitution("", lazy(r"(?:(?<=\d\.\d) \+ |(?<=\d)%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d|xpu\b)"), "+"),
-    # A first run of `collect_env` that failed because a module was missing, followed by the report
-    # of a second run.
-    Substitution("collect_env", lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), _blank_lines),
-)  # fmt: skip
-"""The order matters: a replacement may uncover text that a later one replaces."""
+    plain = raw.translate(ASCII_FORMS)
+    for needle, pattern, replacement in SUBSTITUTIONS:
+        # Most texts contain few of the needles, and a substring search is faster than a pattern.
+        if needle in plain:
+            plain = pattern.sub(replacement, plain)
+    lines = [line[:MAX_LINE] for line in plain.split("\n")]
+    if title := TITLE.match(lines[0]):
+        lines[0] = lines[0][title.end() :]
+    logged = (number for number, line in enumerate(lines, 1) if LOGGED.match(line))
+    return search.text_of(map(_without_prefixes, lines), logged)
 
 
 def _without_prefixes(line: str) -> str:
@@ -196,6 +136,47 @@ def _without_prefixes(line: str) -> str:
             break
         line = line[prefix.end() :]
     return line.rstrip()
+
+
+def _unescaped(entity: re.Match[str]) -> str:
+    """The character that an HTML entity stands for; a space for `&nbsp;`."""
+    # Imported only here, because `html` loads a table of 2,200 entities, which most texts do not
+    # need.
+    import html
+
+    return html.unescape(entity[0]).replace("\u00a0", " ")
+
+
+SUBSTITUTIONS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    ("", LINE_BREAKS, "\n"),
+    ("[", ESCAPES, ""),
+    ("\x1b", ESCAPES, ""),
+    ("](http", MARKDOWN_LINK, r"\1"),
+    ("", CONTROLS, ""),
+    ("<", LINE_TAGS, "\n"),
+    ("<", TAGS, ""),
+    # This replacement runs twice, because some texts were escaped twice: `&amp;lt;`.
+    ("&", ENTITY, _unescaped),
+    ("&", ENTITY, _unescaped),
+    # Decoding the entities may have produced control characters and tags.
+    ("", CONTROLS, ""),
+    ("<", TAGS, ""),
+    # A label in bold: `- **torch**: 2.3.1+cu121`.
+    ("**", lazy(r"\*\*([\w ./-]{1,40})(?:\*\*:|:\*\*)"), r"\1:"),
+    # The language after a code fence only selects the highlighting. An issue form names the same
+    # language whatever the system is, so it says nothing about the machine.
+    ("```", lazy(r"(?m)^([\s>]*```)\w{1,20}[ \t]*$"), r"\1"),
+    # An example that an issue form prints before the person's own answer: `OS (e.g. RHEL8.6):
+    # Ubuntu 20.04`.
+    ("(e.g.", lazy(r"\(e\.g\.[^()\n]{0,160}\)(?=\W{0,4}: ?\S)"), ""),
+    # A build label with spaces, or URL-encoded: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
+    ("", lazy(r"(?:(?<=\d\.\d) \+ |(?<=\d)%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d|xpu\b)"), "+"),
+    # A first run of `collect_env` that failed because a module was missing, followed by the report
+    # of a second run. Later lines keep their numbers.
+    ("collect_env", lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), lambda match: "\n" * match[0].count("\n")),
+)  # fmt: skip
+"""A string that every match contains ("" if there is none), a pattern, and what replaces its matches.
+The order matters: a replacement may uncover text that a later one replaces."""
 
 
 # All control bytes except those that occur in text: tab, line breaks, backspace, bell, escape.
@@ -214,14 +195,10 @@ def decode(raw: bytes) -> str:
     ('GPU', '“NVIDIA”')
     """
     text = raw.decode(encoding_of(raw), "replace")
-    damaged_letters = text.count("\ufffd")
-    if damaged_letters == 0:
-        return text
+    damaged = text.count("\ufffd")
     # If the text is UTF-8, most of its non-ASCII letters decode without damage. If it is in a
     # Western 8-bit encoding, hardly any do.
-    letters_beyond_ascii = sum(letter > "\x7f" for letter in text)
-    whole_letters = letters_beyond_ascii - damaged_letters
-    if damaged_letters > whole_letters:
+    if damaged and damaged > sum(letter > "\x7f" for letter in text) - damaged:
         return raw.decode("cp1252", "replace")
     return text
 
@@ -237,6 +214,4 @@ def is_binary(raw: bytes) -> bool:
     # In UTF-16 every second byte may be zero, so counting control bytes would be misleading.
     if not sample or encoding_of(sample) != "utf-8":
         return False
-    text_bytes = sample.translate(None, BINARY)
-    control_bytes = len(sample) - len(text_bytes)
-    return control_bytes > len(sample) * BINARY_SHARE
+    return len(sample) - len(sample.translate(None, BINARY)) > len(sample) * BINARY_SHARE

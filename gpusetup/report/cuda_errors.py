@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
 from gpusetup.messages.search import Text
-from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import SURE, USUAL, Claim, Facts
+from gpusetup.model.frozen import replace
+from gpusetup.model.patterns import lazy, lowered
+from gpusetup.report.facts import CHARACTERS_READ, SURE, USUAL, Claim, Facts
 
 NAMES = {code: name for code, name, _ in ERRORS}
 # `Error 803: system has ...`, `cuInit failed with error 999`, `cuda runtime error (38)`. In a
@@ -41,9 +41,6 @@ must contain, and a pattern for CUDA's own sentence."""
 CHARACTERS_BEFORE, CHARACTERS_AFTER = 500, 120
 """The characters before and after an error that are searched for its context. More are read before
 it, because the last calls of the traceback are there."""
-CHARACTERS_READ = 400_000
-"""Only this many characters of a text are read, so that a log of several megabytes does not take
-minutes."""
 # A path in the traceback (`/bitsandbytes/`), or a call of a compiled module
 # (`fused_dense_cuda.forward(`).
 EXTENSION = lazy(
@@ -56,14 +53,8 @@ failed."""
 
 OUT_OF_MEMORY = 2
 NO_KERNEL_IMAGE = 209
-
-
-class CudaError(NamedTuple):
-    """A CUDA error, with its position in `Text.flat`."""
-
-    code: int
-    start: int
-    end: int
+Found = tuple[int, int, int]
+"""A CUDA error's code, and the start and end of its message in `Text.flat`."""
 
 
 def cuda_errors(text: Text) -> Facts:
@@ -71,115 +62,118 @@ def cuda_errors(text: Text) -> Facts:
     `cuda_api.init_code`."""
     # Each code is reported once. Errors found by their message come first, because a message is
     # better evidence than a number.
-    error_by_code: dict[int, CudaError] = {}
-    for error in by_message(text):
-        error_by_code.setdefault(error.code, error)
-    for error in by_number(text):
-        error_by_code.setdefault(error.code, error)
-    for error in error_by_code.values():
-        yield from _facts_of_error(text, error)
-
-
-def _facts_of_error(text: Text, error: CudaError) -> Facts:
-    """The event for an error; a claim if CUDA failed to start because of it; and another event if
-    its code alone proves one."""
-    code, start, end = error
-    name = NAMES.get(code, "")
-    yield text.event("cuda-error", start, end, {"code": str(code), "name": name})
-    at_start = AT_START.search(_surroundings(text.flat, start, end)) is not None
-    # "Out of memory" comes far more often from a running program than from CUDA's start, so it
-    # counts as an error of CUDA's start only if the text shows that CUDA was starting.
-    if code in STARTING and (code != OUT_OF_MEMORY or at_start):
-        trust = SURE if at_start else USUAL
-        source = text.source(start)
-        yield Claim("cuda_api.init_code", code, source, trust)
-        yield Claim("cuda_api.init_name", name, source, trust)
-    if code == OUT_OF_MEMORY:
-        kind = "cuda-init-out-of-memory" if at_start else "out-of-memory"
-        yield text.event(kind, start, end, {})
-    if code == NO_KERNEL_IMAGE:
-        # An extension may lack the kernel although torch has it.
-        extension = EXTENSION.search(_surroundings(text.flat, start, start))
-        values = {}
-        if extension:
-            # The pattern has two alternatives, each with one group for the name.
-            module = extension[1] or extension[2]
-            values["module"] = module.lower()
-        yield text.event("no-kernel-image", start, end, values)
+    errors: dict[int, Found] = {}
+    for error in (*by_message(text), *by_number(text)):
+        errors.setdefault(error[0], error)
+    for code, start, end in errors.values():
+        name = NAMES.get(code, "")
+        yield text.event("cuda-error", start, end, {"code": str(code), "name": name})
+        at_start = AT_START.search(_surroundings(text.flat, start, end)) is not None
+        # "Out of memory" comes far more often from a running program than from CUDA's start, so it
+        # counts as an error of CUDA's start only if the text shows that CUDA was starting.
+        if code in STARTING and (code != OUT_OF_MEMORY or at_start):
+            trust, source = SURE if at_start else USUAL, text.source(start)
+            yield Claim("cuda_api.init_code", code, source, trust)
+            yield Claim("cuda_api.init_name", name, source, trust)
+        if code == OUT_OF_MEMORY:
+            kind = "cuda-init-out-of-memory" if at_start else "out-of-memory"
+            yield text.event(kind, start, end, {})
+        if code == NO_KERNEL_IMAGE:
+            # An extension may lack the kernel although torch has it.
+            extension = EXTENSION.search(_surroundings(text.flat, start, start))
+            module = (extension[1] or extension[2]).lower() if extension else ""
+            yield text.event("no-kernel-image", start, end, {"module": module} if module else {})
 
 
 def _surroundings(text: str, start: int, end: int) -> str:
     """A part of the text, extended on both sides by the characters that may belong to the same
     error."""
-    first = max(start - CHARACTERS_BEFORE, 0)
-    last = end + CHARACTERS_AFTER
-    return text[first:last]
+    return text[max(start - CHARACTERS_BEFORE, 0) : end + CHARACTERS_AFTER]
 
 
-def _place_of(text: Text, words: str) -> int:
-    """The first position of these words (in lower case) below the title; if they are not there,
-    their position in the title, or -1.
-
-    A post's title often repeats a message from the text below but leaves out the file that failed.
-    """
-    second_line = text.starts[1] if len(text.starts) > 1 else 0
-    below = text.low.find(words, second_line)
-    return below if below >= 0 else text.low.find(words)
-
-
-# `RuntimeError: HIP error: unspecified launch failure`.
 HIPS_MESSAGE = ("HIP error: ", "HIP error: an ", "HIP runtime error: ")
 OTHER_ON_HIP = (200, 702, 715, 718, 719)
 """Errors that mean something else on AMD's GPUs: a kernel was built for another target, or the
 driver gave up. An assertion and a wrong address are the program's on every GPU."""
 
 
-def by_message(text: Text) -> Iterator[CudaError]:
+def by_message(text: Text) -> Iterator[Found]:
     """Each CUDA error whose message or name the text contains, at its first position.
 
     >>> from gpusetup.report.cleaning import text_of
-    >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0].code
+    >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0][0]
     214
     """
+    # A post's title often repeats a message from the text below but leaves out the file that
+    # failed, so a place below the title comes first.
+    second_line = text.starts[1] if len(text.starts) > 1 else 0
     for code, name, messages in ERRORS:
         # Any program may say "out of memory", so only CUDA's own sentence counts, which is in
         # `IN_WORDS`.
         if code == OUT_OF_MEMORY:
             continue
         for words in (*messages, name.lower()):
-            start = _place_of(text, words)
-            is_of_hip = code in OTHER_ON_HIP and text.flat[max(start - 24, 0) : start].endswith(
-                HIPS_MESSAGE
-            )
-            if start >= 0 and not is_of_hip:
-                yield CudaError(code, start, start + len(words))
+            below = text.low.find(words, second_line)
+            start = below if below >= 0 else text.low.find(words)
+            before = text.flat[max(start - 24, 0) : start]
+            if start >= 0 and not (code in OTHER_ON_HIP and before.endswith(HIPS_MESSAGE)):
+                yield code, start, start + len(words)
                 break
     for code, words, pattern in IN_WORDS:
-        if words not in text.low:
-            continue
-        match = pattern.search(text.flat)
+        match = pattern.search(text.flat) if words in text.low else None
         if match:
-            yield CudaError(code, match.start(), match.end())
+            yield code, match.start(), match.end()
 
 
-def by_number(text: Text) -> Iterator[CudaError]:
+def by_number(text: Text) -> Iterator[Found]:
     """CUDA errors that the text gives by number. Numbers that may be another program's are left
-    out."""
+    out: CUDA is named near the number, or only CUDA uses it."""
     for match in ERROR_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
-        number = int(match[1])
+        number, start = int(match[1]), match.start()
         # Some errors had other numbers before CUDA 10.1.
         code = OLD_CODES.get(number, number)
-        start = match.start()
-        if code in NAMES and _is_number_of_cuda(text, match, code):
-            yield CudaError(code, start, match.end())
+        # Other programs also use small numbers and some three-digit numbers as error codes.
+        is_only_of_cuda = number > 99 and code not in BY_PROGRAMS and "cu" in match[0]
+        if code in NAMES and (is_only_of_cuda or "cuda" in _surroundings(text.low, start, start)):
+            yield code, start, match.end()
 
 
-def _is_number_of_cuda(text: Text, match: re.Match[str], code: int) -> bool:
-    """Whether CUDA is named near an error number, or only CUDA uses this number."""
-    start = match.start()
-    if "cuda" in _surroundings(text.low, start, start):
-        return True
-    # Other programs also use small numbers and some three-digit numbers as error codes.
-    number = int(match[1])
-    is_only_of_cuda = number > 99 and code not in BY_PROGRAMS
-    return is_only_of_cuda and "cu" in match[0]
+# --- errors of HIP under CUDA's name --------------------------------------------------------------
+
+# ggml (llama.cpp, whisper.cpp, stable-diffusion.cpp, ollama) compiles its CUDA code for HIP, so its
+# messages and files keep CUDA's name there.
+SHOWS_HIP = lazy(
+    r"\bfound [1-9]\d? ROCm devices|\bROCm error\b|\bamdhip64|\bhip(?:blas|info|cc)?\b|\brocm[\d-]|\bgfx(?:[789]|1\d)\w{2}\b",
+    re.I,
+)
+"""Words of a program that was compiled for HIP."""
+SHOWS_NVIDIA = lazy(
+    r"NVIDIA(?! driver)|GeForce|\b(?:RTX|GTX|Tesla)\b|\bsm_\d\d|found [1-9]\d? CUDA devices"
+)
+# ggml's `CUDA error: invalid device function`; a ROCm program also calls an image invalid.
+NO_KERNEL = lazy(
+    r"\b(?:CUDA|ROCm) error: (?:invalid device function|device kernel image is invalid"
+    r"|no kernel image is available for execution on the device)",
+    re.I,
+)
+"""What ggml prints if its build has no kernel for the GPU."""
+OF_HIP = " HIP error: invalid device function"
+"""The same error in HIP's own words. It is as long as the shortest of the others."""
+
+
+def with_hips_own_words(text: Text) -> Text:
+    """The text with HIP's words for a missing kernel, if ggml ran on HIP; its lines, which are
+    quoted, stay as they are.
+
+    >>> from gpusetup.report.cleaning import text_of
+    >>> log = "ggml: found 1 ROCm devices, CUDA error: invalid device function"
+    >>> with_hips_own_words(text_of(log)).flat
+    'ggml: found 1 ROCm devices,  HIP error: invalid device function'
+    """
+    if not text.has_any(("ggml", "rocm error")) or not NO_KERNEL.search(text.flat):
+        return text
+    if not SHOWS_HIP.search(text.flat) or SHOWS_NVIDIA.search(text.flat):
+        return text
+    # A text's positions lead to its lines, so every message keeps its length.
+    flat = NO_KERNEL.sub(lambda message: OF_HIP.ljust(len(message[0])), text.flat)
+    return replace(text, flat=flat, low=lowered(flat))

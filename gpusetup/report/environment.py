@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
 
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, USUAL, Claim, Facts
 
 # The names of the variables that are kept: all of NCCL's (`NCCL_P2P_DISABLE`) and those listed
 # here.
@@ -36,13 +34,7 @@ ASSIGNED = lazy(
 The advice in torch's own errors ("consider passing CUDA_LAUNCH_BLOCKING=1") is left out, because it
 sets nothing.
 """
-ASSIGNMENT_FORMS = (("a", "av"), ("b", "bv"), ("c", "cv"), ("d", "dv"), ("e", "ev"), ("f", "fv"))
-"""For each form, the names of the two groups in `ASSIGNED` that match the variable's name and its
-value."""
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
-CHARACTERS_READ = 400_000
-"""Only this many characters of a text are read, so that a log of several megabytes does not take
-minutes."""
 
 
 def environment(text: Text) -> Facts:
@@ -63,62 +55,46 @@ def variables(text: Text) -> Facts:
     if not VARIABLES.search(text.flat):
         return
     already_read: set[str] = set()
-    for name, value, start in _assignments(text):
-        if name in already_read or not VARIABLES.fullmatch(name):
-            continue
-        if not value.lower().startswith(UNSET):
-            already_read.add(name)
-            subject = f"environment.{name}"
-            yield Claim(subject, value, text.source(start))
-
-
-def _assignments(text: Text) -> Iterator[tuple[str, str, int]]:
-    """The name, value and position of each variable that the text sets."""
     for match in ASSIGNED.finditer(text.flat, 0, CHARACTERS_READ):
-        for name_group, value_group in ASSIGNMENT_FORMS:
-            name = match[name_group]
-            if name:
-                yield name, match[value_group], match.start()
+        for form in "abcdef":
+            name, value = match[form], match[f"{form}v"]
+            if not name or name in already_read or not VARIABLES.fullmatch(name):
+                continue
+            if not value.lower().startswith(UNSET):
+                already_read.add(name)
+                yield Claim(f"environment.{name}", value, text.source(match.start()))
 
 
 # --- containers -----------------------------------------------------------------------------------
-
-
-class ContainerPattern(NamedTuple):
-    """Words that show that a program ran in a container."""
-
-    kind: str
-    """The engine: `docker`, `podman`, `kubernetes`, `singularity`, `lxc`."""
-    needles: tuple[str, ...]
-    """Lower-case strings. Every match of the pattern contains one of them."""
-    pattern: re.Pattern[str]
-    trust: int
 
 
 # `services: web: image: ...`
 COMPOSED = r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):"
 """The beginning of a compose file. Such a file shows whether the container gets GPUs, because it
 lists the reserved devices (Compose Specification, services)."""
-CONTAINER_PATTERNS = (
+CONTAINER_PATTERNS: tuple[tuple[str, tuple[str, ...], re.Pattern[str], int], ...] = (
     # `kubectl get pods`, `0/3 nodes are available`.
-    ContainerPattern("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), lazy(r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}"), USUAL),
+    ("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), lazy(r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}"), USUAL),
     # `in a Kubernetes pod`, `Docker with Kubernetes`, `pod on GKE`.
-    ContainerPattern("kubernetes", ("kubernetes", "k8s", "gke", "eks", "aks", "openshift"), lazy(r"\b(?:in|on|inside|with|under|via|using) (?:(?:an?|my|our|the) )?(?:[Kk]ubernetes|[Kk]8[Ss]|GKE|EKS|AKS|[Oo]pen[Ss]hift)\b|\b(?:[Kk]ubernetes|[Kk]8s|GKE|EKS|AKS) (?:pod|cluster|job|deployment|node)s?\b"), HINT),
+    ("kubernetes", ("kubernetes", "k8s", "gke", "eks", "aks", "openshift"), lazy(r"\b(?:in|on|inside|with|under|via|using) (?:(?:an?|my|our|the) )?(?:[Kk]ubernetes|[Kk]8[Ss]|GKE|EKS|AKS|[Oo]pen[Ss]hift)\b|\b(?:[Kk]ubernetes|[Kk]8s|GKE|EKS|AKS) (?:pod|cluster|job|deployment|node)s?\b"), HINT),
     # `podman run`.
-    ContainerPattern("podman", ("podman", "libpod"), lazy(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
+    ("podman", ("podman", "libpod"), lazy(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
     # `docker compose up`, `Error response from daemon`, `/vllm-workspace/`, a compose file.
-    ContainerPattern("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to", "-workspace/", "services:"), lazy(rf"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to |(?<![\w/])/(?:vllm|sgl)-workspace/|{COMPOSED}"), USUAL),
+    ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to", "-workspace/", "services:"), lazy(rf"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to |(?<![\w/])/(?:vllm|sgl)-workspace/|{COMPOSED}"), USUAL),
     # A shell prompt with a container's id as the host name: `root@3f2a9c01b7de:/#`.
-    ContainerPattern("docker", ("@",), lazy(r"\b[\w.-]{1,40}@[0-9a-f]{12}[: ][^$#%>]{0,120}[$#%>]"), USUAL),
+    ("docker", ("@",), lazy(r"\b[\w.-]{1,40}@[0-9a-f]{12}[: ][^$#%>]{0,120}[$#%>]"), USUAL),
     # `singularity exec`, the prompt `Apptainer>`.
-    ContainerPattern("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
+    ("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
     # `in an LXC container`.
-    ContainerPattern("lxc", ("lxc",), lazy(r"\bLXC [Cc]ontainers?\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b"), HINT),
+    ("lxc", ("lxc",), lazy(r"\bLXC [Cc]ontainers?\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b"), HINT),
     # `nvcr.io/nvidia/pytorch:24.05-py3`, the banner of NVIDIA's images, `outside of docker`.
-    ContainerPattern("docker", ("nvidia container", "nvcr.io", "container image", "outside"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
+    ("docker", ("nvidia container", "nvcr.io", "container image", "outside"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
     # `in a docker container` (unless it works there), and folders that images use: `/app/`.
-    ContainerPattern("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))"), GUESS),
+    ("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))"), GUESS),
 )  # fmt: skip
+"""The engine (`docker`, `podman`, `kubernetes`, `singularity`, `lxc`), lower-case strings of which
+every match contains one, the words that show that a program ran in such a container, and the trust
+in them."""
 # `--gpus all` (not `--gpus none` or `0`), a compose file's `capabilities: [gpu]`, `--nv`.
 GIVES_GPUS = lazy(
     r"(?=[-grndc])(?:--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b"
@@ -134,19 +110,13 @@ STARTS_CONTAINER = lazy(
 
 def containers(text: Text) -> Facts:
     """The kind of container that the text mentions, and whether the container was given GPUs."""
-    flat = text.flat[:CHARACTERS_READ]
-    low = text.low[:CHARACTERS_READ]
+    flat, low = text.flat[:CHARACTERS_READ], text.low[:CHARACTERS_READ]
     for kind, needles, pattern, trust in CONTAINER_PATTERNS:
-        if not any(needle in low for needle in needles):
-            continue
-        match = pattern.search(flat)
-        if match:
+        if any(needle in low for needle in needles) and (match := pattern.search(flat)):
             yield Claim("container.kind", kind, text.source(match.start()), trust)
     gpu_option = GIVES_GPUS.search(flat)
     # The text proves that the container was started without a GPU only if it shows the command or
     # file that started it.
-    shown_start = gpu_option or STARTS_CONTAINER.search(flat)
-    if shown_start:
-        requests_gpus = gpu_option is not None
-        source = text.source(shown_start.start())
-        yield Claim("container.nvidia_requested", requests_gpus, source, GUESS)
+    if shown := gpu_option or STARTS_CONTAINER.search(flat):
+        source = text.source(shown.start())
+        yield Claim("container.nvidia_requested", gpu_option is not None, source, GUESS)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.readings.owner import Owner, owner_of
+from gpusetup.readings.owner import owner_of
 from gpusetup.report.facts import GUESS, Claim, Facts
 
 # `libcudart.so.12`, `torch_cuda.dll`, `_C.pyd`.
@@ -44,90 +43,43 @@ MAX_LISTED = 12
 MAX_LISTED_LINE, MAX_LOADER_LINE = 300, 2000
 """Longer lines are skipped when listings and loader messages are read, because the patterns are
 slow on them."""
-SHOWN_CHARACTERS = 300
-"""At most this many characters of the line are quoted as evidence."""
-
-
-def files(text: Text) -> Facts:
-    """The file that failed to load, and the libraries that a listing shows."""
-    # The readers below are slow, and they cannot find anything in a text without a library's file
-    # ending.
-    if not text.has_any(LIBRARY_ENDINGS):
-        return
-    yield from _failing_file(text)
-    yield from _listed_files(text)
 
 
 LIBRARY_ENDINGS = (".so", ".dll", ".pyd", ".dylib", "/nvcc")
 
 
-def _listed_files(text: Text) -> Iterator[Event]:
-    """The first libraries in listings, at most `MAX_LISTED`."""
-    listed_count = 0
+def files(text: Text) -> Facts:
+    """The last file that failed to load, with its owner, and the first libraries that a listing
+    shows."""
+    # The patterns are slow, and they cannot find anything in a text without a library's ending.
+    if not text.has_any(LIBRARY_ENDINGS):
+        return
+    failing, listed = None, []
     for number, line in enumerate(text.lines, 1):
-        if len(line) >= MAX_LISTED_LINE:
-            continue
-        match = LISTED.match(line)
-        if match is None:
-            continue
-        path = match["path"] or match["tool"] or match["cached"]
-        yield Event(
-            kind="file-listed",
-            values={"path": path},
-            source=line_source(number),
-            text=line.strip(),
-        )
-        listed_count += 1
-        if listed_count == MAX_LISTED:
-            return
-
-
-def _failing_file(text: Text) -> Facts:
-    """The last file that could not be loaded, with its owner."""
-    failing_file: Event | None = None
-    for number, line in enumerate(text.lines, 1):
-        if len(line) >= MAX_LOADER_LINE:
-            continue
-        match = REQUIRED_BY.search(line) or FAILED.search(line)
-        if match is None:
-            continue
-        # Each form of the message has its own group, so only one group has a value.
-        path = next(filter(None, match.groups()))
-        owner = owner_of(path)
-        failing_file = Event(
-            kind="failing-file",
-            values=_owner_values(path, owner),
-            source=line_source(number),
-            text=line.strip()[:SHOWN_CHARACTERS],
-        )
-    if failing_file:
-        yield failing_file
-        yield from _python_of_environment(failing_file)
-
-
-def _owner_values(path: str, owner: Owner) -> dict[str, str]:
-    """The known values of a failing file: its path, its package, and where the package is
-    installed."""
-    values = {
-        "path": path,
-        "package": owner.package,
-        "place": owner.place,
-        "root": owner.root,
-    }
-    return {name: value for name, value in values.items() if value}
+        match = None
+        if len(line) < MAX_LOADER_LINE and (
+            match := REQUIRED_BY.search(line) or FAILED.search(line)
+        ):
+            # Each form of the message has its own group, so only one group has a value.
+            failing = (number, line, next(filter(None, match.groups())))
+        if len(line) < MAX_LISTED_LINE and (match := LISTED.match(line)):
+            listed.append((number, line, match["path"] or match["tool"] or match["cached"]))
+    if failing:
+        number, line, path = failing
+        owner, source = owner_of(path), line_source(number)
+        known = {"path": path, "package": owner.package, "place": owner.place, "root": owner.root}
+        values = {name: value for name, value in known.items() if value}
+        # A mangled symbol at the end of the line is long.
+        quote = line.strip()[:300]
+        yield Event(kind="failing-file", values=values, source=source, text=quote)
+        # The Python of the conda environment (Linux only) in which the file is installed.
+        if owner.place == "environment" and CONDA_ENVIRONMENT.search(owner.root):
+            yield Claim("python.executable", f"{owner.root}/bin/python", source, GUESS)
+    for number, line, path in listed[:MAX_LISTED]:
+        values = {"path": path}
+        source = line_source(number)
+        yield Event(kind="file-listed", values=values, source=source, text=line.strip())
 
 
 # `/home/me/miniconda3/envs/ml`: a conda environment on Linux.
 CONDA_ENVIRONMENT = lazy(r"^/.*/envs/[^/]+$")
-
-
-def _python_of_environment(failing_file: Event) -> Iterator[Claim]:
-    """The Python of the conda environment (Linux only) in which the failing file is installed."""
-    values = failing_file.values
-    if values.get("place") != "environment":
-        return
-    root = values.get("root", "")
-    if CONDA_ENVIRONMENT.search(root):
-        executable = f"{root}/bin/python"
-        source = failing_file.source or "report"
-        yield Claim("python.executable", executable, source, GUESS)

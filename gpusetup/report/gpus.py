@@ -4,15 +4,14 @@ mentions."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpusetup.catalog.gpus import SERIES_WORDS, tokens
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
-from gpusetup.report.facts import GUESS, HINT, SURE, Claim, Facts, Gpus
+from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, SURE, Claim, Facts, Gpus
 from gpusetup.report.statements import CARD_AROUND, is_another_card
 
 LETTER = r"A-Za-z0-9_\u00c0-\u04ff"
@@ -54,38 +53,25 @@ FAMILIES = (
 )
 """Architectures that people name instead of a model, with the compute capability of their GeForce
 cards."""
-CHARACTERS_READ = 200_000
-"""Only this many characters of a text are read, so that a log of several megabytes does not take
-minutes."""
 MAX_GPUS = 16
 """The most GPUs in one machine (NVIDIA's DGX-2)."""
 
 
 def gpus(text: Text) -> Facts:
     """The GPUs that programs list by number, or else the only GPU that the text names."""
-    numbered_gpus = _numbered_gpus(text)
-    if numbered_gpus:
-        yield Gpus(tuple(numbered_gpus[:MAX_GPUS]), "report", HINT)
-        return
-    gpu = only_gpu_named(text)
-    if gpu:
-        yield Gpus((gpu,), "report", GUESS)
-
-
-def _numbered_gpus(text: Text) -> list[Gpu]:
-    """The GPUs that programs list when they start, in CUDA's order."""
-    gpus_by_number: dict[int, Gpu] = {}
-    for listing in NUMBERED_GPU.finditer(text.flat, 0, CHARACTERS_READ):
-        capability = None
-        if listing["capability"]:
-            capability = Capability.parse(listing["capability"])
-        for digits in listing["numbers"].split(","):
-            number = int(digits)
-            gpu = Gpu(name=listing["name"], cuda_index=number, compute_capability=capability)
+    numbered: dict[int, Gpu] = {}
+    for match in NUMBERED_GPU.finditer(text.flat, 0, CHARACTERS_READ):
+        capability = Capability.parse(match["capability"]) if match["capability"] else None
+        for number in map(int, match["numbers"].split(",")):
+            gpu = Gpu(name=match["name"], cuda_index=number, compute_capability=capability)
             # Keep the first GPU with a number, because later lines may come from another process
             # with another numbering.
-            gpus_by_number.setdefault(number, gpu)
-    return [gpu for _, gpu in sorted(gpus_by_number.items())]
+            numbered.setdefault(number, gpu)
+    if numbered:
+        in_order = [gpu for _, gpu in sorted(numbered.items())]
+        yield Gpus(tuple(in_order[:MAX_GPUS]), "report", HINT)
+    elif named := only_gpu_named(text):
+        yield Gpus((named,), "report", GUESS)
 
 
 # --- cards that people name -----------------------------------------------------------------------
@@ -125,15 +111,13 @@ def only_gpu_named(text: Text) -> Gpu | None:
 
     A card that worked, or that another machine has ("on my old 3080 it worked"), does not count.
     """
-    names = _different_names((*_full_names(text), *_bare_numbers(text)))
-    if len(names) > 1:
-        return None
+    names = _different_names(_names_in(text.flat))
     if names:
         # The GPU in a DGX Spark is called GB10.
-        return Gpu(name=names[0].replace("DGX Spark", "GB10"))
-    series = {match["series"] for match in SERIES.finditer(text.flat, 0, CHARACTERS_READ)}
+        name = names[0].replace("DGX Spark", "GB10")
+        return Gpu(name=name) if len(names) == 1 else None
     # A text that names several series probably lists what a program supports.
-    if len(series) > 1:
+    if len({match["series"] for match in SERIES.finditer(text.flat, 0, CHARACTERS_READ)}) > 1:
         return None
     for family, pattern, capability in FAMILIES:
         if pattern.search(text.flat, 0, CHARACTERS_READ):
@@ -141,73 +125,48 @@ def only_gpu_named(text: Text) -> Gpu | None:
     return None
 
 
-def _different_names(names: Sequence[str]) -> list[str]:
+def _names_in(flat: str) -> Iterator[str]:
+    """The card names in a text: those with a maker or a product line, then bare numbers."""
+    for match in GPU_NAME.finditer(flat, 0, CHARACTERS_READ):
+        if not is_another_card(flat, match.start()):
+            yield match["name"]
+    for match in BARE_NUMBER.finditer(flat, 0, CHARACTERS_READ):
+        if _is_number_of_card(match, flat) and not is_another_card(flat, match.start()):
+            number = SUFFIX.sub(lambda found: SUFFIXES[found[1].lower()], match["number"])
+            # The 10 and 16 series are called GTX, all others RTX.
+            product_line = "GTX" if number.startswith("1") else "RTX"
+            laptop = " Laptop GPU" if match["laptop"] or match["laptop2"] else ""
+            yield f"{product_line} {number}{laptop}"
+
+
+def _different_names(names: Iterable[str]) -> list[str]:
     """The names of different cards. If one card has several names, only the most complete one.
 
     >>> _different_names(["5070 Ti", "RTX 5070 Ti Laptop GPU", "RTX 3080"])
     ['RTX 5070 Ti Laptop GPU', 'RTX 3080']
     """
-    name_by_words: dict[frozenset[str], str] = {}
+    by_words: dict[frozenset[str], str] = {}
     for name in names:
         words = tokens(name) - SERIES_WORDS
-        has_fuller_name = any(words < other_words for other_words in name_by_words)
-        same_card = name_by_words.get(words, "")
-        if has_fuller_name or len(same_card) > len(name):
+        has_fuller_name = any(words < others for others in by_words)
+        if has_fuller_name or len(by_words.get(words, "")) > len(name):
             continue
-        for other_words in list(name_by_words):
-            if other_words <= words:
-                del name_by_words[other_words]
-        name_by_words[words] = name
-    return list(name_by_words.values())
-
-
-def _full_names(text: Text) -> Iterator[str]:
-    """The card names in the text that include a maker or a product line, e.g. RTX."""
-    for match in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ):
-        if is_another_card(text.flat, match.start()):
-            continue
-        yield match["name"]
-
-
-def _bare_numbers(text: Text) -> Iterator[str]:
-    """The full names of cards that people call by their number only."""
-    for match in BARE_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
-        if not _is_number_of_card(match, text.flat):
-            continue
-        if is_another_card(text.flat, match.start()):
-            continue
-        number = match["number"]
-        # The 10 and 16 series are called GTX, all others RTX.
-        product_line = "GTX" if number.startswith("1") else "RTX"
-        full_number = SUFFIX.sub(_suffix_of_nvidia, number)
-        laptop = " Laptop GPU" if match["laptop"] or match["laptop2"] else ""
-        yield f"{product_line} {full_number}{laptop}"
-
-
-def _suffix_of_nvidia(match: re.Match[str]) -> str:
-    """A suffix as NVIDIA writes it: ` Ti` or ` Super`."""
-    suffix = match[1].lower()
-    return SUFFIXES[suffix]
+        by_words = {others: other for others, other in by_words.items() if not others <= words}
+        by_words[words] = name
+    return list(by_words.values())
 
 
 def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
     """Whether a number means a card, judging by a suffix, a memory size or nearby words."""
-    last_character = match["number"][-1]
-    has_suffix = not last_character.isdigit()
-    is_laptop = match["laptop"] or match["laptop2"]
-    if has_suffix or is_laptop or match["size"]:
+    number, end = match["number"], match.end()
+    if not number[-1].isdigit() or match["laptop"] or match["laptop2"] or match["size"]:
         return True
-    start = match.start()
-    words_before = flat[max(start - CARD_AROUND, 0) : start]
+    before = flat[max(match.start() - CARD_AROUND, 0) : match.start()]
     # Posts in Chinese, Japanese and Korean often name a card by its number, without spaces around
-    # it.
-    is_in_wide_words = WIDE_BEFORE.search(words_before) and WIDE_BEHIND.match(flat, match.end())
-    # A bare 1080 is just as often the height of an image.
-    if is_in_wide_words and match["number"] != "1080":
+    # it. A bare 1080 is just as often the height of an image.
+    if number != "1080" and WIDE_BEFORE.search(before) and WIDE_BEHIND.match(flat, end):
         return True
-    if CARD_BEHIND.match(flat, match.end()):
-        return True
-    return CARD_WORD.search(words_before) is not None
+    return bool(CARD_BEHIND.match(flat, end) or CARD_WORD.search(before))
 
 
 # --- torch's own words about a GPU that it has no kernels for, torch 0.3 to 2.13 -------------------
@@ -239,34 +198,15 @@ NEWEST_WITHOUT_KERNELS = Capability(7, 5)
 too new."""
 
 
-class CapabilityWarning(NamedTuple):
-    """A warning from torch about a GPU that its kernels may not run on."""
-
-    gpu: Gpu
-    kernels: tuple[str, ...]
-    """The kernels of this torch, such as `sm_90`; empty if the warning lists none."""
-    details: str
-    """The text of the warning after the GPU's name."""
-    is_refusal: bool
-    """Whether the warning says that torch is not compatible with the GPU."""
-
-    @property
-    def capability(self) -> Capability:
-        """The GPU's compute capability; 0.0 if it is unknown."""
-        capability = self.gpu.compute_capability
-        return capability or Capability(0, 0)
-
-
 def capability_warnings(text: Text) -> Facts:
     """torch's warnings about compute capabilities as events, with the kernels and GPUs that they
     name."""
-    gpus_warned_of: dict[tuple[str | None, str], Gpu] = {}
+    warned_of: dict[tuple[str | None, str], Gpu] = {}
     for offset, window in text.near(*NEEDLES):
         for match in WARNING.finditer(window):
             # From "Found GPU" on, the text belongs to the next GPU's warning.
             details = match["rest"].split("Found GPU")[0]
-            start = offset + match.start()
-            end = offset + match.start("rest")
+            start, end = offset + match.start(), offset + match.start("rest")
             kernels = _kernels(details)
             if kernels:
                 yield Claim("torch.kernels", " ".join(kernels), text.source(start), SURE)
@@ -277,86 +217,60 @@ def capability_warnings(text: Text) -> Facts:
                 yield text.event("gpu-not-in-wheel", start, end, {"side": "old"})
             elif capability:
                 gpu = _gpu_of_warning(match, capability)
-                gpus_warned_of[match["index"], gpu.name] = gpu
-                is_refusal = match["sm"] is not None
-                warning = CapabilityWarning(gpu, tuple(kernels), details, is_refusal)
-                kind, values = _warning_event(warning)
+                warned_of[match["index"], gpu.name] = gpu
+                kind, values = _meaning(gpu, kernels, details, is_refusal=match["sm"] is not None)
                 if kind:
                     yield text.event(kind, start, end, values)
-    different_gpus = _without_repetitions(gpus_warned_of)
-    if different_gpus:
-        yield Gpus(different_gpus, "torch's warning", HINT)
-
-
-def _without_repetitions(gpus_warned_of: dict[tuple[str | None, str], Gpu]) -> tuple[Gpu, ...]:
-    """The GPUs in the warnings, each once. A GPU without a number is left out if another warning
-    has the same name with a number."""
-    numbered_names = {name for number, name in gpus_warned_of if number}
-    different_gpus = []
-    for (number, name), gpu in gpus_warned_of.items():
-        if number or name not in numbered_names:
-            different_gpus.append(gpu)
-    return tuple(different_gpus)
+    # A GPU without a number is left out if another warning has the same name with a number.
+    numbered = {name for number, name in warned_of if number}
+    different = [g for (number, name), g in warned_of.items() if number or name not in numbered]
+    if different:
+        yield Gpus(tuple(different), "torch's warning", HINT)
 
 
 def _kernels(warning: str) -> list[str]:
     """The kernels that a warning lists, e.g. `sm_90`; empty if it lists none."""
-    kernel_list = KERNELS.search(warning)
-    if kernel_list:
-        return kernel_list[1].split()
+    if listed := KERNELS.search(warning):
+        return listed[1].split()
     # Newer warnings list compute capabilities instead: 8.0 means sm_80.
-    capabilities = re.findall(CAPABILITIES, warning)
-    return [f"sm_{capability.replace('.', '')}" for capability in capabilities]
+    return [f"sm_{digits.replace('.', '')}" for digits in re.findall(CAPABILITIES, warning)]
 
 
 def _gpu_of_warning(match: re.Match[str], capability: str) -> Gpu:
-    """The GPU named in a warning."""
-    # One form of the warning has a group for the GPU's name. In the other form, the name is at the
-    # end of the words before it.
-    name = match["model"] or match["words"].split()[-1]
+    """The GPU named in a warning. One form has a group for the GPU's name; in the other form, the
+    name is at the end of the words before it."""
     brand = re.search(BRAND, match["words"] or "")
-    if brand:
-        name = brand[0]
-    number = match["index"]
+    name = brand[0] if brand else match["model"] or match["words"].split()[-1]
     return Gpu(
         name=name.strip(),
-        cuda_index=None if number is None else int(number),
+        cuda_index=None if match["index"] is None else int(match["index"]),
         compute_capability=Capability.parse(capability),
     )
 
 
-def _warning_event(warning: CapabilityWarning) -> tuple[str, dict[str, str]]:
+def _meaning(
+    gpu: Gpu, kernels: Sequence[str], details: str, *, is_refusal: bool
+) -> tuple[str, dict[str, str]]:
     """The kind and values of a warning's event; the kind is empty if the warning shows nothing.
 
-    The kind is `gpu-not-in-wheel` if the GPU is older or newer than torch's kernels. It is
+    It is `gpu-not-in-wheel` if the GPU is older or newer than torch's kernels, and
     `capability-warning` if only the GPU's minor version is newer, because kernels for the same
-    major version also run on it.
+    major version also run on it. `is_refusal`: whether the warning says that torch is not
+    compatible with the GPU.
     """
-    values = {"gpu": warning.gpu.name, "capability": str(warning.capability)}
-    limits = _limits(warning.details)
-    if len(limits) == 2:
-        oldest, newest = limits
-        is_not_too_old = oldest <= warning.capability
-        is_of_known_major = warning.capability.major <= newest.major
-        if is_not_too_old and is_of_known_major:
-            return "capability-warning", values
-    supported = limits or [Capability.parse(kernel) for kernel in warning.kernels]
+    capability = gpu.compute_capability or Capability(0, 0)
+    values = {"gpu": gpu.name, "capability": str(capability)}
+    # The lowest supported compute capability, or the lowest and the highest.
+    named = LIMITS.search(details)
+    limits = [Capability.parse(digits) for digits in named.groups() if digits] if named else []
+    if len(limits) == 2 and limits[0] <= capability and capability.major <= limits[1].major:
+        return "capability-warning", values
+    supported = limits or [Capability.parse(kernel) for kernel in kernels]
     if supported:
-        is_old = warning.capability < max(supported)
-    elif warning.is_refusal or "too old" in warning.details:
-        is_old = warning.capability <= NEWEST_WITHOUT_KERNELS
+        values["side"] = "old" if capability < max(supported) else "new"
+        values["kernels"] = " ".join(one.sm for one in supported)
+    elif is_refusal or "too old" in details:
+        values["side"] = "old" if capability <= NEWEST_WITHOUT_KERNELS else "new"
     else:
         return "", {}
-    values["side"] = "old" if is_old else "new"
-    if supported:
-        values["kernels"] = " ".join(capability.sm for capability in supported)
     return "gpu-not-in-wheel", values
-
-
-def _limits(details: str) -> list[Capability]:
-    """The lowest supported compute capability in a warning, or the lowest and the highest; empty if
-    the warning names none."""
-    limits = LIMITS.search(details)
-    if limits is None:
-        return []
-    return [Capability.parse(digits) for digits in limits.groups() if digits]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BOARDS
-from gpusetup.accelerators.makers import MAKERS
+from gpusetup.accelerators.makers import AMD, MAKERS
+from gpusetup.accelerators.other_gpus import maker_named
 from gpusetup.messages.row import is_switched_off
-from gpusetup.messages.search import Text
+from gpusetup.messages.search import Text, line_source
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import in_any_case, lazy
-from gpusetup.report.facts import HINT, Claim, Facts
-from gpusetup.report.maker_words import (
-    labelled_gpus,
-    other_makers_gpu,
-)
+from gpusetup.report.facts import CHARACTERS_READ, HINT, Claim, Facts
 
+NVIDIA_WORD = lazy(r"NVIDIA(?! driver)|GeForce|\b(?:RTX|GTX|Tesla)\b")
 # `01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA106M [GeForce RTX 3060]`.
 LSPCI = lazy(
     r"(?:^|\s)((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]) "
@@ -26,8 +25,6 @@ LSPCI = lazy(
 IN_USE = lazy(r"Kernel driver in use: ([\w-]+)")
 # `[8086:0bda]`, or `Device 0bda` if the list of names does not have the device yet.
 DEVICE_ID = lazy(r"\[[0-9a-f]{4}:([0-9a-f]{4})\]|\bDevice ([0-9a-f]{4})\b")
-VENDORS = tuple((maker.id, maker.listed) for maker in MAKERS if maker.listed)
-"""The makers of GPUs, each with a pattern for its name in the output of `lspci`."""
 DETAIL_LINES = 7
 """The number of lines below a device in the output of `lspci -k` that are searched for its driver.
 """
@@ -38,34 +35,21 @@ NODE = lazy(r"^\s*(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?
 def pci_devices_and_nodes(text: Text) -> Facts:
     """The GPUs listed by `lspci`, device nodes from `ls -l /dev`, and GPUs from other makers."""
     for index, line in enumerate(text.lines):
-        listing = LSPCI.search(line) if " controller" in line else None
-        if listing:
-            first = index + 1
-            lines_below = text.lines[first : first + DETAIL_LINES]
-            bound_driver = _bound_driver(lines_below)
-            yield pci_device(listing[1], listing[2], bound_driver)
-        elif "/dev/" in line:
-            node = NODE.match(line)
-            if node:
-                yield DeviceNode(path=node[2], mode=node[1])
+        if " controller" in line and (listing := LSPCI.search(line)):
+            # The lines from " controller" on belong to the next device.
+            below = " ".join(text.lines[index + 1 : index + 1 + DETAIL_LINES])
+            driver = IN_USE.search(below.partition(" controller")[0])
+            yield pci_device(listing[1], listing[2], driver[1] if driver else None)
+        elif "/dev/" in line and (node := NODE.match(line)):
+            yield DeviceNode(path=node[2], mode=node[1])
     yield from other_makers_gpu_events(text)
     # The board's name is in the catalog of targets. The name of a Radeon alone is not enough,
     # because a laptop with an NVIDIA GPU may have a Radeon too.
     if HIP_WORDS.search(text.low):
         for board, _ in BOARDS:
-            match = in_any_case(f"(?:{board}){BOARD_ENDING}").search(text.flat, 0, BOARDS_READ)
+            match = in_any_case(f"(?:{board}){BOARD_ENDING}").search(text.flat, 0, CHARACTERS_READ)
             if match:
                 yield other_makers_gpu("amd", match[0].strip(), text.source(match.start()))
-
-
-def _bound_driver(lines_below: tuple[str, ...]) -> str | None:
-    """The driver in use for a device in `lspci -k`, from the lines below it; None if none is
-    shown."""
-    # The lines from " controller" on belong to the next device.
-    all_below = " ".join(lines_below)
-    details = all_below.partition(" controller")[0]
-    driver = IN_USE.search(details)
-    return driver[1] if driver else None
 
 
 def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
@@ -74,20 +58,21 @@ def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
     >>> pci_device("01:00.0", "NVIDIA Corporation GA106M [GeForce RTX 3060] (rev a1)", None).vendor
     'nvidia'
     """
-    vendor = "unknown"
-    for maker, maker_name in VENDORS:
-        if re.search(maker_name, name):
-            vendor = maker
-            break
-    name_without_revision = name.partition(" (rev")[0]
+    vendors = (maker.id for maker in MAKERS if maker.listed and re.search(maker.listed, name))
     device_id = DEVICE_ID.search(name)
     return PciDevice(
-        vendor=vendor,
+        vendor=next(vendors, "unknown"),
         device_id=device_id[1] or device_id[2] if device_id else None,
         bus_id=bus_id,
-        name=name_without_revision,
+        name=name.partition(" (rev")[0],
         driver=driver,
     )
+
+
+def other_makers_gpu(vendor: str, name: str, source: str) -> Event:
+    """The event for a GPU that is not from NVIDIA."""
+    values = {"vendor": vendor, "name": name}
+    return Event(kind="foreign-gpu", values=values, source=source, text=name)
 
 
 # `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
@@ -96,8 +81,6 @@ HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)"
 """Words of a program that runs on an AMD GPU."""
 BOARD_ENDING = "(?:(?: ?(?:XTX?|GRE)|[MS])(?![A-Za-z0-9]))?"
 """What may follow a board's number in its name: `RX 6600 XT`."""
-BOARDS_READ = 100_000
-"""Boards are looked for in this many characters, so that a long log does not take minutes."""
 
 # --- other makers' GPUs ---------------------------------------------------------------------------
 NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"
@@ -162,24 +145,20 @@ def other_makers_gpu_events(text: Text) -> Facts:
     software, or the one that a label of the text names."""
     labelled = list(labelled_gpus(text))
     yield from labelled
-    lines_with_label = {gpu.source for gpu in labelled}
     for vendor, needles, pattern in OTHER_MAKERS:
         # The patterns are slow, and most texts contain none of the needles.
         if not text.has_any(needles):
             continue
-        named = (match for match in pattern.finditer(text.flat) if _is_in_use(match))
-        match = next(named, None)
+        match = next(filter(_is_in_use, pattern.finditer(text.flat)), None)
         if match is None:
             continue
-        start, end = match.span()
-        name = match[match.lastindex or 0]
-        source = text.source(start)
-        if source in lines_with_label:
+        name, source = match[match.lastindex or 0], text.source(match.start())
+        if source in {gpu.source for gpu in labelled}:
             continue
         gpu = other_makers_gpu(vendor, name.strip(), source)
         if name.startswith(ERRORS_OF_ROCM):
             # The words show the maker, but only the whole line says what failed.
-            gpu = replace(gpu, text=text.shown(start, end))
+            gpu = replace(gpu, text=text.shown(*match.span()))
         yield gpu
         if vendor == "apple":
             yield Claim("os.machine", "aarch64", source, HINT)
@@ -189,16 +168,65 @@ def other_makers_gpu_events(text: Text) -> Facts:
 # `gfx1030, gfx1100`, `'gfx906' 'gfx908'`: two targets with only punctuation between them.
 BESIDE_A_TARGET = lazy(r"gfx\w{3,6}[\s,;:/'\"|]{1,5}$")
 BEFORE_A_TARGET = lazy(r"[\s,;:/'\"|]{1,5}gfx\w{3}")
-CHARACTERS_BESIDE = 20
 
 
 def _is_in_use(match: re.Match[str]) -> bool:
     """Whether a name is neither in a list of the targets that a library was built for, nor a
     setting that is off (`amd gpu: none`)."""
     flat, (start, end) = match.string, match.span()
-    before = flat[max(start - CHARACTERS_BESIDE, 0) : start]
+    before = flat[max(start - 20, 0) : start]
     is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
     return not (match[0].startswith("gfx") and is_listed) and not is_switched_off(flat, end)
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+LABEL_WORDS = (
+    *("gpu", "graphics", "video card", "videocard", "display adapter", "vga", "accelerator"),
+    *("grafikkarte", "carte graphique", "tarjeta gráfica", "placa de vídeo", "scheda video"),
+    *("karta graficzna", "видеокарта", "显卡", "顯示卡", "グラボ", "グラフィックボード", "그래픽"),
+)
+"""Words for a GPU in labels, in lower case."""
+LABEL = (
+    r"(?:my |your )?(?:gpus?|graphics(?: (?:card|adapter))?|video ?card|display adapter|vga|accelerator"
+    r"|grafikkarte|carte graphique|tarjeta gráfica|placa de vídeo|scheda video|karta graficzna"
+    r"|видеокарта|显卡|顯示卡|グラボ|グラフィックボード|그래픽 ?카드)(?: ?(?:model|name|型号|モデル))?"
+)
+# `GPU: Instinct MI60`, `- Graphics card = Intel Data Center GPU Flex 170`, `| GPU | RX 6800 |`.
+LABELLED = lazy(rf"(?i)^\W{{0,6}}{LABEL}\W{{0,4}}[:=：|]\W{{0,4}}(\S.{{1,60}})$")
+"""A line that names the GPU after a label, and its value."""
+# `### GPU`, `**Graphics card**`, `GPU:`; an issue's form has the answer below its heading.
+HEADING = lazy(rf"(?i)^(?:#{{1,6}} |\*\*)?{LABEL}(?: \([^)]{{0,40}}\))?[:：?]?(?:\*\*)?[:：]?$")
+"""A line with nothing but a label."""
+LONGEST_NAME = 60
+"""The most characters of a GPU's name in a line of its own. A longer line is a sentence."""
+
+
+def labelled_gpus(text: Text) -> Iterator[Event]:
+    """The GPUs of other makers that the text's own labels name, read as the option `--gpu` reads
+    them."""
+    if not text.has_any(LABEL_WORDS):
+        return
+    for index, line in enumerate(text.lines):
+        if label := LABELLED.match(line):
+            yield from _gpu_in_a_value(label[1], index + 1)
+        elif HEADING.match(line.strip()):
+            # The answer stands at most three lines below its heading, the empty ones counted.
+            below = enumerate(text.lines[index + 1 : index + 4], index + 2)
+            number, value = next((one for one in below if one[1].strip()), (0, ""))
+            if len(value.strip()) <= LONGEST_NAME:
+                yield from _gpu_in_a_value(value, number)
+
+
+def _gpu_in_a_value(value: str, line_number: int) -> Iterator[Event]:
+    """The GPU that the value of a label names, if another maker than NVIDIA made it."""
+    name = value.strip(" *`|-")
+    # `GPU: NVIDIA RTX 3060 and the processor's Radeon` names a GPU that CUDA can use.
+    maker = None if NVIDIA_WORD.search(name) else maker_named(name)
+    # "Intel" alone may be the old graphics of a processor, which torch has no build for. AMD's
+    # processors, on the other hand, are rarely called a GPU.
+    if maker and (maker is AMD or any(map(str.isdigit, name))):
+        yield other_makers_gpu(maker.id, name, line_source(line_number))
 
 
 # --- collect_env ----------------------------------------------------------------------------------
@@ -211,9 +239,6 @@ LISTED_GPUS = lazy(
     r"|Versions of|Any other|Additional context|(?:CPU|OS):|={8,}|```)|$)",
     re.I,
 )
-VENDOR_CHARACTERS, NAME_CHARACTERS = 200, 80
-"""The maker is looked for in the first 200 characters of that value, and the first 80 are kept as
-the GPU's name."""
 OTHER_MAKER = lazy(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
 BUILT_WITH = lazy(r"CUDA used to build PyTorch: (\S{1,12})")
 
@@ -224,23 +249,15 @@ def collect_env(text: Text) -> Facts:
         return
     for match in LISTED_GPUS.finditer(text.flat):
         source = text.source(match.start())
-        listed_gpus = match[1].strip(" *-")
-        if listed_gpus.startswith("No CUDA"):
-            yield _no_cuda_event(text, source)
-        maker = OTHER_MAKER.search(listed_gpus[:VENDOR_CHARACTERS])
-        if maker:
+        listed = match[1].strip(" *-")
+        if listed.startswith("No CUDA"):
+            # collect_env prints "No CUDA" if torch has no device and neither nvidia-smi nor nvcc
+            # answers. A machine with a CUDA build may well have a GPU but no driver.
+            build = BUILT_WITH.search(text.flat)
+            kind = "smi-not-found" if build and build[1][0].isdigit() else "no-nvidia-gpu"
+            shown = f"{build[0] if build else ''}, GPU models and configuration: No CUDA"
+            yield Event(kind=kind, source=source, text=shown)
+        # The maker stands in the first characters of a list that may have sixteen cards.
+        if maker := OTHER_MAKER.search(listed[:200]):
             vendor = "intel" if maker[1].lower() in ("intel", "arc") else "amd"
-            yield other_makers_gpu(vendor, listed_gpus[:NAME_CHARACTERS], source)
-
-
-def _no_cuda_event(text: Text, source: str) -> Event:
-    """The event for `GPU models and configuration: No CUDA`. If torch is a CUDA build, nvidia-smi
-    is missing; otherwise, there is no NVIDIA GPU."""
-    build = BUILT_WITH.search(text.flat)
-    has_cuda_build = build is not None and build[1][0].isdigit()
-    # collect_env prints "No CUDA" if torch has no device and neither nvidia-smi nor nvcc answers. A
-    # machine with a CUDA build may well have a GPU but no driver.
-    kind = "smi-not-found" if has_cuda_build else "no-nvidia-gpu"
-    build_line = build[0] if build else ""
-    shown = f"{build_line}, GPU models and configuration: No CUDA"
-    return Event(kind=kind, source=source, text=shown)
+            yield other_makers_gpu(vendor, listed[:80], source)

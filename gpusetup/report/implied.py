@@ -4,31 +4,29 @@ messages."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import identified
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Events, Gpu, Os, Package, Snapshot, Torch
+from gpusetup.model.machine import Event, Gpu, Os, Snapshot, Torch
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import cuda_of
-
-SHOWN_CHARACTERS = 200
-"""At most this many characters of a value are quoted as evidence."""
+from gpusetup.report.facts import SHOWN_CHARACTERS
 
 
 def with_implied_fields(snapshot: Snapshot) -> Snapshot:
     """The snapshot completed with fields that follow from others, such as torch's backend from its
     version label."""
     gpus = _gpus(snapshot)
-    if gpus is not None:
-        gpus = tuple(identified(gpu) for gpu in gpus)
-    events = [_with_meaning(event, snapshot.os) for event in snapshot.events]
     return replace(
         snapshot,
         torch=_torch(snapshot),
         os=_os(snapshot),
-        gpus=gpus,
-        events=(*events, *_library_folders(snapshot)),
+        gpus=None if gpus is None else tuple(map(identified, gpus)),
+        events=(
+            *(_with_meaning(event, snapshot.os) for event in snapshot.events),
+            *_library_folders(snapshot),
+        ),
     )
 
 
@@ -40,60 +38,41 @@ def _library_folders(snapshot: Snapshot) -> Iterator[Event]:
     """Events for folders in LD_LIBRARY_PATH with CUDA libraries, which would be loaded before
     torch's own."""
     library_path = snapshot.environment.get("LD_LIBRARY_PATH", "")
-    for folder in dict.fromkeys(library_path.split(":")):
-        if not CUDA_FOLDER.search(folder):
-            continue
-        is_stub = "/stubs" in folder.lower()
+    for folder in filter(CUDA_FOLDER.search, dict.fromkeys(library_path.split(":"))):
         yield Event(
-            kind="libcuda-stub" if is_stub else "foreign-library",
+            kind="libcuda-stub" if "/stubs" in folder.lower() else "foreign-library",
             values={"folder": folder},
             source="LD_LIBRARY_PATH",
             text=folder[:SHOWN_CHARACTERS],
         )
 
 
-# --- events ---------------------------------------------------------------------------------------
-
 SIZE_FIELDS = {
-    "asked": "asked_bytes",
-    "total": "total_bytes",
+    **{name: f"{name}_bytes" for name in ("asked", "total", "free", "held", "idle")},
     "total2": "total_bytes",
-    "free": "free_bytes",
-    "held": "held_bytes",
-    "idle": "idle_bytes",
 }
 """A size in torch's out-of-memory message, by its group in the pattern -> the name of the value in
 bytes."""
 
 
 def _with_meaning(event: Event, os: Os) -> Event:
-    """The event, completed: memory sizes are converted to bytes, and an error becomes one of WSL if
-    the rest of the text shows no other system."""
-    if event.kind == "cuda-version-err":
-        # In WSL `CUDA Version: ERR!` means a driver that is too old for WSL. A text that shows no
-        # Linux kernel may come from WSL.
-        may_be_wsl = os.wsl or (os.wsl is None and os.kernel is None)
-        return replace(event, kind="wsl-driver") if may_be_wsl else event
-    if event.kind == "out-of-memory":
-        return replace(event, values=_with_bytes(event.values))
-    return event
-
-
-def _with_bytes(values: Mapping[str, str]) -> dict[str, str]:
-    """The values of an out-of-memory event with sizes in bytes; sizes that cannot be read are left
-    out."""
+    """The event, completed: memory sizes are converted to bytes (those that cannot be read are left
+    out), and an error becomes one of WSL if the rest of the text shows no other system."""
+    # In WSL `CUDA Version: ERR!` means a driver that is too old for WSL. A text that shows no Linux
+    # kernel may come from WSL.
+    may_be_wsl = os.wsl or (os.wsl is None and os.kernel is None)
+    if event.kind == "cuda-version-err" and may_be_wsl:
+        return replace(event, kind="wsl-driver")
+    if event.kind != "out-of-memory":
+        return event
     from gpusetup.readings.nvidia_smi import memory
 
-    values_in_bytes: dict[str, str] = {}
-    for name, text in values.items():
-        if name not in SIZE_FIELDS:
-            values_in_bytes[name] = text
-            continue
-        size = memory(text.replace("bytes", "B"))
-        # Leave out a size that cannot be read.
+    values: dict[str, str] = {}
+    for name, text in event.values.items():
+        size = memory(text.replace("bytes", "B")) if name in SIZE_FIELDS else text
         if size is not None:
-            values_in_bytes[SIZE_FIELDS[name]] = str(size)
-    return values_in_bytes
+            values[SIZE_FIELDS.get(name, name)] = str(size)
+    return replace(event, values=values)
 
 
 # --- torch ----------------------------------------------------------------------------------------
@@ -102,49 +81,34 @@ def _with_bytes(values: Mapping[str, str]) -> dict[str, str]:
 CPU_BUILD = lazy(r"(?:^|_)cpu")
 
 
+ANSWERS_OF_TORCH = ("no-xpu", "backend-runs", "gpu-in-use")
+"""Events that can only come from a torch that was imported."""
+
+
 def _torch(snapshot: Snapshot) -> Torch:
     """torch's fields, completed from the list of packages and from torch's messages."""
     from gpusetup.readings.packages import backend_of
 
     torch = snapshot.torch
-    packages = snapshot.packages or ()
-    torch_packages = [package for package in packages if package.name in ("torch", "pytorch")]
-    version = _with_third_number(
-        torch.version or next((package.version for package in torch_packages), None)
-    )
+    kinds = {event.kind for event in snapshot.events}
+    listed = [one for one in snapshot.packages or () if one.name in ("torch", "pytorch")]
+    version = _with_third_number(torch.version or next((one.version for one in listed), None))
     backend = backend_of(version, torch.cuda, torch.hip) or torch.backend
-    if backend is None and _has_cpu_build(snapshot.events, torch_packages):
+    has_cpu_build = any(CPU_BUILD.search(one.build or "") for one in listed)
+    if backend is None and ("torch-not-compiled-with-cuda" in kinds or has_cpu_build):
         backend = "cpu"
-    installed = torch.installed
-    torch_answered = any(event.kind in ANSWERS_OF_TORCH for event in snapshot.events)
     # collect_env may have run in a Python without torch, although the text shows another Python
     # where torch works.
-    if version and (installed is None or torch_answered):
-        installed = True
-    installers = [package.installer for package in torch_packages if package.installer]
+    is_seen = version and (torch.installed is None or not kinds.isdisjoint(ANSWERS_OF_TORCH))
+    installers = (one.installer for one in listed if one.installer)
     return replace(
         torch,
         version=version,
         cuda=torch.cuda or cuda_of(backend or ""),
         backend=backend,
-        installed=installed,
-        installer=torch.installer or (installers[0] if installers else None),
+        installed=True if is_seen else torch.installed,
+        installer=torch.installer or next(installers, None),
     )
-
-
-ANSWERS_OF_TORCH = ("no-xpu", "backend-runs", "gpu-in-use")
-"""Events that can only come from a torch that was imported."""
-
-
-def _has_cpu_build(events: Events, torch_packages: list[Package]) -> bool:
-    """Whether torch says that it has no CUDA, or conda's build string shows a CPU build."""
-    if any(event.kind == "torch-not-compiled-with-cuda" for event in events):
-        return True
-    for package in torch_packages:
-        build = package.build or ""
-        if CPU_BUILD.search(build):
-            return True
-    return False
 
 
 def _with_third_number(version: str | None) -> str | None:
@@ -153,13 +117,8 @@ def _with_third_number(version: str | None) -> str | None:
     >>> _with_third_number("2.7+cu128"), _with_third_number("2.7")
     ('2.7.0+cu128', '2.7')
     """
-    if version is None:
-        return None
-    release, plus, label = version.partition("+")
-    has_two_numbers = release.count(".") == 1
-    if plus and has_two_numbers:
-        return f"{release}.0+{label}"
-    return version
+    release, plus, label = (version or "").partition("+")
+    return f"{release}.0+{label}" if plus and release.count(".") == 1 else version
 
 
 # --- the system -----------------------------------------------------------------------------------
@@ -172,24 +131,21 @@ LINUX_ROCM = lazy(r"\+rocm(?:[1-5]\.\d|6\.[0-3])(?!\d)")
 
 def _os(snapshot: Snapshot) -> Os:
     """The system's fields, completed from the driver, the kernel and the Jetson release."""
-    os = snapshot.os
-    driver_version = snapshot.driver.version or ""
+    os, driver = snapshot.os, snapshot.driver
     # Only Linux drivers can have versions with three numbers, and only nvidia-smi on Linux shows
     # the persistence mode.
-    has_linux_driver = driver_version.count(".") == 2 or snapshot.driver.persistence is not None
+    has_linux_driver = (driver.version or "").count(".") == 2 or driver.persistence is not None
     family = os.family
-    is_linux = has_linux_driver or os.jetson or LINUX_ROCM.search(snapshot.torch.version or "")
-    if family is None and is_linux:
-        family = "linux"
     # In WSL the failing program runs on Linux, although the machine also runs Windows.
-    if os.wsl:
+    if os.wsl or (
+        family is None
+        and (has_linux_driver or os.jetson or LINUX_ROCM.search(snapshot.torch.version or ""))
+    ):
         family = "linux"
-    machine = os.machine
-    if machine is None and os.jetson:
-        machine = "aarch64"
     wsl = os.wsl
     if wsl is None and family == "linux" and os.kernel:
         wsl = "microsoft" in os.kernel.lower()
+    machine = os.machine or ("aarch64" if os.jetson else None)
     return replace(os, family=family, machine=machine, wsl=wsl)
 
 
@@ -198,40 +154,28 @@ def _os(snapshot: Snapshot) -> Os:
 DENY_NVIDIA = ("no-nvidia-gpu", "foreign-gpu")
 """Events that say that a machine has no NVIDIA GPU, or that name a GPU from another maker."""
 SHOW_NVIDIA = (
-    "smi-sees-it",
-    "xid",
-    "gpu-fell-off-bus",
-    "hybrid-gpu-off",
-    "out-of-memory",
-    "no-kernel-image",
+    *("smi-sees-it", "xid", "gpu-fell-off-bus", "hybrid-gpu-off", "out-of-memory"),
     # A hosted notebook can get an NVIDIA GPU in another session.
-    "hosted-notebook",
+    *("no-kernel-image", "hosted-notebook"),
 )
 """Events that show that an NVIDIA GPU is involved, despite the events above."""
 
 
-def _has_no_nvidia_gpu(snapshot: Snapshot) -> bool:
-    """Whether the text says that the machine has no NVIDIA GPU, and nothing in it suggests
-    otherwise."""
-    kinds = {event.kind for event in snapshot.events}
-    if not kinds.intersection(DENY_NVIDIA):
-        return False
-    if kinds.intersection(SHOW_NVIDIA) or snapshot.torch.cuda_available:
-        return False
-    # In WSL and on a Jetson, a text about CUDA is about an NVIDIA GPU.
-    if snapshot.os.wsl or snapshot.os.jetson:
-        return False
-    if snapshot.driver.version or snapshot.driver.cuda:
-        return False
-    return not any(device.vendor == "nvidia" for device in snapshot.pci_devices or ())
-
-
 def _gpus(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
-    """The GPUs from lists, or else from messages about compute capability; () if the machine has no
-    GPU, None if unknown."""
+    """The GPUs from lists, or else from messages about compute capability; () if the text says that
+    the machine has no NVIDIA GPU and nothing suggests otherwise, None if unknown."""
     if snapshot.gpus:
         return snapshot.gpus
-    if _has_no_nvidia_gpu(snapshot):
+    kinds = {event.kind for event in snapshot.events}
+    os, driver, on_bus = snapshot.os, snapshot.driver, snapshot.pci_devices or ()
+    suggests_nvidia = (
+        not kinds.isdisjoint(SHOW_NVIDIA)
+        or snapshot.torch.cuda_available
+        # In WSL and on a Jetson, a text about CUDA is about an NVIDIA GPU.
+        or (os.wsl or os.jetson or driver.version or driver.cuda)
+        or any(device.vendor == "nvidia" for device in on_bus)
+    )
+    if not kinds.isdisjoint(DENY_NVIDIA) and not suggests_nvidia:
         return ()
     # A device on the PCI bus may be a GPU that no list contains.
-    return None if snapshot.pci_devices else snapshot.gpus
+    return None if on_bus else snapshot.gpus

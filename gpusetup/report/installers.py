@@ -12,7 +12,7 @@ from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, HINT, SURE, USUAL, Claim, Facts
 
 # --- what is installed ----------------------------------------------------------------------------
 
@@ -51,50 +51,36 @@ RELEVANT = lazy(
 RESOLUTION_FAILED = ("no matching distribution", "could not find a version", "no solution found", "resolutionimpossible")  # fmt: skip
 """Words of a failed resolution. The versions that it lists were wanted, but they are not installed.
 """
-CHARACTERS_READ = 1_000_000
-"""Only this many characters of a text are read, so that a log of several megabytes does not take
-minutes."""
-SHORTEST_ROW, LONGEST_ROW = 5, 139
-"""The length of a row in characters. A shorter line cannot contain a version, and a longer one is a
-sentence."""
 REQUIREMENTS_AT_START = 4000
 """If the word "requirements" occurs in this many characters at the beginning, the text may contain
 a requirements file."""
 
 
 def packages(text: Text) -> Facts:
-    """The distributions that the text shows as installed."""
+    """The distributions that the text shows as installed, in the output of `pip list`, `pip freeze`
+    and `conda list`, or in a sentence."""
     if not RELEVANT.search(text.low):
         return
-    yield from _rows_of_lists(text)
-    for needle, installer, pattern in INSTALLED_SENTENCES:
-        if needle not in text.flat:
+    # `torch==2.5.1` may come from a requirements file. A mark such as `[pip3]` shows that
+    # collect_env printed it.
+    lists_requirements = (
+        text.has_any(RESOLUTION_FAILED) or "requirements" in text.low[:REQUIREMENTS_AT_START]
+    )
+    for line in text.lines:
+        # A shorter line cannot contain a version, and a longer one is a sentence.
+        row = PACKAGE_ROW.match(line) if 5 <= len(line) < 140 else None
+        if row is None or not RELEVANT.search(line.lower()):
             continue
-        sentences = pattern.findall(text.flat[:CHARACTERS_READ])
-        for name, version in sentences[:MAX_SENTENCES]:
-            yield from if_watched(Package(name=name, version=version, installer=installer))
+        if row["by"] or row["sign"] != "==" or not lists_requirements:
+            yield from if_watched(_package_of_row(row, line))
+    for needle, installer, pattern in INSTALLED_SENTENCES:
+        if needle in text.flat:
+            sentences = pattern.findall(text.flat[:CHARACTERS_READ])
+            for name, version in sentences[:MAX_SENTENCES]:
+                yield from if_watched(Package(name=name, version=version, installer=installer))
     # pip prints "Cannot uninstall" for a torch that `distutils` or conda installed.
     if "cannot uninstall 'torch'" in text.low:
         yield Event(kind="installed-by-two", values={"name": "torch"}, source="pip")
-
-
-def _rows_of_lists(text: Text) -> Iterator[Package]:
-    """The packages in the output of `pip list`, `pip freeze` and `conda list`."""
-    resolution_failed = text.has_any(RESOLUTION_FAILED)
-    lists_requirements = resolution_failed or "requirements" in text.low[:REQUIREMENTS_AT_START]
-    for line in text.lines:
-        is_of_row_length = SHORTEST_ROW <= len(line) <= LONGEST_ROW
-        if not is_of_row_length or not RELEVANT.search(line.lower()):
-            continue
-        row = PACKAGE_ROW.match(line)
-        if row is None:
-            continue
-        # `torch==2.5.1` may come from a requirements file. A mark such as `[pip3]` shows that
-        # collect_env printed it.
-        is_pinned = row["sign"] == "=="
-        if lists_requirements and is_pinned and not row["by"]:
-            continue
-        yield from if_watched(_package_of_row(row, line))
 
 
 def _package_of_row(row: re.Match[str], line: str) -> Package:
@@ -102,18 +88,14 @@ def _package_of_row(row: re.Match[str], line: str) -> Package:
     package = Package(name=row["name"], version=row["version"])
     build, channel = row["build"], row["channel"]
     # Only conda's rows have a build, which may be followed by a channel.
-    is_pinned = row["sign"] == "=="
-    has_build = build and not is_pinned
-    if has_build and (channel is None or CHANNEL.search(line)):
+    if build and row["sign"] != "==" and (channel is None or CHANNEL.search(line)):
         # For a package that pip installed, conda lists `pypi` in one of these two columns.
         if build.startswith("pypi") or channel == "pypi":
             return replace(package, installer="pip", channel=channel)
         return replace(package, installer="conda", build=build, channel=channel)
     # A mark such as `[conda]` in collect_env's rows does not prove which installer installed the
     # package.
-    if row["by"]:
-        return package
-    return replace(package, installer="pip")
+    return package if row["by"] else replace(package, installer="pip")
 
 
 def if_watched(package: Package) -> Iterator[Package]:
@@ -178,24 +160,18 @@ def request_claims(text: Text) -> Facts:
         for offset, window in text.near(needle):
             for match in COMMAND.finditer(window):
                 source = text.source(offset + match.start())
-                yield from _claims_of_command(match[0], source, trust)
+                command = OUTPUT_STARTS.split(match[0])[0]
+                if "torch" in command:
+                    yield from pin_claims(command, source, trust)
+                    yield from index_claims(INDEX.search(command), source)
     # pip prints all indexes that it uses, including configured ones.
     if "looking in indexes" in text.low:
         yield from index_claims(INDEX.search(text.flat), "pip")
     for pattern in LOCKED_TORCH:
-        locked_torch = pattern.search(text.flat[:CHARACTERS_READ])
-        if locked_torch:
-            source = text.source(locked_torch.start())
-            yield from claims_of_pin(locked_torch.groupdict(), source, USUAL)
-            yield from index_claims(INDEX.search(locked_torch[0]), source)
-
-
-def _claims_of_command(command_and_output: str, source: str, trust: int) -> Iterator[Claim]:
-    """Claims for the pinned torch and the index in a typed command."""
-    command = OUTPUT_STARTS.split(command_and_output)[0]
-    if "torch" in command:
-        yield from pin_claims(command, source, trust)
-        yield from index_claims(INDEX.search(command), source)
+        if locked := pattern.search(text.flat[:CHARACTERS_READ]):
+            source = text.source(locked.start())
+            yield from claims_of_pin(locked.groupdict(), source, USUAL)
+            yield from index_claims(INDEX.search(locked[0]), source)
 
 
 def index_claims(index: re.Match[str] | None, source: str) -> Iterator[Claim]:
@@ -205,84 +181,55 @@ def index_claims(index: re.Match[str] | None, source: str) -> Iterator[Claim]:
 
 
 def refusals(text: Text) -> Facts:
-    """The requirements of torch that pip could not satisfy, with the versions that it could choose
-    from."""
+    """The requirements of torch that pip could not satisfy, each once, with the versions that it
+    could choose from."""
     index = INDEX.search(text.flat)
-    for refusal in _refused_requirements(text):
-        versions = refusal.versions
-        has_no_version = versions.startswith("none")
-        none_found = ""
-        if versions:
-            none_found = "true" if has_no_version else "false"
-        values = {
-            "requirement": refusal.requirement,
-            "none_found": none_found,
-            "versions": "" if has_no_version else versions[:MAX_VERSIONS_CHARACTERS],
-            "index": index[1] if index else "",
-        }
-        known_values = {name: value for name, value in values.items() if value}
-        start = refusal.start
-        end = start + len(refusal.message[:MESSAGE_CHARACTERS])
-        yield text.event("no-matching-distribution", start, end, known_values)
-        yield from pin_claims(refusal.requirement, text.source(start), SURE)
-
-
-class Refusal(NamedTuple):
-    """A requirement that pip could not satisfy."""
-
-    requirement: str
-    start: int
-    message: str
-    versions: str
-    """The versions that pip saw, or `none`; "" if the message does not list them."""
-
-
-def _refused_requirements(text: Text) -> Iterator[Refusal]:
-    """Each refused requirement once. If several messages name it, one that lists versions is
-    preferred."""
     already_read: set[str] = set()
     for needle in ("satisfies the requirement torch", "no matching distribution found for torch"):
         for offset, window in text.near(needle):
-            messages = REQUIREMENT.finditer(window)
-            # `False` sorts first, so messages with versions come first.
-            for match in sorted(messages, key=lambda message: message["versions"] is None):
+            # `False` sorts first, so messages that list versions come first.
+            for match in sorted(
+                REQUIREMENT.finditer(window), key=lambda one: one["versions"] is None
+            ):
                 requirement = (match["requirement"] or match["only"]).rstrip(".,'\"")
                 if requirement in already_read:
                     continue
                 already_read.add(requirement)
                 versions = (match["versions"] or "").strip()
-                yield Refusal(requirement, offset + match.start(), match[0], versions)
+                # pip writes `none` if it saw no version at all.
+                is_none = versions.startswith("none")
+                values = {
+                    "requirement": requirement,
+                    "none_found": ("true" if is_none else "false") if versions else "",
+                    "versions": "" if is_none else versions[:MAX_VERSIONS_CHARACTERS],
+                    "index": index[1] if index else "",
+                }
+                known = {name: value for name, value in values.items() if value}
+                start = offset + match.start()
+                end = start + len(match[0][:MESSAGE_CHARACTERS])
+                yield text.event("no-matching-distribution", start, end, known)
+                yield from pin_claims(requirement, text.source(start), SURE)
 
 
 def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:
     """Claims for the version of torch, or else of torchvision or torchaudio, that the words pin."""
-    pin = PIN.search(words) or COMPANION_PIN.search(words)
-    if pin is None:
-        return
-    groups = pin.groupdict()
-    yield from claims_of_pin(groups, source, trust)
+    if pin := PIN.search(words) or COMPANION_PIN.search(words):
+        yield from claims_of_pin(pin.groupdict(), source, trust)
 
 
 def claims_of_pin(pin: Mapping[str, str | None], source: str, trust: int) -> Iterator[Claim]:
-    """The version and build that a pin requests.
-
-    `torch==2.5.1+cu124` requests a version and a build; conda's `torch=2.5` means any release of
-    2.5.
+    """The version and build that a pin requests: `torch==2.5.1+cu124` requests both; conda's
+    `torch=2.5` means any release of 2.5.
 
     `pin` has the key `version` and, if the pattern has these groups, `op`, `label` and `companion`.
     """
-    version = pin["version"] or ""
-    operator = pin.get("op") or "=="
-    is_whole_version = version.count(".") >= 2 or "*" in version
+    version, operator = pin["version"] or "", pin.get("op") or "=="
+    is_whole = version.count(".") >= 2 or "*" in version
     # To pip, `torch==2.5` means 2.5.0, but people who write it mean any release of 2.5.
-    is_short_pin = operator == "==" and not is_whole_version
-    if operator == "=" or is_short_pin:
-        operator = "=="
-        release = version.removesuffix(".*")
-        version = f"{release}.*"
+    if operator == "=" or (operator == "==" and not is_whole):
+        operator, version = "==", f"{version.removesuffix('.*')}.*"
     companion = pin.get("companion") or ""
     subject = "wanted.companion" if companion else "wanted.torch"
     yield Claim(subject, f"{companion}{operator}{version}", source, trust)
-    label = pin.get("label")
-    if label:
+    if label := pin.get("label"):
         yield Claim("wanted.backend", label, source, trust)

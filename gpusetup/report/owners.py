@@ -7,19 +7,15 @@ These are facts, not failures. `fixes.owners` uses them to decide how that torch
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 
-from gpusetup.messages.owners import COMPILED, FORMS, OwnerForm
-from gpusetup.messages.row import is_switched_off
+from gpusetup.messages.owners import COMPILED, ROWS
+from gpusetup.messages.row import MessageRow, is_switched_off
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
-from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import GUESS, Claim, Facts
+from gpusetup.model.patterns import in_any_case, lazy
+from gpusetup.report.facts import CHARACTERS_READ, GUESS, SHOWN_CHARACTERS, Claim, Facts
 
-CHARACTERS_READ = 200_000
-"""Only this many characters at the beginning are read. That is enough, because the same paths occur
-again and again."""
 TORCHS_FILE = lazy(
     r"(?P<root>(?<![\w.~$}])/[\w.@+~/-]{2,200}?"
     r"|(?:\b[A-Z]:\\|(?<=[ \"'>])\.[\\/])[^\"'\n<>|*?:;,]{0,200}?)[\\/]+"
@@ -34,8 +30,6 @@ UPDATER = lazy(
     re.I,
 )
 """The script with which a program updates its own environment."""
-SHOWN = 200
-"""Characters of a quote."""
 
 
 def owners(text: Text) -> Facts:
@@ -48,12 +42,16 @@ def owners(text: Text) -> Facts:
     flat = text.flat[:CHARACTERS_READ]
     if "-packages" in text.low:
         yield from _folder_of_torch(text, flat)
-    for form in FORMS:
-        if any(letters in text.low for letters in form.letters):
-            yield from _owner_by_form(text, flat, form)
-    yield from _compiled_for_torch(text, flat)
-    updater = UPDATER.search(flat)
-    if updater:
+    for row in ROWS:
+        if text.has_any(row.letters):
+            yield from _owner_of_row(text, flat, row)
+    # Packages with compiled parts that the text shows with a version or by one of their files.
+    compiled: dict[str, re.Match[str]] = {}
+    for match in COMPILED.finditer(flat):
+        compiled.setdefault((match["listed"] or match["file"]).lower().replace("_", "-"), match)
+    for package, match in compiled.items():
+        yield _event(text, "compiled-for-torch", match, {"package": package})
+    if updater := UPDATER.search(flat):
         yield _event(text, "remedy-tried", updater, {"what": "program-update"})
 
 
@@ -61,15 +59,14 @@ def _folder_of_torch(text: Text, flat: str) -> Facts:
     """The folder from which torch is loaded, if all of torch's files in the text are in the same
     folder."""
     matches = list(TORCHS_FILE.finditer(flat))
-    folders = Counter(match["root"].replace("\\\\", "\\") for match in matches)
-    if len(folders) == 1:
-        first = matches[0]
-        values = {"root": next(iter(folders)), "packages": f"{first['folder']}-packages"}
-        yield _event(text, "torch-folder", first, values)
+    roots = {match["root"].replace("\\\\", "\\") for match in matches}
+    if len(roots) == 1:
+        root = roots.pop()
+        values = {"root": root, "packages": f"{matches[0]['folder']}-packages"}
+        yield _event(text, "torch-folder", matches[0], values)
         # This is a conda environment on Linux. Its Python is in `bin` below its root.
-        if re.search(r"^/.*/envs/[^/]+/lib/python[\d.]+$", values["root"]):
-            root = re.sub(r"/lib/python[\d.]+$", "", values["root"])
-            yield Claim("python.executable", f"{root}/bin/python", "paths", GUESS)
+        if conda := re.search(r"^(/.*/envs/[^/]+)/lib/python[\d.]+$", root):
+            yield Claim("python.executable", f"{conda[1]}/bin/python", "paths", GUESS)
 
 
 # `stable-diffusion-webui\models\Lora`, a folder that other programs also read.
@@ -79,38 +76,19 @@ FOLDER_OF_DATA = lazy(
 """The rest of a path that leads to a program's data and not into its environment."""
 
 
-def _owner_by_form(text: Text, flat: str, form: OwnerForm) -> Iterator[Event]:
-    match = _first_in_use(flat, form)
-    if match is None or (form.unless and form.unless.search(text.shown(*match.span()))):
-        return
-    name = match.groupdict().get("name") or form.name
-    yield _event(text, "environment-owner", match, {"owner": form.owner, "name": name})
-
-
-def _first_in_use(flat: str, form: OwnerForm) -> re.Match[str] | None:
+def _owner_of_row(text: Text, flat: str, row: MessageRow) -> Iterator[Event]:
     """The first place that names the owner and is neither a folder of data nor a setting that is
     off, such as `zluda=False`."""
-    for match in form.pattern.finditer(flat):
-        is_data = FOLDER_OF_DATA.match(flat, match.end())
-        if not is_data and not is_switched_off(flat, match.end()):
-            return match
-    return None
-
-
-def _compiled_for_torch(text: Text, flat: str) -> Iterator[Event]:
-    """Packages with compiled parts that the text shows with a version or by one of their files."""
-    known: set[str] = set()
-    for match in COMPILED.finditer(flat):
-        package = (match["listed"] or match["file"]).lower().replace("_", "-")
-        if package not in known:
-            known.add(package)
-            yield _event(text, "compiled-for-torch", match, {"package": package})
+    for match in in_any_case(row.pattern).finditer(flat):
+        if FOLDER_OF_DATA.match(flat, match.end()) or is_switched_off(flat, match.end()):
+            continue
+        if not (row.unless and in_any_case(row.unless).search(text.shown(*match.span()))):
+            yield _event(text, row.kind, match, {"name": "", **row.values, **match.groupdict()})
+        return
 
 
 def _event(text: Text, kind: str, match: re.Match[str], values: dict[str, str]) -> Event:
-    return Event(
-        kind=kind,
-        values=values,
-        source=text.source(match.start()),
-        text=text.shown(*match.span())[:SHOWN],
-    )
+    """An event for a match, with the text that it quotes."""
+    start, end = match.span()
+    quote = text.shown(start, end)[:SHOWN_CHARACTERS]
+    return Event(kind=kind, values=values, source=text.source(start), text=quote)

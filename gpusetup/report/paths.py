@@ -5,15 +5,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import NamedTuple
 
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import GUESS, HINT, Claim, Facts
-
-CHARACTERS_READ = 400_000
-"""Only this many characters of a text are read, so that a log of several megabytes does not take
-minutes."""
+from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, Claim, Facts
 
 # `/lib/python3.12/`, `/versions/3.12.3/`, `\\Python312\\`, `.cpython-312-x86_64-linux-gnu.so`.
 PYTHON = lazy(
@@ -56,84 +51,64 @@ DRIVES_IN_WSL = ("/mnt/c/", "/mnt/d/")
 """Where WSL mounts the Windows drives."""
 
 
-class PathPattern(NamedTuple):
-    """A path that shows the value of a field."""
-
-    subject: str
-    value: str
-    """The field's value; "" if the pattern's first group has the value."""
-    needles: tuple[str, ...]
-    """Lower-case strings. Every match of the pattern contains one of them."""
-    pattern: re.Pattern[str]
-
-
-FIELDS_IN_PATHS = (
+FIELDS_IN_PATHS: tuple[tuple[str, str, tuple[str, ...], re.Pattern[str]], ...] = (
     # A torch in the system's Python, where the makers of container images install it.
-    PathPattern("torch.location", "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
+    ("torch.location", "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
     # The Python of a portable package for Windows: `.\\python_embeded\\python.exe`.
-    PathPattern("python.executable", "", ("python_embed",), lazy(r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)")),
+    ("python.executable", "", ("python_embed",), lazy(r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)")),
     # `/home/me/miniconda3/`, `/envs/ml/lib`.
-    PathPattern("python.manager", "conda", ("conda", "mamba", "forge", "envs"), lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
+    ("python.manager", "conda", ("conda", "mamba", "forge", "envs"), lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
     # `~/.local/share/uv/tools/`.
-    PathPattern("python.manager", "uv tool", ("tools",), lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
+    ("python.manager", "uv tool", ("tools",), lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
     # `/.venv/`, `\\venv\\`.
-    PathPattern("python.manager", "venv", ("venv",), lazy(r"[/\\]\.?venv[/\\]", re.I)),
+    ("python.manager", "venv", ("venv",), lazy(r"[/\\]\.?venv[/\\]", re.I)),
 )  # fmt: skip
+"""A field; its value ("" if the pattern's first group has it); lower-case strings of which every
+match contains one; a path that shows the value."""
 
 
 def paths(text: Text) -> Facts:
-    """What the paths in a text show about Python, the system and the environment."""
+    """What the paths in a text show about Python, the system and the environment.
+
+    >>> from gpusetup.report.cleaning import text_of
+    >>> shown = text_of('File "/srv/a/.venv/lib/python3.12/site-packages/torch/x.py"')
+    >>> [str(claim.value) for claim in paths(shown)]
+    ['3.12', 'linux', 'venv', '/srv/a/.venv/bin/python']
+    """
     flat = text.flat[:CHARACTERS_READ]
-    yield from python_version(flat)
+    # The Python version that occurs most often in paths.
+    versions = Counter(path["dotted"] or f"3.{path['minor']}" for path in PYTHON.finditer(flat))
+    for version, _ in versions.most_common(1):
+        yield Claim("python.version", version, "paths", HINT)
     yield from family_of_paths(flat, text.low[:CHARACTERS_READ])
     for subject, value, needles, pattern in FIELDS_IN_PATHS:
-        if not text.has_any(needles):
-            continue
-        match = pattern.search(flat)
-        if match:
+        if text.has_any(needles) and (match := pattern.search(flat)):
             yield Claim(subject, value or match[1], "paths", HINT)
     yield from interpreter(flat)
-
-
-def python_version(flat: str) -> Facts:
-    """The Python version that occurs most often in paths.
-
-    >>> fact = next(python_version('File "/home/me/venv/lib/python3.12/site-packages/torch/x.py"'))
-    >>> fact.value
-    '3.12'
-    """
-    count_by_version = Counter(
-        path["dotted"] or f"3.{path['minor']}" for path in PYTHON.finditer(flat)
-    )
-    for version, _ in count_by_version.most_common(1):
-        yield Claim("python.version", version, "paths", HINT)
 
 
 def family_of_paths(flat: str, low: str) -> Facts:
     """Claims for the system that most paths belong to, for WSL if Windows drives are mounted, and
     for the system whose tools are named."""
     # A path with a drive letter contains a colon, and most texts have no such path.
-    windows_paths = WINDOWS.findall(flat) if ":" in flat else []
-    path_counts = {
-        "windows": len(windows_paths),
+    in_windows = len(WINDOWS.findall(flat)) if ":" in flat else 0
+    counts = {
+        "windows": in_windows,
         "macos": len(MACOS.findall(flat)),
         "linux": len(LINUX.findall(flat)),
     }
-    family = max(path_counts, key=lambda name: path_counts[name])
+    family = max(counts, key=lambda name: counts[name])
     # On Windows, programs that were ported from Linux also print folders such as `/usr/`.
-    is_linux_behind_windows = any(words in low for words in LINUX_BEHIND_WINDOWS)
-    if windows_paths and not is_linux_behind_windows:
+    if in_windows and not any(words in low for words in LINUX_BEHIND_WINDOWS):
         family = "windows"
-    if path_counts[family]:
+    if counts[family]:
         yield Claim("os.family", family, "paths", HINT)
     if any(drive in low for drive in DRIVES_IN_WSL):
         yield Claim("os.wsl", True, "paths", GUESS)
-    word_counts = {}
-    for name, tool_words in WORDS_OF_SYSTEM.items():
-        word_counts[name] = sum(word in low for word in tool_words)
-    likely_family = max(word_counts, key=lambda name: word_counts[name])
-    if word_counts[likely_family]:
-        yield Claim("os.family", likely_family, "paths", GUESS)
+    words = {name: sum(word in low for word in of) for name, of in WORDS_OF_SYSTEM.items()}
+    likely = max(words, key=lambda name: words[name])
+    if words[likely]:
+        yield Claim("os.family", likely, "paths", GUESS)
 
 
 # The path of a package up to its environment's root: `/srv/app/.venv`, `C:\\ComfyUI\\venv`.
@@ -161,23 +136,20 @@ WINDOWS_VENV = lazy(r"\\[\w.-]*env[\w.-]*$")
 def interpreter(flat: str) -> Facts:
     r"""The Python of the environment whose packages the text shows, if there is only one.
 
-    >>> next(interpreter('File "/srv/a/.venv/lib/python3.12/site-packages/x.py"')).value
-    '/srv/a/.venv/bin/python'
     >>> next(interpreter(r'File "C:\ComfyUI\venv\Lib\site-packages\x.py"')).value
     'C:\\ComfyUI\\venv\\Scripts\\python.exe'
     """
     if "site-packages" not in flat:
         return
-    roots = dict.fromkeys(path["root"] or path["windows"] for path in SITE.finditer(flat))
-    environment_roots = [root for root in roots if not NOT_A_TARGET.search(root)]
-    if len(environment_roots) != 1:
+    roots = {path["root"] or path["windows"] for path in SITE.finditer(flat)}
+    of_environments = [root for root in roots if not NOT_A_TARGET.search(root)]
+    if len(of_environments) != 1:
         return
     # Python's repr, which messages use for paths, doubles every backslash.
-    root = environment_roots[0].replace("\\\\", "\\")
+    root = of_environments[0].replace("\\\\", "\\")
+    executable = rf"{root}\python.exe"
     if root.startswith("/"):
         executable = f"{root}/bin/python"
     elif WINDOWS_VENV.search(root):
         executable = rf"{root}\Scripts\python.exe"
-    else:
-        executable = rf"{root}\python.exe"
     yield Claim("python.executable", executable, "paths", GUESS)

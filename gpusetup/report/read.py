@@ -9,17 +9,13 @@ from gpusetup.causes.table import ROWS
 from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report import (
-    bare_answer,
     cuda_errors,
     environment,
-    failing_program,
-    field_claims,
+    fields,
     files,
     gpus,
     hardware,
-    hip_errors,
     installers,
-    launches,
     nvidia_smi,
     owners,
     paths,
@@ -40,7 +36,7 @@ def messages(text: Text) -> Iterator[Event]:
 READERS: tuple[Reader, ...] = (
     hardware.collect_env,
     nvidia_smi.nvidia_smi,
-    field_claims.field_claims,
+    fields.field_claims,
     gpus.gpus,
     hardware.pci_devices_and_nodes,
     installers.packages,
@@ -51,14 +47,13 @@ READERS: tuple[Reader, ...] = (
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
-    bare_answer.bare_answer,
-    bare_answer.kernels_and_capability,
-    launches.old_launches,
+    typed.bare_answer,
+    typed.old_launches,
     statements.statements,
     files.files,
     owners.owners,
     timeline.timeline,
-    failing_program.failing_program,
+    timeline.failing_program,
 )
 """One reader for each format. Each reads the whole text. Among equally trusted claims, that of the
 first reader counts."""
@@ -75,7 +70,7 @@ def read_report(text: str) -> Snapshot:
 
 def facts(text: Text) -> Facts:
     """The facts of all readers, in the order of `READERS`."""
-    text = hip_errors.with_hips_own_words(text)
+    text = cuda_errors.with_hips_own_words(text)
     for reader in READERS:
         yield from reader(text)
 

@@ -6,20 +6,15 @@ symptom or a fact about the person's situation; it never proves a cause by itsel
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from itertools import accumulate
-from typing import NamedTuple
-
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy
-from gpusetup.report.facts import GUESS, Claim, Facts
+from gpusetup.report.facts import GUESS, SHOWN_CHARACTERS, Claim, Facts
 
 CHARACTERS_READ = 12_000
 """The most characters of prose that are read. What a person writes in a post is shorter."""
-SHOWN_CHARACTERS = 200
 
 # --- which lines a person wrote -------------------------------------------------------------------
 
@@ -53,20 +48,6 @@ def is_prose(line: str) -> bool:
     return len(sentence.split()) >= WORDS_OF_PROSE and letter_share >= LETTERS_OF_PROSE
 
 
-class Prose(NamedTuple):
-    """The lines that a person wrote, joined with line breaks."""
-
-    words: str
-    starts: tuple[int, ...]
-    """Where each line begins in `words`."""
-    numbers: tuple[int, ...]
-    """The number of each line in the text (from 1)."""
-
-    def line_at(self, position: int) -> int:
-        """The number of the line that contains this position in `words`."""
-        return self.numbers[max(bisect_right(self.starts, position) - 1, 0)]
-
-
 FENCE = "```"
 KERNEL = lazy(r"\bNVRM: |\bNVRM\b.*\bXid\b")
 """The prefix of the NVIDIA driver's lines in the kernel log."""
@@ -74,10 +55,9 @@ ENDS_IN_COLON = lazy(r"\w(?:Error|Exception|Warning): *$")
 """The end of a line with an exception whose message begins in the next, indented line."""
 
 
-def prose_of(text: Text) -> Prose:
-    """All prose in a text, up to `CHARACTERS_READ` characters."""
-    lines: list[str] = []
-    numbers: list[int] = []
+def prose_lines(text: Text) -> dict[int, str]:
+    """The lines that a person wrote, by their number (from 1), up to `CHARACTERS_READ` characters."""
+    lines: dict[int, str] = {}
     characters = 0
     is_in_block = is_in_message = False
     for number, line in enumerate(text.lines, 1):
@@ -96,10 +76,8 @@ def prose_of(text: Text) -> Prose:
         characters += len(words)
         if characters > CHARACTERS_READ:
             break
-        lines.append(words)
-        numbers.append(number)
-    ends = tuple(accumulate((len(line) + 1 for line in lines), initial=0))
-    return Prose("\n".join(lines), ends[: len(lines)], tuple(numbers))
+        lines[number] = words
+    return lines
 
 
 # --- the statements -------------------------------------------------------------------------------
@@ -261,28 +239,28 @@ DENIALS = lazy(
 
 def statements(text: Text) -> Facts:
     """What the person states, each thing once, and which lines are the person's own."""
-    prose = prose_of(text)
-    own = [n for n in prose.numbers if not is_program_output(text.lines[n - 1])]
+    prose = prose_lines(text)
+    own = [str(number) for number in prose if not is_program_output(text.lines[number - 1])]
     if own:
-        yield Claim("report.sentences", " ".join(map(str, own)), "report")
+        yield Claim("report.sentences", " ".join(own), "report")
     # Denials become spaces of the same length, so that positions stay.
-    words = in_any_case(DENIALS.pattern).sub(lambda said: " " * len(said[0]), prose.words)
+    words = "\n".join(prose.values())
+    words = in_any_case(DENIALS.pattern).sub(lambda said: " " * len(said[0]), words)
     for row in STATEMENTS:
         match = in_any_case(row.words).search(words)
         if match is None:
             continue
+        source = line_source([*prose][words.count("\n", 0, match.start())])
         values = {name.rstrip("_"): value for name, value in match.groupdict().items() if value}
-        source = line_source(prose.line_at(match.start()))
-        if row.kind == "foreign-gpu":
-            values["vendor"] = row.what
-            values["name"] = NAMES[row.what]
-        elif row.what:
-            values["what"] = row.what
         if row.kind == "mac-named":
             if not text.has_any(OF_ANOTHER_MACHINE):
                 yield Claim("os.family", "macos", source, GUESS)
                 yield Claim("os.machine", "aarch64", source, GUESS)
             continue
+        if row.kind == "foreign-gpu":
+            values |= {"vendor": row.what, "name": NAMES[row.what]}
+        elif row.what:
+            values["what"] = row.what
         if "python" in values:
             yield Claim("python.version", values["python"], source, GUESS)
         yield Event(kind=row.kind, values=values, source=source, text=match[0][:SHOWN_CHARACTERS])

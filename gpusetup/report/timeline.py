@@ -11,9 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from gpusetup.messages.programs import PROGRAMS, of_package
 from gpusetup.messages.search import Text, line_source
+from gpusetup.model.finding import Failing, Stage
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
+from gpusetup.report.facts import SHOWN_CHARACTERS
 
 # `torch.cuda.OutOfMemoryError: ...`, `ERROR: ...`, `[Fatal] ...`, `Failed to start ...`; the group
 # `message` is what follows.
@@ -94,8 +97,6 @@ LINES_READ = 400
 """The last failure is looked for in this many lines at the end of the text."""
 LINES_BEFORE, LINES_AFTER = 16, 3
 """The number of lines before a failure, and from its own line on, that are read for its context."""
-SHOWN_CHARACTERS = 200
-"""At most this many characters of the line are quoted as evidence."""
 FINISHED = lazy(
     r"100%\|[^|]{0,80}\| ?(?P<count>\d+)/(?P=count) \["
     r"|\bPrompt executed in \d|\b[Tt]raining (?:completed|finished|done)\b|\bTest PASSED\b|\bResult = PASS\b"
@@ -121,19 +122,19 @@ def timeline(text: Text) -> Iterator[Event]:
     >>> [event.kind for event in timeline(text_of("OSError: no\\nTraining completed"))]
     ['program-failed', 'run-finished']
     """
-    unread_lines = max(len(text.lines) - LINES_READ, 0)
-    lines = text.lines[unread_lines:]
+    unread = max(len(text.lines) - LINES_READ, 0)
+    lines = text.lines[unread:]
     failed = _last_failure(lines)
     if failed is not None:
-        yield _failure_event(lines, failed, line_source(unread_lines + failed + 1))
-    after = failed if failed is not None else -1
+        yield _failure_event(lines, failed, line_source(unread + failed + 1))
+    first = 0 if failed is None else failed + 1
     for kind, form in (("run-finished", FINISHED), ("gpu-in-use", USES_THE_GPU)):
-        for index in reversed(range(after + 1, len(lines))):
+        for index in reversed(range(first, len(lines))):
             line = lines[index].strip()
             if kind == "run-finished" and CRASHED.search(line):
                 break
             if form.search(line):
-                source = line_source(unread_lines + index + 1)
+                source = line_source(unread + index + 1)
                 yield Event(kind=kind, source=source, text=line[:SHOWN_CHARACTERS])
                 break
 
@@ -141,15 +142,15 @@ def timeline(text: Text) -> Iterator[Event]:
 def _last_failure(lines: Sequence[str]) -> int | None:
     """The index of the last line in which a program reports its failure. An installer's report that
     a build failed counts only if the text does not show the build's own error."""
-    last_report: int | None = None
+    report: int | None = None
     for index in reversed(range(len(lines))):
         line = lines[index].strip()
         if NOTICE.search(line) or not any(form.search(line) for form in FAILURE_FORMS):
             continue
         if not REPORTS_A_BUILD.search(line):
             return index
-        last_report = index if last_report is None else last_report
-    return last_report
+        report = index if report is None else report
+    return report
 
 
 def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
@@ -160,38 +161,20 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     itself and not the GPU stack failed.
     """
     line = lines[index].strip()
-    lines_before = lines[max(index - LINES_BEFORE, 0) : index]
-    lines_from_here = lines[index : index + LINES_AFTER]
-    failure = FAILURE.search(line)
-    mismatch = SAYS_MISMATCH.search(line)
-    missing_line = _nearest_missing(line, lines_before)
-
-    exception = failure["name"] if failure else None
-    values = {"exception": exception or "error"}
-    if missing_line:
+    before = lines[max(index - LINES_BEFORE, 0) : index]
+    failure, mismatch = FAILURE.search(line), SAYS_MISMATCH.search(line)
+    # The failure's line or the last line before it that says that something is missing.
+    missing = next(filter(SAYS_MISSING.search, (line, *reversed(before))), None)
+    values = {"exception": (failure["name"] if failure else None) or "error"}
+    if missing:
         values["needs"] = "yes"
     if mismatch and not mismatch["object"]:
         values["releases"] = "yes"
-    surroundings = "\n".join((*lines_before, *lines_from_here))
-    is_of_the_program = failure is not None and _is_of_the_program(failure, surroundings)
-    if missing_line or mismatch or is_of_the_program:
+    surroundings = "\n".join((*before, *lines[index : index + LINES_AFTER]))
+    if missing or mismatch or (failure and _is_of_the_program(failure, surroundings)):
         values["own"] = "yes"
-    quoted_line = (missing_line or line).strip()
-    return Event(
-        kind="program-failed",
-        values=values,
-        source=source,
-        text=quoted_line[:SHOWN_CHARACTERS],
-    )
-
-
-def _nearest_missing(line: str, lines_before: Sequence[str]) -> str | None:
-    """The line that says that something is missing: the failure's line or the last such line before
-    it; None if there is none."""
-    for candidate in (line, *reversed(lines_before)):
-        if SAYS_MISSING.search(candidate):
-            return candidate
-    return None
+    quote = (missing or line).strip()[:SHOWN_CHARACTERS]
+    return Event(kind="program-failed", values=values, source=source, text=quote)
 
 
 def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
@@ -210,3 +193,60 @@ def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
     is_marked = failure["name"] or failure["marked"]
     tells = len(failure["message"]) >= TELLING_LENGTH and not VAGUE.search(failure.string)
     return bool(is_marked) and tells
+
+
+# --- the program that a text is about -------------------------------------------------------------
+
+CHARACTERS_READ = 200_000
+"""The failing program is looked for in this many characters at the end of the text."""
+# `.../site-packages/vllm/engine.py`.
+PACKAGE_IN_PATH = lazy(r"-packages[/\\](\w{2,40})")
+# `Failed building wheel for X`; `Collecting X`, then `Getting requirements to build ... error`; `pip
+# install X --no-build-isolation`. Each form has a group for the package's name.
+BUILT_PACKAGE = lazy(
+    r"(?:Failed to (?:download and )?build:? `|Failed building wheel for |Building wheel for "
+    r"|Could not build wheels for |subprocess to build )(?P<built>[A-Za-z][\w.-]{1,40})"
+    r"|Collecting (?P<collected>[A-Za-z][\w.-]{1,40})[^\0]{0,400}?"
+    r"(?:Getting requirements to build|Preparing metadata|setup\.py egg_info)[^\0]{0,80}?error"
+    r"|pip3? install (?:--no-build-isolation (?P<asked>[A-Za-z][\w.-]{1,40})|(?P<first>[A-Za-z][\w.-]{1,40}) --no-build-isolation)"
+)
+"""A package that was being compiled on this machine."""
+
+# The weights of the marks that tell which program failed, from the weakest to the strongest: its bare
+# name anywhere in the text (weaker than the name of torch), words that only it prints, a path to one
+# of its files (usually in a traceback), and its build on this machine.
+BARE_NAME, TORCH_NAMED, MARK_OF_PROGRAM, PACKAGE_OF_FRAME, BUILT_HERE = range(5)
+Mark = tuple[int, int, str, Stage | None]
+"""Weight, position, program, stage. The greatest mark wins: by weight, then the last in the text."""
+
+
+def failing_program(text: Text) -> Iterator[Failing]:
+    """The program that failed; nothing if the text names no program."""
+    if best := max(_marks(text), default=None):
+        _, start, name, stage = best
+        quote = text.shown(start, start + 1)
+        yield Failing(program=name, stage=stage, text=quote, source=text.source(start))
+
+
+def _marks(text: Text) -> Iterator[Mark]:
+    """All marks of programs near the end of the text."""
+    first = max(len(text.flat) - CHARACTERS_READ, 0)
+    for match in BUILT_PACKAGE.finditer(text.flat, first):
+        package = match[match.lastindex or 0]
+        program = of_package(package)
+        # If torch itself is being built, no other program failed.
+        if package.lower() != "torch":
+            name = program.name if program else package.lower()
+            yield BUILT_HERE, match.start(), name, "build"
+    # The pattern is slow on long texts, and most texts have no such path.
+    if "-packages" in text.low:
+        for match in PACKAGE_IN_PATH.finditer(text.flat, first):
+            if program := of_package(match[1]):
+                yield PACKAGE_OF_FRAME, match.start(), program.name, None
+    for known in PROGRAMS:
+        for mark in known.marks:
+            if (start := text.low.rfind(mark)) >= 0:
+                weight = BARE_NAME if mark == known.name.lower() else MARK_OF_PROGRAM
+                yield weight, start, known.name, None
+    if (start := text.low.rfind("torch")) >= 0:
+        yield TORCH_NAMED, start, "torch", None

@@ -1,14 +1,14 @@
-"""What the output of a typed command shows that no line of it would show alone."""
+"""What typed commands and their output show: what no line of it would show alone, an answer that was
+pasted without its question (for example only `False`), and torch's old launcher."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpusetup.messages.search import Text, line_source
-from gpusetup.model.machine import Event
+from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.units import GIB
-from gpusetup.report.facts import SURE, USUAL, Claim, Facts
+from gpusetup.model.versions import Capability
+from gpusetup.report.facts import HINT, SHOWN_CHARACTERS, SURE, USUAL, Claim, Facts, Gpus
 
 LINES_READ = 2_000
 # `$ df -h /dev/shm  # in the container`: the remark of the person who typed the command.
@@ -25,17 +25,34 @@ SHARED_MEMORY = lazy(
 BYTES = {"K": 1 << 10, "M": 1 << 20, "G": GIB, "T": GIB << 10}
 # `/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05`: the driver's library has the driver's version.
 LIBCUDA = lazy(r"^\s*(?:.*\s)?/\S+/libcuda\.so\.(?P<version>\d{3}\.\d{2,3}(?:\.\d{2})?)\s*$")
+# `2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: the output of the command that doctor suggests if torch
+# lacks a kernel.
+KERNELS_AND_CAPABILITY = lazy(
+    r"^\W{0,6}(?:\d\.\d[\w.+]{0,40} )?\[(?P<kernels>'(?:sm|compute)_\d{2,3}[a-f]?'(?:, ?'\w{5,12}'){0,24})\]"
+    r" \((?P<major>\d{1,2}), ?(?P<minor>\d)\)\s*$"
+)
 # `print(torch.__file__)`, and a file in no folder of the package's name: `/home/me/torch.py`.
 ASKS_FOR_A_FILE = lazy(r"\bprint\((?P<module>\w+)\.__file__\)")
+
+# `2.6.0+cu124 12.4`: torch's version and that of its CUDA.
+VERSION_AND_CUDA = lazy(
+    r"^\W{0,4}(?P<version>\d\.\d{1,2}\.\d(?:\+(?:cu\d{3}|cpu|rocm[\d.]+))?) (?P<cuda>\d{1,2}\.\d|None)\s*$"
+)
+STARTS_CUDA = "torch.cuda.init()"
+FAILED = ("traceback", "error:")
+OTHER_PYTHON = lazy(r"^\s*\S{0,40}\$ (python3(?:\.\d{1,2})?) -c\b")
+SEES_NONE = lazy(r"^\s*\d\.\d{1,2}\.\d\S* False\s*$")
 
 
 def typed(text: Text) -> Facts:
     """What typed commands show: the container they ran in, its shared memory, the version of
-    libcuda, and a file that hides a module.
+    libcuda, a file that hides a module, and torch's kernels.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> next(typed(text_of("$ df -h /dev/shm  # in the container"))).value
     'docker'
+    >>> [type(fact).__name__ for fact in typed(text_of("2.6.0 ['sm_90'] (12, 0)"))]
+    ['Claim', 'Gpus']
     """
     asked_module, command = "", ""
     for number, line in enumerate(text.lines[:LINES_READ], 1):
@@ -50,26 +67,131 @@ def typed(text: Text) -> Facts:
         if library := LIBCUDA.search(line):
             yield Claim("driver.library_version", library["version"], source, USUAL)
         if node := MISSING_NODE.search(line):
-            yield from _missing_node(node["path"], command, source)
-        yield from _hidden_module(line, asked_module, source)
+            shown = f"{node['path']}: No such file or directory"
+            if node["path"] == "/dev/nvidia0" and IN_A_CONTAINER.search(command):
+                yield Event(kind="container-no-gpu", source=source, text=shown)
+            # WSL reaches the driver of Windows through this node.
+            elif node["path"] == "/dev/dxg" and IN_WSL.search(command):
+                yield Event(kind="wsl-driver", source=source, text=shown)
+        path = line.strip()
+        # Only of torch it is known that it is a package and never a single file.
+        if asked_module == "torch" and path.endswith(("/torch.py", "\\torch.py")):
+            values = {"module": asked_module, "path": path}
+            yield Event(kind="module-shadowed", values=values, source=source, text=path)
+        if answer := VERSION_AND_CUDA.search(line):
+            # The output of the command that doctor suggests if a GPU is not used.
+            yield Claim("torch.version", answer["version"], source, USUAL)
+            if answer["cuda"] != "None":
+                yield Claim("torch.cuda", answer["cuda"], source, USUAL)
+            yield Event(kind="output-shown", values={"what": "torch"}, source=source, text=path)
+        # The command raises an error if torch finds no GPU.
+        if line and command != line and STARTS_CUDA in command and not text.has_any(FAILED):
+            yield Claim("torch.cuda_available", True, source, USUAL)
+        # `$ python3 -c "..."`, with torch's answer below it: that Python's torch sees no GPU.
+        other_python = OTHER_PYTHON.search(command)
+        if other_python and SEES_NONE.search(line):
+            yield Claim("python.executable", other_python[1], source, HINT)
         question = ASKS_FOR_A_FILE.search(line)
         asked_module = question["module"] if question else ""
+    for number, line in enumerate(text.lines[:LINES_READ], 1):
+        if answer := KERNELS_AND_CAPABILITY.search(line):
+            kernels = answer["kernels"].replace("'", "").replace(",", " ").split()
+            yield Claim("torch.kernels", " ".join(kernels), line_source(number), SURE)
+            capability = Capability(int(answer["major"]), int(answer["minor"]))
+            gpu = Gpu(name="the GPU", compute_capability=capability)
+            yield Gpus((gpu,), line_source(number), HINT)
+            return
 
 
-def _missing_node(path: str, command: str, source: str) -> Iterator[Event]:
-    """An event if a device node is missing in the place that the command's remark names."""
-    text = f"{path}: No such file or directory"
-    if path == "/dev/nvidia0" and IN_A_CONTAINER.search(command):
-        yield Event(kind="container-no-gpu", source=source, text=text)
-    # WSL reaches the driver of Windows through this node.
-    elif path == "/dev/dxg" and IN_WSL.search(command):
-        yield Event(kind="wsl-driver", source=source, text=text)
+# `>>> False`, `Out [12]: False`, `"cuda:0"`.
+WORD = lazy(
+    r"(?:>>> ?|out ?\[\d{1,5}\]: ?|\[\d{1,3}\] ?)?[\W_]{0,4}(?P<word>true|false|none|cpu|cuda(?::\d{1,2})?)[\W_]{0,4}",
+)
+"""A one-word answer, with the prompt or the quotes that a shell, a notebook or a mail put around
+it."""
+
+QUESTIONS_BY_ANSWER = {
+    "false": "torch.cuda.is_available()",
+    "cpu": "the device that a program chose",
+    "none": "torch.version.cuda",
+}
+"""An answer -> the call whose result it usually is. Each of these answers means that torch sees no
+GPU."""
+
+MAX_CHARACTERS = 40
+"""Longer texts are not read as a one-word answer. The limit leaves room for a prompt and quotes."""
 
 
-def _hidden_module(line: str, module: str, source: str) -> Iterator[Event]:
-    """An event if the answer to `print(module.__file__)` is a single file instead of a package."""
-    path = line.strip()
-    # Only of torch it is known that it is a package and never a single file.
-    if module == "torch" and path.endswith(("/torch.py", "\\torch.py")):
-        values = {"module": module, "path": path}
-        yield Event(kind="module-shadowed", values=values, source=source, text=path)
+def bare_answer(text: Text) -> Facts:
+    """What a text that consists of a single word shows about torch; nothing if the text is longer.
+
+    >>> from gpusetup.report.cleaning import text_of
+    >>> [fact.kind for fact in bare_answer(text_of("False\\n"))]
+    ['cuda-unavailable']
+    >>> list(bare_answer(text_of("False alarm")))
+    []
+    """
+    match = WORD.fullmatch(text.low.strip()) if len(text.low) <= MAX_CHARACTERS else None
+    if match is None:
+        return
+    answer, whole_text, source = match["word"], text.flat.strip(), text.source(0)
+    if question := QUESTIONS_BY_ANSWER.get(answer):
+        values = {"asked": "yes", "bare": whole_text.strip("'\"`>. "), "question": question}
+        yield Event(kind="cuda-unavailable", values=values, source=source, text=whole_text)
+        return
+    # The answer is `true` or a CUDA device, so torch sees the GPU.
+    yield Claim("torch.cuda_available", True, source, HINT)
+    values = {"bare": "True" if answer == "true" else answer}
+    yield Event(kind="bare-yes", values=values, source=source, text=whole_text)
+
+
+# --- torch's old launcher -------------------------------------------------------------------------
+
+# `NCCL_DEBUG=INFO python3 -u -m torch.distributed.launch --nproc_per_node=2 train.py`.
+COMMAND = lazy(
+    r"(?P<variables>(?:[A-Z_]\w{0,40}=[\w.,:/-]{0,80} ){0,6})"
+    r"(?:\S{0,120}[/\\])?python[\d.]{0,5}(?:\.exe)?\s(?:-[uEsO]\s){0,3}-m\s+torch\.distributed\.launch\s+(?P<arguments>\S.*)$"
+)
+# The end of a line that continues on the next: a backslash, PowerShell's backtick or cmd's caret.
+CONTINUED = lazy(r"\s[\\`^]$")
+MAX_LINES = 12
+"""At most this many lines are read as one command."""
+
+
+def old_launches(text: Text) -> Facts:
+    """The first command that starts a training with `torch.distributed.launch`: the variables
+    before it, and its arguments. It does not mean a failure.
+
+    >>> from gpusetup.report.cleaning import text_of
+    >>> line = "$ python -m torch.distributed.launch --nproc_per_node=2 train.py"
+    >>> next(old_launches(text_of(line))).values["arguments"]
+    '--nproc_per_node=2 train.py'
+    """
+    if "torch.distributed.launch" not in text.low:
+        return
+    for index in range(len(text.lines)):
+        if command := COMMAND.search(whole_command(text.lines[index : index + MAX_LINES])):
+            values = {
+                "variables": command["variables"].strip(),
+                "arguments": command["arguments"].strip("`'\" "),
+            }
+            source, quote = line_source(index + 1), command[0][:SHOWN_CHARACTERS]
+            yield Event(kind="old-launch", values=values, source=source, text=quote)
+            return
+
+
+def whole_command(lines: tuple[str, ...]) -> str:
+    """The first line, joined with the lines that continue it.
+
+    >>> whole_command(("torchrun \\\\", "  train.py", "done"))
+    'torchrun train.py'
+    """
+    parts: list[str] = []
+    for line in lines:
+        continued = CONTINUED.search(line)
+        if continued is None:
+            parts.append(line)
+            break
+        parts.append(line[: continued.start()])
+    # The command's pattern expects single spaces between words.
+    return " ".join(" ".join(parts).split())

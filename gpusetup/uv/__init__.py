@@ -1,5 +1,3 @@
-"""The only package that starts uv: it reads the user's settings, asks uv, and reads the result.
-
-uv runs in a private folder, with a clean environment and without configuration files. The user's
-settings are read once as data (`settings`), shown, and passed on explicitly (`question`).
+"""The only package that starts uv: it asks uv in the current folder, with the user's own settings,
+and reads the answer. What gpusetup itself has to know of the settings it reads once (`program`).
 """

@@ -14,14 +14,13 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login
 from gpusetup.model.steps import Step
-from gpusetup.uv.program import shown_settings, uv_environment, uv_program, with_torch_index
+from gpusetup.uv.program import Settings, uv_environment, uv_program, with_torch_index
+from gpusetup.uv.question import Question
 
 FETCHING = {"UV_HTTP_TIMEOUT": "30", "UV_HTTP_RETRIES": "3"}
 """uv's timeout in seconds and number of retries while it downloads gigabytes."""
 APPLIED = ("UV_CONSTRAINT", "UV_OVERRIDE")
 """The user's variables that were applied in the plan, and that uv refuses together with a lock."""
-TORCH_INDEX = "torch index"
-DEFAULT_INDEX = "default index"
 
 
 class Wheel(Frozen):
@@ -35,13 +34,13 @@ class Wheel(Frozen):
     sha256: str | None = None
     """The hash that the index states; None if it states none."""
     size_bytes: int | None = None
-    source: str = DEFAULT_INDEX
+    served_by: str | None = None
+    """The host to which the URL is redirected; None if it is not, or if that is unknown."""
+    index: str | None = None
+    """The URL of the index that the wheel comes from, without a login; None if it is unknown."""
+    is_of_torch_index: bool = False
     unpacked_bytes: int | None = None
     """The size of its files, if the wheel is on this disk."""
-
-    @property
-    def is_of_torch_index(self) -> bool:
-        return self.source == TORCH_INDEX
 
     @property
     def host(self) -> str:
@@ -51,20 +50,24 @@ class Wheel(Frozen):
         return host
 
 
-def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: str) -> Wheel:
-    """The wheel to download for a package in a lock. uv lists the best of the fitting wheels first.
+def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings) -> Wheel:
+    """The wheel to download for a package in the lock that answers a question. uv lists the best of
+    the fitting wheels first.
 
     Raises Unsatisfiable if the package has none.
     """
     rows, name, version = package.get("wheels"), package["name"], package.get("version", "")
     if not rows:
         raise Unsatisfiable(
-            f"{name} {version} has no wheel for Python {python_version} here",
+            f"{name} {version} has no wheel for Python {question.python_version} here",
             hint="nothing was changed; install it by itself first, then run this again",
         )
     row = rows[0]
     # A wheel from a folder has a path instead of a URL.
     url = row.get("url") or Path(row["path"]).absolute().as_uri()
+    is_of_torch_index = name in question.names
+    index = split_login(question.index)[0] if is_of_torch_index else settings.only_index
+    is_from_index = url.startswith("http") and not settings.has_no_index
     return Wheel(
         name=name,
         version=version,
@@ -72,24 +75,27 @@ def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: 
         url=url,
         sha256=row.get("hashes", {}).get("sha256"),
         size_bytes=row.get("size"),
-        source=TORCH_INDEX if name in family else DEFAULT_INDEX,
+        index=index if is_from_index else None,
+        is_of_torch_index=is_of_torch_index,
     )
 
 
 def lock_text(wheels: Sequence[Wheel]) -> str:
-    """The text of a lock file with these wheels, each with its URL and hash."""
+    """The text of a lock file with these wheels, each with its URL and hash, and with its index, by
+    which uv finds a wheel that it has in its cache already."""
     rows = ['lock-version = "1.0"\ncreated-by = "gpusetup"\n']
     for wheel in wheels:
         # Some old indexes state no hash; the plan mentions that before anything is downloaded.
         hashes = f"{{ sha256 = {json.dumps(wheel.sha256)} }}" if wheel.sha256 else "{}"
+        index = f"index = {json.dumps(wheel.index)}\n" if wheel.index else ""
         rows.append(
-            f'[[packages]]\nname = "{wheel.name}"\nversion = "{wheel.version}"\n'
+            f'[[packages]]\nname = "{wheel.name}"\nversion = "{wheel.version}"\n{index}'
             f"wheels = [{{ url = {json.dumps(wheel.url)}, hashes = {hashes} }}]\n"
         )
     return "\n".join(rows)
 
 
-def unpack_step(python: str, stage: str) -> Step:
+def unpack_step(python: str, stage: str, settings: Settings) -> Step:
     """The step that downloads the wheels of a lock and unpacks them in the folder `stage`.
 
     Each wheel is given by its URL and hash, with which uv compares the file.
@@ -98,11 +104,10 @@ def unpack_step(python: str, stage: str) -> Step:
     options += ["--preview-features", "pylock"]
     where = ("--python", python, "--prefix", str(Path(stage, "root")))
     lock = ("-r", str(Path(stage, "pylock.toml")))
-    shown = shown_settings()
-    if "target: Some" in shown:
+    if settings.has_target:
         # A target folder in the user's settings would count more than `--prefix`.
         options.append("--no-config")
-    if "link_mode: Symlink" in shown:
+    if settings.links_files:
         # A link into the cache would break when the cache is emptied.
         options += ["--link-mode", "copy"]
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(Path(stage, "tmp")))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,14 +17,21 @@ from gpusetup.choose.choice import Choice
 from gpusetup.choose.host import python_tag
 from gpusetup.choose.index import IndexAnswer, Released, SetQuestion
 from gpusetup.choose.wish import name_of
-from gpusetup.errors import Unsatisfiable
+from gpusetup.errors import Unreached, Unsatisfiable
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.uv.errors import explanation, names_not_found, names_without_wheel
-from gpusetup.uv.platforms import USUAL_PYTHON, platform_of
-from gpusetup.uv.question import Locked, Question, Requirements, lock_of
+from gpusetup.uv.question import Question, lock_of
+
+GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
+"""The minor versions of glibc for which uv has a platform name."""
+USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = "2.35", "15.0", "3.12"
+"""The versions that are assumed if the machine's are unknown."""
+
+SLOW_SECONDS = 10.0
+"""An index that takes longer and then lists nothing sends its page without an end."""
 
 
 class PersonIndex:
@@ -78,36 +86,43 @@ class PersonIndex:
         if question.torch is not None:
             family.insert(0, f"torch{question.torch}")
             index = index_url(question.backend, self.root)
-        requirements = Requirements(
-            family=tuple(family), index=index, others=others, constraints=question.limits
-        )
+        started = time.monotonic()
         try:
-            locked = self._locked(requirements, question)
+            locked = lock_of(
+                Question(
+                    family=tuple(family),
+                    index=index,
+                    others=others,
+                    constraints=question.limits,
+                    # Name gpusetup's own Python, so that uv does not start each Python on the
+                    # machine to get its version. Nothing is built, so any Python will do.
+                    python=sys.executable,
+                    python_version=question.python or self.python_version,
+                    platform=self.platform,
+                    environment=self.environment,
+                    title="uv finds no set of versions",
+                ),
+                with_dependencies=question.with_dependencies,
+            )
         except Unsatisfiable as problem:
+            seconds, reason = time.monotonic() - started, explanation(problem.message)
+            # Such a page is not kept in uv's cache, so each further question would take as long.
+            if seconds > SLOW_SECONDS and "there are no versions of" in reason:
+                raise Unreached(
+                    f"An index took {seconds:.0f} s to answer, and lists no release\n  {reason}",
+                    hint="nothing was changed; name another index: `UV_DEFAULT_INDEX`",
+                ) from problem
             sources = map(name_of, names_without_wheel(problem.message))
             return IndexAnswer(
-                reason=explanation(problem.message),
+                reason=reason,
                 unknown=names_not_found(problem.message),
                 without_wheel=tuple(dict.fromkeys(sources)),
             )
         return IndexAnswer(
-            packages={row["name"]: released(row) for row in locked.rows},
+            packages={name: released(row) for name, row in locked.packages.items()},
             on_torch_index=tuple(name for name in members if name not in FAMILY),
             notes=locked.notes,
         )
-
-    def _locked(self, requirements: Requirements, question: SetQuestion) -> Locked:
-        uv_question = Question(
-            requirements=requirements,
-            # Name gpusetup's own Python, so that uv does not start each Python on the machine to
-            # get its version. Nothing is built, so any Python will do.
-            python=sys.executable,
-            python_version=question.python or self.python_version,
-            platform=self.platform,
-            environment=self.environment,
-            title="uv finds no set of versions",
-        )
-        return lock_of(uv_question, with_dependencies=question.with_dependencies)
 
 
 def released(row: Mapping[str, Any]) -> Released:
@@ -119,3 +134,24 @@ def released(row: Mapping[str, Any]) -> Released:
         if isinstance(time, datetime):
             times.append(time)
     return Released(version=row.get("version", ""), published=min(times, default=None))
+
+
+def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
+    """uv's name for the platform, such as `x86_64-manylinux_2_35`, and the environment variables
+    that complete it."""
+    processor = machine.os.machine or "x86_64"
+    if machine.os.family == "windows":
+        return f"{processor}-pc-windows-msvc", {}
+    if machine.os.family == "macos":
+        release = re.match(r"\d+(\.\d+)?", machine.os.version or "")
+        target = release[0] if release else USUAL_MACOS
+        # uv's platform name for macOS has no version, so the version is in the variable that
+        # compilers use.
+        return f"{processor}-apple-darwin", {"MACOSX_DEPLOYMENT_TARGET": target}
+    library = re.fullmatch(r"glibc (\d{1,3}\.\d{1,3})", machine.os.libc or "")
+    version = library[1] if library else USUAL_GLIBC
+    minor = int(version.partition(".")[2])
+    # The newest version that uv has a name for and that the machine's glibc still satisfies.
+    satisfied = [known_minor for known_minor in GLIBCS if known_minor <= minor]
+    nearest = satisfied[0] if satisfied else GLIBCS[-1]
+    return f"{processor}-manylinux_2_{nearest}", {}

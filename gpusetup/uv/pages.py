@@ -4,6 +4,7 @@ wheels of `--download`."""
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +12,23 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from gpusetup.errors import Unreached
-from gpusetup.model.logins import without_logins
+from gpusetup.model.logins import split_login, without_logins
 
 if TYPE_CHECKING:
     from requests import Response
 
+Login = tuple[str, str]
+"""A user and a password."""
+TIMEOUTS = (5.0, 10.0)
+"""Timeouts in seconds, for connecting and between two parts of a response."""
 MOST_REDIRECTS = 5
 """The maximum number of redirects. An index needs one or two: for a slash at the end, and to the
 host of a file."""
+MOST_BYTES = 32 << 20
+"""The maximum size of a page. torch's page with all wheels, for every backend since 2016, has a few
+megabytes."""
+WHOLE_SECONDS = 30.0
+"""The time limit in seconds for a whole page, in case a server sends it very slowly."""
 SYSTEM_STORES = (
     *("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
     *("/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"),
@@ -27,54 +37,72 @@ SYSTEM_STORES = (
 
 
 @contextmanager
-def answered(
-    url: str,
-    *,
-    login: tuple[str, str] | None = None,
-    timeouts: tuple[float, float],
-    method: str = "GET",
-) -> Iterator[Response]:
+def answered(url: str, *, login: Login | None = None, method: str = "GET") -> Iterator[Response]:
     """A context manager that sends a request and yields the response, whose body has not been read
-    yet. Proxies and .netrc count as for every program that uses `requests`.
+    yet. The URL may contain a login, which counts more than `login`. Proxies and .netrc count as
+    for every program that uses `requests`.
 
-    Raises `Unreached` for a URL that nothing can be asked of, and RequestException if there is no
-    response.
+    Raises `Unreached` if there is no response, or if its body breaks off inside the block.
     """
     import requests
+    from urllib3.exceptions import HTTPError
 
-    host = _host(url)
-    for _ in range(MOST_REDIRECTS):
-        answer = requests.request(
-            method,
-            url,
-            # Only the index gets the password, not the host where it keeps its files.
-            auth=login if _host(url) == host else None,
-            timeout=timeouts,
-            stream=True,
-            verify=certificates(),
-            allow_redirects=False,
-        )
-        target = answer.headers.get("Location") if answer.is_redirect else None
-        if target is None:
-            with answer:
-                yield answer
-            return
-        answer.close()
-        try:
-            url = urljoin(url, target)
-        except ValueError:
-            # A bracket that is not closed.
-            break
-    raise Unreached(
-        f"{without_logins(url)} redirects in a circle, or to no URL", hint="nothing was changed"
-    )
-
-
-def _host(url: str) -> str:
+    url, own_login = split_login(url)
+    shown = without_logins(url)
     try:
-        return urlsplit(url).netloc.rpartition("@")[2]
-    except ValueError:
-        return ""
+        first_host = urlsplit(url).netloc
+        for _ in range(MOST_REDIRECTS):
+            # Only the index gets the password, not the host where it keeps its files.
+            is_first = urlsplit(url).netloc == first_host
+            with requests.request(
+                method,
+                url,
+                auth=own_login or login if is_first else None,
+                timeout=TIMEOUTS,
+                stream=True,
+                verify=certificates(),
+                allow_redirects=False,
+            ) as answer:
+                target = answer.headers.get("Location") if answer.is_redirect else None
+                if target is None:
+                    yield answer
+                    return
+            url = urljoin(url, target)
+        raise Unreached(f"{shown} redirects in a circle", hint="nothing was changed")
+    except (requests.RequestException, HTTPError, ValueError) as problem:
+        reason = why_unreached(problem, urlsplit(shown).hostname or shown)
+        raise Unreached(f"{shown} cannot be reached: {reason}") from problem
+
+
+def text_of(answer: Response) -> str:
+    """The body of a response as text. Raises Unreached if it is too large or too slow."""
+    deadline, shown = time.monotonic() + WHOLE_SECONDS, without_logins(answer.url)
+    body = bytearray()
+    for part in answer.iter_content(1 << 16):
+        body += part
+        if len(body) > MOST_BYTES:
+            raise Unreached(f"{shown} is larger than {MOST_BYTES >> 20} MiB: it was not read")
+        if time.monotonic() > deadline:
+            raise Unreached(f"{shown} was not read within {WHOLE_SECONDS:g} s")
+    return body.decode("utf-8", errors="replace")
+
+
+def why_unreached(problem: Exception, host: str) -> str:
+    """A short reason why nothing could be read from a host."""
+    import requests
+
+    text = without_logins(str(problem))
+    if isinstance(problem, requests.Timeout):
+        return f"{host} gave no answer within {TIMEOUTS[1]:g} s"
+    if "resolve" in text or "getaddrinfo" in text:
+        return f"could not resolve host {host}"
+    if isinstance(problem, requests.exceptions.SSLError):
+        return f"the certificate of {host} is not trusted here"
+    if isinstance(problem, requests.exceptions.ProxyError):
+        return "the proxy did not let it through"
+    if "refused" in text:
+        return f"{host} refused the connection"
+    return (text.partition("(Caused by")[2].strip(" )") or text)[:200]
 
 
 def certificates() -> str | bool:

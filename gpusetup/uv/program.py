@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login
 from gpusetup.model.shell import own_line
 from gpusetup.model.steps import Step
@@ -30,6 +32,8 @@ NOT_PASSED_ON = (
     *("UV_NO_SOURCES", "UV_TORCH_BACKEND"),
     # gpusetup builds nothing, and compares each file with the hash in uv's answer.
     *("UV_NO_BINARY", "UV_NO_BINARY_PACKAGE", "UV_REQUIRE_HASHES"),
+    # Bytecode would be a file that no wheel lists.
+    "UV_COMPILE_BYTECODE",
     # It would empty the folder in which gpusetup keeps the journal of a new environment.
     "UV_VENV_CLEAR",
     # These change which Python starts and what it imports.
@@ -92,11 +96,45 @@ def cache_folder() -> Path:
     return Path(output.stdout.strip() or ".uv_cache")
 
 
-def shown_settings() -> str:
-    """The settings with which `uv pip` would run in the current folder, as uv itself prints them
-    (`--show-settings`, in the notation of Rust)."""
-    words = (uv_program(), "pip", "compile", "--show-settings", "--offline", "-")
-    return run(words, timeout=30.0, environment=uv_environment(), stdin="\n").stdout
+class Settings(Frozen):
+    """What gpusetup has to know of the settings with which `uv pip` runs in the current folder."""
+
+    indexes: tuple[str, ...] = ()
+    """The URLs of the user's indexes, without logins, if any are named."""
+    only_index: str | None = None
+    """The index that has every package but torch's, if no other is named."""
+    has_no_index: bool = False
+    is_offline: bool = False
+    decides_prereleases: bool = False
+    """Whether they say how to treat pre-releases."""
+    has_target: bool = False
+    """Whether they name a folder that counts more than `--prefix`."""
+    links_files: bool = False
+    """Whether installed files are links into uv's cache."""
+
+
+def read_settings() -> Settings:
+    """The settings as uv itself prints them (`--show-settings`, in the notation of Rust). If it
+    prints none, its answer to the question will say why."""
+    words = (uv_program(), "pip", "compile", "--show-settings", "-")
+    shown = run(words, timeout=30.0, environment=uv_environment(), stdin="\n").stdout
+    named = re.findall(
+        r'given: Some\(\s*"(https?://[^"\s]{1,2000})"[^{}]*\},\s*\),\s*explicit: (?:true|false),'
+        r"\s*default: (true|false)",
+        shown,
+    )
+    urls = [split_login(url)[0] for url, _ in named]
+    is_only = [default for _, default in named] == ["true"] and "flat_index: []" in shown
+    return Settings(
+        indexes=tuple(dict.fromkeys(urls)),
+        only_index=urls[0] if is_only else None,
+        has_no_index="no_index: true" in shown,
+        is_offline="connectivity: Offline" in shown,
+        decides_prereleases=re.search(r"prerelease: \S+ \{\s*global: (?!IfNecessary)", shown)
+        is not None,
+        has_target="target: Some" in shown,
+        links_files="link_mode: Symlink" in shown,
+    )
 
 
 def emptying_the_cache() -> str:

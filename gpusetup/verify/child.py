@@ -16,7 +16,6 @@ import time
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 from .answer.render import harmless
-from .ending import hearing
 from .host import waited_seconds
 from .streams import say
 from .values import CRASHED, SKIPPED, Asked, Check, Outcome, Row, kind
@@ -29,8 +28,6 @@ LAST_WORDS = {
     "SIGBUS": "often /dev/shm is full, or a file was cut off while in use",
 }
 """How a process ended -> the usual cause."""
-GENTLY_SECONDS = 5.0
-"""After a Ctrl-C, how long the process may take to end the processes that it started."""
 LOOKS = 40
 """How often within a check's limit we look whether it only waits for a CPU core."""
 BUSY = 5.0
@@ -273,30 +270,3 @@ def how(code: int) -> str:
         words = f"0x{code:08X}" if code > 0xFFFF else str(code)
         return f"the process ended with exit code {words}"
     return f"the process died of {signal.Signals(-code).name}"
-
-
-def start_by_path(python: str, arguments: List[str]) -> int:
-    """Run this folder with another Python interpreter on the same streams, and return the exit
-    code.
-
-    If a signal asks the program to end, pass it on and wait for the report.
-    """
-    processes: List["subprocess.Popen[bytes]"] = []
-    signals: List[int] = []
-
-    def pass_on(number: int, _: Any) -> None:
-        signals.append(number)
-        for process in processes:
-            # Windows cannot send every signal (ValueError).
-            with contextlib.suppress(ValueError, OSError):
-                process.send_signal(number)
-
-    with hearing(pass_on):
-        process = subprocess.Popen([python, HERE, *arguments])
-        processes.append(process)
-        # A signal may arrive before the process has started.
-        if signals:
-            pass_on(signals[0], None)
-        code = process.wait()
-    # If a signal ended the process, the code is negative here, but 128 plus the signal in a shell.
-    return code if code >= 0 else 128 - code

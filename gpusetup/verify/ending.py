@@ -19,9 +19,17 @@ class Ended(BaseException):
 
 
 @contextlib.contextmanager
-def hearing(handler: Any) -> Iterator[None]:
-    """Inside the `with` block, call `handler` for these signals, unless `nohup` ignores them."""
+def hearing_the_end() -> Iterator[None]:
+    """Inside the `with` block, the first of these signals raises Ended. Launchers repeat it while
+    the report is being written, so later ones are ignored."""
+    signals: List[int] = []
     handlers_before = {}
+
+    def end(number: int, _: Any) -> None:
+        signals.append(number)
+        if len(signals) == 1:
+            raise Ended(number)
+
     for name in SIGNALS:
         # Windows has no SIGHUP.
         number = getattr(signal, name, None)
@@ -30,22 +38,9 @@ def hearing(handler: Any) -> Iterator[None]:
             continue
         # Python lets only the main thread set handlers.
         with contextlib.suppress(ValueError, OSError):
-            handlers_before[number] = signal.signal(number, handler)
+            handlers_before[number] = signal.signal(number, end)
     try:
         yield
     finally:
         for number, handler_before in handlers_before.items():
             signal.signal(number, handler_before)
-
-
-def hearing_the_end() -> Any:
-    """End the run with the results so far at the first signal. Launchers repeat it while the report
-    is being written, so later ones are ignored."""
-    signals: List[int] = []
-
-    def end(number: int, _: Any) -> None:
-        signals.append(number)
-        if len(signals) == 1:
-            raise Ended(number)
-
-    return hearing(end)

@@ -31,6 +31,7 @@ from .values import (
     NOT_ASKED,
     PASSED,
     SKIPPED,
+    WRONG,
     Check,
     Outcome,
     Report,
@@ -51,8 +52,6 @@ BEFORE_TORCHRUN = (
 )
 """The note that is printed before torchrun's own traceback. torchrun prints about thirty lines
 after any exit code but 0, and none of its options prevents that."""
-MEETING = "meet"
-"""The first check that all ranks run together; no rank begins it before all have arrived."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -160,8 +159,8 @@ class Run:
         self.results: List[Result] = []
         self.end = time.monotonic() + (options.timeout or float("inf"))
         """The time at which `--timeout` ends the run."""
-        self.late = 0
-        """How many checks had not begun, or not finished, when the time ran out."""
+        self.is_late = False
+        """Whether a check had not begun, or not finished, when the time ran out."""
         self.silent: Dict[str, int] = {}
         """Device -> how many of its last checks in a row gave no answer."""
         self.stopped: Dict[str, str] = {}
@@ -185,8 +184,8 @@ class Run:
             outcome = skip(blocker) if blocker else judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, outcome))
         # A run that was cut short has not passed.
-        if self.late:
-            detail = f"--timeout {self.options.timeout:g}: {self.late} checks were not finished"
+        if self.is_late:
+            detail = f"--timeout {self.options.timeout:g}: not every check was finished"
             outcome = Outcome(FAILED, detail, problem=NOT_ASKED)
             self.results.append(Result("timeout", HOST, outcome))
 
@@ -232,17 +231,15 @@ class Run:
                 yield check
 
     def _with_the_others(self, rank: Rank, device: str) -> None:
-        """Once all ranks have arrived, run what they do together; else name the missing ones."""
-        checks = list(self._chosen(f"ranks:{kind(device)}"))
+        """Run what all ranks do together, as long as all of them arrive and stay in step."""
         all_ranks = f"{rank.world} ranks"
-        # Rank 0 waits for the other parent processes first, so that it can name a missing rank
-        # before torch waits for it.
-        late = self.link.come_to(MEETING) if checks else ()
-        if late:
-            outcome = Outcome(FAILED, "; ".join(late), hint="look at that rank's own output")
-            self.results.append(Result(MEETING, all_ranks, outcome))
-            return
-        for check in checks:
+        stopped = ""
+        for check in self._chosen(f"ranks:{kind(device)}"):
+            # The parent processes meet first, so that torch does not wait for a missing rank.
+            if not stopped:
+                stopped = self.link.come_to(check.name, self.stopped.get(all_ranks, ""))
+            if stopped:
+                self.stopped[all_ranks] = stopped
             self._settle(check, all_ranks, device)
 
     def _settle(self, check: Check, device: str, subject: str) -> None:
@@ -259,7 +256,7 @@ class Run:
             outcome = Outcome(SKIPPED, self.stopped[device])
             self.results.append(Result(check.name, device, outcome))
         elif left <= 0:
-            self.late += 1
+            self.is_late = True
         else:
             # Rank 0's progress is in its own report.
             if self.rank and self.rank.rank:
@@ -297,13 +294,15 @@ class Run:
             means = answer.get("means") or check.means
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
         if outcome.status == SKIPPED and time.monotonic() >= self.end:
-            self.late += 1
+            self.is_late = True
         is_silent = outcome.detail.startswith("no answer") and device != HOST
         self.silent[device] = 1 + self.silent.get(device, 0) if is_silent else 0
         if self.silent[device] >= MOST_SILENT:
             self.stopped[device] = f"{MOST_SILENT} checks gave no answer: the device hangs"
-        if outcome.status == CRASHED and device.endswith(" ranks"):
-            self.stopped[device] = f"this rank's process ended in {check.name}"
+        # Unless it only got wrong numbers, this rank may have left a collective before the others.
+        is_bad = outcome.status in (FAILED, CRASHED) and outcome.problem != WRONG
+        if is_bad and device.endswith(" ranks"):
+            self.stopped[device] = f"the ranks are out of step since {check.name}"
         if outcome.spent:
             self.child.end()
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from report_messages import MESSAGES
 from test_kernel_log import LINES
 
-from gpusetup.causes.table import CAUSES
+from gpusetup.causes.table import CAUSES, FACTS
 from gpusetup.messages.row import MessageRow
 from gpusetup.messages.search import Text, matches
 from gpusetup.report.cleaning import text_of
@@ -45,13 +45,15 @@ def samples() -> tuple[Sample, ...]:
 
 def _of_causes() -> Iterator[Sample]:
     for cause in CAUSES:
-        yield from (Sample(frozenset({cause.id}), text) for text in cause.examples)
+        examples = filter(None, (row.example for row in cause.rows))
+        yield from (Sample(frozenset({cause.id}), text) for text in examples)
         yield from (Sample(frozenset(), text) for text in cause.not_examples)
+    yield from (Sample(frozenset({row.kind}), row.example) for row in FACTS if row.example)
 
 
 def is_plain(row: MessageRow) -> bool:
-    """Whether a message is letters alone: it is its own sample."""
-    return row.pattern.replace("\\", "").lower() in row.letters
+    """Whether each form of a message is letters alone: it is its own sample."""
+    return {*row.pattern.replace("\\", "").lower().split("|")} <= {*row.letters}
 
 
 def _sample(line: str) -> Sample:

@@ -12,7 +12,7 @@ from source_trees import parsed
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import Cause
 from gpusetup.causes.table import CAUSES, FILES
-from gpusetup.diagnosis.case import build_case
+from gpusetup.diagnosis.diagnose import build_case
 from gpusetup.findings.message_rules import finding
 from gpusetup.model.finding import Fix
 from gpusetup.model.machine import Event, Snapshot

@@ -122,13 +122,13 @@ def test_a_page_that_is_too_large_is_not_read(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ask-7: size and time are bounded."""
-    monkeypatch.setattr("gpusetup.uv.live_index.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("gpusetup.uv.pages.MOST_BYTES", 1 << 20)
     with index_server(tmp_path / "served") as index:
         index.faults["/whl/cu134/torch/"] = Fault(status=200, body=b" " * (2 << 20))
         words = ("resolve", "--backend", "cu134", *LINUX, "--index", index.index_root)
         assert main([*words, "--refresh"]) == 3
         assert "is larger than 1 MiB" in capsys.readouterr().err
-        monkeypatch.setattr("gpusetup.uv.live_index.WHOLE_SECONDS", 0.2)
+        monkeypatch.setattr("gpusetup.uv.pages.WHOLE_SECONDS", 0.2)
         index.faults["/whl/cu134/torch/"] = Fault(status=200, body=b" " * 700_000, drip_seconds=0.1)
         assert main([*words, "--refresh"]) == 3
         assert "was not read within 0.2 s" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tuned_configs import Tuner
 
-from gpusetup.choose.conda_environment import new_environment
+from gpusetup.choose.commands import new_environment
 from gpusetup.cli import main
 from gpusetup.model.machine import Python, Snapshot
 from gpusetup.verify.answer.render import as_text

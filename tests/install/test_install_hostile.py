@@ -20,8 +20,7 @@ from installing import (
     needs_linux,
 )
 
-from gpusetup.errors import Blocked
-from gpusetup.install.switching.journal import RECEIPT, STATE_BYTES, STORE, read_state
+from gpusetup.install.switching.journal import RECEIPT
 
 pytestmark = needs_linux
 
@@ -98,25 +97,14 @@ Spoil = Callable[[Place], object]
 JOURNALS: dict[str, Spoil] = {
     "made: an absolute path outside": lambda p: p.made(outside_of(p)),
     "made: the prefix itself": lambda p: p.made(p.venv),
-    "made: the store": lambda p: p.made(p.store),
-    "made: with a NUL": lambda p: p.write(made=["lib\0/a"]),
-    "made: what is no byte": lambda p: p.write(made=["lib/\u20ac"]),
     "made: behind a link": lambda p: p.made(through_a_link(p, "docs")),
     "moves: from outside": lambda p: (p.keep(), p.moves(f"{outside_of(p)}/thesis.txt")),
     "former: a link": lambda p: (
         (p.store / FORMER).symlink_to(p.home / "Documents"),
         p.moves(p.site / "x"),
     ),
-    "venv: one that is done": lambda p: (
-        (p.store / RECEIPT).write_text("{}"),
-        p.write(phase="making", venv=True),
-    ),
     "venv: an environment that is in use": lambda p: p.write(phase="making", venv=True),
-    "venv: with a note of another run": lambda p: p.write(
-        phase="staging", venv=True, former="former-89abcdef"
-    ),
     "made: the environment's own Python": lambda p: p.write(made=["bin/python", "pyvenv.cfg"]),
-    "made: a part of the standard library": lambda p: p.write(made=["lib/python3.11/os.py"]),
     "made: a NUL in the name itself": lambda p: p.made(f"{p.site}/a\0b"),
     "deep and closed": lambda p: (p.store / "journal.json").write_text(
         '{"x":' + "[" * 100_000 + "]" * 100_000 + "}"
@@ -247,15 +235,3 @@ def test_a_cache_that_others_could_fill_is_not_used(
     assert said.exit == 3
     assert f"Others own the cache {cache}" in said.err and "GPUSETUP_CACHE_DIR" in said.err
     assert list(cache.iterdir()) == []
-
-
-def test_a_state_file_is_refused_with_the_reason(tmp_path: Path) -> None:
-    store = tmp_path / STORE
-    store.mkdir()
-    os.mkfifo(store / "undo.json")
-    with pytest.raises(Blocked, match="is not a regular file"):
-        read_state(store / "undo.json")
-    os.truncate(touched(store / "journal.json"), STATE_BYTES + 1)
-    with pytest.raises(Blocked, match="is too large"):
-        read_state(store / "journal.json")
-    assert read_state(store / "missing.json") is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import test_install_forms as forms
 from index_server import IndexServer, index_server
 from installing import (
     LEFT_ASIDE,
@@ -50,15 +50,22 @@ class Case:
 
     @property
     def outside(self) -> Path:
-        return forms.outside(self.world)
+        """What must stay as it is."""
+        folder = self.world.folder / "system"
+        folder.mkdir(exist_ok=True)
+        return folder
 
 
 # --- what makes them -----------------------------------------------------------------------------
 
 
-def plain(case: Case) -> None:
-    """An environment by uv, with an older torch."""
+def bare(case: Case) -> None:
+    """An environment by uv."""
     case.world.venv(case.venv.relative_to(case.world.folder).as_posix())
+
+
+def plain(case: Case) -> None:
+    bare(case)
     former(case)
 
 
@@ -81,13 +88,6 @@ def two_names_of_lib(case: Case) -> None:
     plain(case)
     (case.site / "sitecustomize.py").write_text("import sys\nsys.platlibdir = 'lib64'\n")
     assert (case.venv / "lib64").is_symlink()
-
-
-def libraries_are_a_link_inside(case: Case) -> None:
-    plain(case)
-    site = case.site
-    site.rename(case.venv / "packages")
-    site.symlink_to("../../packages")
 
 
 def libraries_are_a_link_outside(case: Case) -> None:
@@ -171,6 +171,87 @@ def system_packages_with_torch(case: Case) -> None:
     case.python = str(case.venv / "bin/python")
 
 
+# --- the forms of the former torch ---------------------------------------------------------------
+
+
+def link_to_the_systems_torch(case: Case) -> None:
+    """As people do on a Jetson: a link, and nothing that says what it is."""
+    bare(case)
+    system = case.outside / "dist-packages/torch"
+    system.mkdir(parents=True)
+    (system / "__init__.py").write_text("the system's\n")
+    (system / "version.py").write_text("the system's\n")
+    (case.site / "torch").symlink_to(system)
+
+
+def nested_links(case: Case) -> None:
+    plain(case)
+    torch = case.site / "torch"
+    (case.outside / "libcudart.so").write_text("the system's\n")
+    (torch / "lib").mkdir()
+    (torch / "lib/libcudart.so").symlink_to(case.outside / "libcudart.so")
+    (torch / "lib/more").symlink_to(case.outside)
+    (torch / "lib/dangling").symlink_to("nowhere")
+
+
+def editable(case: Case) -> None:
+    """`pip install -e`: a finder and a .pth, both in the list."""
+    bare(case)
+    sources = case.outside / "pytorch"
+    (sources / "torch").mkdir(parents=True)
+    (sources / "torch/__init__.py").write_text("mine\n")
+    finder = "__editable___torch_2_1_finder.py"
+    pth = "__editable__.torch-2.1.pth"
+    content = {finder: f"MAPPING = {{'torch': '{sources}'}}\n", pth: f"import {finder[:-3]}\n"}
+    case.world.fill(case.venv, case.world.wheel("torch", "2.1", files=content))
+
+
+def not_utf8(case: Case) -> None:
+    plain(case)
+    site = case.site
+    (site / "shared").mkdir()
+    (site / "shared/mine.txt").write_text("somebody else's\n")
+    with (site / "torch-2.0.0.dist-info/RECORD").open("ab") as file:
+        for name in (b"torch/caf\xe9.txt", b"shared/caf\xe9.txt"):
+            (site / os.fsdecode(name)).write_bytes(b"latin\n")
+            file.write(name + b",,\n")
+
+
+def two_of_one_name(case: Case) -> None:
+    """What a broken removal left: an older metadata folder, without its list."""
+    plain(case)
+    left = case.site / "torch-1.9.0.dist-info"
+    left.mkdir()
+    (left / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.9.0\n")
+
+
+def a_file_where_a_folder_comes(case: Case) -> None:
+    bare(case)
+    (case.site / "nvidia").write_text("no folder\n")
+    (case.venv / "share").write_text("no folder\n")
+
+
+def a_folder_where_a_file_comes(case: Case) -> None:
+    bare(case)
+    (case.site / "top.py").mkdir()
+    (case.site / "top.py/inside.txt").write_text("mine\n")
+    (case.venv / "bin/torchrun").mkdir()
+
+
+def empty_list(case: Case) -> None:
+    plain(case)
+    (case.site / "torch-2.0.0.dist-info/RECORD").write_text("")
+
+
+def link_that_others_share(case: Case) -> None:
+    """nvidia's libraries on a larger disk, those of others among them."""
+    plain(case)
+    neighbour = case.world.wheel("nvidia-nccl", "2.0", files={"nvidia/nccl/lib.so": "n"})
+    case.world.fill(case.venv, neighbour)
+    shutil.move(case.site / "nvidia", case.outside / "nvidia")
+    (case.site / "nvidia").symlink_to(case.outside / "nvidia")
+
+
 # --- what the file system refuses ----------------------------------------------------------------
 
 
@@ -182,12 +263,6 @@ def mounted(case: Case, folder: Path, *words: str) -> None:
     if said.returncode:
         pytest.skip(f"this system mounts nothing: {said.stderr.strip()}")
     case.ends.callback(subprocess.run, ["umount", "--lazy", str(folder)], check=True)
-
-
-def read_only_mount(case: Case) -> None:
-    plain(case)
-    mounted(case, case.venv, "--bind", str(case.venv))
-    subprocess.run(["mount", "-o", "remount,ro,bind", str(case.venv)], check=True)
 
 
 def overlay(case: Case) -> None:
@@ -205,17 +280,16 @@ def overlay(case: Case) -> None:
 
 # --- the table -----------------------------------------------------------------------------------
 
-NEW = (0, "")
+NEW, LEADS_OUT = (0, ""), (3, "a symbolic link leads out of it")
 Made = Callable[[Case], None]
 LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     # how the environment was made
     "venv": (by_venv(), NEW),
     "sees the system's torch": (system_packages_with_torch, NEW),
     "lib64 is a link to lib": (two_names_of_lib, NEW),
-    "site-packages is a link inside": (libraries_are_a_link_inside, NEW),
     "site-packages is a link outside": (
         libraries_are_a_link_outside,
-        (3, "a symbolic link leads out of it"),
+        LEADS_OUT,
     ),
     "no environment": (no_environment, NEW),
     "managed by the system": (managed_by_the_system, (3, "managed by the operating system")),
@@ -224,8 +298,20 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     "an odd name": (called('it\'s "Übung 数" [1] 100%s;&#|,= $HOME \\n `y`'), NEW),
     # another torch before it
     "torch on PYTHONPATH": (path_of_the_shell, (3, "imports before any of")),
+    # what form the former torch has
+    "links in torch": (nested_links, NEW),
+    "editable": (editable, NEW),
+    "names that are not UTF-8": (not_utf8, NEW),
+    "the rest of a broken removal": (two_of_one_name, NEW),
+    "an empty list": (empty_list, (3, "keeps no list of its files (RECORD)")),
+    "a link that others share": (link_that_others_share, LEADS_OUT),
+    "a link to the system's torch": (link_to_the_systems_torch, LEADS_OUT),
+    "a file where a folder comes": (
+        a_file_where_a_folder_comes,
+        (3, "the previous state was restored"),
+    ),
+    "a folder where a file comes": (a_folder_where_a_file_comes, (3, "is a folder")),
     # what the file system refuses
-    "read-only mount": (read_only_mount, (3, "cannot be written")),
     "overlay": (overlay, NEW),
 }
 """Name -> how it is made; its exit code, and what the one line says where it is refused."""
@@ -239,7 +325,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexServer]:
         world = World(folder=folder, index=server)
         world.add_default("filelock", "3.15.0")
         world.add_default("typing-extensions", "4.12.0")
-        world.add_torch("cpu", files={"nvidia/b/lib.so": "b"})
+        data = f"torch-{TORCH}+cpu.data/data/share/man/man1/torch.1"
+        world.add_torch("cpu", files={"nvidia/b/lib.so": "b", "top.py": "", data: "manual"})
         yield server
 
 
@@ -281,7 +368,7 @@ def torch_versions(case: Case) -> list[str]:
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.one_in(96)
+@pytest.mark.one_in(5)
 def test_every_layout_is_changed_exactly_or_not_at_all(
     name: str, case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:

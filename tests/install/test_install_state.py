@@ -308,21 +308,3 @@ with locked(Path(sys.argv[1]), print):
     print("held", flush=True)
     time.sleep(60)
 """
-
-
-@pytest.mark.parametrize("phase", ["moving", "installing", "verifying"])
-def test_a_dry_run_after_a_kill_tells_what_the_real_command_would_do(
-    world: World, venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, phase: str
-) -> None:
-    world.add_default("mine", "1.0")
-    words = (*WANTED, "mine")
-    assert install("--python", str(venv), *WANTED).exit == 0
-    killed_in(phase, venv, install, monkeypatch, words)
-    dry = install("--python", str(venv), *words, "--dry-run")
-    assert "Nothing to do" not in dry.out
-    planned = install("--python", str(venv), "--undo", "--dry-run")
-    assert planned.exit == 0, planned.err
-    assert "mine 1.0 goes" in planned.out
-    undone = install("--python", str(venv), "--undo", "--yes")
-    assert undone.exit == 0, undone.err
-    assert "mine" not in versions_in(venv) and "torch" in versions_in(venv)

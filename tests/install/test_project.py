@@ -173,33 +173,6 @@ def test_uv_locks_extras_that_exclude_each_other(
     assert "conflicts = [[" in locked
 
 
-def test_extras_that_a_project_does_not_have_yet_are_written_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main([*WORDS, "--extra", "cpu", "--extra", "train=cu121"]) == 0
-    shown = capsys.readouterr().out
-    assert '[project.optional-dependencies]\ncpu = ["torch==2.5.1"]\n' in shown
-    assert 'conflicts = [[{ extra = "cpu" }, { extra = "train" }]]' in shown
-    assert '{ index = "pytorch-cu121", extra = "train", marker = ' in shown
-    assert "uv sync --extra train" in shown
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--extra", "train"), "does not say which build"),
-        (("--extra", 'x"]'), "is not the name of an extra"),
-        (("--extra", "a=b=c"), "does not say which build"),
-    ],
-)
-def test_an_extra_without_a_build_is_a_wrong_question(
-    words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*WORDS, *words]) == 2
-    assert says in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -64,7 +64,6 @@ def _fill(world: World) -> None:
     add("trainer", "1.0", "torch==2.14.1", "xformers")
     add("aged", "1.0", "torch==2.4.0", on="2024-08-01")
     add("speech", "1.0", "torchaudio>=2")
-    add("given-up", "1.0", "torch>=1.9", on="2021-03-01")
     add("torchcodec", "0.17.0")
     add("torchcodec", "0.13.0", on="2026-07-01")
     add("framesift", "2.0", "torch>=2", "torchvision")
@@ -199,12 +198,6 @@ def test_an_old_release_is_no_answer(ask: Ask) -> None:
     assert "Only an old release" in said.err
     assert "stuck only at 1.0" in said.err
     assert "'stuck==1.0'" in said.err
-
-
-def test_a_wheel_of_years_ago_is_named_with_its_year(ask: Ask) -> None:
-    said = ask("given-up", "plain", "--json")
-    assert said.exit == 0, said.err
-    assert said.answer["notes"] == ["given-up's newest wheel that works here is from 2021"]
 
 
 def test_a_set_without_solution_has_the_sentence_of_uv(ask: Ask) -> None:

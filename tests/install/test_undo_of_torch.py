@@ -13,7 +13,6 @@ from installing import (
     killed_in,
     needs_linux,
     site_of,
-    state_of,
     versions_in,
 )
 
@@ -88,17 +87,6 @@ def test_a_second_torch_replaces_the_way_back(world: World, venv: Path, install:
     assert install("--python", str(venv), *words).exit == 0
     assert install("--python", str(venv), *UNDO).exit == 0
     assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
-
-
-def test_the_undo_of_a_package_says_which_torch_is_there(
-    world: World, venv: Path, install: Install
-) -> None:
-    before = state_of(venv)
-    assert install("--python", str(venv), "extra", *WITHOUT_TORCH).exit == 0
-    said = install("--python", str(venv), *UNDO)
-    assert said.exit == 0, said.err
-    assert f"torch {OLD}" in said.out and "no torch" not in said.out
-    assert state_of(venv) == before
 
 
 @pytest.mark.parametrize("phase", ["staging", "moving", "installing", "verifying"])

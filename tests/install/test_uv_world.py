@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from index_server import Fault, build_wheel
-from installing import TORCH, WANTED, Install, World, needs_linux, state_of, versions_in
+from installing import TORCH, WANTED, Install, World, needs_linux, run_uv, state_of, versions_in
 
 pytestmark = needs_linux
 
@@ -115,19 +115,6 @@ def test_a_file_in_the_working_folder_makes_uv_write_nothing(
     assert done.exit == 0, done.err
     assert state_of(home) == before
     assert {"torch", "filelock", "typing-extensions"} <= versions_in(venv).keys()
-
-
-def test_a_dry_run_leaves_no_lock_in_an_environment_that_has_torch(
-    world: World, install: Install
-) -> None:
-    venv = world.venv("env")
-    done = install("--python", str(venv), *WANTED)
-    assert done.exit == 0, done.err
-    lock = venv / ".lock"
-    lock.unlink(missing_ok=True)
-    dry = install("--python", str(venv), "filelock", "--dry-run")
-    assert dry.exit == 0, dry.err
-    assert not lock.exists()
 
 
 HERE = {
@@ -265,6 +252,46 @@ def test_the_plan_and_the_receipt_name_every_host_without_its_login(
     assert "geheim" not in text + said.err + said.out
 
 
+def test_hosts_of_pages_and_those_that_files_are_redirected_to_are_shown(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = world.wheel("filelock", "3.20.0")
+    world.index.add("elsewhere", wheel)
+    there = f"http://127.1:{world.index.port}/elsewhere/filelock/{wheel.name}"
+    redirect = Fault(status=302, headers={"Location": there})
+    world.index.faults[f"/simple/filelock/{wheel.name}"] = redirect
+    monkeypatch.setenv("UV_INDEX", f"http://localhost:{world.index.port}/no-such-index")
+    said = install("--venv", "env", *WANTED, "--dry-run")
+    assert said.exit == 0, said.err
+    (hosts,) = [line for line in said.out.splitlines() if line.startswith("  hosts ")]
+    assert {"localhost", "127.1"} <= {host.split(":")[0] for host in hosts.split()}
+
+
+def test_without_a_network_what_bare_uv_has_fetched_is_enough(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--index", f"{world.index.index_root}/cpu", f"torch=={TORCH}+cpu")
+    run_uv(world, "pip", "install", "--python", str(world.venv("other")), *words)
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    world.index.asked.clear()
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
+    assert world.index.asked == []
+
+
+def test_a_page_that_arrives_slowly_and_lists_nothing_is_asked_once(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpusetup.uv.package_index.SLOW_SECONDS", 0.0)
+    html = {"Content-Type": "text/html"}
+    world.index.faults["/simple/mine/"] = Fault(status=200, headers=html, body=b"<html></html>")
+    said = install("--venv", "env", *WANTED, "mine")
+    assert said.exit == 3, said.err
+    assert "lists no release" in said.err
+    assert world.index.asked_for("GET /simple/mine/") == 1
+
+
 def test_a_question_lies_in_a_private_folder_that_goes(world: World, install: Install) -> None:
     questions = world.folder / "uv-cache/questions"
     assert install("--venv", "env", *WANTED).exit == 0
@@ -301,6 +328,12 @@ def test_a_limit_by_date_is_not_put_on_torchs_index_which_states_no_dates(
     assert said.exit == 0, said.err
     versions = versions_in(Path("env"))
     assert versions["torch"] == f"{TORCH}+cpu" and versions["typing-extensions"] == "4.9.0"
+    assert "except on torch's index, which states no dates" in " ".join(said.err.split())
+    for wheel in (world.folder / "wheels").glob("torch-*"):
+        world.index.uploaded[wheel.name] = "2025-01-01T00:00:00Z"
+    world.index.faults.clear()
+    dated = install("--venv", "dated", *WANTED)
+    assert dated.exit == 3 and f"torch=={TORCH}" in dated.err
 
 
 def torch_page_without_dates(world: World) -> Fault:

@@ -33,15 +33,6 @@ from monitor_composer import (
 UNKNOWN = Card(name="NVIDIA Graphics Device", gib=48, watts=300, idle=25, mhz=2400)
 RTX3090 = Card(name="NVIDIA GeForce RTX 3090", gib=24, watts=350, idle=25, mhz=2100)
 LIMITS = ("power_limit_watts", "power_limit_default_watts", "power_limit_max_watts")
-BARE = (
-    *LIMITS,
-    "name",
-    "uuid",
-    "memory_total_bytes",
-    "clock_sm_max_mhz",
-    "throttle_reasons",
-    "processes",
-)
 LAPTOP = Card(
     name="NVIDIA GeForce RTX 4070 Laptop GPU",
     gib=8,
@@ -144,10 +135,6 @@ kind("low clocks were set by hand", "throttled", "reset-the-clocks")(
     )
 )
 
-kind("one sample in ten seconds for half an hour, good", "good")(
-    lambda d: compose(d, [Gpu(use=steady(d))], card=card(d), seconds=1800, interval=10)
-)
-
 
 @kind("the first epoch reads from a cold disk, later ones from memory", "good")
 def _(d: Dice) -> Run:
@@ -232,22 +219,6 @@ kind("a node's power budget caps a card far below its limit", "throttled", "look
         HOST,
         card=card(d, (A100, H100)),
         command=TRAIN,
-    )
-)
-
-kind("a laptop whose limit was set low", "throttled", "plug-it-in")(
-    lambda d: compose(
-        d,
-        [
-            Gpu(
-                use=98,
-                weight=1.0,
-                limit=d.uniform(0.35, 0.5),
-                clock=d.uniform(35, 55),
-                reasons=("sw_power_cap",),
-            )
-        ],
-        card=LAPTOP,
     )
 )
 

@@ -27,8 +27,6 @@ from monitor_composer import (
 
 from gpusetup.model.frozen import replace
 
-NODES = "torchrun --nnodes 4 --nproc_per_node 8 --rdzv_backend c10d train.py"
-
 
 def hung(d: Dice, since: float) -> Gpu:
     return Gpu(
@@ -170,23 +168,6 @@ kind(
     )
 )
 
-kind(
-    "ranks wait in collectives, links are told and quiet, the network is not told",
-    "communication-bound",
-    "fewer-bytes-between-gpus",
-)(
-    lambda d: compose(
-        d,
-        ranks(
-            4,
-            Gpu(use=99, weight=d.uniform(0.1, 0.2), bus=25, nvlink=1e9, pcie=4e8),
-        ),
-        Tree(main=100, helpers=300, ranks=4, cores=64),
-        card=A100,
-        command=NODES,
-    )
-)
-
 
 @kind(
     "a collective hangs after healthy work, the run is killed",
@@ -235,21 +216,6 @@ def _(d: Dice) -> Run:
     )
 
 
-@kind("two cards spin in the last quarter of a log", "communication-bound", "see-where-it-waits")
-def _(d: Dice) -> Run:
-    since = d.uniform(160, 220)
-    return touching(
-        compose(
-            d,
-            [spinning(d, since)] * 2,
-            card=card(d, BIG),
-            seconds=since + d.uniform(48, 80),
-            silent=("processes",),
-        ),
-        since,
-    )
-
-
 @kind(
     "a card behind a riser exchanges with its host in every step",
     "communication-bound",
@@ -273,19 +239,6 @@ def _(d: Dice) -> Run:
         card=RTX4090,
         command="python sample_with_offload.py",
     )
-
-
-kind(
-    "a link of few lanes is full, the card works half of the time",
-    "communication-bound",
-    "look-at-the-link",
-)(
-    lambda d: train(
-        d,
-        Gpu(use=d.uniform(35, 70), weight=0.8, bus=25, pcie=12e9, link=d.choice((7.88e9, 6e9))),
-        Tree(main=85, workers=8, each=30),
-    )
-)
 
 
 @kind(
@@ -313,17 +266,5 @@ kind("an offloaded optimizer steps on the CPU", "communication-bound", "stay-on-
         Gpu(use=loop(d.uniform(1, 2), d.uniform(1.5, 3)), memory=70, pcie=d.uniform(9e9, 16e9)),
         Tree(main=d.uniform(400, 1400), cores=32),
         seconds=150,
-    )
-)
-
-kind("ranks with offloaded optimizers", "communication-bound", "stay-on-the-gpu")(
-    lambda d: compose(
-        d,
-        ranks(4, Gpu(use=loop(1.2, d.uniform(1.2, 2)), memory=60, pcie=d.uniform(9e9, 16e9))),
-        Tree(main=d.uniform(300, 600), helpers=1300, ranks=4, cores=64),
-        HOST,
-        card=A100,
-        seconds=150,
-        command="deepspeed --num_gpus 4 train.py",
     )
 )

@@ -172,19 +172,6 @@ def _(d: Dice) -> Run:
 
 
 kind(
-    "a small network in float32 without a command",
-    "launch-bound",
-    "larger-work",
-    "compile-or-graphs",
-)(
-    lambda d: compose(
-        d,
-        [Gpu(use=d.uniform(55, 80), weight=d.uniform(0.12, 0.3), bus=10, memory=12)],
-        card=card(d, BIG),
-    )
-)
-
-kind(
     "compiled already, tiny kernels, memory high",
     "launch-bound",
     "more-in-parallel",

@@ -32,11 +32,6 @@ from monitor_composer import (
 DESKTOP = ((900, "explorer.exe", "both"), (950, "msedge.exe", "both"), (960, "dwm.exe", "both"))
 
 
-def blips(d: Dice, use: float, work: float, pause: float) -> Callable[[float], float]:
-    """Pauses in which now and then next to nothing runs."""
-    return lambda at: use if at % (work + pause) < work else max(0.0, d.gauss(2, 2))
-
-
 def faint(d: Dice) -> Callable[[float], float]:
     return lambda at: max(0.0, d.gauss(d.uniform(3, 7), 4))
 
@@ -139,18 +134,6 @@ kind("the only card is lost in the middle of a good run", "faulty", "see-why-it-
 kind("the model was left on the CPU, the card only holds a context", "idle", "move-to-the-gpu")(
     lambda d: train(d, Gpu(use=0, memory=2), Tree(main=d.uniform(700, 1500), workers=2, each=3))
 )
-
-
-@kind("metrics on one core take a third of the time", "bursty", "shorter-pauses")
-def _(d: Dice) -> Run:
-    work, share = (d.uniform(15, 60), d.uniform(0.28, 0.36))
-    pause = work * share / (1 - share)
-    return train(
-        d,
-        Gpu(use=blips(d, 96, work, pause) if d.random() < 0.5 else pausing(96, work, pause)),
-        Tree(main=lambda at: 40 if at % (work + pause) < work else 100, workers=2, each=10),
-        seconds=420,
-    )
 
 
 @kind("a renderer prepares each frame on one core", "bursty", "overlap-the-pauses")
@@ -258,14 +241,5 @@ kind("MIG is on: no utilisation is told", "none", "ask-the-driver")(
         [Gpu(use=60, memory=40)],
         card=card(d, (A100, H100)),
         silent=("utilization_percent", "memory_busy_percent"),
-    )
-)
-
-kind("an old card tells no utilisation", "none", "ask-the-driver")(
-    lambda d: compose(
-        d,
-        [Gpu(use=60, memory=40)],
-        card=card(d, (RTX3060, RTX4090)),
-        silent=("utilization_percent", "memory_busy_percent", "power_watts", "clock_sm_mhz"),
     )
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from monitor_kinds import composed
 
 from gpusetup import cli
 from gpusetup.monitor.documents import GpuSample, Sample, Summary
-from gpusetup.monitor.smi_csv import headings, samples
+from gpusetup.monitor.smi_logs import log_that_begins
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import RunTally
 
@@ -51,25 +50,6 @@ def smi_csv(run: Run) -> Iterator[str]:
             f"{g.clock_sm_max_mhz}{z}", *on))  # fmt: skip
 
 
-@each("busy, steps", [(45, ["larger", "DataLoader", "mixed"]), (62, []), (97, [])])
-def test_a_log_at_45_percent_is_answered_with_the_guides_steps_in_their_order(
-    busy: int,
-    steps: list[str],
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
-) -> None:
-    told, file = request.getfixturevalue("capsys"), tmp_path_factory.mktemp("log") / "gpu.csv"
-    head = "timestamp, index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"
-    lines = (
-        f"2025/11/18 10:12:{i:02d}.000, 0, NVIDIA GeForce RTX 4090, {busy + i % 3} %, 8123, 24564"
-        for i in range(40)
-    )
-    file.write_text("\n".join((head, *lines)), encoding="utf-8")
-    assert cli.main(["monitor", "--replay", str(file), "--json"]) == 0
-    advice = json.loads(told.readouterr().out)["advice"]
-    assert [line.split()[0] for line in advice] == steps
-
-
 FULL = "a steady training, nobody watched its processes"
 BURSTS = "bursts that nobody watched the cause of"
 NOTHING = "nothing runs and nobody holds the card"
@@ -77,7 +57,9 @@ HOT = "one hot card of eight makes all ranks wait"
 
 
 def judged(lines: Iterator[str]) -> Summary:
-    return summarise(RunTally(samples(headings(next(lines)), lines, 1.0)))
+    log = log_that_begins(next(lines), ())
+    assert log is not None
+    return summarise(RunTally(log.samples(lines, 1.0)))
 
 
 @each("kind, verdict", [(FULL, "good"), (BURSTS, "bursty"), (NOTHING, "idle")])
@@ -109,7 +91,7 @@ def test_a_log_without_times_says_what_is_assumed(
     )
 )  # fmt: skip
 def test_any_text_is_read_without_a_traceback(lines: list[str]) -> None:
-    judged(iter(lines))
+    judged(iter((COLUMNS, *lines)))
 
 
 COLUMNS = (
@@ -147,12 +129,13 @@ def test_a_log_without_maximum_reasons_and_processes_is_not_called_good(
 def test_a_log_that_tells_no_gpus_apart_counts_the_rows_of_one_time(
     rows_a_time: int, gpus: int
 ) -> None:
-    names = headings("timestamp, utilization.gpu [%], memory.used [MiB]")
+    log = log_that_begins("timestamp, utilization.gpu [%], memory.used [MiB]", ())
+    assert log is not None
     lines = [
         f"2026/11/20 10:00:0{second}.000, {20 + second} %, 6144 MiB"
         for second in range(5)
         for _ in range(rows_a_time)
     ]
-    moments = list(samples(names, lines, interval=1.0))
+    moments = list(log.samples(lines, interval=1.0))
     assert [moment.seconds for moment in moments] == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert all(len(moment.gpus) == gpus for moment in moments)

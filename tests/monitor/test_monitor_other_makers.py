@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tapes import ReplaySystem, system
 
-from gpusetup.monitor.amdgpu import open_amdgpu
+from gpusetup.monitor.polled import open_amdgpu
 from gpusetup.monitor.sources import SourceEnded
 
 CARD = "/sys/bus/pci/devices/0000:03:00.0"

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from monitor_composer import A100, RTX4090, TRAIN, Gpu, Host, Run, Tree, compose, loop
 
-from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary
 from gpusetup.monitor.summary import Story, summarise
 from gpusetup.monitor.tally import RunTally
@@ -96,13 +95,3 @@ def test_a_gpu_without_a_memory_of_its_own_shows_the_machines() -> None:
     assert (spark.memory_used_bytes, spark.memory_is_unified) == (30 << 30, True)
     card = with_unified_memory(GpuSample(index=0, name="NVIDIA L4"), host)
     assert card.memory_used_bytes is None
-
-
-def test_a_sample_with_more_cpu_than_the_machine_has_is_no_measurement() -> None:
-    """004-16: recordings of older versions begin with all CPU time since the program's start."""
-    composed = run([Gpu(use=30)], Tree(main=20, workers=4, each=5), seconds=20)
-    first = composed.samples[0]
-    assert first.tree is not None
-    wrong = replace(first.tree, cpu_percent=85_266.0, busiest_cpu_percent=85_266.0)
-    samples = (replace(first, tree=wrong), *composed.samples[1:])
-    assert judged(replace(composed, samples=samples)).cause == judged(composed).cause

@@ -11,18 +11,13 @@ import pytest
 from each_row import each
 from monitor_kinds import KINDS, composed
 from recorded_monitor import FIRST_RUN, SECOND_RUN, WORKLOADS, recording
-from replayed import Judge, dmon, judge_in, verdict_and_step
+from replayed import Judge, dmon, verdict_and_step
 
 from gpusetup.model.codec import to_plain
 from gpusetup.monitor.summary import Story, summarise
 from gpusetup.monitor.tally import RunTally
 
 Said = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def judged(tmp_path: Path, capsys: Said) -> Judge:
-    return judge_in(tmp_path, capsys)
 
 
 def contradictions(summary: Mapping[str, Any]) -> list[str]:

@@ -334,6 +334,6 @@ def test_the_settings_say_whose_names_they_are(
     words = ("--model", "qwen3-8b", "--context", "16384", "--gpu", "H20", *trainer.split())
     main(["plan", *words])
     screen = capsys.readouterr().out
-    assert f"Set (plan's own names; {heading})" in screen
+    assert f"(plan's own names; {heading})" in screen.replace("\n", " ")
     if "ALLOC_CONF" in screen:
         assert f"# before {start}" in screen

@@ -18,8 +18,8 @@ from gpusetup.cli import main
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import MachineLimits
+from gpusetup.plan.forward_memory import LOSSES
 from gpusetup.plan.job import SHARDED, TOKEN_BUDGET, Recipe, TrainingJob
-from gpusetup.plan.losses import LOSSES
 from gpusetup.plan.measured import CELLS
 from gpusetup.plan.memory import memory
 from gpusetup.plan.models import model_named

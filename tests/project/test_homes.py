@@ -16,11 +16,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "gpusetup"
 HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("verify/", "child_scripts/", "tune/bench.py", "tune/optimizer.py", "tune/recover/"),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
-    "requests": (
-        *("install/planning.py", "install/wheels.py"),
-        *("uv/live_index.py", "uv/pages.py", "uv/question.py"),
-    ),
-    "urllib3": ("install/planning.py", "uv/question.py"),
+    "requests": ("uv/pages.py",),
+    "urllib3": ("uv/pages.py",),
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),

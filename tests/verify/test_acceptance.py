@@ -19,8 +19,6 @@ sys.path.append(str(ROOT / "scripts"))
 from acceptance import evidence  # noqa: E402
 from acceptance.claims import ALL, PARTS  # noqa: E402
 
-from gpusetup.cli import main  # noqa: E402
-
 ACCEPTANCE = ROOT / "scripts" / "acceptance"
 SCRIPT = ROOT / "scripts" / "gpu_acceptance.py"
 FACTS: dict[str, Any] = {
@@ -166,39 +164,6 @@ def test_a_part_is_killed_at_its_limit_and_the_next_one_runs(tmp_path: Path) -> 
     for part in parts.values():
         assert not part["ok"] and part["status"] in ("killed at its limit", "not begun")
         assert {claim["verdict"] for claim in part["claims"]} <= {"open", "stand-in", "elsewhere"}
-
-
-def recordings(text: str) -> dict[str, str]:
-    """Name of a workload -> what monitor wrote of it on a card, one JSON document a line."""
-    found: dict[str, str] = {}
-    lines: list[str] = []
-    for line in text.splitlines():
-        if not line.startswith("{"):
-            continue
-        lines.append(line)
-        document = json.loads(line)
-        if document["kind"] == "summary":
-            command: list[str] = document["command"] or []
-            if len(command) > 2:
-                found[command[2]] = "\n".join(lines)
-            lines = []
-    return found
-
-
-@pytest.mark.parametrize("run", ["h100-580.159-2.11.0", "h100-580.159-2.11.0-second"])
-def test_monitor_names_the_workloads_that_were_recorded_on_a_card(
-    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In the first run on an H100 it called two of them bursty: the start of Python and torch, 4 of
-    11 seconds, counted as a pause. In the second one of them idle: the GPU's counter told 0 %."""
-    text = (ROOT / "tests" / "recorded_runs" / run / "monitor.txt").read_text()
-    workloads = recordings(text)
-    assert len(workloads) == 6
-    for name, recording in workloads.items():
-        (tmp_path / name).write_text(recording)
-        main(["monitor", "--replay", str(tmp_path / name), "--json", "--", "python", "loads.py"])
-        summary = json.loads(capsys.readouterr().out.strip().rpartition("\n")[2])
-        assert summary["verdict"] == name, summary
 
 
 def git(folder: Path, *words: str) -> None:

@@ -47,7 +47,7 @@ def write_receipt(
     for row, wheel in zip(redacted["wheels"], plan.wheels, strict=True):
         row["file"] = wheel.filename
         row["host"] = wheel.host or None
-    redacted["hosts"] = list(dict.fromkeys(wheel.host for wheel in plan.wheels if wheel.host))
+    redacted["hosts"] = list(plan.hosts)
     write_safely(path, json.dumps(redacted, indent=2) + "\n")
 
 

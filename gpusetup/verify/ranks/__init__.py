@@ -1,2 +1,1 @@
-"""Tests one job with several processes: the rank of each process, how the processes meet, and what
-they compute."""
+"""Tests a job of several processes: how they meet, and what they compute together."""

@@ -19,17 +19,15 @@ from .launch import Rank
 
 CONNECT_SECONDS = 240.0
 """How long a rank looks for rank 0. On a cold network file system, even Python starts late."""
-NEVER_HEARD_SECONDS = 240.0
-"""How long rank 0 waits for a rank that it has never heard from."""
 WELCOME_SECONDS = 5.0
 """How long we wait for a port to confirm that it is rank 0's."""
 MOST_LETTERS = 1 << 26
 """The greatest length of a message; only another program would send a longer one."""
 SILENCE_SECONDS = 330.0
-"""How long rank 0 waits for a rank in a check: slightly longer than the longest may last."""
-REPORT_SECONDS = 120.0
-"""How long rank 0 waits for reports after its own: longer than a check among ranks."""
+"""How long rank 0 waits without news of the others: slightly longer than the longest check."""
 Message = Dict[str, Any]
+REPORT = "report"
+"""What a rank is `doing` when it sends its report."""
 NO_MESSAGE = (OSError, ValueError, TypeError, KeyError)
 """Errors of reading a line of another program, or from a closed connection."""
 
@@ -45,12 +43,28 @@ class Hub:
     """Rank 0's side of the connections to all other ranks."""
 
     def __init__(self, rank: Rank) -> None:
+        """Listen on the port above that of torch's store, for this host only if all ranks are here.
+        Raises ReportBlocked."""
         self.ranks: Dict[int, Message] = {number: {} for number in range(1, rank.world)}
         """What each rank has said: its `host`, the check that it is `doing`, its `report`; with its
         `link`, and whether it is `gone`. Empty for a rank that was never heard of."""
         self.job = rank.job
         self.news = threading.Condition()
-        self.server = listen(rank)
+        all_ranks_here = rank.address in ("localhost", "127.0.0.1")
+        both_families = not all_ranks_here and socket.has_dualstack_ipv6()
+        try:
+            self.server = socket.create_server(
+                # An empty name means all addresses of this host.
+                ("127.0.0.1" if all_ranks_here else "", rank.port + 1),
+                family=socket.AF_INET6 if both_families else socket.AF_INET,
+                backlog=rank.world,
+                dualstack_ipv6=both_families,
+            )
+        except OSError as problem:
+            raise ReportBlocked(
+                f"Port {rank.port + 1} cannot be listened on: {problem.strerror}",
+                "another job may hold it: start the ranks with another --master-port",
+            ) from problem
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -83,36 +97,29 @@ class Hub:
             rank["gone"] = True
             self.news.notify_all()
 
-    def come_to(self, place: str) -> List[str]:
-        """Wait until every rank has reached this place, then let all continue. Returns a sentence
-        for each rank that has not arrived."""
-        # A rank may be in a long check, so wait that long.
-        self._wait("doing", place, SILENCE_SECONDS)
-        ranks = self.ranks.items()
-        late = [who(number, rank) for number, rank in ranks if rank.get("doing") != place]
-        for _, rank in ranks:
-            send(rank.get("link"), {"late": late})
-        return late
+    def come_to(self, place: str, stopped: str) -> str:
+        """Wait until every rank has reached this place. Returns why the ranks cannot go on
+        together, which is empty if they can: `stopped`, what another rank says, or who is late."""
+        self._wait(place)
+        late = [who(number, rank) for number, rank in self.ranks.items() if is_late(rank, place)]
+        reasons = [stopped, *(rank.get("stopped", "") for rank in self.ranks.values())]
+        reason = next(filter(None, reasons), "; ".join(late))
+        for rank in self.ranks.values():
+            send(rank.get("link"), {"stopped": reason})
+        return reason
 
     def others(self, report: Message) -> Dict[int, Message]:
         """What is known about the other ranks, once all have reported or gone silent."""
-        self._wait("report", None, REPORT_SECONDS)
+        self._wait(REPORT)
         return self.ranks
 
-    def _wait(self, key: str, wanted: Any, seconds: float) -> None:
-        """Block until every rank that is still connected has said `wanted` (None: anything) under
-        this key, or until no message has come for so long."""
-        end = time.monotonic() + NEVER_HEARD_SECONDS
+    def _wait(self, place: str) -> None:
+        """Block until every rank that is still connected has reached this place, or until no
+        message has come for so long."""
+        ranks = self.ranks.values()
         with self.news:
-            while True:
-                pending = [
-                    rank
-                    for rank in self.ranks.values()
-                    if "gone" not in rank and (key not in rank or wanted not in (None, rank[key]))
-                ]
-                # Ranks that have sent nothing have another limit: they may still be starting.
-                limit = seconds if any(pending) else max(0.0, end - time.monotonic())
-                if not pending or not self.news.wait(timeout=limit):
+            while any("gone" not in rank and is_late(rank, place) for rank in ranks):
+                if not self.news.wait(SILENCE_SECONDS):
                     return
 
     def settle(self, code: int) -> int:
@@ -164,15 +171,14 @@ class Spoke:
             return dict(json.loads(self.answers.readline(MOST_LETTERS) or "{}"))
         return {}
 
-    def come_to(self, place: str) -> List[str]:
-        """Wait until every rank has reached this place. Returns a sentence for each rank that has
-        not arrived."""
-        send(self.link, {"doing": place})
-        return list(self.hear().get("late", ["rank 0 has gone"]))
+    def come_to(self, place: str, stopped: str) -> str:
+        """Wait until every rank has reached this place. Returns why they cannot go on together."""
+        send(self.link, {"doing": place, "stopped": stopped})
+        return str(self.hear().get("stopped", "rank 0 has gone"))
 
     def others(self, report: Message) -> Dict[int, Message]:
         """Send this rank's report to rank 0, which alone knows about the others."""
-        send(self.link, {"report": report})
+        send(self.link, {"doing": REPORT, "report": report})
         return {}
 
     def settle(self, code: int) -> int:
@@ -183,24 +189,9 @@ class Spoke:
         return exit_code
 
 
-def listen(rank: Rank) -> socket.socket:
-    """A server on the port above that of torch's store, for this host only if all ranks are here.
-    Raises ReportBlocked."""
-    all_ranks_here = rank.address in ("localhost", "127.0.0.1")
-    both_families = not all_ranks_here and socket.has_dualstack_ipv6()
-    try:
-        return socket.create_server(
-            # An empty name means all addresses of this host.
-            ("127.0.0.1" if all_ranks_here else "", rank.port + 1),
-            family=socket.AF_INET6 if both_families else socket.AF_INET,
-            backlog=rank.world,
-            dualstack_ipv6=both_families,
-        )
-    except OSError as problem:
-        raise ReportBlocked(
-            f"Port {rank.port + 1} cannot be listened on: {problem.strerror}",
-            "another job may hold it: start the ranks with another --master-port",
-        ) from problem
+def is_late(rank: Message, place: str) -> bool:
+    """Whether a rank has not reached this place, nor the end of its run."""
+    return rank.get("doing") not in (place, REPORT)
 
 
 def who(number: int, rank: Message) -> str:
@@ -238,7 +229,8 @@ def merged(report: Report, others: Dict[int, Message], rank: Rank) -> Report:
             if is_of_all_ranks and number and result.outcome.status not in (FAILED, CRASHED):
                 continue
             if not is_of_all_ranks or number:
-                result = result._replace(device=f"rank {number} {result.device}")
+                of = " of" if is_of_all_ranks else ""
+                result = result._replace(device=f"rank {number}{of} {result.device}")
             results.append(result)
     facts = {**report.facts, "devices": devices}
     return report._replace(facts=facts, results=tuple(results))

@@ -15,10 +15,8 @@ from ..values import WrongQuestion
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 SRUN = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
 """srun sets both variables; the batch script and the shell of `salloc` have only the first."""
-FIRST_PORT = 20_000
-"""The lowest port for jobs that do not name one."""
-PORTS = 10_000
-"""The number of ports for such jobs, all below Linux's ephemeral ports (32768)."""
+PORTS = range(20_000, 30_000)
+"""The ports for jobs that do not name one, all below Linux's ephemeral ports (32768)."""
 
 
 class Rank(NamedTuple):
@@ -74,14 +72,14 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
         run = found.get("TORCHELASTIC_RUN_ID", ""), found.get("TORCHELASTIC_RESTART_COUNT", "")
     elif all(name in found for name in SRUN):
         rank, world, local = map(number, (*SRUN, "SLURM_LOCALID"))
-        address = first_host(
-            found.get("SLURM_STEP_NODELIST") or found.get("SLURM_JOB_NODELIST") or host
-        )
+        nodes = found.get("SLURM_STEP_NODELIST") or found.get("SLURM_JOB_NODELIST") or host
+        # The first host of a list such as `gpu[007-009,12],login` or `n1`.
+        address = re.sub(r"\A([^\[,]*)(?:\[(\w+)[^\]]*\])?([^,\[]*).*", r"\1\2\3", nodes.strip())
         run = found.get("SLURM_JOB_ID", "0"), found.get("SLURM_STEP_ID", "0")
         step = int(run[1]) if run[1].isdigit() else 0
         # Each rank of a step computes the same port without asking the others. The prime keeps a
         # job's steps and the next jobs from sharing one; the port above is used too.
-        port = FIRST_PORT + 2 * ((number("SLURM_JOB_ID") + 101 * step) % (PORTS // 2))
+        port = PORTS[2 * (number("SLURM_JOB_ID") + 101 * step) % len(PORTS)]
     else:
         return None
     if not 0 <= rank < max(2, world):
@@ -91,12 +89,3 @@ def rank_in(environ: Mapping[str, str]) -> Optional[Rank]:
         return None
     # Without --rdzv-id all runs of torchrun have the same name, so add the address and the port.
     return Rank(rank, world, local, address, port, host, f"{'.'.join(run)}@{address}:{port}")
-
-
-def first_host(nodes: str) -> str:
-    """The first host name in a Slurm host list.
-
-    >>> first_host("gpu[007-009,12],login"), first_host("n1"), first_host("a-b[1-2]c")
-    ('gpu007', 'n1', 'a-b1c')
-    """
-    return re.sub(r"\A([^\[,]*)(?:\[(\w+)[^\]]*\])?([^,\[]*).*", r"\1\2\3", nodes.strip())

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any, Tuple
 
 import torch
 
-EXACT_TO: Dict[str, int] = {
-    "float32": 2**24,
-    "float16": 2**11,
-    "bfloat16": 2**8,
-    "float64": 2**53,
-    "int32": 2**31 - 1,
-    "int64": 2**53,
-    "uint8": 255,
-    "bool": 1,
-}
-"""Number format that training exchanges -> up to which n it represents all integers."""
+from ..judging.tolerance import agree, same, what_is_wrong
+
+FLOATS = ("float32", "bfloat16", "float16", "float64")
+FORMATS = (*FLOATS, "int32", "int64", "uint8", "bool")
+"""The number formats that training exchanges."""
+RANGES = {"bool": (0, 2), "uint8": (0, 256)}
+"""The least number of a format, and the one above the greatest; WHOLE for other integers."""
+WHOLE = (-(2**20), 2**20)
+"""So small that no sum over a thousand ranks overflows."""
 Kind = Tuple[str, str]
-"""A number format, and how its numbers are reduced; `bits` means that they are only moved, and
-`fraction` is a sum of fractional numbers."""
+"""A number format, and how its numbers are reduced; `bits` means that they are only moved."""
 PERIOD = 1021
 """A row repeats after so many numbers; a prime, so that a misplaced part does not fit."""
-ROUNDED = ("fraction", "avg")
-"""Reductions whose result depends on the order in which the ranks are added."""
 
 
 def rows(kind: Kind, world: int, length: int, seed: int) -> Any:
     """A row of numbers for each rank; the same table on every rank.
 
     Numbers that are only moved are random bits, with infinities, NaN and denormal numbers among
-    them. Whole numbers are so small that the result of their reduction is exact.
+    them.
 
     >>> rows(("uint8", "min"), 2, 3000, seed=1).shape
     torch.Size([2, 3000])
@@ -39,66 +34,51 @@ def rows(kind: Kind, world: int, length: int, seed: int) -> Any:
     dtype = getattr(torch, name)
     shape = (world, max(1, min(length, PERIOD)))
     generator = torch.Generator().manual_seed(seed)
-    if reduction == "bits":
+    if not dtype.is_floating_point:
+        numbers = torch.randint(*RANGES.get(name, WHOLE), shape, generator=generator)
+    elif reduction == "bits":
         byte_count = torch.empty(0, dtype=dtype).element_size()
-        # A bool is 0 or 1; in all other formats a byte may have any value.
-        byte_values = 2 if name == "bool" else 256
-        drawn = torch.randint(0, byte_values, (*shape, byte_count), generator=generator)
-        numbers = drawn.to(torch.uint8).view(dtype)[..., 0]
-    elif reduction in ROUNDED:
-        numbers = torch.randn(shape, generator=generator)
+        numbers = torch.randint(0, 256, (*shape, byte_count), generator=generator)
+        numbers = numbers.to(torch.uint8).view(dtype)[..., 0]
     else:
-        least, greatest = 0, EXACT_TO[name]
-        if reduction == "sum":
-            least, greatest = 1, greatest // world
-        numbers = torch.randint(least, greatest + 1, shape, generator=generator)
-        if name not in ("uint8", "bool"):
-            numbers *= 2 * torch.randint(0, 2, shape, generator=generator) - 1
+        numbers = torch.randn(shape, generator=generator)
     return numbers.to(dtype).repeat(1, length // PERIOD + 1)[:, :length]
 
 
 def reduced(numbers: Any, reduction: str) -> Tuple[Any, Any]:
     """The exact reduction of all rows, and how far each number of an answer may be off: by rounding
-    in any order of summation for fractions, and not at all for whole numbers."""
+    in any order of summation for fractions, and not at all for others."""
     wide = numbers.double()
-    count = len(wide)
-    if reduction in ROUNDED:
-        # There is at most one rounding for each row, including the multiplication by 1/n for `avg`.
-        # Each may be off by `eps`, which is twice the error of a correct rounding.
-        divisor = count if reduction == "avg" else 1
-        limits = count * torch.finfo(numbers.dtype).eps * wide.abs().sum(0) / divisor
-        return wide.sum(0) / divisor, limits
-    reduce = {"min": torch.amin, "max": torch.amax, "sum": torch.sum}[reduction]
-    exact = reduce(wide, 0)
-    return exact, torch.zeros(len(exact))
+    if reduction in ("min", "max"):
+        exact = wide.amin(0) if reduction == "min" else wide.amax(0)
+        return exact, torch.zeros(len(exact))
+    divisor = len(wide) if reduction == "avg" else 1
+    # There is at most one rounding for each row, including the multiplication by 1/n for `avg`.
+    # Each may be off by `eps`, which is twice the error of a correct rounding.
+    eps = torch.finfo(numbers.dtype).eps if numbers.is_floating_point() else 0.0
+    return wide.sum(0) / divisor, len(wide) * eps * wide.abs().sum(0) / divisor
 
 
-def raw(values: Any) -> Any:
-    """The bytes of a tensor, one row per element."""
-    return values.detach().contiguous().reshape(-1, 1).view(torch.uint8)
+def bits(values: Any) -> Any:
+    """A flat tensor's elements as integers with the same bits."""
+    size = values.element_size()
+    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
+    return values.detach().contiguous().reshape(-1).view(integer)
 
 
 def signature(values: Any) -> int:
     """A checksum of the bits of a tensor that also depends on their order."""
-    all_bytes = raw(values).reshape(-1).to(torch.int64)
-    # Weight each byte with its position, so that swapping two numbers changes the sum.
-    weights = torch.arange(len(all_bytes), device=all_bytes.device) % 8191 + 1
-    return int((all_bytes * weights).sum())
+    integers = bits(values).to(torch.int64)
+    # Weight each number with its position, so that swapping two changes the sum.
+    weights = torch.arange(len(integers), device=integers.device) % 8191 + 1
+    return int((integers * weights).sum())
 
 
-def wrong(received: Any, exact: Any, limit: Any = None) -> str:
+def wrong(label: str, received: Any, exact: Any, limit: Any = None) -> str:
     """What is wrong in a flat tensor, in words; without a limit, every bit must be right."""
-    exact = exact.to(received.device)
     if limit is None:
-        is_wrong = (raw(received) != raw(exact)).any(1)
+        # Compare bits, because NaN is equal to nothing.
+        part = same(label, bits(received), bits(exact))
     else:
-        error = (received.to(exact.dtype) - exact).abs()
-        # Written this way, the comparison counts NaN as wrong too.
-        is_wrong = ~(error <= limit.to(received.device))
-    places = is_wrong.nonzero().reshape(-1).tolist()
-    if not places:
-        return ""
-    first = places[0]
-    numbers = f"{received[first].item()}, must be {exact[first].item()}"
-    count = f"{len(places)} of {len(received)} elements are wrong"
-    return f"{count}, the first at {first}: {numbers}"
+        part = agree(label, received, exact, limit)
+    return "" if part.is_right else what_is_wrong([part])

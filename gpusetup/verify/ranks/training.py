@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 import torch
 from torch import nn
 
 from ..judging.precision import UNIT_ROUNDOFF, read_precision
 from ..values import asked
-from .group import GroupState, ProcessGroup, check
-from .numbers import signature
+from .group import ProcessGroup, together
+from .numbers import signature, wrong
 
 LIMIT = 1e-4
 """The allowed relative difference from float64. Rounding in float32 changes a step by about 1e-6, a
@@ -40,68 +40,52 @@ def trained(group: ProcessGroup) -> str:
     # Each rank starts with different parameters, which DDP must replace with the first rank's.
     model = net(group.rank).to(group.device)
     alone = net(0).double()
-    # On a CPU, DDP accepts no device list. It averages gradients in buckets of several messages.
-    devices = [group.device] if group.device.startswith("cuda") else None
-    shared_model = DistributedDataParallel(
-        model, devices, bucket_cap_mb=0.001, gradient_as_bucket_view=True
-    )
+    # The buckets are so small that the gradients take several messages.
+    buckets = {"bucket_cap_mb": 0.001, "gradient_as_bucket_view": True}
+    shared_model = DistributedDataParallel(model, **buckets)
     loss = nn.functional.mse_loss
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.3) for each in (model, alone)]
-    bits = [signature_of_all(model.state_dict())]
+    bits = [signature(parameter) for parameter in model.parameters()]
     # The user may have permitted coarser products.
-    roundoff = UNIT_ROUNDOFF[read_precision(torch, group.device).name]
-    differs = partial(apart, limit=max(LIMIT, 32 * roundoff))
+    limit = max(LIMIT, 32 * UNIT_ROUNDOFF[read_precision(torch, group.device).name])
+
+    def first_wrong(values: Dict[str, Any], exact_values: Dict[str, Any], when: str) -> str:
+        # Numbers below 1 are compared absolutely, others relative to the largest of their tensor.
+        problems = [
+            wrong(f"{name} {when}", values[name], exact, limit * max(1.0, float(exact.abs().max())))
+            for name, exact in exact_values.items()
+        ]
+        return next(filter(None, problems), "")
+
+    generator = torch.Generator().manual_seed(asked().seed)
     for number in range(STEPS * PASSES):
+        # The examples of all ranks, the same on every rank.
+        shape = (group.world, ROWS, WIDTH + OUT)
+        numbers = torch.randn(shape, generator=generator, dtype=torch.float64)
         exchanges = (number + 1) % PASSES == 0
-        examples = [examples_of(1000 * number + rank) for rank in range(group.world)]
         with contextlib.nullcontext() if exchanges else shared_model.no_sync():
-            inputs, targets = (x.float().to(group.device) for x in examples[group.rank])
-            loss(shared_model(inputs), targets).backward()
-        # The single process computes the mean over all ranks.
-        for inputs, targets in examples:
-            (loss(alone(inputs), targets) / group.world).backward()
+            own = numbers[group.rank].float().to(group.device)
+            loss(shared_model(own[:, :WIDTH]), own[:, WIDTH:]).backward()
+        # The single process computes the mean over the examples of all ranks.
+        whole = numbers.flatten(0, 1)
+        loss(alone(whole[:, :WIDTH]), whole[:, WIDTH:]).backward()
         if not exchanges:
             continue
-        problem = differs(gradients(model), gradients(alone))
+        grads, exact_grads = (
+            {name: parameter.grad for name, parameter in each.named_parameters()}
+            for each in (model, alone)
+        )
+        problem = first_wrong(grads, exact_grads, f"(gradient, pass {number + 1})")
         if problem:
-            return f"the gradient of {problem} in pass {number + 1}"
-        bits.append(signature_of_all(gradients(model)))
+            return problem
+        bits += map(signature, grads.values())
         for trained_model, optimizer in zip((model, alone), optimizers):
             nn.utils.clip_grad_norm_(trained_model.parameters(), 0.5)
             optimizer.step()
             optimizer.zero_grad()
     # All ranks must have the same bits, in whatever order their gradients were summed.
-    GroupState.held["steps"] = bits
-    return differs(model.state_dict(), alone.state_dict())
+    group.held["steps"] = bits
+    return first_wrong(model.state_dict(), alone.state_dict(), "after training")
 
 
-ddp_step = check("ddp_step", lambda group: {"steps": partial(trained, group)})
-
-
-def examples_of(salt: int) -> Tuple[Any, Any]:
-    """Random inputs and targets for one rank and pass, in float64 on the CPU."""
-    generator = torch.Generator().manual_seed((asked().seed + salt) % 2**63)
-    numbers = torch.randn(ROWS, WIDTH + OUT, generator=generator, dtype=torch.float64)
-    inputs, targets = numbers.split((WIDTH, OUT), 1)
-    return inputs, targets
-
-
-def gradients(model: Any) -> Dict[str, Any]:
-    return {name: parameter.grad for name, parameter in model.named_parameters()}
-
-
-def signature_of_all(values: Dict[str, Any]) -> int:
-    """A checksum of the bits of several tensors."""
-    return sum(signature(value) for value in values.values())
-
-
-def apart(values: Dict[str, Any], exact_values: Dict[str, Any], limit: float) -> str:
-    """A description of the first tensor that differs by more than the limit; empty if none does."""
-    for name, exact in exact_values.items():
-        # Numbers below 1 are compared absolutely, others relative to the largest of their tensor.
-        difference = values[name].detach().cpu().double() - exact
-        error = float(difference.abs().max() / max(1.0, exact.abs().max()))
-        # Written this way, the comparison counts NaN as wrong too.
-        if not error <= limit:
-            return f"{name} is off by {error:.2g} (limit {limit:g})"
-    return ""
+ddp_step = partial(together, "ddp_step", lambda group: {"steps": partial(trained, group)})

@@ -1,0 +1,131 @@
+"""Samples of sources that are asked again for each sample: `nvidia-smi`, used if NVML cannot be
+loaded, and the files that the amdgpu driver provides for each card. Reads the machine.
+
+These samples contain neither processes nor the traffic of links. `amd-smi` reads the same files;
+reading them directly needs no special rights, no tools and no extra process (Linux,
+Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst).
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+from gpusetup.accelerators.makers import AMD
+from gpusetup.monitor.documents import GpuSample
+from gpusetup.monitor.smi_logs import gpus_of, headings, rows_by_moment
+from gpusetup.monitor.sources import Machine, SourceEnded
+from gpusetup.probe.amd import gpu_of, topology_targets
+from gpusetup.probe.nvidia_smi import PROGRAM
+from gpusetup.probe.pci import FOLDER, read_pci
+from gpusetup.system.system import HOLD_BACK, System, list_or_empty, read_or_none
+
+BASIC_FIELDS: tuple[str, ...] = (
+    *("index", "name", "uuid", "utilization.gpu", "utilization.memory", "memory.used"),
+    *("memory.total", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"),
+)
+"""Fields that every driver of the last ten years knows."""
+FIELDS: tuple[str, ...] = (
+    *BASIC_FIELDS,
+    *("power.default_limit", "power.max_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
+    *("pcie.link.gen.current", "pcie.link.gen.max", "pcie.link.width.current"),
+    *("pcie.link.width.max", "ecc.errors.uncorrected.volatile.total"),
+)
+"""Fields that are tried first. If the driver does not know one of them, nvidia-smi rejects the
+whole query."""
+ANSWER_SECONDS = 10.0
+"""Without persistence mode, a large node may take several seconds."""
+LONGEST_REASON = 200
+"""How many characters of nvidia-smi's error message are shown."""
+
+
+def open_nvidia_smi(interval: float) -> Machine:
+    """The nvidia-smi source. Raises SourceEnded if the program is missing or shows no GPU."""
+    system = System()
+    program = system.which(PROGRAM)
+    if program is None:
+        raise SourceEnded(f"{PROGRAM}: not found")
+    try:
+        first, fields = smi_gpus(system, program, FIELDS), FIELDS
+    except SourceEnded:
+        # An old driver rejects fields that it does not know.
+        first, fields = smi_gpus(system, program, BASIC_FIELDS), BASIC_FIELDS
+    source = Machine(interval, "nvidia-smi", partial(smi_gpus, system, program, fields))
+    source.first = source.sample_of(first)
+    return source
+
+
+def smi_gpus(system: System, program: str, fields: tuple[str, ...]) -> tuple[GpuSample, ...]:
+    """The GPUs that nvidia-smi shows now. Raises SourceEnded if it shows none."""
+    # On Linux, nvidia-smi would load kernel modules and create device nodes; a query must not do
+    # that.
+    held_back = (sys.executable, "-I", "-S", HOLD_BACK) if sys.platform == "linux" else ()
+    query = (program, f"--query-gpu={','.join(fields)}", "--format=csv")
+    answer = system.run((*held_back, *query), ANSWER_SECONDS)
+    heading, *lines = answer.stdout.splitlines() or [""]
+    names = headings(heading)
+    gpus = gpus_of(next(rows_by_moment(names, lines), {})) if names else ()
+    # Check the output, because nvidia-smi exits with 0 even if it only printed an error.
+    if not gpus:
+        printed = (answer.stdout or answer.stderr).strip().splitlines() or ["no answer"]
+        raise SourceEnded(f"{PROGRAM}: {answer.problem or printed[0][:LONGEST_REASON]}")
+    return gpus
+
+
+# --- AMD ------------------------------------------------------------------------------------------
+
+
+def open_amdgpu(interval: float, system: System | None = None) -> Machine:
+    """The amdgpu source. Raises SourceEnded if no card reports its utilisation."""
+    system = system or System()
+    targets = topology_targets(system)
+    cards = [
+        (f"{FOLDER}/{device.bus_id}", gpu_of(system, device, targets).name)
+        for device in read_pci(system).pci_devices or ()
+        if device.vendor == AMD.id and device.bus_id
+    ]
+    # Some integrated graphics have no such file and cannot be watched.
+    cards = [card for card in cards if number(system, f"{card[0]}/gpu_busy_percent") is not None]
+    if not cards:
+        raise SourceEnded("amdgpu: no AMD GPU reports its utilisation")
+    return Machine(
+        interval,
+        "amdgpu",
+        lambda: tuple(amd_gpu(system, index, *card) for index, card in enumerate(cards)),
+    )
+
+
+def amd_gpu(system: System, index: int, folder: str, name: str) -> GpuSample:
+    """A sample of the card whose driver files are in this folder."""
+    sensors = [f"{folder}/hwmon/{entry}" for entry in list_or_empty(system, f"{folder}/hwmon")]
+
+    def sensor(unit: int, *files: str) -> float | None:
+        """The value of the first of these sensor files that exists, because cards have different
+        sensors; None if none exists."""
+        values = (number(system, f"{place}/{file}") for file in files for place in sensors)
+        return next((value / unit for value in values if value is not None), None)
+
+    clock = sensor(1_000_000, "freq1_input")  # Hz
+    return GpuSample(
+        index=index,
+        name=name,
+        utilization_percent=number(system, f"{folder}/gpu_busy_percent"),
+        memory_busy_percent=number(system, f"{folder}/mem_busy_percent"),
+        memory_used_bytes=number(system, f"{folder}/mem_info_vram_used"),
+        memory_total_bytes=number(system, f"{folder}/mem_info_vram_total"),
+        # Prefer the second sensor (in millidegrees), which measures the chip's hottest spot; the
+        # first one measures its edge.
+        temperature_celsius=sensor(1_000, "temp2_input", "temp1_input"),
+        # In microwatts.
+        power_watts=sensor(1_000_000, "power1_average", "power1_input"),
+        power_limit_watts=sensor(1_000_000, "power1_cap"),
+        power_limit_default_watts=sensor(1_000_000, "power1_cap_default"),
+        power_limit_max_watts=sensor(1_000_000, "power1_cap_max"),
+        clock_sm_mhz=None if clock is None else int(clock),
+    )
+
+
+def number(system: System, path: str) -> int | None:
+    """The whole number in a file; None if the file cannot be read or contains anything else."""
+    text = (read_or_none(system, path) or "").strip()
+    return int(text) if text.isdecimal() and len(text) < 20 else None

@@ -1,0 +1,614 @@
+"""Reads what `nvidia-smi` printed as samples: a log of `--query-gpu=… --format=csv`, the table, the
+long output (`-q`) and `dmon`, each with one moment or many. Pure functions.
+
+`gpusetup.readings` reads the values of a row, a table or a page; this module finds the moments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, NamedTuple
+
+from gpusetup.model.frozen import fields, replace
+from gpusetup.model.machine import Gpu, GpuProcess
+from gpusetup.model.units import MIB
+from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
+from gpusetup.monitor.samples_csv import host_of, tree_of
+from gpusetup.monitor.sources import plausible
+from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
+from gpusetup.readings.nvidia_smi import (
+    GPU_HEAD,
+    SMI_VERSION,
+    THROTTLE_BITS,
+    cell,
+    flag,
+    gpu_of,
+    integer,
+    memory,
+    number,
+    parse_table,
+    placed,
+    processes_of,
+    read_at,
+    row_of,
+    throttle_mask,
+)
+from gpusetup.readings.smi_csv import COLUMNS, has_numbers, values_of
+
+MOST_LINES_OF_A_MOMENT = 20_000
+"""How many lines of a moment are read; `-q` prints about 6,000 for 16 GPUs."""
+
+
+class Moment(NamedTuple):
+    """The GPUs at one time, which is None if the output does not tell it. `row` is the CSV row."""
+
+    time: datetime | None
+    gpus: tuple[GpuSample, ...]
+    row: Mapping[str, str] | None = None
+
+
+class SmiLog(NamedTuple):
+    """One form of nvidia-smi's output, and what a text in this form tells."""
+
+    name: str
+    moments: Callable[[Iterable[str]], Iterator[Moment]]
+    has_times: bool = True
+    has_utilization: bool = True
+    names_its_gpus: bool = True
+    """False for a log without a column that tells which GPU a row is about."""
+
+    def samples(self, lines: Iterable[str], interval: float) -> Iterator[Sample]:
+        """Yields a sample for each moment, at its own time or, if that is missing, `interval`
+        seconds after the previous sample."""
+        start: datetime | None = None
+        # A row of our own CSV may be from a machine without a GPU.
+        told = (moment for moment in self.moments(lines) if moment.gpus or moment.row)
+        for count, (time, gpus, row) in enumerate(told):
+            start = start or time
+            # If the clock was set back, no time counts as passed.
+            passed = max(0.0, (time - start).total_seconds()) if time and start else None
+            yield Sample(
+                at=row.get("timestamp", "") if row else time.isoformat() if time else "",
+                seconds=count * interval if passed is None else passed,
+                gpus=gpus,
+                tree=tree_of(row) if row else None,
+                host=host_of(row) if row else None,
+            )
+
+
+def log_that_begins(line: str, beginning: Sequence[str]) -> SmiLog | None:
+    """The form of nvidia-smi's output that begins with this line; None if none does.
+
+    `beginning`: the first lines of the text, which show whether it tells its times.
+    """
+    columns = headings(line)
+    if columns:
+        return SmiLog(
+            CSV,
+            partial(csv_moments, columns),
+            "timestamp" in columns,
+            "utilization.gpu" in columns,
+            not set(columns).isdisjoint(IDENTITY_COLUMNS),
+        )
+    columns = dmon_columns(line)
+    if columns:
+        has_times = not {"time", "hh:mm:ss"}.isdisjoint(columns)
+        return SmiLog("nvidia-smi dmon", dmon_moments, has_times, "sm" in columns)
+    has_times = any(map(date_of, beginning))
+    if begins_query(line):
+        return SmiLog("nvidia-smi -q", query_moments, has_times)
+    # The banner may be missing.
+    if begins_table(line) or ("|" in line and row_of(line)):
+        return SmiLog("nvidia-smi table", table_moments, has_times)
+    return None
+
+
+LANE_BYTES = (0.0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
+"""Bytes per second and lane in one direction, indexed by PCIe generation (PCI-SIG)."""
+
+
+def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
+    """The sample with these values, as far as a sample has them, and what its PCIe link can
+    carry."""
+    known = {name: values[name] for name in SAMPLE_FIELDS & values.keys()}
+    generation, lanes = known.get("pcie_generation"), known.get("pcie_width")
+    # The rate is unknown if the generation is newer than the table.
+    if generation and lanes and 0 < generation < len(LANE_BYTES):
+        known["pcie_limit_bytes_per_second"] = LANE_BYTES[generation] * lanes
+    return plausible(GpuSample(**{**known, "index": index, "lost": bool(known.get("lost"))}))
+
+
+SAMPLE_FIELDS = {field.name for field in fields(GpuSample)}
+KINDS: Mapping[str | None, Any] = {
+    "C": "compute", "M+C": "compute", "G": "graphics", "C+G": "both",
+}  # fmt: skip
+
+
+def use_of(process: GpuProcess) -> ProcessUse:
+    return ProcessUse(
+        pid=process.pid or 0,
+        name=process.name,
+        kind=KINDS.get(process.kind),
+        memory_bytes=process.memory_bytes,
+    )
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+
+CSV = "nvidia-smi csv"
+IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id")
+"""The first of these columns that a row has identifies its GPU."""
+GPU_COLUMNS = (*IDENTITY_COLUMNS, "utilization.gpu")
+"""Every header line of such a log contains at least one of these columns."""
+
+
+def headings(line: str) -> list[str]:
+    """The column names of a log's header line, without units; [] if the line is not a header.
+
+    >>> headings("Index, memory.used [MiB]"), headings("a, b")
+    (['index', 'memory.used'], [])
+    """
+    names = [column.partition("[")[0].strip() for column in line.lower().split(",")]
+    return [] if set(names).isdisjoint(GPU_COLUMNS) else names
+
+
+def lacks_its_heading(line: str) -> bool:
+    """Whether a line looks like a row of a log that was written with `noheader`.
+
+    >>> lacks_its_heading("2026/11/20 06:03:41.500, 0, 97 %, 8123 MiB"), lacks_its_heading("a, b")
+    (True, False)
+    """
+    cells = [text.strip() for text in line.split(",")]
+    has_unit = any(text.endswith((" %", " MiB", " W", " MHz")) for text in cells)
+    return len(cells) > 1 and (has_unit or time_of(cells[0]) is not None)
+
+
+def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[Moment]:
+    for rows in rows_by_moment(names, lines):
+        first_row = next(iter(rows.values()))
+        yield Moment(time_of(first_row.get("timestamp", "")), gpus_of(rows), first_row)
+
+
+ROWS_APART_SECONDS = 0.05
+"""nvidia-smi writes a timestamp for each row, so the rows of one moment are some milliseconds
+apart."""
+
+
+def rows_by_moment(
+    names: Sequence[str], lines: Iterable[str]
+) -> Iterator[dict[int, Mapping[str, str]]]:
+    """Yields the rows of each moment by GPU index; a new moment begins when a GPU appears again.
+
+    If no column identifies the GPUs, rows with the same time are different GPUs, in their order.
+    """
+    are_named = not set(names).isdisjoint(IDENTITY_COLUMNS)
+    indices: dict[str, int] = {}
+    moment: dict[int, Mapping[str, str]] = {}
+    last_time: datetime | None = None
+    for row in rows_of(names, lines):
+        if are_named:
+            name = gpu_name(row)
+            # UUIDs and bus addresses are numbered in the order in which they appear.
+            index = indices.setdefault(name, int(name) if name.isdecimal() else len(indices))
+            begins_moment = index in moment
+        else:
+            time = time_of(row.get("timestamp", ""))
+            apart = abs((time - last_time).total_seconds()) if time and last_time else 1.0
+            begins_moment, last_time = apart >= ROWS_APART_SECONDS, time
+            index = 0 if begins_moment else len(moment)
+        if moment and begins_moment:
+            yield moment
+            moment = {}
+        moment[index] = row
+    if moment:
+        yield moment
+
+
+def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
+    """Yields the rows of a log, without repeated headers and incomplete rows."""
+    # Remove zero bytes, because a log that was interrupted by a crash may end with them.
+    reader = csv.DictReader((line.replace("\0", "") for line in lines), names)
+    with contextlib.suppress(csv.Error):
+        for cells in reader:
+            # If a row has more cells than the heading, csv returns the surplus as a list.
+            row = {name: text.strip() for name, text in cells.items() if isinstance(text, str)}
+            is_whole = len(row) == len(set(names)) and not headings(gpu_name(row))
+            # Below a pasted log a user may write a sentence with just as many commas.
+            if is_whole and has_numbers(row):
+                yield row
+
+
+def gpu_name(row: Mapping[str, str]) -> str:
+    """The index, UUID or bus address of the GPU in a row; "" if the row has none."""
+    return next((row[name] for name in GPU_COLUMNS if name in row), "")
+
+
+def gpus_of(rows: Mapping[int, Mapping[str, str]]) -> tuple[GpuSample, ...]:
+    """The GPUs in the rows of one moment; a row without a GPU, from a machine that has none, is
+    left out."""
+    return tuple(gpu_in_row(index, row) for index, row in sorted(rows.items()) if gpu_name(row))
+
+
+def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
+    values = values_of(row)
+    values["throttle_reasons"] = reasons_in(row)
+    for direction in ("rx", "tx"):
+        megabytes = number(row.get(f"pcie.{direction}"))  # of our own `--csv`
+        if megabytes is not None:
+            values[f"pcie_{direction}_bytes_per_second"] = megabytes * 1e6
+    for kind in ("volatile", "aggregate"):
+        # Since the driver was loaded, or over the card's life; both counts show new errors. Without
+        # a total, add up the errors of all kinds of memory.
+        prefix = f"ecc.errors.uncorrected.{kind}."
+        counts = [number(text) for name, text in row.items() if name.startswith(prefix)]
+        told = [count for count in counts if count is not None]
+        if told and "ecc_uncorrected" not in values:
+            total = number(row.get(f"{prefix}total"))
+            values["ecc_uncorrected"] = round(sum(told) if total is None else total)
+    # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells.
+    values["lost"] = any("lost" in text.lower() for text in row.values()) or answers_nothing(row)
+    return sample_of(index, values)
+
+
+LIVE_FIELDS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
+"""Fields that the driver reads from the card each time, whereas it may remember a name or a maximum
+clock."""
+
+
+def answers_nothing(row: Mapping[str, str]) -> bool:
+    """Whether every live value of a GPU is `[Unknown Error]`, which means that the card no longer
+    responds. A working card may have this in a single column, such as the power on some laptops."""
+    live = [
+        row[name].lower() for name in COLUMNS if COLUMNS[name][0] in LIVE_FIELDS and name in row
+    ]
+    return len(live) > 1 and all("unknown error" in text for text in live)
+
+
+def reasons_in(row: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The names of the active throttle reasons; None if the row has no column for them."""
+    # The columns are `clocks_throttle_reasons.…`, or `clocks_event_reasons.…` since driver 535.
+    cells = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
+    if "active" in cells:
+        return throttle_mask(cells["active"])
+    # `[Not Supported]` in all columns means that this card reports no reasons.
+    if any(map(cell, cells.values())):
+        return tuple(name for _, name in THROTTLE_BITS if flag(cells.get(name)))
+    # Our own `--csv` writes the reasons' names.
+    names = None if cells else row.get("throttle reasons")
+    return None if names is None else tuple(names.split())
+
+
+def time_of(text: str) -> datetime | None:
+    """The timestamp of a row, without a time zone; None if the text is not a time.
+
+    >>> time_of("2026/11/20 06:03:41.500"), time_of("x")
+    (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)
+    """
+    with contextlib.suppress(ValueError):
+        # nvidia-smi writes the date with slashes; our own `--csv` uses dashes and a final `Z`.
+        return datetime.fromisoformat(text.replace("/", "-").rstrip("Z")).replace(tzinfo=None)
+    return None
+
+
+# --- the table and the long output ----------------------------------------------------------------
+
+SMI_DATE = re.compile(
+    r"(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2})\s+(\d{1,2})\s+(\d{1,2}:\d\d:\d\d)\s+(?:[AP]M )?(\d{4})"
+)
+
+
+def date_of(line: str) -> datetime | None:
+    """The date and time in a line of nvidia-smi's table or long output; None if it contains none.
+
+    >>> date_of("Thu Nov 20 06:03:41 2025"), date_of("Timestamp  : Thu Nov  6 06:03:41 2025")
+    (datetime.datetime(2025, 11, 20, 6, 3, 41), datetime.datetime(2025, 11, 6, 6, 3, 41))
+    """
+    match = SMI_DATE.search(line)
+    with contextlib.suppress(ValueError):
+        return match and datetime.strptime(" ".join(match.groups()), "%b %d %H:%M:%S %Y")
+    return None
+
+
+def begins_table(line: str) -> bool:
+    return SMI_VERSION.search(line) is not None
+
+
+def begins_query(line: str) -> bool:
+    return "NVSMI LOG" in line
+
+
+def texts(
+    lines: Iterable[str], begins: Callable[[str], bool], *, dated_above: bool
+) -> Iterator[tuple[datetime | None, str]]:
+    """Yields the text of each moment with its time; `begins` recognises the first line of a moment.
+
+    `dated_above`: whether the time stands above that line (in the table), or below it.
+    """
+    moment: list[str] = []
+    time: datetime | None = None
+    date: datetime | None = None
+    for line in lines:
+        if begins(line):
+            if moment:
+                yield time, "".join(moment)
+            moment, time = [], date if dated_above else None
+        date = date_of(line) or date
+        if not dated_above:
+            time = time or date_of(line)
+        if len(moment) < MOST_LINES_OF_A_MOMENT:
+            moment.append(line)
+    if moment:
+        yield time, "".join(moment)
+
+
+def table_moments(lines: Iterable[str]) -> Iterator[Moment]:
+    """Yields the moments of a single table, or of all tables that `nvidia-smi -l` printed."""
+    for time, text in texts(lines, begins_table, dated_above=True):
+        processes = processes_of(text) or {}
+        gpus = []
+        for position, gpu in enumerate(parse_table(text).gpus or ()):
+            # A row that was cut off may lack its index.
+            index = position if gpu.nvml_index is None else gpu.nvml_index
+            # An empty list proves nothing, because it is always empty in a container.
+            uses = tuple(map(use_of, processes.get(index, ()))) or None
+            gpus.append(sample_of(index, {**of_gpu(gpu), "processes": uses}))
+        yield Moment(time, tuple(gpus))
+
+
+def of_gpu(gpu: Gpu) -> dict[str, Any]:
+    """The values of a GPU that a reader of nvidia-smi's output found, by field."""
+    return {field.name: getattr(gpu, field.name) for field in fields(gpu)}
+
+
+def megahertz(text: str) -> int | None:
+    value = number(text)
+    return None if value is None else round(value)
+
+
+def kilobytes(text: str) -> float | None:
+    value = number(text)
+    return None if value is None else value * 1000
+
+
+QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
+    ("utilization_percent", "Utilization/GPU", number),
+    ("memory_busy_percent", "Utilization/Memory", number),
+    ("power_limit_default_watts", "Default Power Limit", number),
+    ("power_limit_max_watts", "Max Power Limit", number),
+    ("clock_sm_mhz", "Clocks/SM", megahertz),
+    ("clock_sm_max_mhz", "Max Clocks/SM", megahertz),
+    ("pcie_generation", "PCIe Generation/Current", integer),
+    ("pcie_generation_max", "PCIe Generation/Max", integer),
+    ("pcie_rx_bytes_per_second", "Rx Throughput", kilobytes),
+    ("pcie_tx_bytes_per_second", "Tx Throughput", kilobytes),
+)
+"""What a sample has and `Gpu` does not: the field, its place in the output (heading and label), and
+the function that reads its text."""
+
+
+def query_moments(lines: Iterable[str]) -> Iterator[Moment]:
+    """Yields the moments of `nvidia-smi -q` or `-q -l`, one for each report."""
+    for time, text in texts(lines, begins_query, dated_above=False):
+        # The parts alternate: the address in a GPU's heading, then the page below that heading.
+        pages = GPU_HEAD.split(text)[2::2]
+        yield Moment(time, tuple(gpu_on_page(*numbered) for numbered in enumerate(pages)))
+
+
+def gpu_on_page(index: int, page: str) -> GpuSample:
+    lines = tuple(placed(page))
+    values = of_gpu(gpu_of(page))
+    for field, place, reads in QUERY_FIELDS:
+        told = read_at(lines, place, reads)
+        if told:
+            values[field] = told[0]
+    values["processes"] = query_processes(lines)
+    return sample_of(index, values)
+
+
+def query_processes(lines: Sequence[tuple[str, str]]) -> tuple[ProcessUse, ...] | None:
+    """The processes listed for a GPU in the long output. None if no process is listed, because in a
+    container the list is always empty."""
+    facts: list[dict[str, str]] = []
+    for place, text in lines:
+        heading, _, label = place.rpartition("/")
+        if label == "Process ID":
+            facts.append({})
+        # `Type`, `Name` and `Used GPU Memory` follow below the process ID.
+        if facts and "Processes" in heading:
+            facts[-1][label] = text.strip()
+    uses = tuple(
+        ProcessUse(
+            pid=integer(fact.get("Process ID")) or 0,
+            name=cell(fact.get("Name")),
+            kind=KINDS.get(fact.get("Type")),
+            memory_bytes=memory(fact.get("Used GPU Memory")),
+        )
+        for fact in facts
+    )
+    return uses or None
+
+
+# --- dmon -----------------------------------------------------------------------------------------
+
+DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
+    "pwr": ("power_watts", 1),
+    "gtemp": ("temperature_celsius", 1),
+    "sm": ("utilization_percent", 1),
+    "mem": ("memory_busy_percent", 1),
+    "pclk": ("clock_sm_mhz", 1),
+    "mclk": ("clock_memory_mhz", 1),
+    "fb": ("memory_used_bytes", MIB),
+    "dbecc": ("ecc_uncorrected", 1),
+    "rxpci": ("pcie_rx_bytes_per_second", 1e6),
+    "txpci": ("pcie_tx_bytes_per_second", 1e6),
+}
+"""Maps each column of `nvidia-smi dmon` to our field and the factor to convert its unit."""
+WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz", "clock_memory_mhz", "ecc_uncorrected")
+VIOLATIONS: Mapping[str, tuple[str, float]] = {
+    "tviol": (THERMAL_VIOLATION, 1),
+    "pviol": (POWER_VIOLATION, 50),
+}
+"""Maps each column of `nvidia-smi dmon -s v` to the throttle reason and to the value from which the
+reason counts. `tviol` is 0 or 1; `pviol` is a percentage of the time, which is slightly above 0
+even for a card at its rated power."""
+
+
+def dmon_columns(line: str) -> list[str]:
+    """The column names in a heading of dmon, which dmon repeats regularly; [] for other lines.
+
+    >>> dmon_columns("# gpu    pwr  gtemp"), dmon_columns("# Idx      W      C")
+    (['gpu', 'pwr', 'gtemp'], [])
+    """
+    names = line.replace("#", " ").lower().split()
+    # The second heading contains the units, but not the word `gpu`.
+    return names if line.lstrip().startswith("#") and "gpu" in names else []
+
+
+def dmon_moments(lines: Iterable[str]) -> Iterator[Moment]:
+    """Yields the moments of `nvidia-smi dmon`; a new one begins when a GPU appears again."""
+    names: list[str] = []
+    gpus: dict[int, GpuSample] = {}
+    time: datetime | None = None
+    for line in lines:
+        columns = dmon_columns(line)
+        names = columns or names
+        row = dict(zip(names, line.split(), strict=False))
+        index = row.get("gpu", "")
+        # The line contains the names, the units, or something that a shell printed.
+        if columns or not index.isdecimal():
+            continue
+        if int(index) in gpus:
+            yield Moment(time, tuple(gpus.values()))
+            gpus = {}
+        gpus[int(index)] = gpu_of_dmon(int(index), row)
+        time = time_of_dmon(row, time)
+    if gpus:
+        yield Moment(time, tuple(gpus.values()))
+
+
+def gpu_of_dmon(index: int, row: Mapping[str, str]) -> GpuSample:
+    values: dict[str, Any] = {}
+    for column, (field, unit) in DMON_COLUMNS.items():
+        # dmon prints a dash for a value that this GPU does not report.
+        value = number(row.get(column))
+        if value is not None:
+            values[field] = round(value * unit) if field in WHOLE_NUMBERS else value * unit
+    told = [(number(row.get(column)), *rule) for column, rule in VIOLATIONS.items()]
+    if any(value is not None for value, *_ in told):
+        reasons = (reason for value, reason, least in told if value is not None and value >= least)
+        values["throttle_reasons"] = tuple(reasons)
+    return sample_of(index, values)
+
+
+HALF_A_DAY = timedelta(hours=12)
+"""If the time goes back by less than this, the clock was set back; otherwise midnight passed."""
+
+
+def time_of_dmon(row: Mapping[str, str], before: datetime | None) -> datetime | None:
+    """The time in the columns of `-o DT`, such as `20251120 06:03:41`, or of `-o T`, where only the
+    time between rows is known; None if the row has no time.
+
+    `before`: the time of the previous row, after which midnight may have passed.
+    """
+    day, hour = row.get("date", "20000101"), row.get("time", row.get("hh:mm:ss"))
+    try:
+        time = datetime.strptime(f"{day} {hour}", "%Y%m%d %H:%M:%S")
+    except ValueError:
+        return None
+    while before is not None and before - time > HALF_A_DAY:
+        time += timedelta(days=1)
+    return time
+
+
+# --- GPUs that nvidia-smi can no longer read ------------------------------------------------------
+
+LOST_HANDLE = re.compile(
+    r"unable to determine the device handle for gpu\s*"
+    r"(?:(?P<index>\d{1,3})\s*:\s+)?(?P<bus>[0-9a-f]+:[0-9a-f:.]+)?",
+    re.I,
+)
+"""Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`."""
+LOST_DRIVER = re.compile(r"failed to initialize nvml: .*(unknown error|gpu is lost)", re.I)
+"""Matches the message only if its ending shows a faulty GPU. Other endings, such as a version
+mismatch, do not match."""
+NO_LONGER = "nvidia-smi can no longer"
+"""How the `problem` of a lost GPU begins if a line of nvidia-smi told it."""
+
+
+class Loss(NamedTuple):
+    gpu: int | None
+    """The GPU's index; None if the line contains no index."""
+    reason: str
+
+
+def loss_in(line: str) -> Loss | None:
+    """The loss that a line of nvidia-smi reports; None if it reports none.
+
+    >>> loss_in("Unable to determine the device handle for GPU1: 0000:A1:00.0: GPU is lost.")
+    Loss(gpu=1, reason='nvidia-smi can no longer read the GPU at 0000:A1:00.0')
+    >>> loss_in("Failed to initialize NVML: Driver/library version mismatch")
+    """
+    handle = LOST_HANDLE.search(line)
+    if handle:
+        bus_address = (handle["bus"] or "").rstrip(":.")
+        place = f"the GPU at {bus_address}" if bus_address else "a GPU"
+        return Loss(integer(handle["index"]), f"{NO_LONGER} read {place}")
+    return Loss(None, f"{NO_LONGER} reach the driver") if LOST_DRIVER.search(line) else None
+
+
+def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[Sample]:
+    """Yields the samples of a log, and adds the GPUs that its lines report as lost.
+
+    A log usually ends with such a line, because nvidia-smi then prints no more rows.
+    """
+    loss: Loss | None = None
+    is_last_line = False
+
+    def others() -> Iterator[str]:
+        nonlocal loss, is_last_line
+        for line in lines:
+            found = loss_in(line)
+            if found:
+                loss, is_last_line = found, True
+            else:
+                is_last_line = is_last_line and not line.strip()
+                yield line
+
+    seen: dict[int, GpuSample] = {}
+    seconds, step = 0.0, interval
+    for sample in log.samples(others(), interval):
+        present = {gpu.index for gpu in sample.gpus}
+        # A GPU whose row is only missing at this moment is not lost.
+        absent = [gpu for index, gpu in seen.items() if index not in present]
+        lost_gpus = gpus_lost(loss, absent) if loss else ()
+        seen.update((gpu.index, gpu) for gpu in sample.gpus)
+        if sample.seconds > seconds:
+            step = sample.seconds - seconds
+        seconds = sample.seconds
+        yield replace(sample, gpus=(*sample.gpus, *lost_gpus))
+    if seen and loss and is_last_line:
+        # If the lost GPU has no row in this log, nvidia-smi can no longer read the others either.
+        gpus = gpus_lost(loss, seen.values()) or gpus_lost(loss._replace(gpu=None), seen.values())
+        yield Sample(at="", seconds=seconds + step, gpus=gpus)
+
+
+def gpus_lost(loss: Loss, gpus: Iterable[GpuSample]) -> tuple[GpuSample, ...]:
+    """Samples that mark GPUs as lost: the GPU that the loss is about, or all of these GPUs if the
+    loss names no index."""
+    return tuple(
+        GpuSample(index=gpu.index, name=gpu.name, uuid=gpu.uuid, lost=True, problem=loss.reason)
+        for gpu in gpus
+        if loss.gpu in (None, gpu.index)
+    )
+
+
+def reason_of(gpu: GpuSample) -> str | None:
+    """The reason for the loss of a GPU that a line of nvidia-smi gave; None if the GPU's own sample
+    reports the loss."""
+    problem = gpu.problem or ""
+    return problem if problem.startswith(NO_LONGER) else None
