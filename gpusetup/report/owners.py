@@ -37,7 +37,7 @@ def owners(text: Text) -> Facts:
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.values for event in owners(text_of("docker run vllm/vllm-openai:v0.8.5 --model x"))]
-    [{'owner': 'image', 'name': 'vllm/vllm-openai:v0.8.5'}]
+    [{'name': 'vllm/vllm-openai:v0.8.5', 'owner': 'image'}]
     """
     flat = text.flat[:CHARACTERS_READ]
     if "-packages" in text.low:

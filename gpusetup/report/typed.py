@@ -189,9 +189,8 @@ def whole_command(lines: tuple[str, ...]) -> str:
     parts: list[str] = []
     for line in lines:
         continued = CONTINUED.search(line)
+        parts.append(line[: continued.start()] if continued else line)
         if continued is None:
-            parts.append(line)
             break
-        parts.append(line[: continued.start()])
     # The command's pattern expects single spaces between words.
     return " ".join(" ".join(parts).split())
