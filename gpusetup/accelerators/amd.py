@@ -171,12 +171,9 @@ def device_extras(targets: Iterable[str | None]) -> tuple[str, ...]:
     >>> device_extras(["gfx1151"]), device_extras(["gfx1100", "gfx1036"]), device_extras(["gfx803"])
     (('device-gfx1151',), ('device-gfx1100', 'device-gfx1036'), ())
     """
-    extras: list[str] = []
-    for target in targets:
-        if target not in AMD_INDEX_TARGETS:
-            return ()
-        extras.append(f"device-{target}")
-    return tuple(dict.fromkeys(extras))
+    named = dict.fromkeys(targets)
+    served = all(target in AMD_INDEX_TARGETS for target in named)
+    return tuple(f"device-{target}" for target in named) if served else ()
 
 
 def has_kernels(target: str, rocm: str, torch: str = "") -> bool | None:
@@ -223,11 +220,8 @@ def gfx_of(name: str) -> str | None:
     >>> gfx_of("9060 XT"), gfx_of("AMD Radeon 860M"), gfx_of("MI355X"), gfx_of("Radeon 760M")
     ('gfx1200', 'gfx1152', 'gfx950', 'gfx1103')
     """
-    written_target = TARGET.search(name)
-    if written_target is not None:
-        return written_target[0]
+    if written := TARGET.search(name):
+        return written[0]
     full_name = NAME_WITHOUT_LINE.sub("RX ", name)
-    for board, target in BOARDS:
-        if re.search(board, full_name, re.IGNORECASE):
-            return target
-    return None
+    found = (target for board, target in BOARDS if re.search(board, full_name, re.IGNORECASE))
+    return next(found, None)

@@ -76,9 +76,7 @@ def amd_device(device_id: str | None, name: str | None = None) -> AmdDevice | No
     >>> amd_device("744c").target, amd_device(None, "AMD Radeon RX 9070 XT").target
     ('gfx1100', 'gfx1201')
     """
-    by_id = DEVICES.get((device_id or "").lower())
-    target = gfx_of(name or "")
-    if name and target:
-        # The name in the system's own PCI list can tell apart cards that share an id.
+    # The name in the system's own PCI list can tell apart cards that share an id.
+    if name and (target := gfx_of(name)):
         return AmdDevice(target=target, name=name)
-    return by_id
+    return DEVICES.get((device_id or "").lower())

@@ -79,7 +79,5 @@ def board_sizes(name: str) -> tuple[int, ...]:
     >>> board_sizes("Radeon RX 7900 XTX"), board_sizes("RX 7900 XT"), board_sizes("Arc A770")
     ((24,), (20,), (8, 16))
     """
-    for pattern, sizes in BOARDS:
-        if re.search(pattern, name, re.IGNORECASE):
-            return sizes
-    return ()
+    listed = (sizes for pattern, sizes in BOARDS if re.search(pattern, name, re.IGNORECASE))
+    return next(listed, ())

@@ -16,8 +16,10 @@ class Maker(Frozen):
     """The maker's id in a snapshot: `nvidia`."""
     name: str
     judged: bool = False
-    """Whether gpusetup judges the maker's GPUs (driver, kernels, fitting build). If not, it only
-    lists them."""
+    """Whether gpusetup judges the maker's GPUs (driver, kernels, fitting build), or only lists
+    them."""
+    device: str
+    """The name of these GPUs' device type in torch."""
     pci: Text = None
     """The maker's vendor id on the PCI bus."""
     listed: Text = None
@@ -27,20 +29,16 @@ class Maker(Frozen):
     models: Text = None
     """A pattern for the names of the maker's GPUs in a description."""
     index: Text = None
-    """The URL of the index with torch's builds for these GPUs. gpusetup does not test these builds.
-    """
+    """The index with torch's builds for these GPUs, which gpusetup does not test."""
     label: Text = None
     """The beginning of the labels of torch's builds for these GPUs; None if torch's ordinary build
     supports them."""
     label_form: Text = None
     """A pattern for a complete build label, such as `cu124`."""
-    device: str
-    """The name of these GPUs' device type in torch."""
     masks: tuple[str, ...] = ()
     """Environment variables that hide these GPUs from programs."""
     noted: Text = None
-    """The note that is added if a machine only has this maker's GPUs but a build for others is
-    chosen."""
+    """The note if a machine only has this maker's GPUs but a build for others is chosen."""
 
 
 NVIDIA = Maker(
@@ -91,7 +89,6 @@ APPLE = Maker(
 """torch's ordinary build for macOS supports Apple's GPUs, so there is no label."""
 MAKERS = (NVIDIA, AMD, INTEL, APPLE)
 BY_ID = {maker.id: maker for maker in MAKERS}
-BY_PCI = {maker.pci: maker.id for maker in MAKERS if maker.pci}
 BY_WORD = {word: maker.id for maker in MAKERS for word in maker.words}
 LABELS = ("cpu", *(maker.label for maker in MAKERS if maker.label))
 """The beginnings of the labels of torch's builds."""
@@ -106,10 +103,8 @@ def maker_of(backend: str | None) -> str | None:
     ('nvidia', 'amd', 'intel', None)
     """
     label = (backend or "").lower()
-    for maker in MAKERS:
-        if maker.label and label.startswith(maker.label):
-            return maker.id
-    return None
+    makers = (one.id for one in MAKERS if one.label and label.startswith(one.label))
+    return next(makers, None)
 
 
 def maker_on_bus(vendor_id: str) -> str:
@@ -118,8 +113,8 @@ def maker_on_bus(vendor_id: str) -> str:
     >>> maker_on_bus("10de"), maker_on_bus("1a03"), maker_on_bus("")
     ('nvidia', '1a03', 'unknown')
     """
-    maker_id = BY_PCI.get(vendor_id, vendor_id)
-    return maker_id or "unknown"
+    known = (maker.id for maker in MAKERS if maker.pci == vendor_id)
+    return next(known, vendor_id or "unknown")
 
 
 @lru_cache(maxsize=1024)
@@ -131,40 +126,29 @@ def other_maker(name: str) -> str | None:
     """
     # `Intel(R) Arc(TM) A770`.
     words = name.lower().replace("(", " ").split()
-    for word in words:
-        if word in BY_WORD:
-            return BY_WORD[word]
-    return None
+    return next((BY_WORD[word] for word in words if word in BY_WORD), None)
 
 
 def is_judged(maker: str | None) -> bool:
     """Whether gpusetup can judge whether torch works on a maker's GPUs."""
     row = BY_ID.get(maker or "")
-    if row is None:
-        return False
-    return row.judged
+    return row is not None and row.judged
 
 
 def is_seen_only(maker: str | None) -> bool:
-    """Whether gpusetup knows a maker but does not judge its GPUs.
+    """Whether gpusetup knows a maker but does not judge its GPUs. A device on the PCI bus may come
+    from any maker, for example that of a network card.
 
     >>> is_seen_only("amd"), is_seen_only("nvidia"), is_seen_only("1a03"), is_seen_only(None)
     (True, False, False, False)
     """
     row = BY_ID.get(maker or "")
-    # A device on the PCI bus may come from any maker, for example that of a network card.
-    if row is None:
-        return False
-    return not row.judged
+    return row is not None and not row.judged
 
 
 def judged_on(devices: Iterable[PciDevice] | None) -> tuple[PciDevice, ...]:
     """The devices on the PCI bus whose makers gpusetup judges."""
-    judged = []
-    for device in devices or ():
-        if is_judged(device.vendor):
-            judged.append(device)
-    return tuple(judged)
+    return tuple([device for device in devices or () if is_judged(device.vendor)])
 
 
 def identified(gpu: Gpu) -> Gpu:
@@ -177,12 +161,9 @@ def identified(gpu: Gpu) -> Gpu:
     """
     # Only NVIDIA's driver is queried for GPUs, so a name without a maker's word is NVIDIA's.
     maker = gpu.maker or other_maker(gpu.name) or NVIDIA.id
-    target = gpu.target
-    if not target:
-        target = None
-        if maker == NVIDIA.id and gpu.compute_capability:
-            target = gpu.compute_capability.sm
+    target = gpu.target or None
+    if not target and maker == NVIDIA.id and gpu.compute_capability:
+        target = gpu.compute_capability.sm
     # Most GPUs have these values already, so avoid the cost of a copy.
-    if (maker, target) == (gpu.maker, gpu.target):
-        return gpu
-    return replace(gpu, maker=maker, target=target)
+    is_known = (maker, target) == (gpu.maker, gpu.target)
+    return gpu if is_known else replace(gpu, maker=maker, target=target)

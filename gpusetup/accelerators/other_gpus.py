@@ -60,14 +60,11 @@ def other_gpu(text: str, maker: Maker) -> Gpu:
     ('Apple M3 Max', 'gfx1100')
     """
     name = " ".join(text.split())
-    target = None
-    if maker is AMD:
-        target = gfx_of(name.lower())
-    apple_chip = re.fullmatch(APPLE_CHIP, name.lower())
-    if maker is APPLE and apple_chip:
+    target = gfx_of(name.lower()) if maker is AMD else None
+    chip = re.fullmatch(APPLE_CHIP, name.lower()) if maker is APPLE else None
+    if chip:
         # `m3 max` becomes `Apple M3 Max`.
-        words = [word.title() for word in apple_chip.groups() if word]
-        name = " ".join(("Apple", *words))
+        name = " ".join(("Apple", *(word.title() for word in chip.groups() if word)))
     return Gpu(name=name, maker=maker.id, target=target)
 
 
@@ -77,11 +74,9 @@ def has_xpu(name: str) -> bool:
     >>> has_xpu("Arc A770"), has_xpu("Intel UHD Graphics 770")
     (True, False)
     """
-    lower_name = name.lower()
-    if INTEL_WITH_XPU.search(lower_name):
-        return True
+    said = name.lower()
     # A GPU that is in neither list is probably new, so it counts as supported.
-    return INTEL_WITHOUT_XPU.search(lower_name) is None
+    return bool(INTEL_WITH_XPU.search(said)) or INTEL_WITHOUT_XPU.search(said) is None
 
 
 DISCRETE_ARC = re.compile(r"(?i)\b(?:a3[18]0|a580|a7[57]0|b5[78]0)m?\b|\barc pro [ab]\d{2}\b")

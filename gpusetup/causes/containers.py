@@ -116,24 +116,16 @@ ENGINES = {"cri-o": "crio", "crio": "crio", "containerd": "containerd", "docker"
 microk8s are not included because they find the runtime themselves when they start."""
 
 
-def node_engine(context: RuleContext) -> str | None:
-    """The container engine of the node, if the text names one."""
-    for event in events(context, "container-engine"):
-        name = event.values.get("engine", "").lower()
-        if name in ENGINES:
-            return ENGINES[name]
-    return None
-
-
 def node_commands(context: RuleContext) -> Lines:
-    """The commands that configure a node's engine for the toolkit; () for an unknown engine."""
-    engine = node_engine(context)
-    if engine is None:
-        return ()
-    return lines(
-        f"sudo nvidia-ctk runtime configure --runtime={engine} --set-as-default",
-        f"sudo systemctl restart {engine}",
-    )
+    """The commands that configure for the toolkit the container engine of the node that the text
+    names; () if it names none."""
+    for event in events(context, "container-engine"):
+        if engine := ENGINES.get(event.values.get("engine", "").lower()):
+            return lines(
+                f"sudo nvidia-ctk runtime configure --runtime={engine} --set-as-default",
+                f"sudo systemctl restart {engine}",
+            )
+    return ()
 
 
 BY_DESKTOP = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
@@ -327,6 +319,7 @@ CAUSES = (
                 "container-runtime-not-default",
             ),
             Refutation(facts.toolkit_is_installed, "docker-other-daemon", alike.DOCKER_CONTEXT),
+            Refutation(facts.has_no_nvidia_gpu),
         ),
         title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
         "installed or not configured",

@@ -38,24 +38,17 @@ def _compute_libraries(context: RuleContext, text: str) -> Fix:
 def fabric_manager(context: RuleContext, text: str) -> Fix:
     """Install the Fabric Manager in exactly the driver's version."""
     version = context.driver.version or ""
-    if version:
-        text = f"Install Fabric Manager {version}, exactly the driver's version, and start it"
-    else:
-        text += " (`nvidia-smi` shows the version)"
     family = None if in_container(context) else system_packages.linux_family(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
-    return Fix(
-        text=text,
-        commands=(
-            *((filled(row, branch=version.partition(".")[0], version=version),) if row else ()),
-            *paste.posix(
-                context,
-                "sudo systemctl enable nvidia-fabricmanager",
-                "sudo systemctl restart nvidia-fabricmanager",
-            ),
-        ),
-        needs_root=True,
+    install = (filled(row, branch=version.partition(".")[0], version=version),) if row else ()
+    start = paste.posix(
+        context,
+        "sudo systemctl enable nvidia-fabricmanager",
+        "sudo systemctl restart nvidia-fabricmanager",
     )
+    named = f"Install Fabric Manager {version}, exactly the driver's version, and start it"
+    unread = f"{text} (`nvidia-smi` shows the version)"
+    return Fix(text=named if version else unread, commands=(*install, *start), needs_root=True)
 
 
 BY_APT = "sudo apt install -y 'nvidia-fabricmanager-{branch}={version}*'"
@@ -69,23 +62,16 @@ FABRIC_PACKAGE = {
 """A distribution -> the command that installs the Fabric Manager for one driver version."""
 
 
-def _is_of_another_driver(path: str, version: str | None) -> bool:
-    """Whether a libcuda file's name contains the version of a driver that is not the loaded one."""
-    if not version or ".so." not in path:
-        return False
-    # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
-    # driver version.
-    return (path[-1:].isdigit() and path.count(".") > 2) and not path.endswith(version)
-
-
 def drivers_own(context: RuleContext) -> Lines:
     """The commands that remove the file that is loaded instead of the driver's libcuda: one in a
-    cuda-compat folder, or an outdated copy."""
-    compat_folder = context.snapshot.container.cuda_compat_path
-    if compat_folder:
+    cuda-compat folder, or the copy of another driver version."""
+    if compat_folder := context.snapshot.container.cuda_compat_path:
         return without_folder(context, compat_folder)
-    path = context.driver.libcuda_path or ""
-    if not is_a_path(path) or not _is_of_another_driver(path, context.driver.version):
+    path, version = context.driver.libcuda_path or "", context.driver.version
+    # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
+    # driver version.
+    is_versioned = ".so." in path and path[-1].isdigit() and path.count(".") > 2
+    if not version or not is_versioned or path.endswith(version) or not is_a_path(path):
         return ()
     move = filled("sudo mv {path} {aside}", path=path, aside=f"{path}.stale")
     return (move, *lines("sudo ldconfig"))
@@ -107,11 +93,6 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
 
 AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|CPU|torch)\b"
 """What people say of a GPU that does not work after the machine resumed."""
-
-
-def _without_stubs(context: RuleContext) -> Lines:
-    """The commands that remove the toolkit's stub libraries from LD_LIBRARY_PATH."""
-    return paste.without_folders(context, "/stubs")
 
 
 HIDES = "CUDA_VISIBLE_DEVICES"
@@ -224,9 +205,7 @@ CAUSES = (
         "not ready, or has too many clients.",
         text="Stop the MPS daemon, or use the GPU as the user that started the daemon",
         # Source: NVIDIA, "Multi-Process Service".
-        says=(
-            says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)|cudaErrorMps\w+|CUDA_ERROR_MPS_\w+", "mps"),
-        ),
+        says=(says(r"MPS (?:server is not ready|client failed to connect|server and the MPS client|server has been shut)|cudaErrorMps\w+|CUDA_ERROR_MPS_\w+", "mps"),),
         commands=("echo quit | nvidia-cuda-mps-control",),
     ),
     Cause(
@@ -318,7 +297,6 @@ CAUSES = (
                     ),
                     lambda context: context.snapshot.cuda_api.init_code != 34,
                 ),
-                commands=_without_stubs,
                 only=Severity.WARNING,
             ),
         ),

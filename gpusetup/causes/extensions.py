@@ -21,7 +21,7 @@ from gpusetup.evidence.context import (
     on,
     says_nothing_else,
 )
-from gpusetup.fixes import drivers, paste, system_packages
+from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import cuda_repository
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import (
@@ -43,15 +43,11 @@ PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
 
 def _is_no_companions(context: RuleContext) -> bool:
     """Whether the extension is certainly not torchvision or torchaudio, which may load the same
-    library."""
-    if not events(context, *COMPANIONS[:2]):
-        return True
-    for mismatch in events(context, "extension-abi-mismatch"):
-        names_a_module = set(mismatch.values) != {"library"}
-        # torchvision and torchaudio also link torch's own CUDA library.
-        if names_a_module or "c10_cuda" in mismatch.values["library"]:
-            return True
-    return False
+    library of torch."""
+    named = [event.values for event in events(context, "extension-abi-mismatch")]
+    return not events(context, *COMPANIONS[:2]) or any(
+        set(values) != {"library"} or "c10_cuda" in values["library"] for values in named
+    )
 
 
 def capabilities(context: RuleContext) -> list[Capability]:
@@ -78,20 +74,12 @@ def extension_of(messages: Events) -> str | None:
 def only_python_differs(context: RuleContext) -> bool:
     """Whether an extension was built for the running torch but for another Python."""
     for event in events(context, "extension-abi-mismatch"):
-        values = event.values
-        built_python, python = values.get("built_python", ""), values.get("python", "")
-        same_torch = (
-            values.get("built_torch", "").partition("+")[0]
-            == values.get("torch", "?").partition("+")[0]
-        )
-        if same_torch and python and _minor(built_python) != _minor(python):
+        shown = event.values.get
+        release, running = (shown(name, "").partition("+")[0] for name in ("built_torch", "torch"))
+        pythons = {".".join(shown(name, "").split(".")[:2]) for name in ("built_python", "python")}
+        if shown("torch") and release == running and shown("python") and len(pythons) == 2:
             return True
     return False
-
-
-def _minor(version: str) -> str:
-    """The first two numbers of a version: "3.12" of "3.12.4"."""
-    return ".".join(version.split(".")[:2])
 
 
 KERNEL_PACKAGES = (
@@ -161,29 +149,20 @@ ASKED_OF_TORCH = (
 """Kinds of events in a text that asks why torch finds no GPU. None of them comes from a build."""
 
 
-def _nothing_was_built(context: RuleContext) -> bool:
-    """Whether the only problem is that a shell did not find nvcc, and nothing in the text is
-    compiled.
-
-    torch's wheels need no toolkit, so in that case a missing nvcc explains nothing.
-    """
-    missing = events(context, "cuda-toolkit-missing")
-    only_a_shell = all(event.values.get("who") == "shell" for event in missing)
-    is_a_build = context.snapshot.failing.stage == "build"
-    # Any other error in the text may come from a build.
-    nothing_else_failed = says_nothing_else(context, "cuda-toolkit-missing", *ASKED_OF_TORCH)
-    return only_a_shell and not is_a_build and nothing_else_failed
-
-
 def _torch_was_asked(context: RuleContext) -> bool:
-    """Whether nothing was built and the text is about torch, because it shows torch's version or
-    one of torch's answers."""
-    if not _nothing_was_built(context):
+    """Whether a shell did not find nvcc in a text about torch that shows no build. torch's wheels
+    need no toolkit, so nvcc explains nothing there."""
+    missing = events(context, "cuda-toolkit-missing")
+    if any(event.values.get("who") != "shell" for event in missing):
+        return False
+    # Any other error in the text may come from a build.
+    if not says_nothing_else(context, "cuda-toolkit-missing", *ASKED_OF_TORCH):
+        return False
+    if context.snapshot.failing.stage == "build":
         return False
     torch = context.torch
-    if torch.version or torch.backend or torch.cuda_available is not None:
-        return True
-    return bool(events(context, *ASKED_OF_TORCH))
+    is_about_torch = torch.version or torch.backend or torch.cuda_available is not None
+    return bool(is_about_torch or events(context, *ASKED_OF_TORCH))
 
 
 WHEELS_NEED_NONE = (
@@ -211,7 +190,7 @@ def toolkit_commands(context: RuleContext, minor: str) -> Lines:
         return (conda_install(context, "-c", "nvidia", f"cuda-toolkit={minor}"), *home)
     package = f"cuda-toolkit-{minor.replace('.', '-')}"
     return (
-        *cuda_repository(drivers.driver_request(context)),
+        *cuda_repository(context.os),
         *(system_packages.system_package(context, package) if on(context, "linux") else ()),
         *paste.toolkit_home(context, minor),
         *lines("nvcc --version"),
@@ -260,9 +239,7 @@ CAUSES = (
         "Turing GPUs, you can use FlashAttention 1 (`flash-attn<2`)",
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
         commands=("pip uninstall -y flash-attn",),
-        says=(
-            r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",
-        ),
+        says=(r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",),
     ),
     Cause(
         "extension-abi-mismatch",

@@ -96,9 +96,7 @@ CAUSES = (
             "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' "
             "| sudo tee /etc/security/limits.d/99-memlock.conf",
         ),
-        says=(
-            says(r"ibv_reg_mr\w* failed|ibv_create_\w+ failed.{0,40}Cannot allocate memory|(?:RLIMIT_MEMLOCK|memlock limit|max locked memory).{0,60}(?:too (?:small|low)|exceed|insufficient)", example="UCX WARN: max locked memory limit is too low"),
-        ),
+        says=(says(r"ibv_reg_mr\w* failed|ibv_create_\w+ failed.{0,40}Cannot allocate memory|(?:RLIMIT_MEMLOCK|memlock limit|max locked memory).{0,60}(?:too (?:small|low)|exceed|insufficient)", example="UCX WARN: max locked memory limit is too low"),),
     ),
     Cause(
         "pip-cache-disk-full",
@@ -128,16 +126,6 @@ CAUSES = (
         text="Unset CUDA_LAUNCH_BLOCKING",
         commands=("unset CUDA_LAUNCH_BLOCKING",),
         # Source: CUDA C++ Programming Guide, environment variables.
-    ),
-    Cause(
-        "memory-caching-off",
-        severity=Severity.WARNING,
-        title="PYTORCH_NO_CUDA_MEMORY_CACHING makes torch slow",
-        means="With PYTORCH_NO_CUDA_MEMORY_CACHING=1, the driver allocates every tensor "
-        "separately.",
-        text="Unset PYTORCH_NO_CUDA_MEMORY_CACHING",
-        commands=("unset PYTORCH_NO_CUDA_MEMORY_CACHING",),
-        # Source: torch documentation, CUDA semantics.
     ),
     Cause(
         "tf32-precision",
@@ -216,9 +204,7 @@ CAUSES = (
         'torch.multiprocessing.set_sharing_strategy("file_system")',
         # Source: torch documentation, multiprocessing.
         commands=("ulimit -n 65535",),
-        says=(
-            says(r"Too many open files|received 0 items of ancdata", example="OSError: [Errno 24] Too many open files"),
-        ),
+        says=(says(r"Too many open files|received 0 items of ancdata", example="OSError: [Errno 24] Too many open files"),),
     ),
     Cause(
         "port-in-use",

@@ -75,11 +75,8 @@ def _named(context: RuleContext) -> str:
 
 
 def _is_anothers(context: RuleContext) -> bool:
-    """Whether a program or package other than torch needs the library.
-
-    This is the case if torch works, if another program fails, if the failing file belongs to
-    another package, or if the library is from another CUDA version.
-    """
+    """Whether a program or package other than torch needs the library: torch works, another program
+    fails, or the failing file or the library's CUDA is not torch's."""
     torch = context.torch
     if torch.cuda_available or (context.snapshot.failing.program or "torch") != "torch":
         return True
@@ -104,15 +101,9 @@ def _torch_brings_it(context: RuleContext) -> bool:
 
 def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
     """Install torch with the libraries that its wheel requires; in a new environment if torch
-    itself lacks these libraries.
-
-    Installing the same release again would change nothing: the libraries are separate packages
-    (`nvidia-…`) that are in a different folder from torch or were not installed with torch.
-    """
-    if not events(context, "torch-loads-libraries") or failing_package(context) not in (
-        "",
-        "torch",
-    ):
+    itself lacks these separate packages, since the same release again would change nothing."""
+    of_torch = failing_package(context) in ("", "torch")
+    if not events(context, "torch-loads-libraries") or not of_torch:
         return paste.install_torch(context, text)
     why = (
         "torch itself cannot be imported: its wheel's libraries are separate packages "
@@ -123,8 +114,7 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
         again = paste.command(context, "uv", "sync", "--reinstall")
         return Fix(text=f"{why}. Install the project's packages again", commands=(again,))
     return Fix(
-        text=f"{why}. Install torch into a new virtual environment, with everything that it "
-        "requires",
+        text=f"{why}. Install torch into a new virtual environment",
         commands=(paste.into_new_environment(context),),
     )
 
@@ -146,16 +136,11 @@ def _of_a_jetson(context: RuleContext) -> Lines:
 
 
 def _torch_needs_cudnn_9(context: RuleContext) -> bool:
-    """Whether the installed torch includes cuDNN 9, so a missing cuDNN 8 must be needed by another
-    program.
-
-    An unknown version of torch counts as new enough.
-    """
-    torch = context.torch.version
-    if not torch:
-        return True
-    release, _, _ = torch.partition("+")
-    return parsed(release) >= parsed(context.catalog.milestone("torch with cudnn 9"))
+    """Whether the installed torch includes cuDNN 9, so that another program needs a missing cuDNN 8.
+    An unknown version of torch counts as new enough."""
+    release, _, _ = (context.torch.version or "").partition("+")
+    with_cudnn_9 = context.catalog.milestone("torch with cudnn 9")
+    return not release or parsed(release) >= parsed(with_cudnn_9)
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
@@ -234,7 +219,7 @@ CAUSES = (
         ),
         commands=_without_others,
         cases=(
-            Message(where=(_does_no_harm,), commands=_without_others, only=Severity.WARNING),
+            Message(where=(_does_no_harm,), only=Severity.WARNING),
             Message(
                 having={"loaded": "", "compiled": ""},
                 title="The program needs a library in version {compiled} or newer, but version "

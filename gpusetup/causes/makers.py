@@ -268,6 +268,7 @@ FORMER_IDS = {
     "wsl-rocm-missing": "maker-driver-not-loaded",
     "xpu-wheel-on-nvidia": "rocm-wheel-on-nvidia",
     "memory-caching-off": "cuda-launch-blocking",
+    "builds-for-gpu": "arch-too-old-for-wheel",
     "rocm-gpu-unsupported": "rocm-arch-missing",
     **dict.fromkeys(("xpu-no-float64", "level-zero-headers-missing"), "intel-gpu"),
     **dict.fromkeys(

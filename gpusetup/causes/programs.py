@@ -58,21 +58,16 @@ def _holds_no_memory(context: RuleContext) -> bool:
 
 def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     """Whether no other finding explains why the program runs on the CPU: torch is not a CPU build,
-    the GPU is not from another maker, and the program uses torch."""
-    if context.torch.backend == "cpu":
+    the program uses torch, and a GPU of another maker is only named or its driver works."""
+    if context.torch.backend == "cpu" or is_beside_torch(context):
         return False
-    if events(context, "foreign-gpu") and not _maker_explains_nothing(context):
-        return False
-    return not is_beside_torch(context)
-
-
-def _maker_explains_nothing(context: RuleContext) -> bool:
-    """Whether a text names only the maker of the GPU, or shows that its driver works."""
+    if not events(context, "foreign-gpu"):
+        return True
     # In WSL and in a container, the driver of the host or a device may be missing.
-    if context.os.wsl or in_container(context):
-        return False
-    driver_answers = gpu_facts.intels_driver_answers(context)
-    return bool(driver_answers or gpu_facts.only_the_maker_is_named(context))
+    explained = gpu_facts.intels_driver_answers(context) or gpu_facts.only_the_maker_is_named(
+        context
+    )
+    return bool(explained) and not (context.os.wsl or in_container(context))
 
 
 def _says_nothing_of_a_failure(context: RuleContext) -> bool:
@@ -128,12 +123,6 @@ WORKERS = (
 def workers_are_shown(context: RuleContext) -> bool:
     """Whether the text shows worker processes near the message of pickle."""
     return any("workers" in message.values for message in events(context, "worker-cannot-pickle"))
-
-
-def starts_new_workers(context: RuleContext) -> bool:
-    """Whether pickle failed for a worker process: the text shows one, or the system is one that
-    starts them from scratch."""
-    return on(context, "macos") or on(context, "windows") or workers_are_shown(context)
 
 
 PICKLES = ("pickle", "can't get local object", "cant get local object")
@@ -409,7 +398,8 @@ CAUSES = (
     Cause(
         "worker-cannot-pickle",
         certain_if=workers_are_shown,
-        where=(starts_new_workers,),
+        # macOS and Windows start workers from scratch.
+        where=(lambda c: on(c, "macos") or on(c, "windows") or workers_are_shown(c),),
         title="A worker process cannot receive {object}: it cannot be pickled",
         means="macOS and Windows start worker processes from scratch (`spawn`), and Linux may do the same. "
         "Python then sends them the dataset and its functions by pickle, which cannot send a "
@@ -620,7 +610,6 @@ CAUSES = (
                 means="GPUs before Volta and the GTX 16 series have no tensor cores. On such a "
                 "card, mixed precision helps little, and not at all if the data arrive too "
                 "slowly or the model is too small to fill the GPU.",
-                commands=("gpusetup monitor -- python train.py",),
             ),
         ),
         says=(says(rf"{MIXED_PRECISION}.{{0,90}}?{NO_GAIN}|{NO_GAIN} (?:\w+ ){{1,3}}?{MIXED_PRECISION}", *PRECISION_LETTERS, unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),

@@ -25,7 +25,7 @@ FACTS = (
 """Messages that prove a fact but not a cause."""
 ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))
 BY_CHECK = frozenset((
-    "builds-for-gpu", "compute-mode-exclusive", "container-driver-capability-missing",
+    "compute-mode-exclusive", "container-driver-capability-missing",
     "container-no-gpu", "container-no-maker-gpu", "container-nvml-lost",
     "container-runtime-not-default", "cuda-home-unset", "cuda-init-out-of-memory",
     "cuda-visible-devices-hidden", "device-permission", "dll-load-order", "docker-other-daemon",

@@ -51,28 +51,20 @@ def _install(context: RuleContext, _text: str) -> Fix:
 
 
 def _reinstall(context: RuleContext, _text: str) -> Fix:
-    """Remove every torch, then install it once.
-
-    Without the removal, an installer would mistake leftover files for an installed torch, and files
-    from conda would hide files from pip.
-    """
+    """Remove every torch, then install it once. Otherwise an installer would mistake leftover files
+    for an installed torch, and files from conda would hide files from pip."""
     remove_commands: list[Line] = []
+    removed_by_pip = ["torch"]
     conda_version, _ = conda_and_pip(context)
     if conda_version:
         remove_commands.append(_remove_with_conda(context))
-    removed_by_pip = ["torch"]
-    # If conda and pip both installed torch, they may both have installed its companions too.
     if conda_version or events(context, "mixed-conda-pip"):
         removed_by_pip += COMPANIONS
-    remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
-    # pip does not uninstall packages that conda installed.
-    pip_versions = {
-        package.version for package in packages(context, "torch") if package.installer not in CONDA
-    }
-    # pip removes one copy at a time. Run it once even if no copy is listed, because files may be
+    # pip removes one copy at a time. It runs once even if no copy is listed, because files may be
     # left over.
-    remove_commands += [remove_with_pip] * max(1, len(pip_versions))
-
+    copies = {p.version for p in packages(context, "torch") if p.installer not in CONDA}
+    remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
+    remove_commands += [remove_with_pip] * max(1, len(copies))
     install_torch = paste.install_torch(context)
     install_commands = install_torch.commands
     if paste.chosen_build(context):
@@ -89,16 +81,13 @@ COMPANIONS = ("torchvision", "torchaudio")
 
 
 def _remove_with_conda(context: RuleContext) -> Line:
-    """The command that removes conda's torch, with those of its companions that conda installed."""
+    """The command that removes conda's torch, with those of its companions that conda installed.
+    With --force, conda does not remove the packages that depend on torch."""
     machine = context.snapshot
-    names = ["pytorch"]
-    packages_of_conda = {
-        package.name for package in machine.packages or () if package.installer in CONDA
-    }
-    names += sorted(packages_of_conda.intersection(COMPANIONS))
+    of_conda = {package.name for package in machine.packages or () if package.installer in CONDA}
+    names = ("pytorch", *sorted(of_conda.intersection(COMPANIONS)))
     prefix = machine.conda.prefix or machine.python.prefix
     environment = ("--prefix", prefix) if prefix else ()
-    # With --force, conda does not remove the packages that depend on torch.
     return paste.command(context, "conda", "remove", "--yes", *environment, "--force", *names)
 
 
@@ -148,20 +137,16 @@ def _release_that_works(context: RuleContext, text: str) -> Fix:
     regressions = events(context, "release-regressed")
     values = regressions[0].values if regressions else {}
     good_release = values.get("good", "")
-    is_nightly = ".dev" in values.get("bad", "")
-    if is_nightly:
-        sentence = f"{text}Install the newest stable release"
-    elif good_release:
-        sentence = f"{text}Install torch {good_release} again"
+    if ".dev" in values.get("bad", ""):
+        requirement, sentence = "torch", f"{text}Install the newest stable release"
     else:
-        sentence = f"{text}Install the release that worked again"
+        requirement = f"torch=={good_release}" if is_a_version(good_release) else "torch"
+        named = f"torch {good_release}" if good_release else "the release that worked"
+        sentence = f"{text}Install {named} again"
     backend = context.torch.backend or ""
     # If the installed build is unknown, the right index is unknown too.
-    # PyTorch has an index for each label.
-    if not (re.fullmatch(LABEL, backend) is not None):
+    if not re.fullmatch(LABEL, backend):
         return Fix(text=sentence)
-    is_exact = not is_nightly and is_a_version(good_release)
-    requirement = f"torch=={good_release}" if is_exact else "torch"
     words = ("install", "--force-reinstall", requirement, "--index-url", f"{INDEX}/{backend}")
     return Fix(text=sentence, commands=(paste.pip(context, *words),))
 
@@ -337,7 +322,6 @@ CAUSES = (
                 title="If `{bare}` is what {question} printed, torch sees no GPU here",
                 means="The text contains only this one word. Without a text, `gpusetup doctor` "
                 "reads your machine itself.",
-                look=(RAISE,),
             ),
             Message(
                 where=(lambda context: bool(context.torch.cuda_available),),
@@ -417,7 +401,6 @@ CAUSES = (
         cases=(
             Message(
                 where=(ON_LINUX,),
-                way=_replace_cpu_build,
                 means="Usually conda picked a CPU build because it saw no driver, the image came "
                 "with a CPU build, or installing another package replaced the CUDA build.",
             ),
@@ -518,15 +501,6 @@ CAUSES = (
         "image for older GPUs. Or use another program that supports the GPU, or run this one on "
         "the CPU. A newer driver, cuDNN or torch does not help, because this program does not "
         "use torch",
-    ),
-    Cause(
-        "builds-for-gpu",
-        severity=Severity.NOTE,
-        title="{gpu} needs a build of torch from {builds}: most others have no kernels for it",
-        plain="The GPU needs certain builds of torch",
-        means="The text does not show which torch is installed.",
-        text="Check whether your torch is one of these builds",
-        # Source: the wheels and indexes of torch, read for the catalog.
     ),
     Cause(
         "no-kernel-image",

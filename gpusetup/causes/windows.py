@@ -16,15 +16,12 @@ from gpusetup.model.shell import Lines, lines
 def _is_not_told(context: RuleContext) -> bool:
     """Whether a DLL is missing that no other finding explains. An extension for another torch also
     fails with a missing DLL."""
-    if maker_facts.intels_extension_fails(context):
-        return False
-    explained_files: set[str] = set()
-    for mismatch in events(context, "extension-abi-mismatch", "torchaudio-mismatch"):
-        explained_files.update(mismatch.values.values())
-    for missing in events(context, "windows-dll-missing"):
-        if explained_files.isdisjoint(missing.values.values()):
-            return True
-    return False
+    mismatches = events(context, "extension-abi-mismatch", "torchaudio-mismatch")
+    explained = {value for mismatch in mismatches for value in mismatch.values.values()}
+    return not maker_facts.intels_extension_fails(context) and any(
+        explained.isdisjoint(missing.values.values())
+        for missing in events(context, "windows-dll-missing")
+    )
 
 
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"

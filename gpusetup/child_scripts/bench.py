@@ -96,12 +96,10 @@ def description(problem: BaseException) -> str:
         return "%s\nhint: %s" % (text, NEEDS_LOSS)
     if isinstance(problem, steps.Contract):
         return "%s\nhint: %s" % (text, RETURNS)
-    kind = type(problem)
     # Our own errors need no class name, because their messages are complete and contain a hint.
-    is_ours = kind.__module__.startswith("gpusetup.")
-    if is_ours or isinstance(problem, steps.NoSuchFunction):
-        return text
-    return "%s: %s" % (kind.__name__, text)
+    kind = type(problem)
+    is_ours = kind.__module__.startswith("gpusetup.") or isinstance(problem, steps.NoSuchFunction)
+    return text if is_ours else "%s: %s" % (kind.__name__, text)
 
 
 def warm_optimizer() -> None:
@@ -110,8 +108,7 @@ def warm_optimizer() -> None:
     weight = torch.zeros(1, requires_grad=True)
     weight.grad = torch.zeros(1)
     # Any optimizer imports these modules.
-    optimizer = torch.optim.AdamW([weight])
-    optimizer.step()
+    torch.optim.AdamW([weight]).step()
 
 
 def release_gpu_memory() -> bool:
@@ -135,8 +132,7 @@ def release_host_memory(imported_bytes: Optional[int]) -> bool:
     resident = trial_memory.process_memory("VmRSS")
     if resident is None or imported_bytes is None:
         return False
-    left_bytes = int(resident) - imported_bytes
-    return left_bytes <= LEFT_BYTES
+    return int(resident) - imported_bytes <= LEFT_BYTES
 
 
 class Fork:
@@ -151,15 +147,13 @@ class Fork:
         requests, self.requests = os.pipe()
         self.answers, answers = os.pipe()
         self.pid = os.fork()
-        is_child = self.pid == 0
-        if is_child:
+        if self.pid == 0:
             with contextlib.suppress(BaseException):
                 # Close the parent's ends of the pipes, or the fork would wait for itself.
                 os.close(self.requests)
                 os.close(self.answers)
                 end_with_parent.end_with(parent)
-                lines = os.fdopen(requests, "rb")
-                answer_until_spoilt(lines, answers)
+                answer_until_spoilt(os.fdopen(requests, "rb"), answers)
             os._exit(0)  # end at once, without cleanup that a driver in a bad state may not survive
         os.close(requests)
         os.close(answers)
@@ -167,9 +161,8 @@ class Fork:
 
     def answer(self, request: Answer) -> Answer:
         """The fork's result, or how it died (its exit code; negative for a signal)."""
-        line = json.dumps(request).encode() + b"\n"
         with contextlib.suppress(OSError):  # the fork has ended already
-            os.write(self.requests, line)
+            os.write(self.requests, json.dumps(request).encode() + b"\n")
         # An empty line means that the fork ended without an answer.
         answer_line = self.lines.readline()
         with contextlib.suppress(ValueError):
@@ -197,12 +190,10 @@ def answer_until_spoilt(requests: Iterable[bytes], answers: int) -> None:
         imported_bytes = answer.pop("imported_bytes", None)
         # Compare every later size with the memory before the first one.
         first_bytes = first_bytes or imported_bytes
-        ran = answer["status"] == "ok"
         # The compiler does not free the memory of compiled code.
-        is_sound = ran and not request.get("compile")
+        is_sound = answer["status"] == "ok" and not request.get("compile")
         answer["spent"] = not is_sound or not release_host_memory(first_bytes)
-        answer_line = json.dumps(answer).encode() + b"\n"
-        os.write(answers, answer_line)
+        os.write(answers, json.dumps(answer).encode() + b"\n")
         if answer["spent"]:
             break
 
@@ -240,21 +231,18 @@ def answer_request(request: Answer) -> Answer:
         return answer
     is_sound = ran or "OutOfMemoryError" in answer["detail"]
     is_spoilt = request.get("compile") or not is_sound
-    is_spent = is_spoilt or not release_gpu_memory()
-    return {**answer, "spent": is_spent}
+    return {**answer, "spent": is_spoilt or not release_gpu_memory()}
 
 
 def serve() -> None:
     """Answer each line of stdin, on streams that no other code can read or write."""
     requests = os.fdopen(os.dup(0), "rb")
     # If the user's code reads from stdin, it gets an empty input.
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     driver_answers.separate_output(to=2)
     sys.stdout = sys.stderr
     for line in requests:
-        request = json.loads(line)
-        answer = answer_request(request)
+        answer = answer_request(json.loads(line))
         driver_answers.say(answer)
         if answer.get("spent"):
             break

@@ -35,16 +35,13 @@ def separate_output(to: int | None = None) -> None:
     if OUTPUT["descriptor"] != 1:
         return
     OUTPUT["descriptor"] = os.dup(1)
-    if to is None:
-        to = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(to, 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY) if to is None else to, 1)
 
 
 def say(line: Answer) -> None:
     """Write one line immediately, without a buffer."""
-    text = json.dumps(line, separators=(",", ":"))
     # Write the line with one call, so that two threads never mix their lines.
-    whole_line = text + "\n"
+    whole_line = json.dumps(line, separators=(",", ":")) + "\n"
     os.write(OUTPUT["descriptor"], whole_line.encode())
 
 
@@ -77,11 +74,7 @@ def cuda_version(number: int) -> str | None:
     '13.0'
     """
     # A driver that does not know a version returns 0.
-    if not number:
-        return None
-    major = number // 1000
-    minor = number % 1000 // 10
-    return "%d.%d" % (major, minor)
+    return "%d.%d" % (number // 1000, number % 1000 // 10) if number else None
 
 
 def plausible_count(count: int) -> int:
@@ -98,14 +91,10 @@ def read_device(
     a call that may hang."""
     handle_answer = read_fields(error_type, (("handle", handle_of),), index)
     problems = handle_answer["problems"]
-    identity_groups = [(field,) for field in fields[:IDENTITY_FIELDS]]
-    other_fields = fields[IDENTITY_FIELDS:]
-    groups = [*identity_groups, other_fields]
-    # Nothing can be read without a handle.
-    if problems:
-        groups = []
+    groups = [*((field,) for field in fields[:IDENTITY_FIELDS]), fields[IDENTITY_FIELDS:]]
     answer: Answer = {"index": index}
-    for group in groups:
+    # Nothing can be read without a handle.
+    for group in () if problems else groups:
         answer.update(read_fields(error_type, group, *handle_answer["handle"]))
         problems += answer.pop("problems")
         say({"part": {"device": answer}})

@@ -3,58 +3,25 @@
     read_nvml.py                      once
     read_nvml.py SECONDS [COUNT]      a sample each time; without COUNT, or with 0, endlessly
 
-The answer (once NVML could be called, all keys are present; if a value is null, `problems` says
-why):
-
-    {"init": 0, "message": "Success",     what nvmlInit returned; if not 0, all keys but
-     "seconds": 0.02, "nvml_version": "13.580.95.05",      these four and `problems` are missing
-     "driver_version": "580.95.05", "cuda_version": "13.0",
-     "devices": [{
-        "index": 0, "name": "NVIDIA L40S", "uuid": "GPU-...", "pci_bus_id": "00000000:07:00.0",
-        "memory_total_bytes": 42949672960, "memory_used_bytes": 0, "compute_capability": "8.0",
-        "persistence": true, "mig_enabled": false, "mig_instances": ["MIG-..."],
-        "compute_mode": "Default|Exclusive_Process|Prohibited",
-        "ecc_enabled": true, "ecc_uncorrected": 0, "retired_pending": false, "remap_failed": false,
-        "temperature_celsius": 33, "power_watts": 72.0, "power_limit_watts": 400.0,
-        "throttle_reasons": ["gpu_idle", "sw_power_cap", ...], "utilization_percent": 97,
-        "pcie_generation": 4, "pcie_generation_max": 4, "pcie_width": 16, "pcie_width_max": 16,
-        "virtualization": "none|passthrough|vgpu|host_vgpu|host_vsga", "licensed": null,
-        "fabric_state": "completed|in_progress|not_started", "driver_model": "WDDM|TCC|MCDM",
-        "retired_pages": null,
-        "sram_threshold_exceeded": false, "power_limit_default_watts": 400.0,
-        "recovery_action": "none|gpu_reset|node_reboot|...", "fabric_status": "success",
-        "fabric_faults": ["route_unhealthy"], "nvlinks_active": 12, "nvlinks_inactive": [],
-        "processes": [{"pid": 4711, "kind": "C",
-        "name": "python3", "memory_bytes": 31000000000}], "lost": false,
-        "clock_sm_max_mhz": 1410, "clock_memory_max_mhz": 1215, "clock_sm_application_mhz": 1095,
-        "vbios_version": "92.00.45.00.03", "inforom_version": "G506.0200.00.04",
-        "problems": [{"field": "ecc_enabled", "code": 3, "text": "Not Supported"}]}],
-     "problems": [...]}
+The answer, `{"init": 0, "message": "Success", "seconds": 0.02, "nvml_version": "13.580.95.05",
+"driver_version": "580.95.05", "cuda_version": "13.0", "devices": [...], "links": [...],
+"problems": [...]}`, has the fields of `gpusetup.model.machine.Gpu` for each device (and `index` and
+`persistence`). If `init`, what nvmlInit returned, is not 0, the answer has only it, the message,
+the seconds, the library's version and the problems. If a value is null, `problems` says why:
+`{"field": "ecc_enabled", "code": 3, "text": "Not Supported"}`. Without the binding, the answer is
+`{"problem": "..."}`.
 
 Before that line it prints one for each step and each part of the answer, because a call may never
 return: {"step": "nvmlDeviceGetMemoryInfo", "gpu": 1} announces the next call, {"part": {"device":
 {...}}} contains what is known about a device so far, and {"part": {"init": 0, "count": 2}} the
 rest.
 
-The keys of a device are the fields of `gpusetup.model.machine.Gpu`, except for `index` and
-`persistence`. Without the binding, the answer is {"problem": "..."}.
+A sample, `{"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{"index": 0, "lost": false,
+"problem": null, ...}]}`, has the fields in `EVERY_SAMPLE`, `EVERY_HALF_MINUTE` and `COUNTERS`. A
+value is null if NVML does not report it, such as the utilisation of a GPU with MIG. If there is no
+GPU to sample, the only line gives the reason: {"init": 9, "message": "..."}.
 
-A sample (if there is no GPU to sample, the only line gives the reason: {"init": 9, "message":
-"..."}):
-
-    {"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{
-        "index": 0, "name": "NVIDIA L40S", "uuid": "GPU-...",
-        "utilization_percent": 97, "memory_busy_percent": 41, "memory_used_bytes": 31138512896,
-        "memory_total_bytes": 48305799168, "temperature_celsius": 71, "power_watts": 342.8,
-        "power_limit_watts": 350.0, "clock_sm_mhz": 2490, "clock_sm_max_mhz": 2520,
-        "throttle_reasons": ["sw_power_cap"],
-        "processes": [{"pid": 4711, "name": "python", "memory_bytes": 31000000000,
-                       "kind": "compute", "sm_percent": 96}],
-        "lost": false, "problem": null}]}
-
-It also contains the fields in `EVERY_HALF_MINUTE` and `COUNTERS`. A value is null if NVML does not
-report it, such as the utilisation of a GPU with MIG. Python 3.8 syntax; imports the standard
-library, pynvml, and the neighbouring files `driver_answers` and `nvml_fields`.
+Python 3.8 syntax; imports the standard library, pynvml, and its neighbours.
 """
 
 from __future__ import annotations

@@ -23,9 +23,6 @@ def facts() -> Dict[str, Any]:
     if in_environment:  # like pip and uv, because `include` belongs to the base Python
         version = "python%d.%d" % sys.version_info[:2]
         headers = os.path.join(sys.prefix, "include", "site", version)
-    # A marker in the base installation does not apply to the environment.
-    is_managed = os.path.exists(marker) and not in_environment
-    pip_folders = [os.path.join(folder, "pip") for folder in path]
     return {
         "python": sys.version.split()[0],
         "implementation": sys.implementation.name,
@@ -33,23 +30,19 @@ def facts() -> Dict[str, Any]:
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,
         "bits": 64 if sys.maxsize > 2**32 else 32,
-        "free_threaded": is_free_threaded(),
+        # Python on Windows has no ABI flags, so look in the version text too.
+        "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,
         "site_packages": paths["purelib"],
-        "machine": machine(),
+        # `platform.machine()` imports `subprocess` before Python 3.13.
+        "machine": os.uname().machine if hasattr(os, "uname") else windows_machine(),
         "path": path,
         **{name: paths[name] for name in ("purelib", "platlib", "scripts", "data")},
         "headers": headers,
-        "externally_managed": marker if is_managed else None,
+        # A marker in the base installation does not apply to the environment.
+        "externally_managed": marker if os.path.exists(marker) and not in_environment else None,
         "ahead": ahead(paths["purelib"], paths["platlib"]),
-        "has_pip": any(map(os.path.isdir, pip_folders)),
+        "has_pip": any(os.path.isdir(os.path.join(folder, "pip")) for folder in path),
     }
-
-
-def is_free_threaded() -> bool:
-    """Whether this Python runs without the global interpreter lock."""
-    # Python on Windows has no ABI flags, so look in the version text too.
-    flags = getattr(sys, "abiflags", "")
-    return "t" in flags or "free-threading" in sys.version
 
 
 def imported_from(stdlib: str, library: str) -> List[str]:
@@ -60,37 +53,30 @@ def imported_from(stdlib: str, library: str) -> List[str]:
     except OSError:  # the working folder was deleted
         cwd = ""
     script_folder = os.path.dirname(os.path.abspath(__file__))
-    program_folder = os.path.dirname(sys.executable)
-    dynamic_folder = os.path.join(stdlib, "lib-dynload")
-    skipped = {stdlib, dynamic_folder, script_folder, program_folder, cwd}
-    folders = []
-    for entry in sys.path:
-        # An empty entry means the working folder.
-        if not entry or entry.endswith(".zip"):
-            continue
-        if os.path.abspath(entry) not in skipped:
-            folders.append(entry)
-    folders.append(library)
-    return list(dict.fromkeys(folders))
+    dynamic = os.path.join(stdlib, "lib-dynload")
+    skipped = {stdlib, dynamic, script_folder, os.path.dirname(sys.executable), cwd}
+    # An empty entry means the working folder.
+    folders = [
+        entry
+        for entry in sys.path
+        if entry and not entry.endswith(".zip") and os.path.abspath(entry) not in skipped
+    ]
+    return list(dict.fromkeys([*folders, library]))
 
 
 def ahead(*libraries: str) -> List[str]:
     """The folders that an import searches before these: those in PYTHONPATH, and the user's
     site-packages. The first entry of the path is skipped, because it is this script's folder."""
+    # Compare real paths, because one of them may be a link.
     real_libraries = [os.path.realpath(folder) for folder in libraries]
     folders = sys.path[1:]
     for position, folder in enumerate(folders):
-        # Compare real paths, because one of them may be a link.
         if os.path.realpath(folder) in real_libraries:
             return folders[:position]
     return []
 
 
-def machine() -> str:
-    """The value of `platform.machine()`, which we do not call because it imports `subprocess`
-    before Python 3.13."""
-    if hasattr(os, "uname"):
-        return os.uname().machine
+def windows_machine() -> str:
     import platform
 
     return platform.machine()

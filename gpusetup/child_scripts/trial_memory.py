@@ -7,7 +7,6 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
-KIB = 1024
 STEADY_SHARE = 0.002
 """Two readings count as equal if their relative difference is no larger than this."""
 
@@ -16,39 +15,31 @@ def process_memory(name: str) -> Optional[int]:
     """A field of /proc/self/status in bytes; None if there is no such file."""
     with contextlib.suppress(OSError), open("/proc/self/status") as file:
         for line in file:
+            # A line looks like `VmRSS: 123456 kB`.
             label, _, value = line.partition(":")
             if label == name:
-                # A line looks like `VmRSS: 123456 kB`.
-                kibibytes = value.split()[0]
-                return int(kibibytes) * KIB
+                return int(value.split()[0]) * 1024
     return None
 
 
 def is_steady(rows: List[Dict[str, Optional[int]]]) -> bool:
     """Whether the last two steps had nearly the same peak, so that another step would show nothing
-    new.
+    new. Sizes differ slightly because allocators round them, and because a step may free memory
+    later than the previous step did.
 
     >>> is_steady([{"forward": 1000}, {"forward": 1001}]), is_steady([{"forward": 900}])
     (True, False)
     """
     if len(rows) < 2:
         return False
-    before = highest(rows[-2])
-    last = highest(rows[-1])
-    # Sizes differ slightly because allocators round them, and because a step may free memory later
-    # than the previous step did.
-    difference = abs(last - before)
-    return difference <= STEADY_SHARE * last
+    before, last = highest(rows[-2]), highest(rows[-1])
+    return abs(last - before) <= STEADY_SHARE * last
 
 
 def highest(peaks: Dict[str, Optional[int]]) -> int:
-    """The peak of the phase that needs the most memory, in bytes; 0 if the device reports none."""
-    sizes = []
-    for peak in peaks.values():
-        # A system without /proc does not report a peak.
-        if peak is not None:
-            sizes.append(peak)
-    return max(sizes, default=0)
+    """The peak of the phase that needs the most memory, in bytes; 0 if the device reports none, as
+    on a system without /proc."""
+    return max((peak for peak in peaks.values() if peak is not None), default=0)
 
 
 class Cuda:
@@ -62,37 +53,30 @@ class Cuda:
         self.limit = min(available, limit or available)
         # Set the limit even if it is all available memory. On Windows and WSL, the driver would
         # otherwise give out host memory, and a batch too large for the GPU would seem to fit.
-        share = min(1.0, self.limit / total)
-        self.cuda.set_per_process_memory_fraction(share)
+        self.cuda.set_per_process_memory_fraction(min(1.0, self.limit / total))
 
     def finish(self) -> None:
         """Wait until the GPU has finished all its work."""
         self.cuda.synchronize()
 
     def begin(self) -> None:
-        """Begin a new phase, and measure its peak from now on."""
+        """Begin a new phase, whose peak does not count the work of the one before."""
         self.finish()
-        # Wait first, so that the previous phase's work does not count.
         self.cuda.reset_peak_memory_stats()
 
     def peak(self) -> Optional[int]:
         """The peak memory of the tensors since the phase began."""
         self.finish()
-        most = self.cuda.max_memory_allocated()
-        return int(most)
+        return int(self.cuda.max_memory_allocated())
 
     def now(self) -> Optional[int]:
-        """The current memory of the tensors."""
-        # The gaps between the allocator's blocks are not included.
-        allocated = self.cuda.memory_allocated()
-        return int(allocated)
+        """The current memory of the tensors, without the gaps between the allocator's blocks."""
+        return int(self.cuda.memory_allocated())
 
     def reserved(self) -> Optional[int]:
         """The memory that the allocator has reserved on the GPU, including the gaps between its
-        blocks. Other programs cannot use it, and nvidia-smi counts it as used."""
-        # The CUDA context itself is not included.
-        reserved = self.cuda.memory_reserved()
-        return int(reserved)
+        blocks but not the CUDA context. Other programs cannot use it, and nvidia-smi counts it."""
+        return int(self.cuda.memory_reserved())
 
     def busy(self) -> Optional[float]:
         """The GPU's current utilization in percent, from NVML; None without the binding."""
@@ -155,10 +139,8 @@ def limit_address_space(limit: int) -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
-        mapped_bytes = process_memory("VmSize") or 0
         # Threads and libraries map more memory than they use.
-        headroom = limit // 4
-        most = mapped_bytes + limit + headroom
+        most = (process_memory("VmSize") or 0) + limit + limit // 4
         soft_limit, hard_limit = ADDRESS_LIMITS
         if soft_limit != NO_LIMIT:
             most = min(most, soft_limit)
@@ -167,19 +149,16 @@ def limit_address_space(limit: int) -> None:
 
 def device_of(request: Dict[str, Any]) -> str:
     """The requested device. If none was requested, the GPU or, if there is none, the CPU."""
-    wanted_device = str(request.get("device") or "auto")
-    if wanted_device.startswith("cuda:"):
-        torch.cuda.set_device(wanted_device)  # memory and time are measured on the current device
-    if wanted_device != "auto":
-        return wanted_device
-    has_gpu = torch.cuda.is_available()
-    return "cuda" if has_gpu else "cpu"
+    wanted = str(request.get("device") or "auto")
+    if wanted.startswith("cuda:"):
+        torch.cuda.set_device(wanted)  # memory and time are measured on the current device
+    if wanted != "auto":
+        return wanted
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def memory_of(device: str, request: Dict[str, Any]) -> Any:
-    """The object that measures a device's memory, limited to the requested number of bytes."""
-    is_cuda = device.startswith("cuda")
-    # Other devices (mps, xpu) share the host's memory, or do not report theirs.
-    kind = Cuda if is_cuda else HostMemory
-    limit = request.get("memory_limit_bytes")
-    return kind(limit)
+    """The object that measures a device's memory, limited to the requested number of bytes. Other
+    devices (mps, xpu) share the host's memory, or do not report theirs."""
+    kind = Cuda if device.startswith("cuda") else HostMemory
+    return kind(request.get("memory_limit_bytes"))

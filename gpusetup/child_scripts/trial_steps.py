@@ -36,17 +36,12 @@ def saved_job(path: str) -> Callable[[], Answer]:
     multiprocessing does.
     """
     with open(path + ".json", encoding="utf-8") as file:
-        import_paths = json.load(file)
-    prepare(import_paths)
+        prepare(json.load(file))
 
     def build() -> Answer:
         # The user's own process wrote the file, so loading arbitrary classes from it is safe.
         job = torch.load(path, weights_only=False)
-        parts = {}
-        for name, part in job.items():
-            if part is not None:
-                parts[name] = part
-        return parts
+        return {name: part for name, part in job.items() if part is not None}
 
     return build
 
@@ -83,19 +78,15 @@ class SettingTrial:
         """The memory in use before the model is built; the same for every size in one process."""
         self.job = job = steps.job_for(function, self.batch_size)
         model = job.model.to(self.device).train()
-        optimizer_name = request.get("optimizer") or "adamw"
-        steps.optimizer_of(job, optimizer_name)
+        steps.optimizer_of(job, request.get("optimizer") or "adamw")
         job.batch = self.moved(job.batch)
         job.model = torch.compile(model) if request.get("compile") else model
-        device_kind = self.device.partition(":")[0]
-        amp = request.get("amp")
-        self.cast = steps.autocast(device_kind, amp)
-        self.scaler = None
-        # Scale the loss, because in fp16 small gradients would become 0.
-        if amp == "fp16" and device_kind == "cuda":
-            # The initial scale is small, because a step that is skipped for an overflow leaves the
-            # optimizer without states.
-            self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0)
+        kind, amp = self.device.partition(":")[0], request.get("amp")
+        self.cast = steps.autocast(kind, amp)
+        # Scale the loss, because in fp16 small gradients would become 0. The initial scale is
+        # small, because a step that is skipped for an overflow leaves the optimizer without states.
+        is_scaled = amp == "fp16" and kind == "cuda"
+        self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if is_scaled else None
         self.losses: List[Any] = []
         self.batches: Optional[Iterator[Any]] = None
         """The batches that the steps train on, one after the other; if None, all steps train on the
@@ -106,9 +97,7 @@ class SettingTrial:
 
         def to_device(leaf: Any) -> Any:
             # Names and numbers stay on the host.
-            if not hasattr(leaf, "to"):
-                return leaf
-            return leaf.to(self.device, non_blocking=True)
+            return leaf.to(self.device, non_blocking=True) if hasattr(leaf, "to") else leaf
 
         return steps.map_leaves(batch, to_device)
 
@@ -116,12 +105,10 @@ class SettingTrial:
         """Run one training step; calls `begin` at the start of each phase."""
         if self.batches is not None:
             self.job.batch = self.moved(next(self.batches))
-        loss = steps.step(self.job, self.cast, begin, self.scaler)
+        self.loss = steps.step(self.job, self.cast, begin, self.scaler)
         # Later losses are from other samples, or from more steps than other settings run.
-        is_comparable = self.batches is None and len(self.losses) < LOSS_STEPS
-        if is_comparable:
-            self.losses.append(loss)
-        self.loss = loss
+        if self.batches is None and len(self.losses) < LOSS_STEPS:
+            self.losses.append(self.loss)
 
     def read(self) -> Dict[str, Optional[int]]:
         """Run one step, synchronise after each phase, and return each phase's peak if the device
@@ -147,16 +134,12 @@ class SettingTrial:
             self.step()
         # Wait, because the device may not have finished yet.
         self.memory.finish()
-        seconds = time.perf_counter() - began
-        return seconds / count
+        return (time.perf_counter() - began) / count
 
     def complete_losses(self, step_seconds: float, most_seconds: float) -> None:
-        """Run more steps on the same batch, so that as many losses as possible can be compared."""
-        missing = LOSS_STEPS - len(self.losses)
-        affordable = most_seconds / step_seconds
-        # Leave the rest of the time to the timed steps.
-        count = int(min(missing, affordable))
-        for _ in range(count):
+        """Run more steps on the same batch, so that as many losses as possible can be compared. The
+        rest of the time is for the timed steps."""
+        for _ in range(int(min(LOSS_STEPS - len(self.losses), most_seconds / step_seconds))):
             self.step()
 
     def start_loader(self, workers: Optional[int], most_seconds: float) -> Answer:
@@ -174,8 +157,7 @@ class SettingTrial:
         self.batches = steps.batches_of(dataset, self.batch_size, workers, seed)
         ends = time.monotonic() + most_seconds
         # By default, torch prepares two batches per worker.
-        ready_of_a_worker = getattr(dataset, "prefetch_factor", None) or 2
-        ready = min(MOST_READY, workers * ready_of_a_worker)
+        ready = min(MOST_READY, workers * (getattr(dataset, "prefetch_factor", None) or 2))
         for _ in range(1 + ready):
             self.step()
             if time.monotonic() > ends:
@@ -203,8 +185,7 @@ def run_steps(request: Answer) -> Answer:
     # Measure at least one step, however little time there is.
     while len(rows) < request["steps"] and (not rows or time.monotonic() < ends):
         began = time.perf_counter()
-        row = trial.read()
-        rows.append(row)
+        rows.append(trial.read())
         seconds.append(time.perf_counter() - began)
         if trial_memory.is_steady(rows):
             break
@@ -214,7 +195,6 @@ def run_steps(request: Answer) -> Answer:
         loader, seconds = timed_steps(trial, request, seconds, ends)
         busy = memory.busy()
     trial.batches = None  # ends the loader's workers
-    losses = [finite(loss) for loss in trial.losses]
     return {
         **summary(rows, seconds, request["batch"]),
         **loader,
@@ -223,7 +203,7 @@ def run_steps(request: Answer) -> Answer:
         "imported_bytes": trial.imported_bytes,
         "utilization_percent": busy,
         "loss": finite(trial.loss),
-        "losses": losses,
+        "losses": [finite(loss) for loss in trial.losses],
     }
 
 
@@ -245,36 +225,21 @@ def timed_steps(
         step_seconds = trial.timed(1)
         # Workers deliver batches in bursts, one per worker, so rounds of one or two steps would
         # differ greatly.
-        steps_of_bursts = ROUNDS * BURSTS * loader["workers"]
-        most_steps = max(most_steps, steps_of_bursts)
+        most_steps = max(most_steps, ROUNDS * BURSTS * loader["workers"])
     least_seconds = request.get("least_seconds") or LEAST_SECONDS
-    wished_steps = max(most_steps, least_seconds / step_seconds)
-    return loader, timed_rounds(trial, step_seconds, wished_steps, ends)
-
-
-def timed_rounds(
-    trial: SettingTrial, step_seconds: float, wished: float, ends: float
-) -> List[float]:
-    """The seconds per step in several rounds of steps, at least two."""
-    remaining = max(0.0, ends - time.monotonic())
-    affordable = remaining / step_seconds
+    wished = max(most_steps, least_seconds / step_seconds)
+    affordable = max(0.0, ends - time.monotonic()) / step_seconds
     count = int(min(wished, affordable))
     # A single round would not show how much the times vary.
-    round_count = min(ROUNDS, max(2, count))
-    steps_of_a_round = max(1, count // ROUNDS)
-    seconds = []
-    for _ in range(round_count):
-        seconds.append(trial.timed(steps_of_a_round))
-    return seconds
+    rounds = range(min(ROUNDS, max(2, count)))
+    return loader, [trial.timed(max(1, count // ROUNDS)) for _ in rounds]
 
 
 def finite(loss: Any) -> Optional[float]:
-    """A loss as a number; None for NaN and infinity, which JSON does not support."""
+    """A loss as a number; None for NaN and infinity, which JSON does not support. It may overflow
+    in mixed precision."""
     number = float(loss)
-    # The loss may overflow in mixed precision.
-    if not math.isfinite(number):
-        return None
-    return number
+    return number if math.isfinite(number) else None
 
 
 def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: int) -> Answer:
@@ -285,24 +250,20 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     """
     phases = {}
     for name in rows[0]:
-        sizes = [row[name] for row in rows]
-        known_sizes = [size for size in sizes if size is not None]
+        known = [size for size in (row[name] for row in rows) if size is not None]
         # A device reports a phase's peak in every step, or in none.
-        if len(known_sizes) == len(rows):
-            phases[name] = sum(known_sizes) // len(rows)
-    highest_peak = max(trial_memory.highest(row) for row in rows)
+        if len(known) == len(rows):
+            phases[name] = sum(known) // len(rows)
     ordered = sorted(seconds)
     middle = ordered[len(ordered) // 2]
     # If there are four times or more, leave out the fastest and the slowest quarter, because a
     # disturbance of the machine affects only a few steps.
     quarter = len(ordered) // 4
-    slow_end = ordered[-1 - quarter]
-    fast_end = ordered[quarter]
-    spread = 100 * (slow_end - fast_end) / middle
+    spread = 100 * (ordered[-1 - quarter] - ordered[quarter]) / middle
     return {
         "status": "ok",
         "phases": phases,
-        "peak_bytes": highest_peak if phases else None,
+        "peak_bytes": max(map(trial_memory.highest, rows)) if phases else None,
         "samples_per_second": batch / middle,
         "spread_percent": spread if len(seconds) > 1 else None,
     }

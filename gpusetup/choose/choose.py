@@ -14,14 +14,13 @@ or the companion table decides which torch works with the packages.
 
 from __future__ import annotations
 
-from gpusetup.accelerators.makers import Maker
 from gpusetup.catalog.builds import Catalog
 from gpusetup.choose.choice import Choice, crosses
 from gpusetup.choose.compatibility import numpy_beside, uses_torch
-from gpusetup.choose.host import Host
+from gpusetup.choose.host import Host, question_of
 from gpusetup.choose.index import AnsweringIndex, SetQuestion
 from gpusetup.choose.installed import installed_backend
-from gpusetup.choose.other_makers import maker_to_serve, newest_for_maker
+from gpusetup.choose.other_makers import refuse_two_makers
 from gpusetup.choose.packages import (
     PackageQuestion,
     PackageSet,
@@ -30,7 +29,7 @@ from gpusetup.choose.packages import (
     set_by_table,
     source_only,
 )
-from gpusetup.choose.policy import change_for_maker, kept_unasked, least_change
+from gpusetup.choose.policy import kept_unasked, least_change
 from gpusetup.choose.shown_wish import wishes_shown
 from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
@@ -46,33 +45,25 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     installer chooses the versions, or the companion table does if `wish.offline` is set. Raises
     Unsatisfiable if no set of packages fits this host.
     """
-    maker = maker_to_serve(wish, host)
-    if maker is not None:
-        choice = choose_for_maker(maker, wish, host, catalog, is_asked=index is not None)
-    else:
+    refuse_two_makers(wish, host.machine)
+    maker = question_of(wish, host, catalog).maker
+    if maker is None:
         choice = choose_with_packages(wish, host, catalog, index)
+    else:
+        is_joint = bool(wish.words) and (wish.offline or index is not None)
+        whose = f"for {maker.name} GPUs"
+        if is_joint and not wish.from_project:
+            raise Unsatisfiable(
+                f"gpusetup chooses packages together with torch only for NVIDIA GPUs, not {whose}",
+                hint="leave out the packages to see torch's build, and install them after it",
+            )
+        choice = least_change(wish, host, catalog)
+        if is_joint:
+            note = f"{whose}, gpusetup asks no index for other packages: install them last"
+            choice = replace(choice, notes_on_packages=(note,))
     # Packages that come with torch must work with it. doctor uses the same table.
     numpy = numpy_beside(choice.build.torch, catalog) if choice.build else None
     return replace(choice, limits=(numpy,)) if numpy else choice
-
-
-def choose_for_maker(
-    maker: Maker, wish: Wish, host: Host, catalog: Catalog, *, is_asked: bool
-) -> Choice:
-    """Choose the build for an AMD or Intel GPU. Packages are not asked together with it."""
-    is_joint = bool(wish.words) and (wish.offline or is_asked)
-    if is_joint and not wish.from_project:
-        raise Unsatisfiable(
-            "gpusetup chooses packages together with torch only for NVIDIA GPUs, not for "
-            f"{maker.name} GPUs",
-            hint="leave out the packages to see torch's build, and install them after it",
-        )
-    newest = newest_for_maker(wish, host, catalog, maker)
-    choice = change_for_maker(newest, wish, host, catalog)
-    if not is_joint:
-        return choice
-    note = f"for {maker.name} GPUs, gpusetup asks no index for other packages: install them last"
-    return replace(choice, notes_on_packages=(*choice.notes_on_packages, note))
 
 
 def choose_with_packages(

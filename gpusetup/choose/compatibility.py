@@ -29,9 +29,8 @@ from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Package, Snapshot, Torch
+from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import allows, cuda_of, parsed
-from gpusetup.readings.packages import normalised
 
 CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 """An extra such as in `jax[cuda12]`, which brings the libraries for one CUDA version."""
@@ -301,29 +300,21 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
             yield f"{name} {packages[name].version} {source}: the wheel of the index replaces it"
     # Skip packages that declare which torch they need, because the notes above already name them.
     declared = {package.name for package in dependent_packages}
-    for name in sorted(COMPILED & packages.keys() - declared):
-        note = note_on_compiled(packages[name], machine.torch, build)
-        if note:
-            yield note
-
-
-def note_on_compiled(package: Package, torch: Torch, build: TorchBuild) -> str | None:
-    """A note that a package was compiled against the installed torch and must be built again; None
-    if it need not."""
+    torch = machine.torch
     old = (torch.cuda or cuda_of(torch.backend or "") or "").partition(".")[0]
     # A change between a CPU build and a CUDA build is not a change of the CUDA version.
     differs_in_cuda = bool(old and build.cuda_major) and old != build.cuda_major
-    label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", package.version)
-    is_of_another = bool(label and label[1] != build.backend)
     # Two patch releases of one minor version have the same ABI.
-    if torch.version and parsed(torch.version).release[:2] != parsed(build.torch).release[:2]:
-        is_of_another = True
-    if not differs_in_cuda and not is_of_another:
-        return None
-    project = companion_table().project(normalised(package.name))
-    source = project.instead.get("CUDA") if project and differs_in_cuda else None
-    return (
-        f"{package.name} {package.version} was compiled against torch {torch.version or ''}: "
-        f"install or build it again for torch {build.torch} ({build.backend}), before that it may "
-        f"fail{f'; {source}' if source else ''}"
-    )
+    differs_in_torch = parsed(torch.version or "0").release[:2] != parsed(build.torch).release[:2]
+    for name in sorted(COMPILED & packages.keys() - declared):
+        version = packages[name].version
+        label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
+        is_of_another = bool(label and label[1] != build.backend)
+        if not (differs_in_cuda or is_of_another or (torch.version and differs_in_torch)):
+            continue
+        project = companion_table().project(name)
+        instead = project.instead.get("CUDA") if project and differs_in_cuda else None
+        yield (
+            f"{name} {version} was compiled against torch {torch.version or ''}: install or build "
+            f"it again for {new_torch}, before that it may fail{f'; {instead}' if instead else ''}"
+        )

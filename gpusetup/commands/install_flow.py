@@ -46,7 +46,7 @@ from gpusetup.install.target.find import (
 )
 from gpusetup.install.task import Task, choose_task, decision_of, host_for
 from gpusetup.install.wheels import fetch_into_folder, newest_torch
-from gpusetup.model.builds import FAMILY
+from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
@@ -460,21 +460,24 @@ def describe(
         conda_prefix=machine.conda.prefix,
         again=task.choice.action == "again",
     )
-    label = f"+{build.backend}" if build.labelled else ""
-    versions = build.family(coming.family)
-    comes = {name: f"{version}{label}" for name, version in versions.items()}
     steps = () if task.is_done else INSTALLERS[installer](task.choice, options)
     answer = InstallAnswer(
         state="unchanged" if task.is_done else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),
         before=before,
-        after={**before, **comes},
+        after={**before, **labelled(build, coming.family)},
         steps=tuple(DoneStep(argv=tuple(map(without_logins, step.argv))) for step in steps),
         why=task.why,
         newest=task.newest,
         notes=(*decision.notes, *afterwards(decision.later, machine)),
     )
     return answer, task
+
+
+def labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
+    """The versions of a build as its index has them, such as `2.9.1+cu128`."""
+    label = f"+{build.backend}" if build.labelled else ""
+    return {name: f"{version}{label}" for name, version in build.family(family).items()}
 
 
 def _described_screen(

@@ -9,21 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup import named_file
-from gpusetup.catalog.builds import Catalog, completed_from_catalog, index_url
+from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import wanted_family
 from gpusetup.choose.constraints import pick
-from gpusetup.choose.described import for_host, without_torch
-from gpusetup.choose.host import Host, host_of, python_tag, question_of
+from gpusetup.choose.described import without_torch
+from gpusetup.choose.host import Host, python_tag, question_of
 from gpusetup.choose.newest import nothing_fits
-from gpusetup.choose.wish import Wish, check_wish
+from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.install_flow import labelled, show_described
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script, refuse_missing_scripts
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
-from gpusetup.install.task import wish_of
+from gpusetup.install.task import host_for, wish_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
@@ -62,16 +63,11 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
         )
     packages = tuple(word for word in question.packages if word not in scripts)
     question = question.replaced(packages=packages)
-    catalog = load_catalog()
     machine = gather(MachineToRead(question.machine, question.python), out)
     wish = wish_of(question, machine)
-    check_wish(wish, catalog)
     # Ignore the packages that are installed here, because uv locks a project for other machines
     # too.
-    host_machine = without_torch(machine)
-    if question.for_other_host:
-        host_machine = for_host(host_machine, question.gpu, question.driver, catalog)
-    host = host_of(completed_from_catalog(host_machine, catalog), catalog)
+    host = host_for(question, wish, without_torch(machine))
     root = without_logins(question.root)
     if scripts:
         return _show_script(scripts[0], wish, host, root)
@@ -80,8 +76,6 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
         return _show_edit(question, ask, wish, host, root)
     # uv can add nothing without a `[project]` table: torch first, then the project with its other
     # packages.
-    from gpusetup.commands.install_flow import show_described
-
     of_kind = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
     words = of_kind.get(ask.kind)
     last_step = ("uv", "pip", "install", *words) if words else None
@@ -140,7 +134,7 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
         raise nothing_fits(choice)
     elif names_torch and not wish.names_build and not wish.family:
         edit = edit_for(ask, build, decision.variant, root, catalog)
-        after = _labelled(build, ask.family or ("torch",))
+        after = labelled(build, ask.family or ("torch",))
     else:
         # The project does not name torch yet, or the user names one. Its torchvision must come from
         # torch's index too, because the one on the default index is built for that index's torch.
@@ -150,7 +144,7 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
         lines = tuple(project_lines(members, url, build, catalog))
         step = ("uv", "add", *exact, *wish.packages)
         edit = Edit(lines=lines, steps=(step,), notes=notes_on_tables(ask, lines))
-        after = _labelled(build, family)
+        after = labelled(build, family)
     steps = edit.steps
     if wish.packages and not any(step[:2] == ("uv", "add") for step in steps):
         steps = (("poetry" if ask.is_poetry else "uv", "add", *wish.packages), *steps)
@@ -167,12 +161,6 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
         notes=tuple(notes),
     )
     return reply(answer, partial(screens.project_screen, notes=notes))
-
-
-def _labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
-    """The versions of a build as its index has them, such as `2.9.1+cu128`."""
-    label = f"+{build.backend}" if build.labelled else ""
-    return {name: f"{version}{label}" for name, version in build.family(family).items()}
 
 
 def _for_pythons(

@@ -24,6 +24,7 @@ from gpusetup.commands.reply import Reply, answer
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
+from gpusetup.render.screen import plural
 from gpusetup.system.processes import StreamingChild
 
 if TYPE_CHECKING:
@@ -321,7 +322,11 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
             apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
             out.talk(f"{file} tells no time: {apart}")
         if log and not log.names_its_gpus:
-            out.talk(unnamed_gpus(file, log.has_times, len(recording.tally.gpus)))
+            gpu_count = plural(len(recording.tally.gpus), "GPU")
+            out.talk(
+                f"{file} has no column index, uuid or pci.bus_id: its rows are taken for "
+                f"{gpu_count}. If there are more, record again with `timestamp,index`"
+            )
         screen.close()
         story = story_of(recorded)
         source = story.source or (log.name if log else None)
@@ -330,22 +335,6 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
         story = replace(story, source=source, command=command, has_utilization=has_utilization)
         recording.finish(story, aside=False)
     return Reply()
-
-
-def unnamed_gpus(file: str, has_times: bool, gpu_count: int) -> str:
-    """A note about a log that does not show which GPU a row belongs to."""
-    missing = f"{file} has no column index, uuid or pci.bus_id"
-    if not has_times:
-        return (
-            f"{missing}, and no time: all rows are taken for one GPU. If there are several, record "
-            "again with `timestamp,index`"
-        )
-    if gpu_count == 1:
-        return f"{missing}: it is taken for a log of one GPU"
-    return (
-        f"{missing}: rows at the same time are taken for {gpu_count} GPUs in this order. To be "
-        "sure, record again with `index`"
-    )
 
 
 def _choose(source: SampleSource, question: MonitorQuestion, out: Console) -> None:

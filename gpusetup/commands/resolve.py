@@ -151,11 +151,6 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
         glibc=question.glibc,
     )
     description = completed_by_gpus(described_by_options, catalog)
-    if is_nightly(question.torch) and question.packages:
-        raise UsageError(
-            "`--torch nightly` chooses torch without packages",
-            hint="leave them out: few packages support a nightly build",
-        )
     # If the options describe the whole machine, only the operating system of this one is read.
     if question.machine or not description.is_whole:
         machine = gather(MachineToRead(question.machine), out)
@@ -164,17 +159,17 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
 
         machine = read_os(System())
     machine = described(machine, description, catalog)
-    screen = partial(
-        resolution_text,
-        snapshot=machine,
-        installer=question.installer or "uv",
-        explain=question.explain,
-    )
+    screen = partial(resolution_text, installer=question.installer or "uv")
     if is_nightly(question.torch):
+        if question.packages:
+            raise UsageError(
+                "`--torch nightly` chooses torch without packages",
+                hint="leave them out: few packages support a nightly build",
+            )
         machine = completed_from_catalog(machine, catalog)
         wish = Wish(backend=question.backend, installer=question.installer or "auto")
         document = nightly_answer(wish, host_of(machine, catalog), catalog, without_logins(root))
-        return reply(document, partial(screen, snapshot=machine, explain=False), yes=document.torch)
+        return reply(document, partial(screen, snapshot=machine), yes=document.torch)
     asks = tuple(map(read_ask, question.requirements))
     machine = completed_from_catalog(described_python(asks, machine), catalog)
     wish = replace(
@@ -214,7 +209,8 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     document = replace(document, notes=notes)
     if live:
         document = replace(document, live=live.lists(choice.build), asked_index=live.url)
-    return reply(document, partial(screen, snapshot=machine), yes=document.torch)
+    screen = partial(screen, snapshot=machine, explain=question.explain)
+    return reply(document, screen, yes=document.torch)
 
 
 def _installer_of(question: ResolveQuestion) -> str | None:

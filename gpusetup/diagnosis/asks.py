@@ -76,7 +76,9 @@ def command_that_decides(
         # A running monitor shows nothing of a text's failure.
         is_useless = command == alike.MONITOR or _is_foreign(context, command)
         may_be_asked = command == asked_first or not is_useless
-        if may_be_asked and not is_answered(context, command):
+        # Docker cannot give a container a GPU that the machine does not have.
+        in_vain = command == alike.GPU_BY_DOCKER and has_nvidia(context) is False
+        if may_be_asked and not in_vain and not is_answered(context, command):
             return in_words_of_system(context, command)
     return None
 
@@ -93,6 +95,7 @@ def _is_foreign(context: RuleContext, command: str) -> bool:
 # --- what the text already shows ------------------------------------------------------------------
 
 SHOWN: dict[str, tuple[str, ...]] = {
+    "torch": (alike.ASK_TORCH, alike.TORCHS_CUDA),
     "kernel": (alike.KERNEL_LOG, alike.KERNEL_OF_MAKER),
     "collect-env": (alike.COLLECT_ENV, alike.BOTH_MACHINES),
     "devices": (alike.AMD_TARGETS,),

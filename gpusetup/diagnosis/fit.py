@@ -96,10 +96,9 @@ def _torch_and_the_rest(context: RuleContext) -> Iterator[Fit]:
     torch, version = context.torch, context.driver.version
     if not torch.version:
         return
-    family, cuda = driver_family(context.snapshot), cuda_needed(torch)
-    name = f"torch {torch.version}"
+    cuda, name = cuda_needed(torch), f"torch {torch.version}"
     if cuda and version:
-        floor = context.catalog.driver_floor(cuda, family)
+        floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
         if driver_serves(context, cuda):
             sentence = f"driver {version} {_runs(context)}, and {name} is built for CUDA {cuda}"
             yield Fit(sentence=sentence, fits=True)
@@ -108,19 +107,18 @@ def _torch_and_the_rest(context: RuleContext) -> Iterator[Fit]:
             yield Fit(sentence=sentence, fits=False)
     for gpu in dict.fromkeys(gpus(context)):
         if torch.backend == "cpu":
-            yield Fit(
-                sentence=f"{name} is a build for the CPU and cannot use {gpu.name}", fits=False
-            )
+            sentence = f"{name} is a build for the CPU and cannot use {gpu.name}"
+            yield Fit(sentence=sentence, fits=False)
         elif torch.kernels and gpu.compute_capability:
-            kernel, sm = serving(context, gpu), gpu.compute_capability.sm
+            kernel = serving(context, gpu)
             has = "has" if kernel else "has no"
-            sentence = f"{name} {has} kernels for {gpu.name} ({kernel or sm})"
+            target = kernel or gpu.compute_capability.sm
+            sentence = f"{name} {has} kernels for {gpu.name} ({target})"
             yield Fit(sentence=sentence, fits=bool(kernel))
-    maker = maker_of(torch.backend)
-    vendors = vendors_of(context.snapshot)
+    maker, vendors = maker_of(torch.backend), vendors_of(context.snapshot)
     if maker and maker != "nvidia" and vendors:
-        builds = f"{name} is a build for GPUs of {BY_ID[maker].name}"
-        yield Fit(sentence=builds, fits=maker in vendors)
+        sentence = f"{name} is a build for GPUs of {BY_ID[maker].name}"
+        yield Fit(sentence=sentence, fits=maker in vendors)
     yield from _python_and_wheels(context)
 
 

@@ -48,18 +48,17 @@ def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
     os, fix = context.os, finding.fix
     if fix is None:
         return finding
-    fix = _for_rocm(fix) if maker_of(context.torch.backend) == "amd" else fix
-    finding = replace(finding, fix=fix)
+    if maker_of(context.torch.backend) == "amd":
+        fix = _for_rocm(fix)
     if not os.wsl:
-        if os.family not in ("windows", "macos"):
-            return finding
-        where = IN_ITS_LINUX if re.search(LINUX_ONLY, fix.text) else ""
-        fix = replace(fix, text=f"{where}{fix.text}")
-        return replace(finding, fix=lines_without(fix, LINUX_ONLY))
+        if os.family in ("windows", "macos"):
+            where = IN_ITS_LINUX if re.search(LINUX_ONLY, fix.text) else ""
+            fix = lines_without(replace(fix, text=f"{where}{fix.text}"), LINUX_ONLY)
+        return replace(finding, fix=fix)
     without_modules = lines_without(fix, KERNEL_MODULES)
     place = RECORDS[finding.id].place
-    is_of_the_driver = place is not None and place[0] in OF_THE_DRIVER
     names_modules = re.search(KERNEL_MODULES, "\n".join((fix.text, *command_lines(fix))))
+    is_of_the_driver = place is not None and place[0] in OF_THE_DRIVER
     lost_all_commands = bool(fix.commands) and not without_modules.commands
     if not names_modules or not (is_of_the_driver or lost_all_commands):
         return replace(finding, fix=without_modules)

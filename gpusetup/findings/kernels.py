@@ -25,7 +25,6 @@ from gpusetup.evidence.context import (
     in_container,
     is_cuda_build,
     is_report,
-    says_nothing_else,
     serving,
 )
 from gpusetup.evidence.places import is_beside_torch
@@ -215,42 +214,7 @@ def _by_age(context: RuleContext, known: list[Capability]) -> str:
     return "arch-too-old-for-wheel" if min(known) < oldest else "extension-arch-mismatch"
 
 
-USUAL = (Capability(7, 5), Capability(9, 0))
-"""Every build of the last years has kernels for GPUs between these two."""
-
-
-def builds_for_gpu(context: RuleContext) -> Findings:
-    """The builds that support a GPU, for a text that names the GPU and no torch."""
-    torch, named_gpus = context.torch, gpus(context)
-    is_shown = torch.version or torch.kernels or torch.installed is False
-    # A message tells more than the age of a card.
-    if not is_report(context) or is_shown or not says_nothing_else(context):
-        return
-    for gpu in named_gpus[:1]:
-        capability = gpu.compute_capability
-        if capability is None or USUAL[0] <= capability <= USUAL[1]:
-            continue
-        rows = sorted(
-            (
-                row
-                for row in context.catalog.builds
-                if row.channel == "pytorch" and row.cuda and capability.sm in row.kernels
-            ),
-            key=lambda row: (parsed(row.torch), parsed(row.cuda or "0")),
-        )
-        if not rows:
-            continue
-        # New GPUs need a build from some release on; old ones were dropped after some release.
-        builds = f"{rows[-1].backend} or older"
-        if capability > USUAL[1]:
-            builds = f"{rows[0].backend} or newer (torch {rows[0].torch} on)"
-        evidence = (shown(context, "gpus", f"{gpu.name}, {capability.sm}"),)
-        name = f"{gpu.name} ({capability.sm})"
-        yield finding(context, "builds-for-gpu", evidence, gpu=name, builds=builds)
-
-
 RULES = (
-    builds_for_gpu,
     jetson_wrong_wheel,
     arch_not_in_wheel,
     no_kernel_image,

@@ -9,9 +9,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, gfx_of, has_kernels
-from gpusetup.accelerators.amd_devices import amd_device
-from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
-from gpusetup.accelerators.intel import device_has_xpu
+from gpusetup.accelerators.apple import oldest_macos
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, Maker, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
 from gpusetup.choose.installed import vendors_of
@@ -32,10 +30,10 @@ from gpusetup.evidence.maker_facts import (
     rocm_of_wheel,
 )
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.findings.message_rules import finding, shown
+from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import makers, paste
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
-from gpusetup.model.finding import Finding, Findings, Fix, Severity
+from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Events, MakerStack
 from gpusetup.model.versions import parsed
 
@@ -62,48 +60,50 @@ def driver_and_nodes(context: RuleContext) -> Findings:
     stack = stack_of(context)
     if stack is None or stack.maker not in OWN_DRIVERS:
         return
-    maker, who = BY_ID[stack.maker], gpu_names(stack)
-    nodes = stack.nodes or ()
+    maker, who, nodes = BY_ID[stack.maker], gpu_names(stack), stack.nodes or ()
+    has_its_build = maker_of(context.torch.backend) == maker.id
     lacks_kfd = maker is AMD and stack.nodes is not None and KFD not in [n.path for n in nodes]
     renders = [node for node in nodes if node.path != KFD]
     if context.os.wsl and not in_container(context):
-        if maker is AMD and maker_of(context.torch.backend) == AMD.id and not stack.runtime:
-            seen = shown(context, "os.wsl", "WSL, and no /opt/rocm")
-            fix = makers.rocm_in_wsl(context)
-            yield finding(
-                context, "maker-driver-not-loaded", (seen,), fix=fix, who=who, place="wsl"
-            )
+        if maker is AMD and has_its_build and not stack.runtime:
+            text, fix = "WSL, and no /opt/rocm", makers.rocm_in_wsl(context)
+            yield seen(context, NOT_LOADED, "os.wsl", text, fix=fix, who=who, place="wsl")
         return
     if in_container(context):
         # If torch has no build for the GPU, no program in the container would use it.
         is_missing = lacks_kfd if maker is AMD else stack.nodes is not None and not renders
-        if is_missing and maker_of(context.torch.backend) == maker.id:
-            node = KFD if maker is AMD else "/dev/dri/renderD*"
-            seen = shown(context, "makers.nodes", f"{node} is not in this container")
+        if is_missing and has_its_build:
+            text = f"{_node_of(maker)} is not in this container"
             fix = makers.into_container(context, maker)
-            yield finding(context, "container-no-maker-gpu", (seen,), fix=fix, who=who)
+            yield seen(context, "container-no-maker-gpu", "makers.nodes", text, fix=fix, who=who)
     # On Windows, the probe cannot read which driver a card has.
     elif on(context, "linux") and has_a_build(stack):
         if stack.kernel_driver not in OWN_DRIVERS[maker.id]:
-            driver = f"{who}, driver: {stack.kernel_driver or 'none'}"
-            seen = shown(context, "pci_devices", driver)
+            text = f"{who}, driver: {stack.kernel_driver or 'none'}"
             fix = makers.load_driver(maker, stack.kernel_driver)
-            yield finding(context, "maker-driver-not-loaded", (seen,), fix=fix, who=who)
+            yield seen(context, NOT_LOADED, "pci_devices", text, fix=fix, who=who)
         elif lacks_kfd:
-            seen = shown(context, "makers.nodes", f"amdgpu is loaded, and {KFD} is not there")
+            text = f"amdgpu is loaded, and {KFD} is not there"
             fix = makers.load_driver(maker, lacks_kfd=True)
-            yield finding(context, "maker-driver-not-loaded", (seen,), fix=fix, who=who)
+            yield seen(context, NOT_LOADED, "makers.nodes", text, fix=fix, who=who)
     refused = [node for node in nodes if not (node.readable and node.writable)]
     # One render node is enough, but there is only one /dev/kfd.
-    if any(node.path == KFD for node in refused) or (
-        renders and all(n in refused for n in renders)
-    ):
+    is_shut = bool(renders) and all(node in refused for node in renders)
+    if is_shut or any(node.path == KFD for node in refused):
         rights = [
             shown(context, "makers.nodes", f"{node.path} {node.mode or ''}".strip())
             for node in refused
         ]
         fix = makers.join_groups(context, maker)
         yield finding(context, "maker-device-permission", rights, fix=fix, node=refused[0].path)
+
+
+NOT_LOADED = "maker-driver-not-loaded"
+
+
+def _node_of(maker: Maker) -> str:
+    """The device node that a maker's runtime opens first."""
+    return KFD if maker is AMD else "/dev/dri/renderD*"
 
 
 def wrong_build(context: RuleContext) -> Findings:
@@ -119,12 +119,12 @@ def wrong_build(context: RuleContext) -> Findings:
     if built_for is None and is_small(stack):
         return
     whose = f"{BY_ID[built_for].name}'s GPUs" if built_for else "the CPU only"
-    seen = shown(context, "torch", f"torch {torch.version} ({torch.backend})")
     target = next((gpu.target for gpu in stack.gpus if gpu.target), None)
-    yield finding(
+    yield seen(
         context,
         "maker-wrong-build",
-        (seen,),
+        "torch",
+        f"torch {torch.version} ({torch.backend})",
         fix=makers.build_for(context, BY_ID[stack.maker], target),
         who=gpu_names(stack),
         built_for=whose,
@@ -141,8 +141,8 @@ def no_kernels(context: RuleContext) -> Findings:
     targets = [gpu.target for gpu in stack.gpus if gpu.target]
     chosen = makers.target_of_override(value)
     if chosen and targets and chosen not in targets and all(t in BUILT_FOR for t in targets):
-        seen = shown(context, "environment", f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})")
-        yield finding(context, "rocm-override-wrong", (seen,))
+        text = f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})"
+        yield seen(context, "rocm-override-wrong", "environment", text)
     version = context.torch.version or ""
     # One supported GPU is enough: the other one is often the processor's integrated graphics.
     if not (rocm and targets) or any(has_kernels(t, rocm, version) is not False for t in targets):
@@ -170,24 +170,21 @@ def old_rocm(context: RuleContext) -> Findings:
     wanted = parsed(".".join(hip.split(".")[:2])).major
     if parsed(stack.runtime).major >= wanted:
         return
-    seen = shown(context, "makers.runtime", f"ROCm {stack.runtime}; torch was built with HIP {hip}")
-    yield finding(
+    yield seen(
         context,
         "maker-libraries-mixed",
-        (seen,),
+        "makers.runtime",
+        f"ROCm {stack.runtime}; torch was built with HIP {hip}",
         fix=Fix(
             text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own "
             "wheels, which include their own ROCm and do not use the installed one",
             commands=(makers.pip_from(context, str(AMD.index)),),
         ),
-        wanted=str(wanted),
-        installed=stack.runtime,
     )
 
 
 def metal(context: RuleContext) -> Findings:
-    """A Python for Intel Macs runs on an Apple chip, or the macOS is too old for this torch's MPS;
-    by what was read, or by torch's own message in a text."""
+    """A Python for Intel Macs runs on an Apple chip, or the macOS is too old for torch's MPS."""
     stack, version, macos = stack_of(context), context.torch.version, macos_version(context)
     chips = [gpu for gpu in events(context, "foreign-gpu") if gpu.values.get("vendor") == APPLE.id]
     named_x86 = context.os.machine == "x86_64" and any(
@@ -195,46 +192,17 @@ def metal(context: RuleContext) -> Findings:
     )
     if (stack is not None and stack.translated) or (is_report(context) and chips and named_x86):
         chip = stack.gpus[0].name if stack and stack.gpus else "an Apple chip"
-        seen = (*chips[:1], shown(context, "os.machine", f"{chip}, Python: x86_64"))
+        evidence = (*chips[:1], shown(context, "os.machine", f"{chip}, Python: x86_64"))
         fix = makers.native_python(context)
-        yield finding(context, "apple-silicon", seen, fix=fix, lacks="arm64")
-        return
-    if stack is not None and stack.maker == APPLE.id and version and macos:
-        if parsed(macos) < parsed(oldest_macos(version)):
-            seen = (shown(context, "os", f"macOS {macos}, torch {version}"),)
-            yield _old_macos(context, seen, oldest_macos(version), macos)
-        return
-    for event in events(context, "mps-lacks") if is_report(context) else ():
-        named = MPS_FROM.search(event.text or "")
-        if named is None and not (event.values.get("why") == "metal" and macos):
-            continue
-        # The message may name an older macOS than torch needs (pytorch issues 139425 and 164943).
-        oldest = oldest_macos(version or OLDEST_TORCH_WITH_MPS)
-        if named is not None:
-            oldest = max(named[1], oldest, key=parsed) if version else named[1]
-        # torch prints the same message if it cannot reach Metal, although macOS is new enough.
-        if not macos or parsed(macos) < parsed(oldest):
-            yield _old_macos(context, (event,), oldest, macos or "")
-            return
+        yield finding(context, "apple-silicon", evidence, fix=fix)
+    elif stack is not None and stack.maker == APPLE.id and version and macos:
+        wanted = oldest_macos(version)
+        if parsed(macos) < parsed(wanted):
+            text = f"macOS {macos}, torch {version}"
+            fix = makers.newer_macos(wanted)
+            yield seen(context, "apple-silicon", "os", text, fix=fix)
 
 
-def _old_macos(context: RuleContext, seen: Events, wanted: str, macos: str) -> Finding:
-    return finding(
-        context,
-        "apple-silicon",
-        seen,
-        fix=makers.newer_macos(wanted),
-        lacks="macos",
-        torch_name=f"torch {(context.torch.version or '').partition('+')[0]}".strip(),
-        wanted=wanted,
-        has=f"; you have {macos}" if macos else "",
-    )
-
-
-MPS_FROM = re.compile(
-    r"(?i)(?:MPS backend is supported on"
-    r"|\bMPS\b.{0,80}?supported (?:natively )?(?:starting )?from) macOS (\d{1,2}(?:\.\d{1,2})?)"
-)
 REFUSED = re.compile(r"(?i)permission denied|operation not permitted|not (?:a )?member of")
 NODE_IS_MISSING = re.compile(r"(?i)/dev/kfd.{0,60}(?:no such file|missing|absent|not there|exist)")
 
@@ -258,18 +226,15 @@ def said_of_the_stack(context: RuleContext) -> Findings:
     # Docker on Windows runs in a machine that has no device node at all.
     on_host = not on(context, "windows") and any(e.values.get("place") == "host" for e in missing)
     if refused:
-        fix = makers.join_groups(context, maker)
-        node = KFD if maker is AMD else "/dev/dri/renderD*"
+        fix, node = makers.join_groups(context, maker), _node_of(maker)
         yield finding(context, "maker-device-permission", refused, fix=fix, node=node)
     elif missing and not on_host and (in_container(context) or on(context, "windows")):
         fix = makers.into_container(context, maker)
         yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=maker.name)
     # In WSL there is neither /dev/kfd nor a Linux kernel module.
     elif (missing or unloaded) and context.os.wsl is not True:
-        who = f"the {maker.name} GPU"
-        fix = makers.load_driver(maker)
-        seen = (*unloaded, *missing)
-        yield finding(context, "maker-driver-not-loaded", seen, fix=fix, who=who)
+        who, fix = f"the {maker.name} GPU", makers.load_driver(maker)
+        yield finding(context, NOT_LOADED, (*unloaded, *missing), fix=fix, who=who)
 
 
 def _maker_in_text(context: RuleContext) -> Maker | None:
@@ -286,8 +251,8 @@ def _maker_in_text(context: RuleContext) -> Maker | None:
 
 def serves_its_maker(context: RuleContext) -> bool:
     """Whether the installed torch is a build for this machine's GPU: ROCm for AMD, XPU for Intel,
-    the ordinary one on a Mac, the CPU build without a GPU."""
-    torch = context.torch
+    the ordinary one on a Mac, the CPU build without a GPU that torch has a build for."""
+    torch, stack = context.torch, context.snapshot.makers
     # The author of a text has a problem, so a build that fits proves nothing.
     if is_report(context) or not torch.installed or torch.import_error or context.snapshot.gpus:
         return False
@@ -296,33 +261,11 @@ def serves_its_maker(context: RuleContext) -> bool:
     if _apple(context):
         return True
     if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
-        # If torch has no build for the GPU, the CPU build is the right one.
-        return not torch_has_another_build(context)
+        return stack is None or not has_a_build(stack) or is_small(stack)
     vendors = {device.vendor for device in context.snapshot.pci_devices or ()}
-    stack = context.snapshot.makers
     if stack is not None:
         vendors.add(stack.maker)
-    maker_of_build = maker_of(torch.backend)
-    return is_seen_only(maker_of_build) and maker_of_build in vendors
-
-
-def torch_has_another_build(context: RuleContext) -> bool:
-    """Whether torch has a build for one of this machine's AMD or Intel GPUs.
-
-    For old AMD cards and most integrated graphics there is no build, or none that is worth
-    installing.
-    """
-    stack = context.snapshot.makers
-    if stack is not None:
-        return has_a_build(stack) and not is_small(stack)
-    for device in context.snapshot.pci_devices or ():
-        if device.vendor == "intel" and device_has_xpu(device.device_id, device.name):
-            return True
-        # An unknown id may be a new card, so it counts as supported.
-        known = amd_device(device.device_id, device.name)
-        if device.vendor == "amd" and (known is None or known.target in BUILT_FOR):
-            return True
-    return False
+    return is_seen_only(maker_of(torch.backend)) and maker_of(torch.backend) in vendors
 
 
 def no_nvidia_gpu(context: RuleContext) -> Findings:

@@ -85,15 +85,10 @@ def _value_text(name: str, value: object) -> str:
     return words if value is True else f"{words} {value}"
 
 
-def smi_indices(concerned: Iterable[Gpu]) -> tuple[str, ...]:
-    """The arguments of `nvidia-smi -i` for these GPUs; those that cannot be named are left out."""
-    named = (smi_index(gpu) for gpu in concerned)
-    return tuple(dict.fromkeys(index for index in named if index and is_an_identifier(index)))
-
-
 def smi_list(concerned: Iterable[Gpu]) -> str:
-    """One argument of `nvidia-smi -i` for all of these GPUs; "" if none can be named."""
-    return ",".join(smi_indices(concerned))
+    """One argument of `nvidia-smi -i` for all of these GPUs that can be named; "" if none can."""
+    named = (smi_index(gpu) for gpu in concerned)
+    return ",".join(dict.fromkeys(index for index in named if index and is_an_identifier(index)))
 
 
 def has_or_have(concerned: Sequence[Gpu]) -> str:

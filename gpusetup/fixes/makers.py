@@ -55,7 +55,7 @@ from gpusetup.evidence.maker_facts import (
     whys,
 )
 from gpusetup.fixes import owners, paste, system_packages
-from gpusetup.model.finding import Alternative, Fix
+from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Line, Lines, filled, lines
 from gpusetup.model.versions import parsed
@@ -184,15 +184,14 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
     /dev/kfd."""
     name, target = board_of(context)
     if target not in (None, *WSL_TARGETS):
-        on_windows = from_amds_index(context, target).commands
+        has_wheels = target in WINDOWS_TARGETS
+        on_windows = from_amds_index(context, target).commands if has_wheels else ()
         return Fix(
             text=f"ROCm for WSL supports Radeon RX 7700 and newer, and Ryzen AI, but not {name} "
             f"({target}). Neither another ROCm in WSL nor HSA_OVERRIDE_GFX_VERSION changes that. "
             "Use the GPU on Windows itself, in Linux on the machine itself, or by a program that "
             "uses DirectML or Vulkan",
-            alternatives=paste.other("on Windows itself", *on_windows)
-            if target in WINDOWS_TARGETS
-            else (),
+            alternatives=paste.other("on Windows itself", *on_windows),
         )
     return Fix(
         text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and "
@@ -265,26 +264,20 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
     if build is not None and build.backend.startswith(maker.label or "-"):
         return paste.install_torch(context)
     if maker is INTEL:
-        return Fix(
-            text=f'Install torch\'s XPU build, which uses this GPU as the device "xpu". {USE_XPU}',
-            commands=(pip_from(context, str(INTEL.index)),),
-        )
+        text = f'Install torch\'s XPU build, which uses this GPU as the device "xpu". {USE_XPU}'
+        return Fix(text=text, commands=(pip_from(context, str(INTEL.index)),))
     if on(context, "windows"):
         return from_amds_index(context, target)
+    install = pip_from(context, pytorchs_index(target))
     if target is None:
+        ways = () if context.os.wsl else paste.other("if the GPU is one of these", install)
         return Fix(
             text=f"Install torch's ROCm build, if it has kernels for this GPU: {SERVED_CARDS} "
             "(`rocminfo | grep gfx` prints the target). Otherwise the CPU build works",
-            alternatives=()
-            if context.os.wsl
-            else paste.other(
-                "if the GPU is one of these", pip_from(context, pytorchs_index(target))
-            ),
+            alternatives=ways,
         )
-    return Fix(
-        text=f"Install torch's ROCm build, which has kernels for {target}",
-        commands=(pip_from(context, pytorchs_index(target)),),
-    )
+    text = f"Install torch's ROCm build, which has kernels for {target}"
+    return Fix(text=text, commands=(install,))
 
 
 USE_XPU = (
@@ -304,7 +297,7 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
         )
     if on(context, "windows"):
         return from_amds_index(context, target)
-    last = LAST_ROCM.get(target)
+    last, first_torch = LAST_ROCM.get(target), FIRST_TORCH.get(target)
     if last and (not rocm or parsed(rocm) > parsed(last)):
         return Fix(
             text=f"After ROCm {last}, rocBLAS comes without files for {target}, so that every "
@@ -312,9 +305,9 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
             "have them",
             commands=(pip_from(context, pytorchs_index(target)),),
         )
-    first, first_torch = FIRST_ROCM.get(target), FIRST_TORCH.get(target)
-    version = (context.torch.version or "").partition("+")[0]
+    first, version = FIRST_ROCM.get(target), (context.torch.version or "").partition("+")[0]
     is_older_torch = bool(first_torch and version and parsed(version) < parsed(first_torch))
+    newest = pip_from(context, str(AMD.index))
     if first and (is_older_torch or not rocm or parsed(rocm) < parsed(first)):
         since = f"torch {first_torch}" if first_torch else f"ROCm {first}"
         installed = f"is for ROCm {rocm}" if rocm else "has none"
@@ -322,32 +315,26 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
             text=f"torch's wheels have kernels for {target} since {since}, but the installed one "
             f"{installed}. Install a wheel for ROCm {BUILT_FOR_ROCM}. You do not need to override "
             "the target",
-            commands=(pip_from(context, str(AMD.index)),),
+            commands=(newest,),
         )
     amds = from_amds_index(context, target)
     relative, override = RELATIVES.get(target, ("", ""))
     if relative and on(context, "linux") and not context.os.wsl:
         # A build for CUDA or for the CPU ignores ROCm's variables.
-        is_rocm = (
-            maker_of(context.torch.backend) in (None, AMD.id) and context.torch.backend != "cpu"
-        )
+        backend = context.torch.backend
+        is_rocm = backend != "cpu" and maker_of(backend) in (None, AMD.id)
+        variable = paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override)
         return Fix(
             text=f"None of PyTorch's wheels has kernels for {target}. However, the GPU can run "
             f"those of the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. Many people "
             "use this, but AMD does not support it, so test the results with `gpusetup verify`. If "
             "the processor's integrated graphics come first in the list, set HIP_VISIBLE_DEVICES "
             "to the card's number",
-            commands=(
-                *(() if is_rocm else (pip_from(context, str(AMD.index)),)),
-                paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override),
-            ),
-            alternatives=paste.other(f"AMD's own wheels for {target}", *amds.commands)
-            if amds.commands
-            else (),
+            commands=(variable,) if is_rocm else (newest, variable),
+            alternatives=paste.other(f"AMD's own wheels for {target}", *amds.commands),
         )
     if amds.commands:
-        why = f"PyTorch's ROCm wheels have no kernels for {target}"
-        return replace(amds, text=f"{why}. {amds.text}")
+        return replace(amds, text=f"PyTorch's wheels have no kernels for {target}. {amds.text}")
     return Fix(
         text=f"None of PyTorch's or AMD's wheels has kernels for {target}, and no other target's "
         "kernels run on it. Use the CPU build, another GPU, or a build from your distribution or "
@@ -539,32 +526,21 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
         )
     masks = [name for name in AMD.masks if name in context.snapshot.environment] or [*AMD.masks]
     hidden = f"Remove the variables that can hide the GPU ({', '.join(masks)})"
-    relative, override = RELATIVES.get(target or "", ("", ""))
     then = ""
-    if relative:
+    if target in RELATIVES:
+        relative, override = RELATIVES[target]
         then = (
             f". Once torch finds the GPU, it also needs HSA_OVERRIDE_GFX_VERSION={override}: its "
             f"wheels have kernels for the related {relative}, not for {target}"
         )
     elif target not in (None, *BUILT_FOR):
-        then = (
-            f". PyTorch's wheels have no kernels for {target}: it needs AMD's own ({INDEX_OF_AMD})"
-        )
-    looks = paste.look(
-        "see the GPU's nodes, your groups and what hides it",
-        *lines(
-            "ls -ln /dev/kfd /dev/dri/renderD*; id -nG",
-            "rocminfo | grep -i gfx",
-            "env | grep VISIBLE_DEVICES",
-        ),
-    )
+        then = f". PyTorch's wheels have no kernels for {target}: use AMD's own ({INDEX_OF_AMD})"
     if rocm_lists_the_gpu(context):
         return Fix(
             text="rocminfo lists the GPU, so the kernel driver, its device nodes and your "
             f"permissions work. {hidden}, and make sure that the program runs the Python "
             f"and the torch that you expect{then}",
             commands=tuple(line for name in masks for line in paste.unset(context, name)),
-            looks=looks,
         )
     return replace(
         join_groups(context, AMD),
@@ -572,7 +548,6 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
         "it, and `ls -l /dev/kfd` must show the node. If you may not, join the groups render and "
         "video. If /dev/kfd is missing, the kernel has no amdgpu driver for this GPU (in a "
         f"container: start it with `{ACCESS[AMD.id].options}`). {hidden}{then}",
-        looks=looks,
     )
 
 
@@ -646,11 +621,7 @@ def _intels_driver(context: RuleContext) -> Fix:
         f"print level_zero:gpu. If it does and torch finds none, {hides} hides the GPU, or "
         "oneAPI's setvars.sh put other libraries first",
         commands=lines("sudo apt install -y libze1 libze-intel-gpu1") if has_apt else (),
-        looks=paste.look(
-            "see what Level Zero shows",
-            *lines("sycl-ls", "env | grep -E 'ZE_|ONEAPI_'"),
-            *lines("ls -ln /dev/dri/renderD*", "id -nG"),
-        ),
+        looks=paste.look("see what Level Zero shows", *lines("sycl-ls", "id -nG")),
         needs_root=True,
     )
 
@@ -741,6 +712,8 @@ def reach_metal(context: RuleContext) -> Fix:
         return replace(fix, text=f"{why}. {fix.text}. {intel}")
     macos = macos_version(context)
     oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
+    if macos and parsed(macos) < parsed(oldest):
+        return newer_macos(oldest)
     condition = "This macOS is new enough, so" if macos else f"If macOS is {oldest} or newer,"
     return Fix(
         text=f"{condition} the process does not reach Metal. Run the program in a terminal of "
@@ -809,9 +782,9 @@ def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
 def for_lookup(context: RuleContext, lookup: Lookup) -> Fix:
     """The fix for an installer that found no build of a maker: the maker's newest build for this
     system, never another maker's."""
+    maker = BY_ID[lookup.maker]
     if on(context, "macos"):
         return for_mac(context)
-    maker = BY_ID[lookup.maker]
     if maker is AMD and on(context, "windows"):
         return _on_windows(context, lookup.torch)
     requested = f"{lookup.package} {lookup.version}" if lookup.version else lookup.package
@@ -836,5 +809,4 @@ def _on_windows(context: RuleContext, torch: str | None = None) -> Fix:
         )
     release = ("--torch", torch) if torch else ()
     cpu = paste.gpusetup(context, *release, "--backend", "cpu")
-    ways: tuple[Alternative, ...] = paste.other("to use only the CPU", cpu)
-    return replace(fix, alternatives=(*fix.alternatives, *ways))
+    return replace(fix, alternatives=paste.other("to use only the CPU", cpu))

@@ -78,12 +78,9 @@ def without_folders(context: RuleContext, unwanted: str) -> Lines:
     if context.os.family in ("windows", "macos"):
         return ()
     value = context.snapshot.environment.get(LIBRARIES, "")
-    kept_folders = []
-    for folder in value.split(":"):
-        if folder and not re.search(unwanted, folder):
-            kept_folders.append(folder)
-    if value and all(map(is_a_path, kept_folders)):
-        return (setting(context, LIBRARIES, ":".join(kept_folders)),)
+    kept = [folder for folder in value.split(":") if folder and not re.search(unwanted, folder)]
+    if value and all(map(is_a_path, kept)):
+        return (setting(context, LIBRARIES, ":".join(kept)),)
     return (shell.filled(FILTER_FOLDERS, unwanted=unwanted),)
 
 
@@ -98,23 +95,18 @@ def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
     if not cuda or not is_a_version(cuda):
         return ()
     minor = ".".join(cuda.split(".")[:2])
-    on_windows = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{minor}"
-    windows = on(context, "windows")
-    home = on_windows if windows else f"/usr/local/cuda-{minor}"
-    first = prepending(context, "PATH", home + (r"\bin" if windows else "/bin"))
-    return (setting(context, "CUDA_HOME", home), first)
+    home, binaries = f"/usr/local/cuda-{minor}", f"/usr/local/cuda-{minor}/bin"
+    if on(context, "windows"):
+        home = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{minor}"
+        binaries = rf"{home}\bin"
+    return (setting(context, "CUDA_HOME", home), prepending(context, "PATH", binaries))
 
 
 def architectures_for_build(context: RuleContext) -> Lines:
     """The line that sets the GPUs' architectures for an extension build; () if they are unknown."""
-    capabilities = set()
-    for gpu in gpus(context):
-        if gpu.compute_capability:
-            capabilities.add(gpu.compute_capability)
-    if not capabilities:
-        return ()
-    architectures = ";".join(map(str, sorted(capabilities)))
-    return (setting(context, "TORCH_CUDA_ARCH_LIST", architectures),)
+    known = {gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability}
+    architectures = ";".join(map(str, sorted(known)))
+    return (setting(context, "TORCH_CUDA_ARCH_LIST", architectures),) if known else ()
 
 
 def python(context: RuleContext) -> str:

@@ -32,13 +32,9 @@ HOW = (
 
 
 ROWS = (
-    # `/vllm-workspace/`.
-    row("gpu-image", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
-    # `The command '/bin/sh -c python x.py' returned a non-zero code`.
-    row("image-build", r"failed to solve: process|=> ERROR \[|The command '/bin/sh -c .{1,400}?returned a non-zero code|\bbuilding at STEP\b"),
-    # `load library failed: libnvidia-ml.so.1`.
-    row("no-nvidia-driver", r"load library failed: (?P<library>libnvidia-ml\.so[.\d]*)", place="host"),
-    # `/content/t`.
+    row("gpu-image", r"(?<![\w/])/(?:vllm|sgl)-workspace/", example="/vllm-workspace/"),
+    row("image-build", r"failed to solve: process|=> ERROR \[|The command '/bin/sh -c .{1,400}?returned a non-zero code|\bbuilding at STEP\b", example="The command '/bin/sh -c python x.py' returned a non-zero code"),
+    row("no-nvidia-driver", r"load library failed: (?P<library>libnvidia-ml\.so[.\d]*)", place="host", example="load library failed: libnvidia-ml.so.1"),
     *rows(
         "hosted-notebook",
         "google/colab",
@@ -50,18 +46,14 @@ ROWS = (
     # `Platform:** Google Colab`, `on Kaggle`.
     row("hosted-notebook", r"\b(?:on|in|using|from|platform|environment|system|os)\W{1,6}(?:an? |the |my |free )?(?:Google )?Colab\b|\bColab (?:notebook|session|runtime|T4|GPU)|运行环境.{0,4}Colab", unless=NOT_ONLY_THERE, service="Google Colab"),
     row("hosted-notebook", r"\b(?:on|in|using|platform|environment|system|os)\W{1,6}(?:an? |the |my |free )?Kaggle\b(?! ?(?:data|competition|api\b|cli\b|[./_-]))|\bKaggle (?:notebook|session|kernel|P100|T4|GPU)", unless=NOT_ONLY_THERE, service="Kaggle"),
-    # `cannot currently connect to a GPU backend`.
     *rows(
         "gpu-not-chosen",
         r"[Cc]annot (?:currently )?connect to (?:a )?GPU backend",
         "due to usage limits in colab",
         service="Google Colab",
     ),
-    # `/kaggle/working`.
-    row("hosted-notebook", r"(?<![\w.])/kaggle/(?:working|input|tmp)\b", service="Kaggle"),
-    # `/home/ec2-user/SageMaker`.
-    row("hosted-notebook", r"/home/ec2-user/SageMaker|/home/sagemaker-user", service="SageMaker"),
-    # `SLURM_JOB_ID=8`.
+    row("hosted-notebook", r"(?<![\w.])/kaggle/(?:working|input|tmp)\b", service="Kaggle", example="/kaggle/working"),
+    row("hosted-notebook", r"/home/ec2-user/SageMaker|/home/sagemaker-user", service="SageMaker", example="/home/ec2-user/SageMaker"),
     *rows(
         "slurm-job",
         r"(?<![\w'\"])SLURM_JOB_?(?:ID|NAME|PARTITION|NODELIST)=\w",
@@ -69,14 +61,10 @@ ROWS = (
         r"\bsrun(?:: job \d| +-)",
         r"\bsalloc(?:: (?:Granted|job \d)| +-)",
     ),
-    # `through slurm`.
-    row("slurm-job", r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b|[$%>] (?:sinfo|squeue|sbatch)\b|\b(?:sinfo|squeue|sbatch) --?\w|\bscontrol show\b", gpus="not shown"),
-    # `AllocTRES=cpu=4,mem=16G,node=1`.
-    row("slurm-job", r"\b(?:Alloc|Req)TRES=(?=\w)(?![^\n]*gres/gpu)", gave="none"),
+    row("slurm-job", r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b|[$%>] (?:sinfo|squeue|sbatch)\b|\b(?:sinfo|squeue|sbatch) --?\w|\bscontrol show\b", gpus="not shown", example="through slurm"),
+    row("slurm-job", r"\b(?:Alloc|Req)TRES=(?=\w)(?![^\n]*gres/gpu)", gave="none", example="AllocTRES=cpu=4,mem=16G,node=1"),
     row("slurm-job", r"\b(?:Alloc|Req)TRES=[^\n]*gres/gpu", gpus="asked for"),
-    # `CUDA_VISIBLE_DEVICES=NoDevFiles`.
-    row("slurm-job", r"\bCUDA_VISIBLE_DEVICES\}?\W{1,3}NoDevFiles\b", gave="none"),
-    # `--gres gpu`.
+    row("slurm-job", r"\bCUDA_VISIBLE_DEVICES\}?\W{1,3}NoDevFiles\b", gave="none", example="CUDA_VISIBLE_DEVICES=NoDevFiles"),
     *rows(
         "slurm-job",
         r"--gres[= ]gpu",
@@ -84,18 +72,12 @@ ROWS = (
         r"SLURM_(?:JOB_GPUS|GPUS\w{0,12}|STEP_GPUS)[=:] ?\w",
         gpus="asked for",
     ),
-    # `#SBATCH --gpus-per-task=1`.
-    row("slurm-job", r"--gpus-per-task[= ]\d|--gpu-bind[= ]\w", gpus="asked for", binding="task"),
-    # `jobs on node dgk713`.
-    row("shared-node", r"\bjobs? (?:\S{1,20} ){0,3}on node \w|\b[Jj]ob IDs? (?:are|is|were)\b"),
-    # `our cluster`.
-    row("shared-node", r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster"),
-    # `login-node`.
-    row("login-node", r"\blogin[ -]node\b|\w@[\w-]{0,20}login[\w-]{0,20}[.: ~]", "login"),
+    row("slurm-job", r"--gpus-per-task[= ]\d|--gpu-bind[= ]\w", gpus="asked for", binding="task", example="#SBATCH --gpus-per-task=1"),
+    row("shared-node", r"\bjobs? (?:\S{1,20} ){0,3}on node \w|\b[Jj]ob IDs? (?:are|is|were)\b", example="jobs on node dgk713"),
+    row("shared-node", r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster", example="our cluster"),
+    row("login-node", r"\blogin[ -]node\b|\w@[\w-]{0,20}login[\w-]{0,20}[.: ~]", "login", example="login-node"),
     row("gpus-not-given", r"(?:ray::|ray\.exceptions|RayTaskError).{0,550}?No CUDA GPUs are available", who="Ray"),
-    # `Call to ibv_modify_qp failed with error Connection timed out`.
-    row("nccl-connect-failed", r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:Network is unreachable|Connection timed out|No route to host)))", unless=r"Cannot allocate memory"),
-    # `Connect to 10.1.2.3<40001> failed : No route to host`.
+    row("nccl-connect-failed", r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:Network is unreachable|Connection timed out|No route to host)))", unless=r"Cannot allocate memory", example="Call to ibv_modify_qp failed with error Connection timed out"),
     *rows(
         "nccl-connect-failed",
         rf"Connect to (?P<peer>[\w.:%-]{{3,60}}<\d{{1,5}}>) failed ?: {HOW}",
@@ -105,6 +87,5 @@ ROWS = (
         r"client socket has failed to connect to \[?(?P<peer>[\w.:%-]{3,80}?)\]?:\d{1,5} \(errno: \d{1,3} - (?P<how>No route to host|Network is unreachable|Connection timed out)",
         r"client socket has (?P<how>timed out) after \d{1,9}(?:ms|s) while trying to connect to \(?(?P<peer>[\w.:%\[\]-]{3,80}, \d{1,5})",
     ),
-    # `hangs | vLLM hangs when tensor_parallel_size=2`.
-    row("nccl-hangs", rf"\b{HANGS}\b[^\n]{{0,160}}?{OF_SEVERAL}|{OF_SEVERAL}[^\n]{{0,160}}?\b{HANGS}\b", "tensor-parallel", "tensor_parallel", "tensor parallel", "nccl version", unless=r"Watchdog|[Tt]imed? ?out|out of memory|\b(?:if|may|might|could|can) (?:\w+ ){0,3}(?:hang|get stuck)"),
+    row("nccl-hangs", rf"\b{HANGS}\b[^\n]{{0,160}}?{OF_SEVERAL}|{OF_SEVERAL}[^\n]{{0,160}}?\b{HANGS}\b", "tensor-parallel", "tensor_parallel", "tensor parallel", "nccl version", unless=r"Watchdog|[Tt]imed? ?out|out of memory|\b(?:if|may|might|could|can) (?:\w+ ){0,3}(?:hang|get stuck)", example="hangs | vLLM hangs when tensor_parallel_size=2"),
 )  # fmt: skip

@@ -20,19 +20,15 @@ LINKS = r"14[4-9]|150"
 NONFATAL = rf"(?:{LINKS}), \w{{2,40}} Nonfatal\b"
 
 KERNEL_LOG = (
-    # `Xid (PCI:0000:c1:00): 119`.
-    row("xid", rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>(?!154\b)(?!{NONFATAL})\d{{1,4}})"),
-    # `Xid (PCI:0000:04:00): 145, RLW_CTRL Nonfatal`.
-    row("xid", rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<nonfatal>(?P<number>{LINKS}), \w{{2,40}} Nonfatal)\b"),
+    row("xid", rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>(?!154\b)(?!{NONFATAL})\d{{1,4}})", example="Xid (PCI:0000:c1:00): 119"),
+    row("xid", rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<nonfatal>(?P<number>{LINKS}), \w{{2,40}} Nonfatal)\b", example="Xid (PCI:0000:04:00): 145, RLW_CTRL Nonfatal"),
     row("xid", rf"\bXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>154)\b" r"(?:.{0,120}?recovery action changed from .{3,60}? to 0x\w{1,8} \((?P<recovery>[\w /-]{3,40})\))?"),
-    # `SXid (PCI:0000:c3:00.0): 22013, Always Fatal`.
-    row("sxid", rf"\bSXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>\d{{5}}), (?:Always[ -])?Fatal\b"),
+    row("sxid", rf"\bSXid \((?:PCI:)?{BUS}[^)]{{0,20}}\): (?P<number>\d{{5}}), (?:Always[ -])?Fatal\b", example="SXid (PCI:0000:c3:00.0): 22013, Always Fatal"),
     *rows(
         "nvml-mismatch",
         r"API mismatch: \w+ client .{0,60}?version (?P<client>\d[\d.]{3,12}\d)(?:.{0,60}?module has(?: \S{1,40}){0,4}? the version (?P<kernel>\d[\d.]{3,12}\d))?",
         r"nvidia-nvswitch: Version mismatch, kernel version (?P<kernel>[\d.]{3,14}\d) user version (?P<client>[\d.]{3,14}\d)",
     ),
-    # `NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x55:1860)`.
     *rows(
         "gpu-init-failed",
         rf"NVRM: (?:GPU (?:at )?(?:PCI:)?{BUS}:? ?)?:?\s?(?:RmInitAdapter)(?:: | )(?:failed|cannot)!?" r"(?: \((?P<code>0x[0-9a-fx:]{1,24})\))?",
@@ -52,15 +48,12 @@ KERNEL_LOG = (
         r"NVRM: BAR1 is 0M",
         lacks="address space",
     ),
-    # `GPU 0000:65:00.0: GPU has fallen off the bus`.
     *rows(
         "gpu-fell-off-bus",
         r"\b(?:GPU|card) (?:has |had |is )?(?:fallen|fell|falls|falling) off of the bus",
         rf"(?:(?:GPU (?:at )?|Xid \()(?:PCI:)?{BUS}\)?:?(?:(?!NVRM|Xid|GPU \S*:).){{0,80}})?fallen off the bus",
     ),
-    # `Reset required [NV_ERR_RESET_REQUIRED]`.
-    row("hardware-fault", r"\bReset required \[NV_ERR_RESET_REQUIRED\]"),
-    # `supported through the NVIDIA 470.xx Legacy`.
+    row("hardware-fault", r"\bReset required \[NV_ERR_RESET_REQUIRED\]", example="Reset required [NV_ERR_RESET_REQUIRED]"),
     *rows(
         "gpu-not-supported-by-driver",
         rf"NVRM: The NVIDIA (?:GPU )?{BUS}.{{0,120}}?not supported by (?:the )?(?:NVIDIA )?(?P<driver>[\d.]{{3,14}}|open)?",
@@ -69,14 +62,11 @@ KERNEL_LOG = (
     ),
     row("gpu-not-supported-by-driver", r"requires? use of the NVIDIA open kernel modules", driver="closed"),
     row("gpu-not-supported-by-driver", r"nvidia\.ko because it does not include", driver="open"),
-    # `Timeout after 6s of waiting for RPC response from GPU3 GSP`.
-    row("gsp-timeout", r"Time(?:d )?out (?:waiting for RPC|after \d+s? of waiting for RPC).{0,40}GSP", "rpc"),
-    # `GSP task timeout`.
-    row("gsp-timeout", r"GSP(?: |-)?RM heartbeat timed out|GSP task (?:timeout|exception)|GSP .{0,20}lockdown"),
+    row("gsp-timeout", r"Time(?:d )?out (?:waiting for RPC|after \d+s? of waiting for RPC).{0,40}GSP", "rpc", example="Timeout after 6s of waiting for RPC response from GPU3 GSP"),
+    row("gsp-timeout", r"GSP(?: |-)?RM heartbeat timed out|GSP task (?:timeout|exception)|GSP .{0,20}lockdown", example="GSP task timeout"),
     row("hardware-fault", r"uncorrectable NVLink error", what="nvlink"),
     # `NVRM: Xid (PCI:0000:8a:00): 74, pid=77, NVLink: fatal`.
     row("hardware-fault", r"NVRM: .{0,40}NVLink: .{0,60}fatal", what="nvlink"),
-    # `insert 'nvidia': Key was rejected by service`.
     *rows(
         "secure-boot-rejected",
         r"(?:insert (?:module )?'?(?P<module>[\w./-]{1,80})'?: )?Key was rejected by service",
@@ -87,7 +77,6 @@ KERNEL_LOG = (
         r"Lockdown: .{0,40}unsigned module loading is restricted",
         r"not signed by a key that is trusted by the (?:Linux )?kernel",
     ),
-    # `task nvidia-smi:4711 blocked for more than 120 seconds`.
     *rows(
         "driver-does-not-answer",
         r"task (?:nvidia[\w-]{0,20}|nvc:\[driver\]|nv_\w{1,20}):\d{1,8} blocked for more than \d{2,6} seconds",
@@ -95,36 +84,28 @@ KERNEL_LOG = (
         how="is blocked in the kernel",
     ),
     row("driver-does-not-answer", r"blocked for more than \d{2,6} seconds.{0,900}?\[nvidia(?:_uvm|_modeset)?\]", how="is blocked in the kernel"),
-    # `NVRM: Try unloading the conflicting kernel module (and/or nouveau`.
-    row("nouveau-in-the-way", r"NVRM: .{0,80}nouveau"),
-    # `XID error 31`.
-    row("xid", r"\bXid(?: error)?:? (?P<number>\d{2,3})\b(?! ?\()"),
+    row("nouveau-in-the-way", r"NVRM: .{0,80}nouveau", example="NVRM: Try unloading the conflicting kernel module (and/or nouveau"),
+    row("xid", r"\bXid(?: error)?:? (?P<number>\d{2,3})\b(?! ?\()", example="XID error 31"),
     row("pcie-degraded", r"available PCIe bandwidth, limited by [\d.]+ GT/s(?: PCIe)? x(?P<width>\d{1,2}) link at \S{1,20} \(capable of [\d.]+ Gb/s with [\d.]+ GT/s(?: PCIe)? x(?P<width_max>16) link"),
 )  # fmt: skip
 
 
 ROWS = (
     *KERNEL_LOG,
-    # `nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected`.
-    row("pcie-errors", rf"\bnvidia {BUS}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \([\w-]{{3,12}}\))"),
-    # `Xid = 95`.
-    row("xid", r"\bXid ?= ?(?P<number>\d{1,3})\b"),
-    # `nvidia-uvm not found in directory`.
+    row("pcie-errors", rf"\bnvidia {BUS}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \([\w-]{{3,12}}\))", example="nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected"),
+    row("xid", r"\bXid ?= ?(?P<number>\d{1,3})\b", example="Xid = 95"),
     *rows(
         "module-not-found",
         r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory",
     ),
     # `modinfo: ERROR: Module nvidia`.
     row("module-not-found", r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)", "not found"),
-    # `find module by name 'nvidia-uvm'`.
     *rows(
         "module-not-found",
         r"find module by name '(?P<module>nvidia[\w-]*)'",
         r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
     ),
-    # `Nouveau kernel driver is currently in use`.
-    row("nouveau-in-use", r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use|\bNVIDIA\b.{0,400}? configuration: (?:\w+=\S+ ){0,4}driver=nouveau\b|Device-\d: NVIDIA.{0,120}? driver: nouveau\b|\bnouveau \d{5,8} \d{1,3}\b"),
-    # `Could not load dynamic library 'libcuda.so.1`.
+    row("nouveau-in-use", r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use|\bNVIDIA\b.{0,400}? configuration: (?:\w+=\S+ ){0,4}driver=nouveau\b|Device-\d: NVIDIA.{0,120}? driver: nouveau\b|\bnouveau \d{5,8} \d{1,3}\b", example="Nouveau kernel driver is currently in use"),
     *rows(
         "no-nvidia-driver",
         "found no nvidia driver",
@@ -132,10 +113,8 @@ ROWS = (
         r"(?:could not|cannot|unable to|failed to) (?:load|find|locate).{0,30}(?P<library>nvcuda\.dll)",
         r"(?P<library>libnvidia-ml\.so(?:\.1)?): cannot open shared object",
     ),
-    # `in _check_driver`.
-    row("driver-check-failed", r"in _check_driver\b(?!.{0,400}?(?:Error|too old|Found no NVIDIA|not compiled))"),
+    row("driver-check-failed", r"in _check_driver\b(?!.{0,400}?(?:Error|too old|Found no NVIDIA|not compiled))", example="in _check_driver"),
     row("no-nvidia-driver", r"couldn.?t find libnvidia-ml\.so", library="libnvidia-ml.so"),
-    # `NVML initialization failed: ERROR_LIBRARY_NOT_FOUND`.
     *rows(
         "no-nvidia-driver",
         "nvml shared library not found",
@@ -145,9 +124,7 @@ ROWS = (
     ),
     # `libcuda.so.1:`.
     row("no-nvidia-driver", r"(?<![\w.])(?P<library>libcuda\.so(?:\.1)?): (?!undefined|version|file too short)(?=\S)", unless=r"dlerror|Could not load library libcudnn"),
-    # `Could not load library libcudnn_graph.so.9. Error: libcuda.so: cannot open`.
-    row("libcuda-unlinked", r"Could not load library (?P<asker>libcudnn\w+\.so(?:\.\d+)*)\W{1,2} ?Error: (?P<library>libcuda\.so): cannot open"),
-    # `dash: 1: command not found: nvidia-smi`.
+    row("libcuda-unlinked", r"Could not load library (?P<asker>libcudnn\w+\.so(?:\.\d+)*)\W{1,2} ?Error: (?P<library>libcuda\.so): cannot open", example="Could not load library libcudnn_graph.so.9. Error: libcuda.so: cannot open"),
     *rows(
         "smi-not-found",
         r"\b(?:ba|z|da|k|fi|a)?sh: (?:line )?(?:\d+: )?command not found: nvidia-smi",
@@ -156,7 +133,6 @@ ROWS = (
         r"no such file or directory: '?\S{0,60}nvidia-smi",
     ),
     row("no-devices-found", "no devices were found"),
-    # `unsatisfied condition: cuda>=12.6`.
     *rows(
         "image-needs-newer-driver",
         r"unsatisfied condition: (?:[\w =,]{0,40}?)cuda ?>= ?(?P<cuda>\d+\.\d+)",
@@ -179,6 +155,5 @@ ROWS = (
         r"Successfully ran diagnostic for group\.(?:(?!\| Fail).){0,1100}?(?:Memory|PCIe|Diagnostic|Denylist|Software) ?\| Pass(?!.{0,1100}\| Fail)",
         r"deviceQuery.{0,300}?Result = PASS",
     ),
-    # `after 3 hours`.
-    row("ran-first", r"\b(?:step|iter(?:ation)?|epoch)s?\b[ =:#\[]{0,3}\d{1,8}\b.{0,60}?\bloss\b.{0,3}\d|\{'loss': \d|\bEpoch:? ?\d[^\n]{0,20}?[1-9]\d?%\||\bafter (?:about |~ ?)?\d[\d,.]*k? (?:hours?|minutes|days|steps|iterations|epochs?)\b", "loss", "after ", "epoch"),
+    row("ran-first", r"\b(?:step|iter(?:ation)?|epoch)s?\b[ =:#\[]{0,3}\d{1,8}\b.{0,60}?\bloss\b.{0,3}\d|\{'loss': \d|\bEpoch:? ?\d[^\n]{0,20}?[1-9]\d?%\||\bafter (?:about |~ ?)?\d[\d,.]*k? (?:hours?|minutes|days|steps|iterations|epochs?)\b", "loss", "after ", "epoch", example="after 3 hours"),
 )  # fmt: skip

@@ -41,14 +41,12 @@ text is about something else. A refusal that names the device shows nothing."""
 
 ROWS = (
     IN_USE,
-    # `access '/dev/kfd': No such file or directory`.
     *rows(
         "no-hip-gpus",
         r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)",
         r"not (?:a )?member of \W?(?:render|video)\W? group",
         why="groups",
     ),
-    # `ls: cannot access '/dev/dri': No such file or directory`.
     *rows(
         "device-node-missing",
         r"(?:access|open) ['\"]?/dev/dri(?:/renderD\d+|/card\d)?['\"]?:? No such file or directory",
@@ -64,13 +62,11 @@ ROWS = (
         r"\bName: amdgcn-amd-amdhsa-",
         r"\bChip ID: \d{2,6} ?\(0x(?P<chip>[0-9a-f]{4})\)",
     ),
-    # `os.environ["PYTORCH_MPS_HIGH_WATERMARK_RATIO"] = "0.0"`.
-    row("variable-in-script", r"os\.environ(?:\.setdefault\(|\[)['\"](?P<variable>PYTORCH_MPS_\w{3,40}|PYTORCH_ENABLE_MPS_FALLBACK|HSA_OVERRIDE_GFX_VERSION|(?:HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|ONEAPI_DEVICE_SELECTOR)['\"](?:\]\s?=(?!=)|,)"),
+    row("variable-in-script", r"os\.environ(?:\.setdefault\(|\[)['\"](?P<variable>PYTORCH_MPS_\w{3,40}|PYTORCH_ENABLE_MPS_FALLBACK|HSA_OVERRIDE_GFX_VERSION|(?:HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|ONEAPI_DEVICE_SELECTOR)['\"](?:\]\s?=(?!=)|,)", example="os.environ[\"PYTORCH_MPS_HIGH_WATERMARK_RATIO\"] = \"0.0\""),
     # `PYTORCH_ENABLE_MPS_FALLBACK=1 python main.py`, but not torch's advice to set it.
     row("variable-in-script", r"(?<!variable [`'\"])(?P<variable>PYTORCH_ENABLE_MPS_FALLBACK)=1\b"),
     # `Iris Xe`, `UHD Graphics 770`: graphics of a processor.
     row("foreign-gpu", r"\b(?:Intel(?:\(R\))? )?(?:Iris(?:\(R\))? (?:Xe|Plus|Pro)|U?HD Graphics)\b", unless=OTHER_CARDS, vendor="intel", name="integrated graphics"),
-    # `amdgpu driver timeout`.
     *rows(
         "foreign-gpu",
         r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
@@ -95,7 +91,6 @@ ROWS = (
     row("foreign-gpu", rf"{INSTALLED_FOR_ROCM}.{{0,1100}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,1100}}?{INSTALLED_FOR_ROCM}", "whl/rocm", "whl/nightly/rocm", unless=OTHER_CARDS, vendor="amd"),
     # `intelanalytics/ipex-llm-xpu`: an image that is made for Intel's GPUs only.
     row("foreign-gpu", r"(?<![\w./-])(?:intelanalytics|intel)/[\w.-]{0,40}(?:ipex|xpu|intel-extension-for-pytorch)[\w.-]{0,40}", "intelanalytics/", "intel/", unless=OTHER_CARDS, vendor="intel", name="Intel GPU"),
-    # `rocBLAS error: Could not initialize Tensile host: No devices found`.
     *rows(
         "no-hip-gpus",
         "hiperrornodevice",
@@ -106,7 +101,6 @@ ROWS = (
     ),
     row("no-hip-gpus", r"ROCk module is NOT loaded", "rock module is not loaded", why="module"),
     row("rock-loaded", r"\bROCk module is loaded\b", "rock module is loaded"),
-    # `could not find amdhip64_7.dll; amdhip64.dll is missing`.
     *rows(
         "no-hip-gpus",
         r"(?i:error|fail\w*|find|found|missing|cannot|unable)\b[^\n]{0,120}?amdhip64(?:_\d)?\.dll",
@@ -139,7 +133,6 @@ ROWS = (
         r"amdgpu is not supported \(supported types:\[[\w ]{0,300}\]\)\W{1,3}gpu_type=(?P<gfx>gfx\d{3,4}[a-f]?)",
         what="kernel",
     ),
-    # `[GPU] Can't get DEVICE_ID property as no supported devices found`.
     *rows(
         "no-xpu",
         r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
@@ -183,8 +176,7 @@ ROWS = (
     ),
     # sycl-ls lists only a CPU
     row("sycl-finds-none", r"\bsycl-ls\b.{0,300}?\[opencl:cpu(?::\d+)?\](?!.{0,600}?:gpu(?::\d+)?\])", "sycl-ls"),
-    # import intel_extension_for_pytorch; torch-2.1.0a0+cxx11.abi, which Intel built for it
-    row("ipex", r"\bintel[-_]extension[-_]for[-_]pytorch\b|\bipex[-_]llm\b|(?<![\w.])(?<!vision[= ])(?<!audio[= ])(?<!vision==)(?<!audio==)\d\.[\w.]{1,12}\+cxx11\.abi\b|\bipex\.__version__", "intel", "ipex", "cxx11.abi"),
+    row("ipex", r"\bintel[-_]extension[-_]for[-_]pytorch\b|\bipex[-_]llm\b|(?<![\w.])(?<!vision[= ])(?<!audio[= ])(?<!vision==)(?<!audio==)\d\.[\w.]{1,12}\+cxx11\.abi\b|\bipex\.__version__", "intel", "ipex", "cxx11.abi", example="import intel_extension_for_pytorch; torch-2.1.0a0+cxx11.abi, which Intel built for it"),
     # MPS built: True, MPS available: False
     *rows(
         "mps-lacks",
@@ -217,10 +209,8 @@ ROWS = (
     # `The operator 'aten::x' is not currently implemented for the MPS device.`: the errors that
     # PYTORCH_ENABLE_MPS_FALLBACK catches.
     row("mps-lacks", r"\b[Oo]perator ['\"`]?aten::[\w.]{2,60}['\"`]? is not (?:currently )?(?:implemented|supported) (?:for|on) (?:the )?MPS|not (?:currently )?implemented (?:for|on) (?:the )?MPS|Could not run '[\w.:]{3,60}' with arguments from the 'MPS' backend|the MPS device\. As a temporary fix", "mps", unless=r"will fall back to run", caught="by the fallback"),
-    # Input type (MPSHalfType) and weight type (torch.HalfTensor) should be the same
-    row("mps-lacks", r"[Ii]nput type \((?:torch\.)?(?:mps\.)?\w+\) and (?:weight|bias) type \((?:torch\.)?(?:mps\.)?\w+\) should be the same", "mpshalf", "mpsfloat", "mpsbfloat", "torch.mps.", why="types"),
-    # (mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))
-    row("built-for-another-processor", r"incompatible architecture \(have ['\"(]{0,2}(?P<built>x86_64|arm64)[^()]{0,16}?,? need ['\"(]{0,2}(?P<needed>x86_64|arm64)", "incompatible architecture"),
+    row("mps-lacks", r"[Ii]nput type \((?:torch\.)?(?:mps\.)?\w+\) and (?:weight|bias) type \((?:torch\.)?(?:mps\.)?\w+\) should be the same", "mpshalf", "mpsfloat", "mpsbfloat", "torch.mps.", why="types", example="Input type (MPSHalfType) and weight type (torch.HalfTensor) should be the same"),
+    row("built-for-another-processor", r"incompatible architecture \(have ['\"(]{0,2}(?P<built>x86_64|arm64)[^()]{0,16}?,? need ['\"(]{0,2}(?P<needed>x86_64|arm64)", "incompatible architecture", example="(mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))"),
     # `inference compute" library=rocm compute=gfx1102 available="15.8 GiB"`.
     row("program-found-gpu", r"inference compute\b.{0,120}?\blibrary=(?:rocm|oneapi|vulkan|metal)\b[^\n]{0,60}", "library="),
 )  # fmt: skip

@@ -31,7 +31,6 @@ ROWS = (
     row("backport-in-the-way", r"module 'enum' has no attribute 'IntFlag'", package="enum34", module="enum"),
     row("backport-in-the-way", r"type object 'Callable' has no attribute '_abc_registry'", package="typing", module="typing"),
     row("backport-in-the-way", r"module 'typing' has no attribute '_ClassVar'", package="dataclasses", module="dataclasses"),
-    # `Error loading shared library libgcc_s.so.1: No such file`.
     *rows(
         "musl-libc",
         r"Error loading shared library (?P<library>\S+): No such file",
@@ -45,7 +44,6 @@ ROWS = (
         r"PackagesNotFoundError: .{0,120}?channels: ?-? ?(?P<package>[\w.=*-]+)",
         r"ResolvePackageNotFound: ?-? ?(?P<package>[\w.=*-]+)",
     ),
-    # `Couldn't open CUDA library libcublas.so.8.0.`.
     *rows(
         "program-lib-unfound",
         r"Couldn't open CUDA library (?P<library>lib(?!cupti|cuda\.)[\w-]{3,24}\.so[.\d]{0,8}?)\.? ",
@@ -54,10 +52,8 @@ ROWS = (
     ),
     # TensorFlow warns about an unsupported compute capability, such as 12.0.
     row("gpu-not-in-wheel", r"\bTensorFlow\b.{0,900}?\bunsupported compute capability (?P<capability>1[0-2]\.\d)?", unless=r"\bnot (?:\w+ ){0,3}unsupported", side="new", said="in words"),
-    # `nvrtc64_112_0.dll -> not found`.
-    row("program-lib-missing", r"\b(?P<library>(?:cudart64|cublas64|cufft64|curand64|cusolver64|cusparse64|nvrtc64)_\w{2,8}\.dll) -> not found", program="CuPy"),
-    # `CUDA_PATH is set but CUDA wasnt able to be loaded`.
-    row("program-lib-missing", r"CUDA_PATH is set but CUDA was ?n['o]?t able to be loaded", program="onnxruntime", library="CUDA or cuDNN, in the release that onnxruntime was built for,"),
+    row("program-lib-missing", r"\b(?P<library>(?:cudart64|cublas64|cufft64|curand64|cusolver64|cusparse64|nvrtc64)_\w{2,8}\.dll) -> not found", program="CuPy", example="nvrtc64_112_0.dll -> not found"),
+    row("program-lib-missing", r"CUDA_PATH is set but CUDA was ?n['o]?t able to be loaded", program="onnxruntime", library="CUDA or cuDNN, in the release that onnxruntime was built for,", example="CUDA_PATH is set but CUDA wasnt able to be loaded"),
     *(
         row(
             "gpu-not-in-wheel",
@@ -70,8 +66,7 @@ ROWS = (
         )
     ),
     row("program-lib-missing", r"Could not find cuda drivers on your machine, GPU will not be used", program="TensorFlow", library="the CUDA libraries of TensorFlow", or_else="no driver"),
-    # `Can't find libdevice directory`.
-    row("program-lib-missing", r"Can't find libdevice directory|libdevice not found at", program="TensorFlow", library="libdevice (the toolkit's nvvm folder)"),
+    row("program-lib-missing", r"Can't find libdevice directory|libdevice not found at", program="TensorFlow", library="libdevice (the toolkit's nvvm folder)", example="Can't find libdevice directory"),
     row("program-lib-missing", "dnn library is not found", program="TensorFlow", library="cuDNN, in the release that TensorFlow was built for,"),
     *rows(
         "program-lib-missing",

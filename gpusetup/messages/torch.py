@@ -23,10 +23,8 @@ CPU_BUILD_CAME = r"\b(?:install|replac|switch|downgrad|overwr|pull|chang|got)\w{
 ROWS = (
     # `assert torch.cuda.is_available()"` … `AssertionError`.
     row("cuda-unavailable", r"assert torch\.cuda\.is_available\(\).{0,700}?AssertionError"),
-    # `torch.cuda.is_available()  # => False`.
-    row("cuda-unavailable", r"torch\.cuda\.is_available\(\).{0,200}?# ?(?:[-=]*> ?)?False", asked="yes"),
+    row("cuda-unavailable", r"torch\.cuda\.is_available\(\).{0,200}?# ?(?:[-=]*> ?)?False", asked="yes", example="torch.cuda.is_available()  # => False"),
     row("cuda-unavailable", UNAVAILABLE, unless=r"\b(?:if|when|falls|wenn|if not|while not)\b[^\n]{0,12}torch\.cuda|如果|assert", asked="yes"),
-    # `Invalid CUDA 'device=0' requested`.
     *rows(
         "cuda-unavailable",
         "torch is not able to use gpu",
@@ -46,7 +44,6 @@ ROWS = (
         r"CUDA is not available\.? {1,2}Disabling|ops, but CUDA is not available",
         r"deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False",
     ),
-    # `compiled with CUDA support: No`.
     *rows(
         "torch-not-compiled-with-cuda",
         r"(?:built|compiled) with CUDA(?: support)?:\s?(?:False|No)\b",
@@ -56,23 +53,18 @@ ROWS = (
         r"PyTorch is not linked with support for cuda",
     ),
     row("no-hip-gpus", "no hip gpus are available"),
-    # `not linked with support for xpu`.
-    row("no-xpu", r"Torch not compiled with XPU|not linked with support for xpu", why="build"),
+    row("no-xpu", r"Torch not compiled with XPU|not linked with support for xpu", why="build", example="not linked with support for xpu"),
     row("no-xpu", "failed to initialize xpu devices", why="driver"),
     row("no-xpu", "no xpu devices are available"),
-    # `no compatible CUDA GPU was detected`.
-    row("cuda-unavailable", r"\bno (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:backend )?(?:was |were |is |are )?(?:found|detected|available)\b", "no supported ", "no compatible ", "no suitable ", unless=r"\b(?:if|when) no (?:supported|compatible|suitable)"),
-    # Assertion `srcIndex < srcSelectDimSize` failed
-    row("cuda-error", r"(?:block: \[[\d, ]{3,40}\],? thread: \[[\d, ]{3,40}\]\W{1,5}Assertion|\bAssertion\W{1,4}(?:srcIndex < |t >= 0 && t < |-sizes\[i\] <= index|idx_dim >= 0 &&|input_val >= )).{1,160}?failed", code="710", name="cudaErrorAssert"),
-    # `Unknown CUDA arch (12.0) or GPU not supported`.
-    row("gpu-not-in-wheel", r"Unknown CUDA arch \((?P<capability>(?:[89]|1\d)\.\d)[af]?\) or GPU not supported", side="new"),
+    row("cuda-unavailable", r"\bno (?:supported|compatible|suitable) (?:nvidia |cuda )?gpus? (?:backend )?(?:was |were |is |are )?(?:found|detected|available)\b", "no supported ", "no compatible ", "no suitable ", unless=r"\b(?:if|when) no (?:supported|compatible|suitable)", example="no compatible CUDA GPU was detected"),
+    row("cuda-error", r"(?:block: \[[\d, ]{3,40}\],? thread: \[[\d, ]{3,40}\]\W{1,5}Assertion|\bAssertion\W{1,4}(?:srcIndex < |t >= 0 && t < |-sizes\[i\] <= index|idx_dim >= 0 &&|input_val >= )).{1,160}?failed", code="710", name="cudaErrorAssert", example="Assertion `srcIndex < srcSelectDimSize` failed"),
+    row("gpu-not-in-wheel", r"Unknown CUDA arch \((?P<capability>(?:[89]|1\d)\.\d)[af]?\) or GPU not supported", side="new", example="Unknown CUDA arch (12.0) or GPU not supported"),
     *rows(
         "no-nvidia-driver",
         "cuda driver library cannot be found",
         "could not open libcuda",
         library="libcuda.so",
     ),
-    # `Unknown compute capability. Specify`.
     *rows(
         "cuda-unavailable",
         r"FAILED_PRECONDITION: No visible GPU devices",
@@ -80,7 +72,6 @@ ROWS = (
         "failed to infer device type",
         r"failed call to cuInit.{0,80}CUDA_ERROR_NO_DEVICE",
     ),
-    # `Native API returns`.
     *rows(
         "no-xpu",
         r"Native API (?:failed|returns)",
@@ -92,19 +83,13 @@ ROWS = (
     row("smi-sees-it", r"\bnvidia-smi\b[^.\n]{0,30}? (?:works?\b(?! (?:only )?(?:on|in) the)|(?:shows?|showed|detects?|sees?|lists?|finds?|recogni[sz]es)\b[^.\n]{0,40}?\b(?:GPUs?|cards?|[RG]TX|[345]0[5-9]0s?)\b)", unless=r"\b(?:if|when|whether|make sure|check|no longer|ensure|not|n't) (?:\S{1,12} ){0,3}?`?nvidia-smi"),
     # `libtorch 2.3.1 cpu_mkl_h0bb0d08_100`, a line of `conda list`.
     row("torch-not-compiled-with-cuda", r"(?:lib|py)torch +\d[\w.]{1,12} +cpu_\w{3,40}"),
-    # `uv installs the CPU version of torch`.
-    row("torch-not-compiled-with-cuda", rf"torch\b.{{0,120}}?{CPU_BUILD_CAME}|{CPU_BUILD_CAME}.{{0,60}}?torch", unless=r"\b(?:want|need|if|prefer|no|without an?) (?:\S{1,12} ){0,3}?(?:cpu|GPU)\b|AMD|Radeon|ROCm|macOS|Jetson"),
-    # `Torch does not have CUDA`.
-    row("torch-not-compiled-with-cuda", r"torch does(?: not|n't) have (?:CUDA|GPU)(?: support)?\b(?! kernels)", unless=r"\bif\b|\bAMD\b|Radeon|ROCm|macOS|Jetson"),
+    row("torch-not-compiled-with-cuda", rf"torch\b.{{0,120}}?{CPU_BUILD_CAME}|{CPU_BUILD_CAME}.{{0,60}}?torch", unless=r"\b(?:want|need|if|prefer|no|without an?) (?:\S{1,12} ){0,3}?(?:cpu|GPU)\b|AMD|Radeon|ROCm|macOS|Jetson", example="uv installs the CPU version of torch"),
+    row("torch-not-compiled-with-cuda", r"torch does(?: not|n't) have (?:CUDA|GPU)(?: support)?\b(?! kernels)", unless=r"\bif\b|\bAMD\b|Radeon|ROCm|macOS|Jetson", example="Torch does not have CUDA"),
     # `PyTorch does not detect my GPU`, `GPU not detected by PyTorch`.
     row("cuda-unavailable", r"torch(?: [\d.]+)? (?:can ?not|can't|does(?: not|n't)) (?:see|find|detect|use|recogni[sz]e) (?:the |my |any )?(?:GPUs?|CUDA|[RG]TX \d{3,4})\b|\bGPU (?:is )?not (?:detected|recogni[sz]ed|found|used) by PyTorch", unless=r"\b(?:if|when|whether|in case|make sure) (?:\w+ ){0,3}?(?:py)?torch\b", asked="yes"),
-    # `tensor([[0., 0., 0.]], device='cuda:1'`.
-    row("gpu-computes", r"tensor\(\S.{0,200}?, device='(?P<device>cuda:\d{1,2})'"),
-    # `c10/cuda/impl/cuda_cmake_macros.h: No such file`.
-    row("torch-not-compiled-with-cuda", r"c10/cuda/impl/cuda_cmake_macros\.h\W{1,3}(?:No such file|[| ^~]{1,90}compilation terminated)"),
+    row("gpu-computes", r"tensor\(\S.{0,200}?, device='(?P<device>cuda:\d{1,2})'", example="tensor([[0., 0., 0.]], device='cuda:1'"),
+    row("torch-not-compiled-with-cuda", r"c10/cuda/impl/cuda_cmake_macros\.h\W{1,3}(?:No such file|[| ^~]{1,90}compilation terminated)", example="c10/cuda/impl/cuda_cmake_macros.h: No such file"),
     row("no-matching-distribution", r"Looking in links: \S{0,160}(?:cu\d{2,3}|torch-?\d)\S{0,80}.{0,400}?No matching distribution found for (?P<requirement>(?!torch(?:vision|audio)?(?![\w-]))[a-z][\w-]{1,40}(?:[=<>!~]{1,2}[\w.+]{1,30})?)(?![\w-])", none_found="true"),
-    # `satisfies the requirement flash_attn==2.9.9 (from versions: 0.2.4, 2.8.3`.
-    row("no-matching-distribution", r"satisfies the requirement (?P<requirement>(?:flash[-_]attn|causal[-_]conv1d|mamba[-_]ssm|deepspeed|auto[-_]gptq|mmcv(?:-full)?|detectron2)==[\w.+]{1,30}) \(from versions: (?P<versions>\d[\w.+, ]{4,600})"),
-    # `Nvidia kernel module missing`.
-    row("module-not-found", r"NVIDIA kernel module (?:is )?(?:missing|not found)", unless=r"\b(?:if|when)\b[^.\n]{0,40}NVIDIA kernel module"),
+    row("no-matching-distribution", r"satisfies the requirement (?P<requirement>(?:flash[-_]attn|causal[-_]conv1d|mamba[-_]ssm|deepspeed|auto[-_]gptq|mmcv(?:-full)?|detectron2)==[\w.+]{1,30}) \(from versions: (?P<versions>\d[\w.+, ]{4,600})", example="satisfies the requirement flash_attn==2.9.9 (from versions: 0.2.4, 2.8.3"),
+    row("module-not-found", r"NVIDIA kernel module (?:is )?(?:missing|not found)", unless=r"\b(?:if|when)\b[^.\n]{0,40}NVIDIA kernel module", example="Nvidia kernel module missing"),
 )  # fmt: skip

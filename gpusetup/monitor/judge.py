@@ -18,7 +18,7 @@ from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
-from gpusetup.monitor.words import filled, labels, sharers, whole
+from gpusetup.monitor.words import filled, labels, reasons_that_cost_little, sharers, whole
 from gpusetup.monitor.work import Work, at_least, or_zero
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
@@ -47,9 +47,12 @@ def judge(run: WatchedRun, error: str | None = None) -> Judgement:
     # If the command ended with an error, say so first; such a run is never "good".
     reason = f": {error}" if error else ""
     ended = f"the command ended with exit {run.exit}{reason}; before, {judgement.evidence}"
-    if judgement.verdict != "good":
-        return judgement._replace(evidence=ended)
-    return Judgement(None, "failed", ended, ("read-how-it-ended",), judgement.subject)
+    if judgement.verdict == "good":
+        return Judgement(None, "failed", ended, ("read-how-it-ended",), judgement.subject)
+    # Full memory, a lost GPU or a hang may be why it failed; what made it slow is not.
+    explains_it = judgement.verdict in ("memory-tight", "faulty") or judgement.cause == "hang"
+    first = ("read-how-it-ended",) if error and not explains_it else ()
+    return judgement._replace(evidence=ended, steps=(*first, *judgement.steps))
 
 
 def judgement_of(run: WatchedRun) -> Judgement:
@@ -208,7 +211,8 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     for one in run.subjects:
         if s.shared_by_programs(one):
             return Judgement("good", "", f"{words}, but {sharers(one)}", ("see-whose-they-are",))
-    return Judgement("good", "", f"{words}: nothing slows it down")
+    end = reasons_that_cost_little(run) or ": nothing slows it down"
+    return Judgement("good", "", f"{words}{end}")
 
 
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:

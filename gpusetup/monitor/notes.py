@@ -13,7 +13,7 @@ from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.steps import WORKERS_HELP
-from gpusetup.monitor.words import filled
+from gpusetup.monitor.words import filled, labels
 from gpusetup.monitor.work import or_zero
 from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
 
@@ -50,19 +50,18 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
         words = f"this recording is short ({run.samples} samples in {run.seconds:.0f} s)"
         yield f"{words}: watch for at least a minute"
     # GPUs with the same note share one line.
-    labels: dict[str, list[str]] = {}
+    noted: dict[str, list[GpuRun]] = {}
     for gpu in run.gpus:
         for sentence in notes_of(run, gpu):
             if sentence not in judgement.evidence:
-                labels.setdefault(sentence, []).append(gpu.label)
-    for sentence, gpus in labels.items():
+                noted.setdefault(sentence, []).append(gpu)
+    for sentence, gpus in noted.items():
         separator = "" if sentence.startswith("is lost") else ":"
-        yield f"GPU {', '.join(gpus)}{separator} {sentence}"
+        yield f"GPU {labels(gpus)}{separator} {sentence}"
     # If no GPU worked, the verdict itself describes them.
-    if run.at_work:
-        yield from (
-            note for note in what_rested(run) if note.partition(": ")[2] not in judgement.evidence
-        )
+    for sentence, gpus in what_rested(run).items() if run.at_work else ():
+        if f"GPU {labels(gpus)}" not in judgement.evidence:
+            yield f"GPU {labels(gpus)}: {sentence}"
     if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
         yield f"the machine's memory is {run.host_memory:.0f} % full"
 
@@ -87,16 +86,15 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
         yield from (filled(sentence, subject) for is_seen, sentence in NOTES if is_seen(subject))
 
 
-def what_rested(run: WatchedRun) -> Iterator[str]:
-    """Yields notes on the GPUs that did nothing while others worked."""
-    groups: dict[str, list[str]] = {}
+def what_rested(run: WatchedRun) -> dict[str, list[GpuRun]]:
+    """The GPUs that did nothing while others worked, by what is to be said of them."""
+    rested: dict[str, list[GpuRun]] = {}
     for gpu in run.gpus:
         if not worked(gpu):
-            words = "only a display draws on" if gpu.only_draws else "not used"
+            words = "only a display draws on it" if gpu.only_draws else "not used"
             words = "its memory is held and it did nothing" if run.held(gpu) else words
-            groups.setdefault(words, []).append(gpu.label)
-    for words, labels in groups.items():
-        yield f"{words}: GPU {', '.join(labels)}"
+            rested.setdefault(words, []).append(gpu)
+    return rested
 
 
 # --- the acceleration guide's advice --------------------------------------------------------------

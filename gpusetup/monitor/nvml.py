@@ -41,7 +41,10 @@ class Nvml(SampleSource):
                 reasons = [reason for reason in (str(problem), last_line) if reason]
                 raise SourceEnded(f"NVML: {': '.join(reasons)}") from problem
             if line.startswith(FAILED):
-                raise not_initialised(line)
+                failure = json.loads(line)
+                # NVML's own message for a missing library begins with "NVML".
+                message = failure["message"].removeprefix("NVML ")
+                raise SourceEnded(f"NVML: {message}", blocked=failure["init"] in FORBIDDEN)
             if line.startswith(SAMPLE):
                 return from_json(line, Sample, what="a sample of read_nvml")
             last_line = line
@@ -66,13 +69,3 @@ def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
         source.close()
         raise
     return source
-
-
-def not_initialised(line: str) -> SourceEnded:
-    """The error that says why NVML could not be initialised, based on the line that the child
-    printed."""
-    failure = json.loads(line)
-    is_forbidden = failure["init"] in FORBIDDEN
-    # NVML's own message for a missing library begins with "NVML".
-    message = failure["message"].removeprefix("NVML ")
-    return SourceEnded(f"NVML: {message}", blocked=is_forbidden)

@@ -7,6 +7,7 @@ It reads nvidia-smi's log (`--query-gpu=… --format=csv` with a heading), its t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from itertools import chain, islice
@@ -25,6 +26,10 @@ FORMAT_HINT = (
     "-q, dmon, or a log of --query-gpu with --format=csv and its heading. For the output of a "
     "program use `gpusetup doctor --report FILE`"
 )
+OTHER_TOOLS = re.compile(
+    r"\b(NVITOP) \d|^\[\d+\] [^|\n]{1,80}\|[^|\n]{1,40}\|[^|\n]{1,40}MB", re.MULTILINE
+)
+"""The frame of nvitop, and a line of gpustat: `[0] NVIDIA L4 | 45'C, 97 % | 8123 / 24564 MB |`."""
 FIRST_LINES = 200
 """How many lines we search for the beginning of a recording, because a shell prompt may precede it.
 """
@@ -47,6 +52,10 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
     texts = [line for line in beginning if line.strip()]
+    other_tool = OTHER_TOOLS.search("".join(texts))
+    if other_tool:
+        tool = "nvitop" if other_tool[1] else "gpustat"
+        raise BadInput(f"{path} is the screen of {tool}, not a recording", hint=FORMAT_HINT)
     # A file that begins with a brace or a bracket is one of our own recordings, which have one JSON
     # document per line.
     if not texts or texts[0].lstrip().startswith(("{", "[")):
@@ -83,7 +92,8 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
-    """Yields the samples and the summary from a recording that the monitor wrote as JSON."""
+    """Yields the samples and the summary from a recording that the monitor wrote as JSON. Raises
+    BadInput for a line that it did not write."""
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         # Skip empty lines; an editor may leave one at the end.
@@ -92,25 +102,16 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
         try:
             plain = json.loads(line)
         except ValueError as problem:
-            is_last_line = not line.endswith("\n")
-            if is_last_line:
+            if not line.endswith("\n"):
                 return  # the recorder was killed while writing this line
             raise BadInput(f"{where} is not JSON: {problem}", hint=FORMAT_HINT) from problem
         # Skip `null`, which is valid JSON but not a document.
-        if plain is not None:
-            yield _document(plain, where)
-
-
-def _document(plain: Any, where: str) -> Sample | Summary:
-    """One document of a recording. Raises BadInput if it was not written by `monitor --json`."""
-    is_map = isinstance(plain, dict)
-    schema = plain.get("schema") if is_map else None
-    if schema != SCHEMA:
-        what_it_is = schema or "something else"
-        hint = f"it is {what_it_is}; this version reads {SCHEMA}"
-        raise BadInput(f"{where} is not a sample of `gpusetup monitor --json`", hint=hint)
-    # The summary is the last line.
-    is_summary = plain.get("kind") == "summary"
-    kind: Any = Summary if is_summary else Sample
-    document: Sample | Summary = from_plain(plain, kind, what=where)
-    return document
+        if plain is None:
+            continue
+        schema = plain.get("schema") if isinstance(plain, dict) else None
+        if schema != SCHEMA:
+            hint = f"it is {schema or 'something else'}; this version reads {SCHEMA}"
+            raise BadInput(f"{where} is not a sample of `gpusetup monitor --json`", hint=hint)
+        # The summary is the last line.
+        kind: Any = Summary if plain.get("kind") == "summary" else Sample
+        yield from_plain(plain, kind, what=where)

@@ -126,12 +126,14 @@ STEPS: dict[str, StepRule] = {
         "nvidia-smi -i {peer_labels} -q -d TEMPERATURE,PERFORMANCE"),
     "check-the-supply": StepRule("{supply}", POWER_DETAILS),
     "raise-the-power-limit": StepRule(
-        "Raise the power limit{of_peers} {limits}, if the cooling allows it", "{set_limits}"),
+        "Raise the power limit{of_peers} to what the card is rated at, if the cooling allows it",
+        "{set_limits}"),
     "plug-it-in": StepRule(
-        "Connect the charger and choose the performance mode: {withheld}", POWER_DETAILS, s.laptop),
+        "Connect the charger and choose the performance mode: the GPU gets less power than it can "
+        "use", POWER_DETAILS, s.laptop),
     "look-outside": StepRule(
         "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
-        "limits in the firmware: {withheld}", POWER_DETAILS),
+        "limits in the firmware: the GPU gets less power than it can use", POWER_DETAILS),
     "unlock-the-clocks": StepRule(
         "Find out what slows the clocks{of_peers} down. If `nvidia-smi -lgc` locked them, reset "
         "them; else `nvidia-smi -q -d CLOCK,PERFORMANCE` tells more", UNLOCK),
@@ -145,7 +147,8 @@ STEPS: dict[str, StepRule] = {
         "Read the command's error: it ended with exit code {run.exit}, and nothing had run on the "
         "GPU"),
     "read-how-it-ended": StepRule(
-        "Read the command's error: it ended with exit code {run.exit}"),
+        "Read the command's error: it ended with exit code {run.exit}. `gpusetup doctor --report "
+        "LOG` explains errors of torch and the driver"),
     "watch-longer": StepRule(
         "Watch longer: nothing ran on the GPU in the first {run.seconds} s. The command may still "
         "be loading or downloading. If nothing changes, see where the process waits", PY_SPY),

@@ -99,7 +99,8 @@ def gpu_of(system: System, device: PciDevice, targets: dict[str, str]) -> Gpu:
     product = (read_or_none(system, f"{folder}/product_name") or "").strip()
     product = product or name_of_libdrm(system, device.device_id, f"{folder}/revision")
     known = amd_device(device.device_id, product or device.name)
-    name = product or device.name or (known.name if known else f"GPU {device.device_id}")
+    named = known.name if known else f"GPU {device.device_id}"
+    name = product or device.name or named
     memory = (read_or_none(system, f"{folder}/mem_info_vram_total") or "").strip()
     return Gpu(
         name=name if name.startswith("AMD") else f"AMD {name}",
@@ -124,12 +125,10 @@ def name_of_libdrm(system: System, device_id: str | None, revision_file: str) ->
 
 def rocm_version(system: System) -> str | None:
     """The version of the ROCm installation, such as `6.4.1`; None if there is none."""
-    for file in ROCM_VERSION_FILES:
-        # The file contains the build number too, as in `6.4.1-83`.
-        version = re.match(r"\d{1,3}(\.\d{1,3}){1,2}", read_or_none(system, file) or "")
-        if version is not None:
-            return version[0]
-    return None
+    # The file contains the build number too, as in `6.4.1-83`.
+    texts = (read_or_none(system, file) or "" for file in ROCM_VERSION_FILES)
+    versions = (re.match(r"\d{1,3}(\.\d{1,3}){1,2}", text) for text in texts)
+    return next((version[0] for version in versions if version), None)
 
 
 def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None:

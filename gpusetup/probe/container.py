@@ -53,20 +53,16 @@ def _kind_and_source(system: System) -> tuple[str, str]:
     """The kind of container and the marker that shows it: a variable, a file or a cgroup; kind
     `none` without a marker."""
     # By systemd's convention, the first process in a container has a variable named `container`.
-    first_process = read_or_none(system, "/proc/1/environ") or ""
     lines = [f"{name}={value}" for name, value in system.environ().items()]
-    lines += first_process.split("\0")
+    lines += (read_or_none(system, "/proc/1/environ") or "").split("\0")
     lines += [path for path in MARKER_FILES if exists(system, path)]
     # Each marker begins with a line break, so that a marker only matches at the start of a line.
     text = "\n" + "\n".join(lines)
-    for marker, kind in MARKERS.items():
-        if marker in text:
-            return kind, marker.strip()
-
     cgroup = read_or_none(system, "/proc/1/cgroup") or ""
-    for marker, kind in CGROUPS.items():
-        if marker in cgroup:
-            return kind, marker
+    for where, markers in ((text, MARKERS), (cgroup, CGROUPS)):
+        for marker, kind in markers.items():
+            if marker in where:
+                return kind, marker.strip()
     return "none", "no marker"
 
 

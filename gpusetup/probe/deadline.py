@@ -59,8 +59,7 @@ class Deadline:
 
     def left(self) -> float:
         """The remaining seconds; 0 if the deadline has passed."""
-        seconds = self._until - time.monotonic()
-        return max(0.0, seconds)
+        return max(0.0, self._until - time.monotonic())
 
     @contextmanager
     def waiting_for(self, source: str) -> Iterator[None]:
@@ -77,12 +76,10 @@ class Deadline:
             self._pending.remove(source)
 
     def _notify_once(self) -> None:
-        notify = self._notify
         # Several calls may be slow; one notice is enough.
-        self._notify = None
+        notify, self._notify = self._notify, None
         if notify is not None:
-            sources = " and ".join(self._pending)
-            notify(NOTICE.format(sources=sources, limit=self.limit))
+            notify(NOTICE.format(sources=" and ".join(self._pending), limit=self.limit))
 
 
 def step_in_words(step: Mapping[str, Any] | None) -> str | None:
@@ -93,9 +90,6 @@ def step_in_words(step: Mapping[str, Any] | None) -> str | None:
     """
     if not step:
         return None
-    words = f"in {step['step']}"
-    if step.get("gpu") is not None:
-        words += f" of GPU {step['gpu']}"
-        if step.get("bus"):
-            words += f" ({step['bus']})"
-    return words
+    of_gpu = "" if step.get("gpu") is None else f" of GPU {step['gpu']}"
+    at = f" ({step['bus']})" if of_gpu and step.get("bus") else ""
+    return f"in {step['step']}{of_gpu}{at}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import PurePath
 
 from gpusetup.model.documents import OtherEnvironment
@@ -33,13 +34,8 @@ KERNELS = (
 def environments_with_torch(system: System, examined: str | None) -> tuple[OtherEnvironment, ...]:
     """The environments with torch on this machine, without the examined one, likeliest first."""
     found: dict[str, OtherEnvironment] = {}
-    for number, prefix in enumerate(_prefixes(system)):
-        if number == MOST:
-            break
-        if prefix in found or prefix == examined:
-            continue
-        version = _torch_in(system, prefix)
-        if version:
+    for prefix in islice(_prefixes(system), MOST):
+        if prefix not in found and prefix != examined and (version := _torch_in(system, prefix)):
             found[prefix] = OtherEnvironment(prefix=prefix, torch=version)
     return tuple(found.values())
 
@@ -89,12 +85,9 @@ def _torch_in(system: System, prefix: str) -> str | None:
     for name in list_or_empty(system, _joined(prefix, "lib")):
         if re.fullmatch(r"python3\.\d+t?", name):
             libraries.append(_joined(prefix, f"lib/{name}/site-packages"))
-    for library in libraries:
-        for name in list_or_empty(system, library):
-            found = re.fullmatch(r"torch-(\d[^-]{0,60})\.dist-info", name)
-            if found:
-                return found[1]
-    return None
+    names = (name for library in libraries for name in list_or_empty(system, library))
+    found = (re.fullmatch(r"torch-(\d[^-]{0,60})\.dist-info", name) for name in names)
+    return next((version[1] for version in found if version), None)
 
 
 def _joined(folder: str, name: str) -> str:

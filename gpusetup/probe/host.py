@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from gpusetup.model.frozen import replace
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Cpu, Disk, Memory, Os, Reading, Snapshot, Toolkit
 from gpusetup.model.units import architecture_named
-from gpusetup.probe.distribution import read_distribution
 from gpusetup.probe.target import TargetPython
 from gpusetup.readings.paths import join, parent
 from gpusetup.readings.proc import parse_meminfo
@@ -95,10 +95,8 @@ def windows_name(version: str) -> str:
 def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
     """The C library: the version that Python reports, such as `glibc 2.36`, or `musl` if musl's
     loader exists; None if unknown."""
-    if facts.get("libc"):
-        return str(facts["libc"])
     has_musl = any(name.startswith("ld-musl-") for name in list_or_empty(system, "/lib"))
-    return "musl" if has_musl else None
+    return str(facts.get("libc") or "") or ("musl" if has_musl else None)
 
 
 L4T_RELEASE = re.compile(r"# R(\d+) \(release\), REVISION: ([\d.]+)")
@@ -190,18 +188,15 @@ def read_toolkit(system: System) -> Snapshot:
 def read_memory(system: System) -> Memory:
     """The machine's memory, and the limits of this process and its container, in bytes."""
     facts = system.facts()
-    limits = facts.get("limits") or {}
     sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
     # DataLoader workers pass their batches on through /dev/shm.
-    shared_memory = None
-    if system.family == "linux":
-        shared_memory = unless_refused(system.space, "/dev/shm")
+    shared = unless_refused(system.space, "/dev/shm") if system.family == "linux" else None
     return Memory(
         total_bytes=sizes.get("MemTotal") or facts.get("memory_total"),
         available_bytes=sizes.get("MemAvailable"),
         cgroup_limit_bytes=read_cgroup_limit(system),
-        shm_total_bytes=shared_memory.total_bytes if shared_memory else None,
-        memlock_bytes=limits.get("memlock"),
+        shm_total_bytes=shared.total_bytes if shared else None,
+        memlock_bytes=(facts.get("limits") or {}).get("memlock"),
     )
 
 
@@ -215,19 +210,15 @@ def read_cgroup_limit(system: System) -> int | None:
 def free_memory(system: System) -> int | None:
     """The bytes of memory that a process can still use, limited by the host and all our cgroups;
     None if unknown."""
-    host_memory = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
-    free_sizes = [host_memory.get("MemAvailable")]
-    for limit, used, statistics in zip(
-        cgroup_values(system, "memory.max"),
-        cgroup_values(system, "memory.current"),
-        cgroup_values(system, "memory.stat"),
-        strict=True,
-    ):
+    host = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
+    free_sizes = [host.get("MemAvailable")]
+    files = ("memory.max", "memory.current", "memory.stat")
+    of_cgroups = zip(*(cgroup_values(system, file) for file in files), strict=True)
+    for limit, used, statistics in of_cgroups:
         if limit.strip().isdigit() and used:
             # Cached files count as used, but the kernel drops them when memory is needed.
-            cached_files = sum(map(int, re.findall(r"active_file (\d+)", statistics)))
-            used_by_programs = max(0, int(used) - cached_files)
-            free_sizes.append(int(limit) - used_by_programs)
+            cached = sum(map(int, re.findall(r"active_file (\d+)", statistics)))
+            free_sizes.append(int(limit) - max(0, int(used) - cached))
     return min((size for size in free_sizes if size), default=None)
 
 
@@ -260,3 +251,56 @@ def _disk(system: System, subject: str, path: str) -> Disk:
     space = unless_refused(system.space, folder)
     free = space.free_bytes if space else None
     return Disk(subject=subject, path=path, free_bytes=free, writable=is_writable(system, folder))
+
+
+# --- the Linux distribution, from os-release(5) ---------------------------------------------------
+
+OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
+"""The paths of os-release, in the order of preference that os-release(5) specifies."""
+
+
+class OsRelease(Frozen):
+    """The distribution according to its os-release; values that the file lacks are None."""
+
+    name: str | None = None
+    """The name that the distribution gives itself, such as `Debian GNU/Linux 12 (bookworm)`."""
+    id: str | None = None
+    """os-release's ID in lower case, such as `ubuntu`, `ol` or `opensuse-leap`."""
+    version: str | None = None
+    like: tuple[str, ...] = ()
+    """os-release's ID_LIKE, the closest relative first: a derived distribution can use their
+    packages."""
+    source: str = OS_RELEASE[0]
+    problem: str | None = None
+    """The reason why there is no name."""
+
+
+def read_distribution(system: System) -> OsRelease:
+    """The distribution according to the first os-release that exists."""
+    for path in OS_RELEASE:
+        text = read_or_none(system, path)
+        if text:
+            return _parsed(text, path)
+    return OsRelease(problem="no os-release file in /etc or /usr/lib")
+
+
+def _parsed(text: str, source: str) -> OsRelease:
+    """The distribution described by an os-release. Its values are quoted as in a shell."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        name, is_set, value = line.strip().partition("=")
+        if not is_set or name.startswith("#"):
+            continue
+        try:
+            values[name] = " ".join(shlex.split(value))
+        except ValueError as problem:
+            return OsRelease(source=source, problem=f"{source} could not be parsed: {problem}")
+    title = values.get("PRETTY_NAME") or values.get("NAME")
+    return OsRelease(
+        name=title or None,
+        id=values.get("ID", "").lower() or None,
+        version=values.get("VERSION_ID") or None,
+        like=tuple(values.get("ID_LIKE", "").lower().split()),
+        source=source,
+        problem=None if title else f"{source} names no distribution",
+    )

@@ -16,8 +16,7 @@ from gpusetup.probe.other_makers import read_other_makers, with_torchs_runtime
 from gpusetup.probe.own_files import guard_events, unfinished_events
 from gpusetup.probe.snapshot_files import without_endless_numbers
 from gpusetup.probe.target import TargetPython, choose_target, read_python
-from gpusetup.probe.torch import library_events, read_torch
-from gpusetup.probe.windows_runtime import runtime_events
+from gpusetup.probe.torch import library_events, read_torch, runtime_events
 from gpusetup.readings.environment import allowed_variables
 from gpusetup.readings.sources import merged_snapshots, missing
 from gpusetup.system.system import System
@@ -41,15 +40,13 @@ def read_machine(
     # Imported here because it loads the driver's readers, which a described machine does not need.
     from gpusetup.probe.gpu import read_driver_and_gpus
 
-    target = None
-    no_target = Snapshot()
+    target, no_target = None, Snapshot()
     try:
         target = choose_target(system, named)
     except Blocked as problem:
         if need_target:
             raise
         no_target = missing("python", "target", problem.message)
-
     # Start the sources that wait for a child process or a slow disk first, so that they run in
     # parallel with the rest.
     gpu_call = BackgroundCall(lambda: read_driver_and_gpus(system, notify=notify, limit=limit))
@@ -59,12 +56,10 @@ def read_machine(
     python = read_python(system, target)
     torch, gpu = torch_call.result(), gpu_call.result()
     # GPUs of other makers only matter if there is no NVIDIA GPU, so this waits for the GPU sources.
-    makers = read_other_makers(system, gpu)
-    environment_and_host = _read_host(system, target)
+    makers, host = read_other_makers(system, gpu), _read_host(system, target)
     toolkit = toolkit_call.result()
-    parts = (gpu, makers, no_target, python, torch, host_os, container, toolkit)
-    machine = merged_snapshots((*parts, environment_and_host))
-    return with_torchs_runtime(system, without_endless_numbers(machine))
+    parts = (gpu, makers, no_target, python, torch, host_os, container, toolkit, host)
+    return with_torchs_runtime(system, without_endless_numbers(merged_snapshots(parts)))
 
 
 def _read_host(system: System, target: TargetPython | None) -> Snapshot:
@@ -119,7 +114,6 @@ def wanted_by(environment: Mapping[str, str]) -> Wanted:
     if backend and backend != "auto":
         return Wanted(backend=backend, source="UV_TORCH_BACKEND")
     for name in INDEX_VARIABLES:
-        torch_index = re.search(rf"/whl/({LABEL})\b", environment.get(name, ""))
-        if torch_index is not None:
-            return Wanted(backend=torch_index[1], source=name)
+        if index := re.search(rf"/whl/({LABEL})\b", environment.get(name, "")):
+            return Wanted(backend=index[1], source=name)
     return Wanted()

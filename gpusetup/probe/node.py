@@ -49,14 +49,12 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     until = time.monotonic() + limit
     log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
     facts_call = BackgroundCall(lambda: dict(_links_and_disks(system)))
-
     files = [read(system) for read in FILES[system.family]]
     nvml = read_nvml(system, limit) if hint_at_a_driver(files) else NOT_ASKED
     if system.family == "linux":
         no_log = missing("events", "log", no_answer_in(limit))
         files.append(_result_by(until, log_call, no_log))
     gpu_side = combine_sources(system, (nvml,), files)
-
     host = Snapshot(memory=read_memory(system))
     snapshot = merged_snapshots((gpu_side, read_os(system), host))
     no_facts: dict[str, str] = {}
@@ -72,8 +70,7 @@ def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
 
 def name_of_node() -> str:
     """The node's name in Slurm, otherwise its own name without the domain."""
-    name_in_slurm = System().environ().get("SLURMD_NODENAME")
-    return name_in_slurm or platform.node().partition(".")[0]
+    return System().environ().get("SLURMD_NODENAME") or platform.node().partition(".")[0]
 
 
 def _links_and_disks(system: System) -> Iterator[tuple[str, str]]:
@@ -131,12 +128,10 @@ def read_kernel_log(system: System, limit: float) -> Snapshot:
         output = system.run(command, limit)
         if output.ok:
             events = parse_kernel_log(output.stdout)
-            source = " ".join(command)
-            count = f"{len(events)} lines about the GPU"
+            source, count = " ".join(command), f"{len(events)} lines about the GPU"
             readings.append(Reading(subject="events", source=source, value=count))
             break
-        error = output.stderr.strip()[:300]
-        problem = output.problem or error or f"exit {output.exit}"
+        problem = output.problem or output.stderr.strip()[:300] or f"exit {output.exit}"
         readings.append(Reading(subject="events", source=command[0], problem=problem))
     return Snapshot(events=events, readings=tuple(readings))
 

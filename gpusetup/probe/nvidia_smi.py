@@ -91,16 +91,16 @@ def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator
     if variable is None:
         yield from gpus
         return
-    for part in variable.split(","):
-        word = part.strip()
-        if not word:
-            continue
-        if word.isdecimal():
-            # No GPU index has nine digits, and Python refuses to convert very long numbers.
-            matching = [gpu for gpu in gpus if gpu.nvml_index == int(word[:9])]
-        else:
-            is_uuid = word.startswith("GPU-")
-            matching = [gpu for gpu in gpus if is_uuid and (gpu.uuid or "").startswith(word)]
+    for word in filter(None, map(str.strip, variable.split(","))):
+        # No GPU index has nine digits, and Python refuses to convert very long numbers.
+        number = int(word[:9]) if word.isdecimal() else None
+        is_uuid = word.startswith("GPU-")
+        matching = [
+            gpu
+            for gpu in gpus
+            if (number is not None and gpu.nvml_index == number)
+            or (is_uuid and (gpu.uuid or "").startswith(word))
+        ]
         # CUDA ignores everything after the first word that matches no GPU, such as `-1`.
         if not matching:
             return

@@ -6,13 +6,14 @@ import re
 
 from gpusetup.accelerators.amd_devices import amd_device
 from gpusetup.accelerators.apple import metal_bytes
-from gpusetup.accelerators.intel import KERNEL_DRIVERS, intel_device
+from gpusetup.accelerators.intel import KERNEL_DRIVERS, intel_name
 from gpusetup.accelerators.makers import AMD, APPLE, INTEL, judged_on, maker_of
 from gpusetup.accelerators.other_gpus import has_xpu
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, MakerStack, PciDevice, Reading, Snapshot
 from gpusetup.probe.amd import compute_nodes, node_readings, read_amd, rocm_version
 from gpusetup.readings.paths import join
+from gpusetup.readings.sources import missing
 from gpusetup.system.system import System, list_or_empty
 
 
@@ -77,10 +78,9 @@ def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
 
 def intel_gpu(device: PciDevice) -> Gpu | None:
     """The GPU if PyTorch's XPU builds support it; None for other Intel graphics."""
-    known = intel_device(device.device_id, device.name)
-    name = known.name if known else device.name
     # On Windows, the device has a name to judge by. A device without a name is only accepted if the
     # table knows its id.
+    name = device.name or intel_name(device.device_id)
     if name is None or not has_xpu(name):
         return None
     return Gpu(
@@ -104,26 +104,23 @@ def read_apple(system: System) -> Snapshot:
     output = system.run(SYSCTL, SYSCTL_SECONDS)
     values = dict(re.findall(r"^([\w.]{1,60}): (.{1,120})$", output.stdout, re.MULTILINE))
     if not values:
-        problem = output.problem or f"exit {output.exit}"
-        reading = Reading(subject="makers.gpus", source="sysctl", problem=problem)
-        return Snapshot(readings=(reading,))
+        return missing("makers.gpus", "sysctl", output.problem or f"exit {output.exit}")
     brand = values.get("machdep.cpu.brand_string", "")
-    reading = Reading(subject="makers.gpus", source="sysctl", value=brand or "unknown chip")
+    readings = (Reading(subject="makers.gpus", source="sysctl", value=brand or "unknown chip"),)
+    is_named = brand.startswith("Apple")
     # A translated program (Rosetta) sees the chip's name as `VirtualApple`, but the CPU's own flag
     # is right.
-    has_apple_chip = brand.startswith("Apple") or values.get("hw.optional.arm64") == "1"
-    if not has_apple_chip:
-        return Snapshot(readings=(reading,))
+    if not is_named and values.get("hw.optional.arm64") != "1":
+        return Snapshot(readings=readings)
     memory = values.get("hw.memsize", "")
-    machine = str(system.facts().get("machine") or "")
-    name = brand if brand.startswith("Apple") else "Apple M-series"
     gpu = Gpu(
-        name=name,
+        name=brand if is_named else "Apple M-series",
         maker=APPLE.id,
         memory_total_bytes=metal_bytes(int(memory)) if memory.isdecimal() else None,
     )
-    stack = MakerStack(maker=APPLE.id, gpus=(gpu,), translated=machine == "x86_64")
-    return Snapshot(makers=stack, readings=(reading,))
+    translated = str(system.facts().get("machine") or "") == "x86_64"
+    stack = MakerStack(maker=APPLE.id, gpus=(gpu,), translated=translated)
+    return Snapshot(makers=stack, readings=readings)
 
 
 # --- HIP ------------------------------------------------------------------------------------------

@@ -139,9 +139,8 @@ FIRST = "rtx3050-laptop"
 
 def example_machines() -> tuple[str, ...]:
     """The names of the example machines for `--from`, with `rtx3050-laptop` first."""
-    names = sorted(path.stem for path in MACHINES.glob("*.json"))
-    names.sort(key=lambda name: name != FIRST)
-    return tuple(names)
+    names = (path.stem for path in MACHINES.glob("*.json"))
+    return tuple(sorted(names, key=lambda name: (name != FIRST, name)))
 
 
 def machine_named(name_or_path: str) -> Snapshot:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -73,6 +73,8 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     requests: list[Requested] = []
     limits: list[Requested] = []
     later: list[Later] = []
+    # The backends that the files name, each with its place: the first of which a build fits wins.
+    preferred: list[tuple[str | None, str]] = []
     notes: list[str] = []
     for ask in asks:
         if keeps_image(ask):
@@ -87,23 +89,27 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
         name = variant.name if variant else None
         requests += [one for one in ask.of(name) if applies(one.text, environment)]
         limits += [one for one in ask.limits if applies(one.text, environment)]
-        for one in ask.later:
-            if one.variant in (None, name) and applies(f"x; {one.marker}", environment):
-                later.append(one)
+        its_later = [one for one in ask.later if one.variant in (None, name)]
+        its_later = [one for one in its_later if applies(f"x; {one.marker}", environment)]
+        later += its_later
+        preferred += [(one.backend, one.place) for one in its_later]
+        preferred.append((ask.backend, f"{ask.path}'s CUDA"))
+        preferred.append((source_backend(ask, name, environment), ask.path))
+        # An index for sources only serves the packages that name it.
+        own = [source.index for source in ask.sources]
+        preferred += [(one.backend, one.place) for one in ask.indexes if one.name not in own]
         notes += notes_of(ask)
     bounds = bounds_of([*requests, *limits], later, catalog)
     wish = with_requests(wish, requests, bounds)
     for ask in asks:
         refuse_python(ask, wish, host, catalog)
-    preferred = [(one.backend, one.place) for one in later if one.backend]
-    for ask in asks:
-        preferred += preferred_by(ask, chosen, environment)
+    named = [(backend, place) for backend, place in preferred if backend]
     if wish.backend == "auto" and not bounds.backend:
-        wish, reason = with_preferred(wish, preferred, host, catalog)
+        wish, reason = with_preferred(wish, named, host, catalog)
         notes += [reason] if reason else []
     if bounds.place and host.facts.presence != "none":
-        named = bounds.backend or next((backend for backend, _ in preferred), None)
-        refuse_unfit(wish, bounds.place, named, host, catalog)
+        backend = bounds.backend or next((backend for backend, _ in named), None)
+        refuse_unfit(wish, bounds.place, backend, host, catalog)
     unique_notes = tuple(dict.fromkeys(notes))
     return Decision(wish=wish, variant=chosen, later=tuple(later), notes=unique_notes)
 
@@ -119,36 +125,34 @@ def applies(text: str, environment: Mapping[str, str]) -> bool:
         return True
 
 
-def notes_of(ask: Ask) -> list[str]:
+def notes_of(ask: Ask) -> Iterator[str]:
     """What was left out of a file or not understood, and the torch that its image brings."""
-    notes = []
     if ask.left_out:
         names = ", ".join(ask.left_out[:4]) + (", ..." if len(ask.left_out) > 4 else "")
-        notes.append(
+        yield (
             f"{ask.path}: left out {names}: torch's own wheel requires these, in the versions of "
             "its CUDA"
         )
     if ask.image and any("the image" in one.place for one in ask.requests):
-        notes.append(f"{ask.path}: the image {ask.image} brings its own torch: keep that one")
+        yield f"{ask.path}: the image {ask.image} brings its own torch: keep that one"
     elif ask.image:
         brings = f"the image's torch {ask.image_torch}" if ask.image_torch else "the image's torch"
-        notes.append(f"{ask.path}: its own pip line replaces {brings} ({ask.image})")
-    for index in ask.indexes:
-        # uv itself reads the indexes of a pyproject.toml, in whose folder it runs.
-        is_torchs = index.backend or "/whl" in index.url or "pytorch" in index.url
-        if ask.kind in ("requirements", "environment", "dockerfile") and not is_torchs:
+        yield f"{ask.path}: its own pip line replaces {brings} ({ask.image})"
+    # uv itself reads the indexes of a pyproject.toml, in whose folder it runs.
+    is_of_pip = ask.kind in ("requirements", "environment", "dockerfile")
+    for index in ask.indexes if is_of_pip else ():
+        if not (index.backend or "/whl" in index.url or "pytorch" in index.url):
             shown = without_logins(index.url)
-            notes.append(f"{index.place}: {shown} is not asked; name it in UV_INDEX to use it")
+            yield f"{index.place}: {shown} is not asked; name it in UV_INDEX to use it"
     if ask.has_hashes:
-        notes.append(
+        yield (
             f"{ask.path}: its hashes are those of other files than torch's index has, so gpusetup "
             "compares each file with the hash that its index states"
         )
     if ask.unread:
         lines = "; ".join(without_logins(line) for line in ask.unread[:5])
         more = f"; and {len(ask.unread) - 5} more" if len(ask.unread) > 5 else ""
-        notes.append(f"not read: {lines}{more}")
-    return notes
+        yield f"not read: {lines}{more}"
 
 
 # --- the bounds -----------------------------------------------------------------------------------
@@ -214,22 +218,6 @@ def with_requests(wish: Wish, requests: Sequence[Requested], bounds: Bounds) -> 
         packages=tuple(dict.fromkeys(packages)),
         from_project=bool(requests),
     )
-
-
-def preferred_by(
-    ask: Ask, variant: Variant | None, environment: Mapping[str, str]
-) -> list[tuple[str, str]]:
-    """The backends that a project names by its CUDA, its sources or its indexes, first come first,
-    each with its place."""
-    preferred = [(ask.backend, f"{ask.path}'s CUDA")] if ask.backend else []
-    of_sources = source_backend(ask, variant.name if variant else None, environment)
-    if of_sources:
-        preferred.append((of_sources, ask.path))
-    for index in ask.indexes:
-        # An index for sources only serves the packages that name it.
-        if index.backend and index.name not in [source.index for source in ask.sources]:
-            preferred.append((index.backend, index.place))
-    return preferred
 
 
 def source_backend(ask: Ask, variant: str | None, environment: Mapping[str, str]) -> str | None:
@@ -313,7 +301,7 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
         ways.append(f"add an extra for {best.backend} (`{extra}`), then run this again")
     raise Unsatisfiable(
         "\n  ".join((f"None of the project's extras has a torch for {gpu}", *reasons)),
-        hint="\n  ".join(ways),
+        hint="\n".join(ways),
     )
 
 

@@ -76,6 +76,9 @@ def edit_for(
     missing = [member for member in family if sources and member not in sources]
     if is_named and not missing:
         return Edit(steps=steps, notes=(named_already,))
+    if own is None and variant and ask.sources:
+        # A new extra beside those that have sources.
+        return edit_of_variants({variant: build}, ask, family, root, catalog, variant)
     if own is not None and is_named:
         rows = [f'{member} = [{{ index = "{own.name}" }}]' for member in missing]
         note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
@@ -199,7 +202,8 @@ def edit_of_variants(
     }
     for backend, name in names.items():
         lines += ["[[tool.uv.index]]", f'name = "{name}"', f'url = "{index_url(backend, root)}"']
-        lines += ["explicit = true", ""]
+        # AMD's and Intel's builds need packages that only this index has, such as their Triton.
+        lines += [""] if maker_of(backend) in NEEDS_ITS_INDEX else ["explicit = true", ""]
     lines.append(SOURCES)
     for member in named_family([*family, *(name for one in builds for name in one.family)]):
         lines.append(f"{member} = [")
@@ -217,6 +221,8 @@ def edit_of_variants(
             "torch is also among the dependencies of the whole project: remove it there, or it "
             "comes from the default index whenever no extra is chosen"
         )
+    if ask.sources:
+        notes = ["the file has the list `torch` of sources already: add the row to it"]
     options = " or ".join(" ".join(variant.words) for variant in builds)
     notes.append(f"`uv sync` installs one of them: {options}")
     steps = (("uv", "sync", *chosen.words),)

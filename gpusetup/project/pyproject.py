@@ -56,12 +56,11 @@ def read_pyproject(path: str) -> Ask:
             if re.fullmatch(VARIANT_NAME, variant):
                 # uv installs the group `dev` with the project itself.
                 own = None if (kind, variant) == ("group", "dev") else variant
+                before = len(ask.requests)
                 add_list(ask, requirements, f"{name}, {kind} {variant}", own)
-    for kind, lists in (("extra", extras), ("group", groups)):
-        for variant in lists:
-            family = named_family(one.name for one in ask.requests if one.variant == variant)
-            if family:
-                ask.variants.append(Variant(name=variant, kind=kind, family=family))  # type: ignore[arg-type]
+                family = named_family(one.name for one in ask.requests[before:])
+                if family and own:
+                    ask.variants.append(Variant(name=variant, kind=kind, family=family))  # type: ignore[arg-type]
     add_list(ask, uv.get("dev-dependencies"), f"{name}, [tool.uv] dev-dependencies")
     for limit in list_in(uv, "constraint-dependencies"):
         ask.add(str(limit), f"{name}, [tool.uv]", is_limit=True)

@@ -56,16 +56,16 @@ def add_file(ask: Ask, file: Path, named_by: str = "", *, is_limit: bool = False
     waiting = [(file, named_by, is_limit)]
     while waiting and len(ask.files) < MOST_FILES:
         file, named_by, is_limit = waiting.pop(0)
-        whole_path = os.path.realpath(file)
-        if whole_path in ask.files:
-            continue
-        ask.files.add(whole_path)
         try:
+            whole_path = os.path.realpath(file)
+            if whole_path in ask.files:
+                continue
+            ask.files.add(whole_path)
             text = named_file.read_text_once(file, MOST_BYTES)
-        except BadInput as problem:
+        except (BadInput, ValueError) as problem:  # a path may hold a null character
             if not named_by:
                 raise
-            ask.unread.append(f"{named_by}: {problem.message}")
+            ask.unread.append(f"{named_by}: {str(problem).splitlines()[0]}")
             continue
         ask.has_hashes |= "--hash" in text
         name = os.path.relpath(file, Path(ask.path).parent)

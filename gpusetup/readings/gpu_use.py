@@ -61,12 +61,11 @@ def gpu_use(
     ('low', 'good')
     """
     memory_percent = None
-    if memory_used_bytes is not None and memory_total_bytes:
-        memory_percent = memory_used_bytes / memory_total_bytes * 100
     words = "utilisation unknown"
     if utilization_percent is not None:
         words = f"utilisation {utilization_percent:.0f} %"
-    if memory_percent is not None and memory_used_bytes is not None and memory_total_bytes:
+    if memory_used_bytes is not None and memory_total_bytes:
+        memory_percent = memory_used_bytes / memory_total_bytes * 100
         sizes = f"{memory_used_bytes / GIB:.1f} of {memory_total_bytes / GIB:.1f} GiB"
         words += f", memory {sizes} ({memory_percent:.0f} %)"
     use = use_of(utilization_percent, memory_percent, computes)
@@ -83,15 +82,11 @@ def use_of(
     """
     if utilization_percent is None:
         return "unknown"
+    if utilization_percent >= LOW_PERCENT:
+        return "good" if utilization_percent >= BUSY_PERCENT else "fair"
     if computes is None:
         computes = (memory_percent or 0.0) >= DESKTOP_MEMORY_PERCENT
-    is_at_rest = utilization_percent < IDLE_PERCENT
-    only_draws = not computes and utilization_percent < LOW_PERCENT
-    if is_at_rest or only_draws:
-        return "idle"
-    if utilization_percent < LOW_PERCENT:
-        return "low"
-    return "good" if utilization_percent >= BUSY_PERCENT else "fair"
+    return "low" if computes and utilization_percent >= IDLE_PERCENT else "idle"
 
 
 def ordered_steps(memory_percent: float | None, workers: int | None = None) -> tuple[str, ...]:

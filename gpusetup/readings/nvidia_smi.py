@@ -36,13 +36,11 @@ class Smi(Frozen):
 ERRORS = {
     "couldn't communicate with the nvidia driver": 9,
     "driver/library version mismatch": 18,
-    "couldn't find libnvidia-ml.so": 12,
-    "couldn't find nvml.dll": 12,
+    **dict.fromkeys(("couldn't find libnvidia-ml.so", "couldn't find nvml.dll"), 12),
     "nvml shared library not found": 12,
     "gpu access blocked by the operating system": 17,
     "insufficient permissions": 4,
-    "driver not loaded": 9,
-    "driver is not loaded": 9,
+    **dict.fromkeys(("driver not loaded", "driver is not loaded"), 9),
     "error_library_not_found": 12,
     "error_driver_not_loaded": 9,
     "error_lib_rm_version_mismatch": 18,
@@ -53,8 +51,7 @@ ERRORS = {
     "gpu requires reset": 16,
     "failed to initialize nvml: timeout": 10,
     "failed to initialize nvml: not found": 6,
-    "failed to initialize nvml": 999,
-    "nvml: unknown error": 999,
+    **dict.fromkeys(("failed to initialize nvml", "nvml: unknown error"), 999),
     "unable to determine the device handle": 999,
 }
 NO_DEVICES = "no devices were found"
@@ -106,7 +103,7 @@ def number(text: str | None) -> float | None:
     (72.0, 16.0, None)
     """
     digits = re.search(r"(?<!\d)-?\d{1,15}(?!\d)(?:\.\d+)?", cell(text) or "")
-    return float(digits.group()) if digits else None
+    return float(digits[0]) if digits else None
 
 
 def integer(text: str | None) -> int | None:
@@ -181,11 +178,9 @@ def throttle_mask(text: str | None) -> tuple[str, ...] | None:
     >>> throttle_mask("0x0000000000000044")
     ('sw_power_cap', 'hw_thermal_slowdown')
     """
-    try:
-        mask = int(cell(text) or "", 16)
-    except ValueError:
-        return None
-    return tuple(name for bit, name in THROTTLE_BITS if mask & bit)
+    mask = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,16})", cell(text) or "")
+    bits = int(mask[1], 16) if mask else 0
+    return tuple(name for bit, name in THROTTLE_BITS if bits & bit) if mask else None
 
 
 def dotted(text: str | None) -> str | None:

@@ -16,11 +16,11 @@ def parse_version_file(text: str) -> dict[str, Any]:
     >>> parse_version_file("__version__ = '2.5.1+cu124'\\ncuda: Optional[str] = '12.4'\\n")
     {'__version__': '2.5.1+cu124', 'cuda': '12.4'}
     """
+    import ast
+
     lines = re.findall(
         r"^(\w+)\s*(?::[^=]*)?=\s*(None|True|False|'[^'\n]*'|\"[^\"\n]*\")", text, re.M
     )
-    import ast
-
     return {name: ast.literal_eval(value) for name, value in lines}
 
 
@@ -33,14 +33,11 @@ def backend_of(version: str | None, cuda: str | None, hip: str | None) -> str | 
     >>> backend_of("2.9.0", None, "6.4.43483"), backend_of("2.9.0", None, None)
     ('rocm6.4', None)
     """
-    label = (version or "").partition("+")[2]
-    backend = re.match(rf"({LABEL})\b", label)
-    if backend:
+    if backend := re.match(rf"({LABEL})\b", (version or "").partition("+")[2]):
         return backend[1]
-    if cuda:
-        return "cu" + "".join(cuda.split(".")[:2])
-    if hip:
-        return "rocm" + ".".join(hip.split(".")[:2])
+    for label, number, mark in (("cu", cuda, ""), ("rocm", hip, ".")):
+        if number:
+            return label + mark.join(number.split(".")[:2])
     return None
 
 
@@ -106,19 +103,11 @@ def parse_required(metadata: str) -> tuple[str, ...]:
         return ()
     head = metadata.replace("\r\n", "\n").partition("\n\n")[0]
     requirements = [match[1].strip() for match in re.finditer(_REQUIRED, head)]
-    return tuple(filter(_names_a_version, requirements))
-
-
-def _names_a_version(text: str) -> bool:
-    """Whether a requirement names a version and does not belong to an extra.
-
-    >>> _names_a_version("torch>=2"), _names_a_version("torch; extra == 'all'")
-    (True, False)
-    """
-    requirement, _, marker = text.partition(";")
-    if "extra" in marker:
-        return False
-    return re.search("[<>=~!@]", requirement) is not None
+    return tuple(
+        text
+        for text in requirements
+        if "extra" not in text.partition(";")[2] and re.search("[<>=~!@]", text.partition(";")[0])
+    )
 
 
 def parse_conda_name(file: str) -> tuple[str, str, str] | None:
@@ -127,10 +116,5 @@ def parse_conda_name(file: str) -> tuple[str, str, str] | None:
     >>> parse_conda_name("pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json")
     ('pytorch', '2.5.1', 'py3.11_cuda12.4_cudnn9.1.0_0')
     """
-    if not file.endswith(".json"):
-        return None
-    parts = file.removesuffix(".json").rsplit("-", 2)
-    if len(parts) != 3:
-        return None
-    name, version, build = parts
-    return name, version, build
+    name, version, build = (*file.removesuffix(".json").rsplit("-", 2), "", "")[:3]
+    return (name, version, build) if file.endswith(".json") and build else None

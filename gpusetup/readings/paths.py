@@ -15,19 +15,15 @@ def separator(path: str) -> str:
     >>> separator("C:/env"), separator("/my\\\\env"), separator("env\\\\bin")
     ('\\\\', '/', '\\\\')
     """
-    if path.startswith("/"):
-        return "/"
-    has_a_drive = re.match(r"[A-Za-z]:", path) is not None
-    return "\\" if has_a_drive or "\\" in path else "/"
+    is_windows = "\\" in path or re.match(r"[A-Za-z]:", path)
+    return "\\" if is_windows and not path.startswith("/") else "/"
 
 
 def join(first: str, *more: str) -> str:
     """The parts joined to a path, in the notation of the first part.
 
-    >>> join("C:\\\\env", "Lib", "site-packages")
-    'C:\\\\env\\\\Lib\\\\site-packages'
-    >>> join("/", "proc")
-    '/proc'
+    >>> join("C:\\\\env", "Lib", "site-packages"), join("/", "proc")
+    ('C:\\\\env\\\\Lib\\\\site-packages', '/proc')
     """
     mark = separator(first)
     return mark.join((first.rstrip(mark), *more))
@@ -44,19 +40,12 @@ def parent(path: str) -> str:
 
 
 def base_name(path: str) -> str:
-    """The last component of a path.
-
-    >>> base_name("C:\\\\env\\\\Scripts")
-    'Scripts'
-    """
+    """The last component of a path."""
     mark = separator(path)
     return path.rstrip(mark).rpartition(mark)[2]
 
 
 def is_below(path: str, folder: str) -> bool:
     """Whether a path is this folder or lies inside it."""
-    if path == folder:
-        return True
     mark = separator(folder)
-    folder_with_mark = folder.rstrip(mark) + mark
-    return path.startswith(folder_with_mark)
+    return path == folder or path.startswith(folder.rstrip(mark) + mark)

@@ -49,7 +49,7 @@ def is_plausible(field: str, value: Any) -> bool:
         return True
     if form := FORMS.get(field):
         return bool(re.fullmatch(form, str(value), re.DOTALL))
-    low, high = LIMITS.get(field, (float("-inf"), float("inf")))
+    low, high = LIMITS.get(field, (value, value))
     return bool(low <= value <= high)
 
 

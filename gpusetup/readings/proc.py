@@ -39,11 +39,8 @@ def parse_modules(text: str) -> Driver:
     ... # doctest: +ELLIPSIS
     Driver(..., module_loaded=True, ..., uvm_loaded=True, ..., nouveau_loaded=False, ...)
     """
-    names_of_modules = {line.partition(" ")[0] for line in text.splitlines()}
-    fields: dict[str, bool] = {}
-    for module, field in MODULES.items():
-        fields[field] = module in names_of_modules
-    return replace(Driver(), **fields)
+    loaded = {line.partition(" ")[0] for line in text.splitlines()}
+    return replace(Driver(), **{field: module in loaded for module, field in MODULES.items()})
 
 
 def is_excluded(text: str) -> bool:
@@ -81,8 +78,6 @@ def parse_meminfo(text: str) -> dict[str, int]:
     >>> parse_meminfo("MemTotal:       16384 kB\\n")
     {'MemTotal': 16777216}
     """
-    sizes: dict[str, int] = {}
     # The kernel writes "kB" but means KiB.
-    for name, kibibytes in re.findall(r"^(\w+):\s+(\d+) kB$", text, re.M):
-        sizes[name] = int(kibibytes) * 1024
-    return sizes
+    rows = re.findall(r"^(\w+):\s+(\d+) kB$", text, re.M)
+    return {name: int(kibibytes) * 1024 for name, kibibytes in rows}

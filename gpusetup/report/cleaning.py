@@ -161,6 +161,8 @@ SUBSTITUTIONS: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]],
     # Decoding the entities may have produced control characters and tags.
     ("", CONTROLS, ""),
     ("<", TAGS, ""),
+    # A label in bold: `- **torch**: 2.3.1+cu121`.
+    ("**", lazy(r"\*\*([\w ./-]{1,40})(?:\*\*:|:\*\*)"), r"\1:"),
     # The language after a code fence only selects the highlighting. An issue form names the same
     # language whatever the system is, so it says nothing about the machine.
     ("```", lazy(r"(?m)^([\s>]*```)\w{1,20}[ \t]*$"), r"\1"),

@@ -10,7 +10,7 @@ from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTIN
 from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.patterns import lazy, lowered
-from gpusetup.report.facts import SURE, USUAL, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, SURE, USUAL, Claim, Facts
 
 NAMES = {code: name for code, name, _ in ERRORS}
 # `Error 803: system has ...`, `cuInit failed with error 999`, `cuda runtime error (38)`. In a
@@ -41,9 +41,6 @@ must contain, and a pattern for CUDA's own sentence."""
 CHARACTERS_BEFORE, CHARACTERS_AFTER = 500, 120
 """The characters before and after an error that are searched for its context. More are read before
 it, because the last calls of the traceback are there."""
-CHARACTERS_READ = 400_000
-"""Only this many characters of a text are read, so that a log of several megabytes does not take
-minutes."""
 # A path in the traceback (`/bitsandbytes/`), or a call of a compiled module
 # (`fused_dense_cuda.forward(`).
 EXTENSION = lazy(

@@ -6,7 +6,7 @@ import re
 
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, USUAL, Claim, Facts
 
 # The names of the variables that are kept: all of NCCL's (`NCCL_P2P_DISABLE`) and those listed
 # here.
@@ -35,9 +35,6 @@ The advice in torch's own errors ("consider passing CUDA_LAUNCH_BLOCKING=1") is 
 sets nothing.
 """
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
-CHARACTERS_READ = 400_000
-"""Only this many characters of a text are read, so that a log of several megabytes does not take
-minutes."""
 
 
 def environment(text: Text) -> Facts:

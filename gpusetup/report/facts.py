@@ -10,6 +10,11 @@ from gpusetup.messages.search import Text
 from gpusetup.model.finding import Failing
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, GpuLink, Package, PciDevice
 
+CHARACTERS_READ = 400_000
+"""Only this many characters of a text are read, so that a log of several megabytes does not take
+minutes."""
+SHOWN_CHARACTERS = 200
+"""At most this many characters of a line are quoted as evidence."""
 # The levels of trust in a claim, from the lowest to the highest.
 GUESS = 0
 """Trust in a value taken from the name of a path or from a number in a sentence."""

@@ -43,8 +43,6 @@ MAX_LISTED = 12
 MAX_LISTED_LINE, MAX_LOADER_LINE = 300, 2000
 """Longer lines are skipped when listings and loader messages are read, because the patterns are
 slow on them."""
-SHOWN_CHARACTERS = 300
-"""At most this many characters of the line are quoted as evidence."""
 
 
 LIBRARY_ENDINGS = (".so", ".dll", ".pyd", ".dylib", "/nvcc")
@@ -71,7 +69,8 @@ def files(text: Text) -> Facts:
         owner, source = owner_of(path), line_source(number)
         known = {"path": path, "package": owner.package, "place": owner.place, "root": owner.root}
         values = {name: value for name, value in known.items() if value}
-        quote = line.strip()[:SHOWN_CHARACTERS]
+        # A mangled symbol at the end of the line is long.
+        quote = line.strip()[:300]
         yield Event(kind="failing-file", values=values, source=source, text=quote)
         # The Python of the conda environment (Linux only) in which the file is installed.
         if owner.place == "environment" and CONDA_ENVIRONMENT.search(owner.root):

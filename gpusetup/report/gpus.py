@@ -11,7 +11,7 @@ from gpusetup.messages.search import Text
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
-from gpusetup.report.facts import GUESS, HINT, SURE, Claim, Facts, Gpus
+from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, SURE, Claim, Facts, Gpus
 from gpusetup.report.statements import CARD_AROUND, is_another_card
 
 LETTER = r"A-Za-z0-9_\u00c0-\u04ff"
@@ -53,9 +53,6 @@ FAMILIES = (
 )
 """Architectures that people name instead of a model, with the compute capability of their GeForce
 cards."""
-CHARACTERS_READ = 200_000
-"""Only this many characters of a text are read, so that a log of several megabytes does not take
-minutes."""
 MAX_GPUS = 16
 """The most GPUs in one machine (NVIDIA's DGX-2)."""
 

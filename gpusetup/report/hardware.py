@@ -14,7 +14,7 @@ from gpusetup.messages.search import Text, line_source
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import in_any_case, lazy
-from gpusetup.report.facts import HINT, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, HINT, Claim, Facts
 
 NVIDIA_WORD = lazy(r"NVIDIA(?! driver)|GeForce|\b(?:RTX|GTX|Tesla)\b")
 # `01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA106M [GeForce RTX 3060]`.
@@ -47,7 +47,7 @@ def pci_devices_and_nodes(text: Text) -> Facts:
     # because a laptop with an NVIDIA GPU may have a Radeon too.
     if HIP_WORDS.search(text.low):
         for board, _ in BOARDS:
-            match = in_any_case(f"(?:{board}){BOARD_ENDING}").search(text.flat, 0, BOARDS_READ)
+            match = in_any_case(f"(?:{board}){BOARD_ENDING}").search(text.flat, 0, CHARACTERS_READ)
             if match:
                 yield other_makers_gpu("amd", match[0].strip(), text.source(match.start()))
 
@@ -81,8 +81,6 @@ HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)"
 """Words of a program that runs on an AMD GPU."""
 BOARD_ENDING = "(?:(?: ?(?:XTX?|GRE)|[MS])(?![A-Za-z0-9]))?"
 """What may follow a board's number in its name: `RX 6600 XT`."""
-BOARDS_READ = 100_000
-"""Boards are looked for in this many characters, so that a long log does not take minutes."""
 
 # --- other makers' GPUs ---------------------------------------------------------------------------
 NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"

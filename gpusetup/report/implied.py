@@ -11,9 +11,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu, Os, Snapshot, Torch
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import cuda_of
-
-SHOWN_CHARACTERS = 200
-"""At most this many characters of a value are quoted as evidence."""
+from gpusetup.report.facts import SHOWN_CHARACTERS
 
 
 def with_implied_fields(snapshot: Snapshot) -> Snapshot:

@@ -12,7 +12,7 @@ from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, HINT, SURE, USUAL, Claim, Facts
 
 # --- what is installed ----------------------------------------------------------------------------
 
@@ -51,9 +51,6 @@ RELEVANT = lazy(
 RESOLUTION_FAILED = ("no matching distribution", "could not find a version", "no solution found", "resolutionimpossible")  # fmt: skip
 """Words of a failed resolution. The versions that it lists were wanted, but they are not installed.
 """
-CHARACTERS_READ = 1_000_000
-"""Only this many characters of a text are read, so that a log of several megabytes does not take
-minutes."""
 REQUIREMENTS_AT_START = 4000
 """If the word "requirements" occurs in this many characters at the beginning, the text may contain
 a requirements file."""

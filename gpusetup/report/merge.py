@@ -3,6 +3,7 @@ kept as readings."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -187,14 +188,19 @@ def _with_its_build(version: str, claims: list[Claim]) -> str:
 
     >>> _with_its_build("2.7.0", [Claim("torch.version", "2.7.0+cpu", "line 2")])
     '2.7.0+cpu'
+    >>> _with_its_build("2.7.0+cu12", [Claim("torch.version", "2.7.0+cu126", "line 2")])
+    '2.7.0+cu126'
     """
-    if "+" in version:
+    # No build has the label `cu12`: the end of a title was cut off.
+    is_cut = re.search(r"\+cu1[0-3]?$", version) is not None
+    if "+" in version and not is_cut:
         return version
     for claim in claims:
         claimed_version = str(claim.value)
         release, plus, _ = claimed_version.partition("+")
         # "2.7" in a sentence can mean 2.7.0 or 2.7.1.
         is_same_release = release == version or release.startswith(f"{version}.")
-        if plus and is_same_release:
+        is_whole = is_cut and claimed_version != version and claimed_version.startswith(version)
+        if is_whole or (plus and is_same_release):
             return claimed_version
-    return version
+    return version.partition("+")[0] if is_cut else version

@@ -20,15 +20,13 @@ from gpusetup.readings.nvidia_smi import (
     parse_table,
     row_of,
 )
-from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
+from gpusetup.report.facts import GUESS, HINT, SHOWN_CHARACTERS, SURE, USUAL, Claim, Facts, Gpus
 
 MAX_LINES = 6000
 """The most lines that are read of one output. `nvidia-smi -q` prints 5,000 lines for 16 GPUs."""
 MAX_MATRIX = 80
 """The most lines that are read of a topology matrix: enough for 64 GPUs, or for 16 GPUs with their
 network cards."""
-SHOWN_CHARACTERS = 200
-"""At most this many characters of NVML's message are kept."""
 QUERY_PARTS = (
     "clocks event reasons", "clocks throttle reas", "pcie generation",
     "ecc errors", "retired pages", "remapped rows", "gpu 0000",

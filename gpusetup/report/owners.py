@@ -14,11 +14,8 @@ from gpusetup.messages.row import MessageRow, is_switched_off
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy
-from gpusetup.report.facts import GUESS, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, GUESS, SHOWN_CHARACTERS, Claim, Facts
 
-CHARACTERS_READ = 200_000
-"""Only this many characters at the beginning are read. That is enough, because the same paths occur
-again and again."""
 TORCHS_FILE = lazy(
     r"(?P<root>(?<![\w.~$}])/[\w.@+~/-]{2,200}?"
     r"|(?:\b[A-Z]:\\|(?<=[ \"'>])\.[\\/])[^\"'\n<>|*?:;,]{0,200}?)[\\/]+"
@@ -33,8 +30,6 @@ UPDATER = lazy(
     re.I,
 )
 """The script with which a program updates its own environment."""
-SHOWN = 200
-"""Characters of a quote."""
 
 
 def owners(text: Text) -> Facts:
@@ -42,7 +37,7 @@ def owners(text: Text) -> Facts:
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.values for event in owners(text_of("docker run vllm/vllm-openai:v0.8.5 --model x"))]
-    [{'owner': 'image', 'name': 'vllm/vllm-openai:v0.8.5'}]
+    [{'name': 'vllm/vllm-openai:v0.8.5', 'owner': 'image'}]
     """
     flat = text.flat[:CHARACTERS_READ]
     if "-packages" in text.low:
@@ -95,5 +90,5 @@ def _owner_of_row(text: Text, flat: str, row: MessageRow) -> Iterator[Event]:
 def _event(text: Text, kind: str, match: re.Match[str], values: dict[str, str]) -> Event:
     """An event for a match, with the text that it quotes."""
     start, end = match.span()
-    quote = text.shown(start, end)[:SHOWN]
+    quote = text.shown(start, end)[:SHOWN_CHARACTERS]
     return Event(kind=kind, values=values, source=text.source(start), text=quote)

@@ -8,11 +8,7 @@ from collections import Counter
 
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import GUESS, HINT, Claim, Facts
-
-CHARACTERS_READ = 400_000
-"""Only this many characters of a text are read, so that a log of several megabytes does not take
-minutes."""
+from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, Claim, Facts
 
 # `/lib/python3.12/`, `/versions/3.12.3/`, `\\Python312\\`, `.cpython-312-x86_64-linux-gnu.so`.
 PYTHON = lazy(

@@ -11,7 +11,6 @@ from gpusetup.model.machine import Event, Snapshot
 from gpusetup.report import (
     cuda_errors,
     environment,
-    failing_program,
     fields,
     files,
     gpus,
@@ -54,7 +53,7 @@ READERS: tuple[Reader, ...] = (
     files.files,
     owners.owners,
     timeline.timeline,
-    failing_program.failing_program,
+    timeline.failing_program,
 )
 """One reader for each format. Each reads the whole text. Among equally trusted claims, that of the
 first reader counts."""

@@ -11,11 +11,10 @@ from gpusetup.messages.search import Text, line_source
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy
-from gpusetup.report.facts import GUESS, Claim, Facts
+from gpusetup.report.facts import GUESS, SHOWN_CHARACTERS, Claim, Facts
 
 CHARACTERS_READ = 12_000
 """The most characters of prose that are read. What a person writes in a post is shorter."""
-SHOWN_CHARACTERS = 200
 
 # --- which lines a person wrote -------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import Capability
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
+from gpusetup.report.facts import HINT, SHOWN_CHARACTERS, SURE, USUAL, Claim, Facts, Gpus
 
 LINES_READ = 2_000
 # `$ df -h /dev/shm  # in the container`: the remark of the person who typed the command.
@@ -33,6 +33,15 @@ KERNELS_AND_CAPABILITY = lazy(
 )
 # `print(torch.__file__)`, and a file in no folder of the package's name: `/home/me/torch.py`.
 ASKS_FOR_A_FILE = lazy(r"\bprint\((?P<module>\w+)\.__file__\)")
+
+# `2.6.0+cu124 12.4`: torch's version and that of its CUDA.
+VERSION_AND_CUDA = lazy(
+    r"^\W{0,4}(?P<version>\d\.\d{1,2}\.\d(?:\+(?:cu\d{3}|cpu|rocm[\d.]+))?) (?P<cuda>\d{1,2}\.\d|None)\s*$"
+)
+STARTS_CUDA = "torch.cuda.init()"
+FAILED = ("traceback", "error:")
+OTHER_PYTHON = lazy(r"^\s*\S{0,40}\$ (python3(?:\.\d{1,2})?) -c\b")
+SEES_NONE = lazy(r"^\s*\d\.\d{1,2}\.\d\S* False\s*$")
 
 
 def typed(text: Text) -> Facts:
@@ -69,6 +78,19 @@ def typed(text: Text) -> Facts:
         if asked_module == "torch" and path.endswith(("/torch.py", "\\torch.py")):
             values = {"module": asked_module, "path": path}
             yield Event(kind="module-shadowed", values=values, source=source, text=path)
+        if answer := VERSION_AND_CUDA.search(line):
+            # The output of the command that doctor suggests if a GPU is not used.
+            yield Claim("torch.version", answer["version"], source, USUAL)
+            if answer["cuda"] != "None":
+                yield Claim("torch.cuda", answer["cuda"], source, USUAL)
+            yield Event(kind="output-shown", values={"what": "torch"}, source=source, text=path)
+        # The command raises an error if torch finds no GPU.
+        if line and command != line and STARTS_CUDA in command and not text.has_any(FAILED):
+            yield Claim("torch.cuda_available", True, source, USUAL)
+        # `$ python3 -c "..."`, with torch's answer below it: that Python's torch sees no GPU.
+        other_python = OTHER_PYTHON.search(command)
+        if other_python and SEES_NONE.search(line):
+            yield Claim("python.executable", other_python[1], source, HINT)
         question = ASKS_FOR_A_FILE.search(line)
         asked_module = question["module"] if question else ""
     for number, line in enumerate(text.lines[:LINES_READ], 1):
@@ -134,8 +156,6 @@ COMMAND = lazy(
 CONTINUED = lazy(r"\s[\\`^]$")
 MAX_LINES = 12
 """At most this many lines are read as one command."""
-SHOWN_CHARACTERS = 200
-"""At most this many characters of the command are quoted as evidence."""
 
 
 def old_launches(text: Text) -> Facts:
@@ -169,9 +189,8 @@ def whole_command(lines: tuple[str, ...]) -> str:
     parts: list[str] = []
     for line in lines:
         continued = CONTINUED.search(line)
+        parts.append(line[: continued.start()] if continued else line)
         if continued is None:
-            parts.append(line)
             break
-        parts.append(line[: continued.start()])
     # The command's pattern expects single spaces between words.
     return " ".join(" ".join(parts).split())

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -182,27 +182,16 @@ def changes_of(question: Question) -> Answer:
             message = f"cannot read uv's plan: {problem}"
             raise ToolFailed(message, hint="nothing was changed") from problem
 
-    with lock_file_removed(question.python):
-        return _without_prereleases(question, words, packages_in)
-
-
-@contextmanager
-def lock_file_removed(python: str) -> Iterator[None]:
-    """A context manager that, after its block, removes the empty `.lock` file that uv leaves in an
-    environment.
-
-    uv locks an environment with its file `.lock`, even in a dry run, which should leave no trace. A
-    file that existed before belongs to another uv process.
-    """
-    lock = Path(python).parent.parent / ".lock"
+    # uv locks an environment with its file `.lock`, even in a dry run, which should leave no trace.
+    # A file that existed before belongs to another uv process.
+    lock = Path(question.python).parent.parent / ".lock"
     was_there = lock.exists()
     try:
-        yield
+        return _without_prereleases(question, words, packages_in)
     finally:
-        if not was_there:
-            with suppress(OSError):
-                if lock.stat().st_size == 0:
-                    lock.unlink()
+        with suppress(OSError):
+            if not was_there and lock.stat().st_size == 0:
+                lock.unlink()
 
 
 def _ask(question: Question, words: Sequence[str]) -> tuple[str, Path, tuple[str, ...]]:

@@ -74,8 +74,8 @@ def companions_named(names: Sequence[str]) -> Tuple[Check, ...]:
         elif normalised in row_names:
             chosen.add(row_names[normalised])
         else:
-            hint = "one of " + ", ".join([ALL, *sorted(row_names)])
-            raise WrongQuestion(f"--with {name}: it is not known", hint)
+            hint = "use one of " + ", ".join([ALL, *sorted(row_names)])
+            raise WrongQuestion(f"--with {name}: verify does not know this package", hint)
     return tuple(check for check in COMPANIONS if check.name in chosen)
 
 

@@ -159,8 +159,8 @@ class Run:
         self.results: List[Result] = []
         self.end = time.monotonic() + (options.timeout or float("inf"))
         """The time at which `--timeout` ends the run."""
-        self.late = 0
-        """How many checks had not begun, or not finished, when the time ran out."""
+        self.is_late = False
+        """Whether a check had not begun, or not finished, when the time ran out."""
         self.silent: Dict[str, int] = {}
         """Device -> how many of its last checks in a row gave no answer."""
         self.stopped: Dict[str, str] = {}
@@ -180,12 +180,12 @@ class Run:
         for expectation in self.options.expect:
             # If the checks could not determine a value, the expectation about it is skipped, not
             # failed.
-            blocker = blocking(NAMES[expectation.name].needs, None, self.results)
-            outcome = skip(blocker) if blocker else judge(expectation, self.facts)
+            skipped = blocked(NAMES[expectation.name].needs, None, self.results)
+            outcome = skipped or judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, outcome))
         # A run that was cut short has not passed.
-        if self.late:
-            detail = f"--timeout {self.options.timeout:g}: {self.late} checks were not finished"
+        if self.is_late:
+            detail = f"--timeout {self.options.timeout:g}: not every check was finished"
             outcome = Outcome(FAILED, detail, problem=NOT_ASKED)
             self.results.append(Result("timeout", HOST, outcome))
 
@@ -248,15 +248,15 @@ class Run:
         limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
         left = self.end - time.monotonic()
         self.live.checks(check.name, device, max(0.0, min(check.samples_seconds or limit, left)))
-        blocker = blocking(check.needs, device, self.results)
-        if blocker:
-            self.results.append(Result(check.name, device, skip(blocker)))
+        skipped = blocked(check.needs, device, self.results)
+        if skipped:
+            self.results.append(Result(check.name, device, skipped))
         # If a device hangs, every further check would take its whole limit.
         elif device in self.stopped:
             outcome = Outcome(SKIPPED, self.stopped[device])
             self.results.append(Result(check.name, device, outcome))
         elif left <= 0:
-            self.late += 1
+            self.is_late = True
         else:
             # Rank 0's progress is in its own report.
             if self.rank and self.rank.rank:
@@ -294,7 +294,7 @@ class Run:
             means = answer.get("means") or check.means
         self.results.append(Result(check.name, device, outcome, answer["seconds"], means))
         if outcome.status == SKIPPED and time.monotonic() >= self.end:
-            self.late += 1
+            self.is_late = True
         is_silent = outcome.detail.startswith("no answer") and device != HOST
         self.silent[device] = 1 + self.silent.get(device, 0) if is_silent else 0
         if self.silent[device] >= MOST_SILENT:
@@ -307,20 +307,16 @@ class Run:
             self.child.end()
 
 
-def blocking(
+def blocked(
     needs: Tuple[str, ...], device: Optional[str], results: Sequence[Result]
-) -> Optional[Result]:
-    """The earlier result, on this device or (None) any, that a check needs and that failed it."""
-    for result in results:
-        is_about_device = device is None or result.device in (device, HOST)
-        if result.name in needs and is_about_device and result.outcome.status != PASSED:
-            return result
+) -> Optional[Outcome]:
+    """The outcome of a check whose needs an earlier result, on this device or (None) any, does not
+    meet; None if it can run."""
+    for name, place, outcome, *_ in results:
+        is_about_device = device is None or place in (device, HOST)
+        if name in needs and is_about_device and outcome.status != PASSED:
+            # If that check was skipped too, give the reason for the first skip.
+            is_first = outcome.status != SKIPPED
+            reason = f"needs {name}, which {outcome.status}" if is_first else outcome.detail
+            return Outcome(SKIPPED, reason)
     return None
-
-
-def skip(because: Result) -> Outcome:
-    """The outcome of a check that was skipped because of this earlier result."""
-    # If that result was skipped too, give the reason for the first skip.
-    if because.outcome.status == SKIPPED:
-        return Outcome(SKIPPED, because.outcome.detail)
-    return Outcome(SKIPPED, f"needs {because.name}, which {because.outcome.status}")

@@ -42,11 +42,8 @@ def test_an_old_torch_gets_the_numpy_that_doctor_calls_right(run: Run) -> None:
     described = run("resolve", *NEW_ON_NEW_DRIVER, *REST, "--torch", "2.2.2", "--json")
     commands = described.answer["commands"]
     assert "numpy<2" in commands["uv"][-1] and "numpy<2" in commands["pip"][-1]
-
-
-def test_a_new_torch_takes_any_numpy(run: Run) -> None:
-    described = run("resolve", *NEW_ON_NEW_DRIVER, *REST, "--torch", "2.3.0", "--json")
-    assert "numpy" not in json.dumps(described.answer["commands"])
+    newer = run("resolve", *NEW_ON_NEW_DRIVER, *REST, "--torch", "2.3.0", "--json")
+    assert "numpy" not in json.dumps(newer.answer["commands"])
 
 
 # --- without a wheel ------------------------------------------------------------------------------
@@ -61,7 +58,7 @@ def test_offline_no_set_is_ticked_that_has_no_wheel(package: str, run: Run) -> N
     assert "nothing was changed" in answer.err
 
 
-def test_a_package_without_a_wheel_has_each_way_on_a_line_of_its_own(run: Run) -> None:
+def test_a_package_that_cannot_be_had_has_each_way_on_a_line_of_its_own(run: Run) -> None:
     answer = run("resolve", "flash-attn", "--offline", *NEW_ON_NEW_DRIVER, *REST)
     ways = [line.strip() for line in answer.err.partition("hint: ")[2].splitlines()]
     assert ways[0] == "nothing was changed"
@@ -69,11 +66,17 @@ def test_a_package_without_a_wheel_has_each_way_on_a_line_of_its_own(run: Run) -
     assert ways[1].startswith(f"wheels for some torch versions are at {page}: `uv pip install ")
     assert ways[2].startswith("alternative to flash-attn: ")
     assert not any(page in way for way in ways[2:])
-
-
-def test_a_package_without_any_wheel_is_compiled(run: Run) -> None:
-    answer = run("resolve", "apex", "--offline", *NEW_ON_NEW_DRIVER, *REST)
-    assert "to compile apex for your torch, run `uv pip install " in answer.err
+    compiled = run("resolve", "apex", "--offline", *NEW_ON_NEW_DRIVER, *REST)
+    assert "to compile apex for your torch, run `uv pip install " in compiled.err
+    without_gpu = run("resolve", "onnxruntime-gpu", "--offline", "--from", "no-gpu")
+    assert without_gpu.exit == 1
+    assert "onnxruntime-gpu computes on an NVIDIA GPU only" in without_gpu.err
+    assert "onnxruntime runs on the CPU" in without_gpu.err
+    # FlashAttention 2 needs Ampere: an hour of building would end in the same no.
+    for host in (NEW_ON_OLD_DRIVER, ("--backend", "cpu", "--os", "linux")):
+        old = run("resolve", "flash-attn", "--offline", *host, *REST)
+        assert old.exit == 1 and "scaled_dot_product_attention" in old.err
+        assert "--no-build-isolation flash-attn" not in old.err
 
 
 def test_offline_an_older_release_with_a_wheel_is_the_answer(run: Run) -> None:
@@ -167,24 +170,10 @@ def test_vllm_on_a_driver_of_cuda_12_names_vllms_own_wheels(run: Run) -> None:
     assert "wheels.vllm.ai" not in newest.out, "one set, and no note that recommends another"
 
 
-def test_a_package_for_gpus_is_refused_without_one(run: Run) -> None:
-    answer = run("resolve", "onnxruntime-gpu", "--offline", "--from", "no-gpu")
-    assert answer.exit == 1
-    assert "onnxruntime-gpu computes on an NVIDIA GPU only" in answer.err
-    assert "onnxruntime runs on the CPU" in answer.err
-
-
 def test_a_build_for_another_makers_gpu_is_planned_if_it_is_named(run: Run) -> None:
     planned = run("install", "--dry-run", "--json", "--from", "no-gpu", "--backend", "rocm6.4")
     assert planned.exit == 0, planned.err
     assert planned.answer["after"]["torch"].endswith("+rocm6.4")
-
-
-def test_windows_on_arm_is_answered_with_where_torch_has_builds(run: Run) -> None:
-    answer = run("resolve", "--os", "windows", "--machine", "aarch64", "--python", "3.12")
-    assert answer.exit == 1
-    assert "CPU builds for Windows on Arm" in answer.out
-    assert "https://download.pytorch.org/whl/cpu" in answer.out
 
 
 # --- by an index ----------------------------------------------------------------------------------
@@ -326,15 +315,3 @@ def test_nothing_is_said_to_stay_in_a_new_environment(
     shown = " ".join(planned.out.split())
     assert "torch 2.10.0 is not the newest: Because" in shown
     assert "stays at" not in planned.out
-
-
-@pytest.mark.parametrize("host", [("--gpu", "T4", "--driver", "535.183.01"), ("--backend", "cpu")])
-def test_nobody_is_told_to_build_what_their_gpu_cannot_run(
-    capsys: pytest.CaptureFixture[str], host: tuple[str, ...]
-) -> None:
-    """FlashAttention 2 needs Ampere: an hour of building would end in the same no."""
-    words = ("--os", "linux", "--machine", "x86_64", "--python", "3.12", "--offline")
-    assert main(["resolve", "flash-attn", *words, *host]) == 1
-    shown = " ".join(capsys.readouterr().err.split())
-    assert "scaled_dot_product_attention" in shown
-    assert "--no-build-isolation flash-attn` builds it" not in shown

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from report_messages import MESSAGES
 from test_kernel_log import LINES
 
-from gpusetup.causes.table import CAUSES
+from gpusetup.causes.table import CAUSES, FACTS
 from gpusetup.messages.row import MessageRow
 from gpusetup.messages.search import Text, matches
 from gpusetup.report.cleaning import text_of
@@ -48,6 +48,7 @@ def _of_causes() -> Iterator[Sample]:
         examples = filter(None, (row.example for row in cause.rows))
         yield from (Sample(frozenset({cause.id}), text) for text in examples)
         yield from (Sample(frozenset(), text) for text in cause.not_examples)
+    yield from (Sample(frozenset({row.kind}), row.example) for row in FACTS if row.example)
 
 
 def is_plain(row: MessageRow) -> bool:

@@ -15,21 +15,15 @@ NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
 SENTENCES = (
     # a sentence beside torch's error, the cause
     ("我用的是苹果M1芯片，已经改成MPS了", "apple-silicon"),
-    ("在mac上运行demo.py就报错", "apple-silicon"),
-    ("Mac M1でStable Diffusionを起動すると", "apple-silicon"),
     ("M2チップのマックブックです", "apple-silicon"),
     ("맥북 M1에서 실행했더니 오류가 납니다", "apple-silicon"),
     ("Запускаю на макбуке М2, пишет", "apple-silicon"),
     ("لدي ماك بوك M2 وعند التشغيل يظهر", "apple-silicon"),
-    ("我的電腦是蘋果筆電M3 Pro，跑的時候", "apple-silicon"),
-    ("Mam MacBooka Air M2 i przy uruchomieniu", "apple-silicon"),
     ("Auf meinem Mac mit M1-Chip bekomme ich", "apple-silicon"),
     ("Tengo un Mac con chip M2 y al ejecutar sale", "apple-silicon"),
     ("Sur mon Mac (puce M1) j'ai", "apple-silicon"),
     ("No meu Mac com M3 aparece", "apple-silicon"),
     ("英特尔锐炫A770显卡，Windows11，怎么解决？", "intel-gpu"),
-    ("인텔 아크A770입니다", "intel-gpu"),
-    ("Видеокарта интел арк A770, Windows 10", "intel-gpu"),
     ("电脑是锐龙7840HS核显780M", "amd-gpu"),
 )
 
@@ -42,9 +36,7 @@ def test_a_gpu_is_found_in_a_sentence_of_any_script(sentence: str, cause: str) -
 
 OF_NVIDIA = (
     "我的显卡是3060，在服务器上，从苹果M1 ssh过去，报错",
-    "显卡识别不了",
     "windows和mac上都报错，显卡是RTX 3060",
-    "우분투 서버, 맥북에서 접속",
 )
 
 
@@ -53,16 +45,8 @@ def test_a_mac_beside_the_machine_that_failed_is_not_the_cause(sentence: str) ->
     assert read_report(f"{sentence}\n{NOT_COMPILED}").cause == "torch-cpu-build"
 
 
-def test_a_cuda_build_for_an_unnamed_gpu_says_that_other_makers_need_another() -> None:
-    fix = read_report(NOT_COMPILED).findings[0].fix
-    assert fix is not None
-    assert "a GPU of AMD or Intel needs a build for ROCm or XPU" in fix.text
-
-
 SETTINGS_THAT_ARE_OFF = (
     "Torch overrides: cuda=False rocm=False ipex=True directml=False zluda=False",
-    "backends: ZLUDA: off, ROCm: off",
-    '{"zluda": null, "directml": null}',
     "ZLUDA is disabled",
 )
 
@@ -86,22 +70,13 @@ NO_DRIVER = (
 LABELLED = (
     # a line of the text, torch's error, the cause
     ("GPU: Intel(R) Arc(TM) A770 Graphics", NO_DRIVER, "intel-gpu"),
-    ("Graphics card: Instinct MI60", NOT_COMPILED, "amd-gpu"),
     ("**GPU:** MI50", NOT_COMPILED, "amd-gpu"),
-    ("GPU = Intel Data Center GPU Max 1550", NOT_COMPILED, "intel-gpu"),
-    ("We run this on Intel Arc", NOT_COMPILED, "intel-gpu"),
     ("/home/u/stable-diffusion-webui-amdgpu/launch.py", NO_DRIVER, "amd-gpu"),
-    ("### GPU\n\nrx 7800 xt", NOT_COMPILED, "amd-gpu"),
     ("**GPU**\namd", NO_DRIVER, "amd-gpu"),
-    ("Grafikkarte: Radeon VII", NOT_COMPILED, "amd-gpu"),
-    ("GPU: Data Center GPU Flex 170", NOT_COMPILED, "intel-gpu"),
-    ("torch on 2x MI60, Ubuntu 22.04", NOT_COMPILED, "amd-gpu"),
     # These have no build for the GPU, or an NVIDIA GPU.
     ("my laptop with Iris Xe graphics (i7-1165G7)", NOT_COMPILED, "no-nvidia-gpu"),
     ("### GPU\n\nNVIDIA RTX 3060", NO_DRIVER, "driver-missing"),
-    ("GPU: Intel Iris Xe", NOT_COMPILED, "no-nvidia-gpu"),
     ("GPU: NVIDIA RTX 3060, the processor has Radeon 780M", NO_DRIVER, "driver-missing"),
-    ("RTX 3060, started from /opt/webui-amdgpu/launch.py", NO_DRIVER, "driver-missing"),
     ("GPU: none", NO_DRIVER, "driver-missing"),
 )
 
@@ -169,9 +144,6 @@ def test_a_mac_is_the_cause_only_of_what_looked_for_a_gpu(text: str, cause: str)
     assert read_report(text).cause == cause
 
 
-NO_DEVICE = "ValueError: Invalid CUDA 'device=0' requested."
-
-
 def test_a_cuda_library_that_torch_misses_beside_an_amd_gpu_is_no_library_to_install() -> None:
     answer = read_report(
         "Radeon RX 6800\n"
@@ -180,35 +152,3 @@ def test_a_cuda_library_that_torch_misses_beside_an_amd_gpu_is_no_library_to_ins
         "OSError: libcublas.so.11: cannot open shared object file: No such file or directory"
     )
     assert answer.cause == "amd-gpu"
-
-
-ROCMINFO = (
-    "rocminfo: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by {})"
-)
-
-
-@each("program", ("rocminfo", "/opt/rocm-5.4.3/lib/libhsa-runtime64.so.1"))
-def test_a_glibc_that_only_rocms_tools_need_changes_no_system(program: str) -> None:
-    fix = read_report(f"RX 6950 XT\n{ROCMINFO.format(program)}").findings[0].fix
-    assert fix is not None
-    assert "ROCm's packages" in fix.text
-    assert not command_lines(fix)
-
-
-MOVED_INTO_THE_MACHINE = (
-    "I put my 3060 into my new PC, Ryzen 7600 with Radeon graphics, and now:",
-    "I gave my 4070 to my server because the old Radeon RX 580 died; on the server:",
-    "I moved my RTX 4090 to the new machine, and since then:",
-)
-
-
-@each("sentence", MOVED_INTO_THE_MACHINE)
-def test_a_card_that_was_moved_into_the_machine_is_its_gpu(sentence: str) -> None:
-    answer = read_report(f"{sentence}\n{NOT_COMPILED}")
-    assert answer.cause == "torch-cpu-build"
-    assert answer.snapshot.gpus
-
-
-def test_a_text_that_lists_no_devices_is_not_quoted_as_a_bus() -> None:
-    finding = read_report(f"GPU: Instinct MI60\n{NOT_COMPILED}").findings[0]
-    assert all("pci_devices" not in evidence.source for evidence in finding.evidence)

@@ -80,36 +80,7 @@ def test_without_a_driver_the_solver_refuses_and_names_what_is_missing(channel: 
         solved(channel, environment_specs("healthy"))
 
 
-def test_plain_pytorch_would_silently_have_been_a_cpu_build(channel: str) -> None:
-    assert solved(channel, ["python=3.12", "pytorch=2.13.0"])["pytorch"].startswith("2.13.0 cpu")
-
-
-def test_an_image_build_forces_it_by_the_override(
-    channel: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
-    overridden = rattler.VirtualPackage.detect(rattler.VirtualPackageOverrides.from_env())
-    seen = [p.into_generic() for p in overridden]
-    cuda = next(str(p.version) for p in seen if p.name.normalized == "__cuda")
-    assert cuda == "13.0"
-    chosen = solved(channel, environment_specs("healthy"), ("__cuda", cuda))
-    assert chosen["pytorch"].startswith("2.13.0 cuda130")
-
-
 def test_a_machine_without_gpu_gets_the_cpu_build_by_name(channel: str) -> None:
     specs = environment_specs("no-gpu")
     assert any(spec.startswith("pytorch-cpu=") for spec in specs)
     assert solved(channel, specs)["pytorch"].startswith("2.13.0 cpu")
-
-
-def test_an_old_glibc_is_refused_by_the_solver_where_the_build_needs_a_newer(channel: str) -> None:
-    found = virtual(("__glibc", "2.17"), ("__cuda", "13.0"))
-    with pytest.raises(SolverError, match="__glibc"):
-        asyncio.run(
-            rattler.solve(
-                sources=[channel],
-                specs=environment_specs("healthy"),
-                platforms=["linux-64", "noarch"],
-                virtual_packages=found,
-            )
-        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,8 +27,7 @@ def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 class Seen:
-    """What others on this machine see while a run lasts: argument lists, and files that are named
-    in the environment of a child."""
+    """What others on this machine see while a run lasts: argument lists."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.text = ""
@@ -37,9 +35,6 @@ class Seen:
 
         def start(words: Sequence[str], **options: Any) -> Any:
             self.text += "\n" + " ".join(words)
-            config = (options.get("env") or {}).get("UV_CONFIG_FILE")
-            if config and Path(config).parent.name == "links":
-                self.text += "\n" + Path(config).read_text()
             return honest(words, **options)
 
         monkeypatch.setattr(subprocess, "Popen", start)

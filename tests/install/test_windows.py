@@ -86,14 +86,3 @@ def test_ctrl_c_in_a_console(laptop: Any, typed: str, at: str, said: str) -> Non
     assert said in ended.out, ended.out
     assert "gpusetup itself failed" not in ended.out
     assert not (laptop.venv / ".gpusetup" / "journal.json").exists()
-
-
-@pytest.mark.slow
-def test_a_training_is_watched_without_a_console(laptop: Any) -> None:
-    """There is no Ctrl-Break that could end what watches it."""
-    lines = ("import time", "from gpusetup.monitor import TrainingMonitor",
-             "with TrainingMonitor('run.jsonl') as monitor:", "    time.sleep(12)",
-             "print(monitor.summary.verdict)")  # fmt: skip
-    (laptop.there.drive / "project" / "watched.py").write_text("\n".join(lines))
-    ended = laptop.cmd(".venv\\Scripts\\python.exe watched.py").ended
-    assert (ended.exit, ended.out.split()[-1:]) == (0, ["idle"]), ended.out

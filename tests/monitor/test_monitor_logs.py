@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,25 +48,6 @@ def smi_csv(run: Run) -> Iterator[str]:
             f"{g.power_watts:.2f}{w}", f"{g.power_limit_watts:.2f}{w}",
             f"{g.power_limit_default_watts:.2f}{w}", f"{g.clock_sm_mhz}{z}",
             f"{g.clock_sm_max_mhz}{z}", *on))  # fmt: skip
-
-
-@each("busy, steps", [(45, ["larger", "DataLoader", "mixed"]), (62, []), (97, [])])
-def test_a_log_at_45_percent_is_answered_with_the_guides_steps_in_their_order(
-    busy: int,
-    steps: list[str],
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
-) -> None:
-    told, file = request.getfixturevalue("capsys"), tmp_path_factory.mktemp("log") / "gpu.csv"
-    head = "timestamp, index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"
-    lines = (
-        f"2025/11/18 10:12:{i:02d}.000, 0, NVIDIA GeForce RTX 4090, {busy + i % 3} %, 8123, 24564"
-        for i in range(40)
-    )
-    file.write_text("\n".join((head, *lines)), encoding="utf-8")
-    assert cli.main(["monitor", "--replay", str(file), "--json"]) == 0
-    advice = json.loads(told.readouterr().out)["advice"]
-    assert [line.split()[0] for line in advice] == steps
 
 
 FULL = "a steady training, nobody watched its processes"

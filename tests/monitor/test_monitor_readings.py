@@ -2,32 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-
-from gpusetup import cli
-
-Judge = Callable[[str], dict[str, Any]]
-
-
-@pytest.fixture
-def judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Judge:
-    """The summary of a text, and under `text` what a person reads."""
-
-    def of(text: str) -> dict[str, Any]:
-        file = tmp_path / "reading.txt"
-        file.write_text(text, encoding="utf-8")
-        assert cli.main(["monitor", "--replay", str(file), "--json"]) == 0
-        summary: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
-        assert cli.main(["monitor", "--replay", str(file)]) == 0
-        return {**summary, "text": capsys.readouterr().out}
-
-    return of
-
+from replayed import Judge
 
 BANNER = """\
 +-----------------------------------------------------------------------------------------+

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from each_row import each
-from replayed import csv, dmon, judge_in, verdict_and_step
+from replayed import Judge, csv, dmon, verdict_and_step
 
 POWER_AND_CLOCKS = "pwr gtemp sm mem pclk fb"
 WITH_VIOLATIONS = f"{POWER_AND_CLOCKS} pviol tviol"
@@ -33,10 +30,10 @@ CARD = "NVIDIA GeForce RTX 4090"
     ],
 )
 def test_one_of_four_cards_in_a_log_of_dmon(
-    columns: str, fourth: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    columns: str, fourth: str, said: str, judged: Judge
 ) -> None:
     others = WELL if columns == POWER_AND_CLOCKS else f"{WELL} 0 0"
-    summary = judge_in(tmp_path, capsys)(dmon(columns, [[others] * 3 + [fourth]] * 40))
+    summary = judged(dmon(columns, [[others] * 3 + [fourth]] * 40))
     assert verdict_and_step(summary) == said, summary["evidence"]
     if said != "good/ none":
         assert summary["evidence"].startswith("GPU 3: ")
@@ -54,11 +51,11 @@ def test_one_of_four_cards_in_a_log_of_dmon(
     ],
 )
 def test_dmon_tells_models_apart_by_their_memory_clock(
-    memory_clock: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    memory_clock: int, said: str, judged: Judge
 ) -> None:
     fast = f"72 70 97 40 {memory_clock} 2040"
     warm = "390 86 97 45 1593 1410"
-    summary = judge_in(tmp_path, capsys)(dmon("pwr gtemp sm mem mclk pclk", [[fast, warm]] * 40))
+    summary = judged(dmon("pwr gtemp sm mem mclk pclk", [[fast, warm]] * 40))
     assert verdict_and_step(summary) == said, summary["evidence"]
 
 
@@ -67,9 +64,9 @@ def test_dmon_tells_models_apart_by_their_memory_clock(
     [(CARD, "throttled/heat cool"), ("NVIDIA L4", "good/ none")],
 )
 def test_a_card_is_compared_with_cards_of_its_name_alone(
-    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, said: str, judged: Judge
 ) -> None:
     well = f"{CARD}, 98, 420, 450, 64, 2700"
     warm = f"{name}, 98, 70, 72, 82, 1900"
-    summary = judge_in(tmp_path, capsys)(csv(COLUMNS, [[well, well, warm]] * 40))
+    summary = judged(csv(COLUMNS, [[well, well, warm]] * 40))
     assert verdict_and_step(summary) == said, summary["evidence"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from each_row import each
-from replayed import Judge, csv, dmon, judge_in, verdict_and_step
+from replayed import Judge, csv, dmon, verdict_and_step
 
 from gpusetup import cli
 
@@ -17,11 +17,6 @@ COLUMNS = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
     "memory.total [MiB], temperature.gpu, clocks.sm [MHz], clocks.max.sm [MHz]"
 )
-
-
-@pytest.fixture
-def judged(tmp_path: Path, capsys: Said) -> Judge:
-    return judge_in(tmp_path, capsys)
 
 
 def card(use: int, used: int = 30000) -> str:
@@ -188,13 +183,11 @@ def test_a_gpu_that_is_full_and_light_may_only_poll(
 NAMELESS = "timestamp, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"
 
 
-def test_rows_of_one_moment_are_several_gpus_if_nothing_names_them(
-    tmp_path: Path, capsys: Said
-) -> None:
+def test_rows_of_one_moment_are_several_gpus_if_nothing_names_them(judged: Judge) -> None:
     lines = [NAMELESS]
     for second in range(10, 50):
         for milliseconds, use in (("000", 97), ("004", 31)):
             stamp = f"2026/11/20 06:00:{second}.{milliseconds}"
             lines.append(f"{stamp}, {use} %, 20000 MiB, 46068 MiB")
-    summary = judge_in(tmp_path, capsys)("\n".join(lines))
+    summary = judged("\n".join(lines))
     assert summary["samples"] == 40 and len(summary["gpus"]) == 2

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from each_row import each
-from replayed import csv, judge_in, verdict_and_step
+from replayed import Judge, csv, verdict_and_step
 
-Said = pytest.CaptureFixture[str]
 COLUMNS = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], power.default_limit [W], "
     "temperature.gpu, clocks.sm [MHz], clocks.max.sm [MHz], clocks_event_reasons.active"
@@ -26,9 +22,9 @@ SET = "NVIDIA A30, 98 %, 90, 165, 165, 50, 600, 1440, 0x2"
     "gpus, said, text, command",
     [
         ([LOWERED] * 2, "throttled/lowered limit raise-the-power-limit",
-         "of GPU 0, 1 from 200 W to 350 W", "sudo nvidia-smi -i 0,1 -pl 350"),
+         "of GPU 0, 1 to what the card is rated at", "sudo nvidia-smi -i 0,1 -pl 350"),
         ([LOWERED, LOWERED_MORE], "throttled/lowered limit raise-the-power-limit",
-         "to what each card", "sudo nvidia-smi -i 0 -pl 350; sudo nvidia-smi -i 1 -pl 320"),
+         "to what the card", "sudo nvidia-smi -i 0 -pl 350; sudo nvidia-smi -i 1 -pl 320"),
         ([SET] * 2, "throttled/set clocks reset-the-clocks",
          "clocks of GPU 0, 1", "sudo nvidia-smi -i 0,1 -rac; sudo nvidia-smi -i 0,1 -rgc"),
         ([SET], "throttled/set clocks reset-the-clocks",
@@ -42,16 +38,16 @@ SET = "NVIDIA A30, 98 %, 90, 165, 165, 50, 600, 1440, 0x2"
     ],
 )  # fmt: skip
 def test_a_fix_names_every_gpu_that_needs_it(
-    gpus: list[str], said: str, text: str, command: str, tmp_path: Path, capsys: Said
+    gpus: list[str], said: str, text: str, command: str, judged: Judge
 ) -> None:
-    summary = judge_in(tmp_path, capsys)(csv(COLUMNS, [gpus] * 60))
+    summary = judged(csv(COLUMNS, [gpus] * 60))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert text in summary["next"]["text"]
     assert summary["next"]["command"] == command
 
 
-def test_a_brake_of_all_gpus_points_to_the_server(tmp_path: Path, capsys: Said) -> None:
-    summary = judge_in(tmp_path, capsys)(csv(COLUMNS, [[BRAKES] * 4] * 60))
+def test_a_brake_of_all_gpus_points_to_the_server(judged: Judge) -> None:
+    summary = judged(csv(COLUMNS, [[BRAKES] * 4] * 60))
     assert "BMC" in summary["next"]["text"]
     assert "cable" not in summary["next"]["text"]
 
@@ -66,8 +62,8 @@ def test_a_brake_of_all_gpus_points_to_the_server(tmp_path: Path, capsys: Said) 
     ],
 )
 def test_the_verdict_names_every_gpu_whose_clocks_are_slowed_down(
-    gpus: list[str], begin: str, end: str, tmp_path: Path, capsys: Said
+    gpus: list[str], begin: str, end: str, judged: Judge
 ) -> None:
-    summary = judge_in(tmp_path, capsys)(csv(COLUMNS, [gpus] * 60))
+    summary = judged(csv(COLUMNS, [gpus] * 60))
     assert summary["evidence"].startswith(begin), summary["evidence"]
     assert summary["evidence"].endswith(end)

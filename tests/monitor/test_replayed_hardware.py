@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from each_row import each
-from replayed import csv, dmon, judge_in, verdict_and_step
+from replayed import Judge, csv, dmon, verdict_and_step
 
-Said = pytest.CaptureFixture[str]
 USUAL = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
     "memory.total [MiB]"
@@ -40,16 +37,16 @@ def rising(columns: str, before: str, after: str) -> str:
     ],
 )  # fmt: skip
 def test_memory_errors_that_rise_come_before_a_good_utilisation(
-    text: str, said: str, tmp_path: Path, capsys: Said
+    text: str, said: str, judged: Judge
 ) -> None:
-    summary = judge_in(tmp_path, capsys)(text)
+    summary = judged(text)
     assert verdict_and_step(summary) == said, summary["evidence"]
     if "ecc" in text and "[N/A]" not in text and said == "good/ none":
         assert "4 uncorrectable memory errors before the run, none during it" in summary["text"]
 
 
-def test_one_reading_tells_errors_since_the_driver_was_loaded(tmp_path: Path, capsys: Said) -> None:
-    summary = judge_in(tmp_path, capsys)(csv(f"{USUAL}, {TOTAL}", [[f"{GOOD}, 3"]]))
+def test_one_reading_tells_errors_since_the_driver_was_loaded(judged: Judge) -> None:
+    summary = judged(csv(f"{USUAL}, {TOTAL}", [[f"{GOOD}, 3"]]))
     assert "3 uncorrectable memory errors since the driver was loaded" in summary["text"]
 
 
@@ -103,13 +100,13 @@ GPU 00000000:65:00.0
     ],
 )
 def test_reports_of_many_moments(
-    use: int, errors: int, received: int, said: str, tmp_path: Path, capsys: Said
+    use: int, errors: int, received: int, said: str, judged: Judge
 ) -> None:
     texts = []
     for minute in range(20):
         counted = errors if minute >= 10 else 0
         texts.append(REPORT.format(minute=minute, use=use, errors=counted, received=received))
-    summary = judge_in(tmp_path, capsys)("\n".join(texts))
+    summary = judged("\n".join(texts))
     assert verdict_and_step(summary) == said, summary["evidence"]
 
 
@@ -143,19 +140,19 @@ def with_a_link(use: int, watts: int, link: str) -> str:
     ],
 )  # fmt: skip
 def test_lanes_that_are_missing_under_load(
-    use: int, watts: int, link: str, said: str, noted: str, tmp_path: Path, capsys: Said
+    use: int, watts: int, link: str, said: str, noted: str, judged: Judge
 ) -> None:
-    summary = judge_in(tmp_path, capsys)(with_a_link(use, watts, link))
+    summary = judged(with_a_link(use, watts, link))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert noted in summary["text"]
     assert noted or "lanes" not in summary["text"]
 
 
-def test_a_link_that_is_slow_at_rest_only_is_no_fault(tmp_path: Path, capsys: Said) -> None:
+def test_a_link_that_is_slow_at_rest_only_is_no_fault(judged: Judge) -> None:
     rests = "NVIDIA GeForce RTX 4090, 0 %, 20 W, 450 W, 1, 4, 16, 16"
     works = "NVIDIA GeForce RTX 4090, 97 %, 400 W, 450 W, 4, 4, 16, 16"
     text = csv(LINK, [[rests]] * 10 + [[works]] * 60 + [[rests]] * 10)
-    summary = judge_in(tmp_path, capsys)(text)
+    summary = judged(text)
     assert verdict_and_step(summary) == "good/ none"
     assert "link" not in summary["text"]
 
@@ -169,11 +166,9 @@ def test_a_link_that_is_slow_at_rest_only_is_no_fault(tmp_path: Path, capsys: Sa
         (98, 2000, "good/ none"),
     ],
 )
-def test_what_dmon_counts_on_the_link(
-    use: int, received: int, said: str, tmp_path: Path, capsys: Said
-) -> None:
+def test_what_dmon_counts_on_the_link(use: int, received: int, said: str, judged: Judge) -> None:
     rows = [[f"160 53 {use + number % 3} 30 1905 {received} 1500"] for number in range(60)]
-    summary = judge_in(tmp_path, capsys)(dmon("pwr gtemp sm mem pclk rxpci txpci", rows))
+    summary = judged(dmon("pwr gtemp sm mem pclk rxpci txpci", rows))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert "?" not in summary["text"]
 
@@ -201,10 +196,8 @@ def own_record(errors: int) -> Iterator[str]:
 
 
 @each("errors, said", [(3, "faulty/memory reset-the-gpu"), (0, "good/ none")])
-def test_our_own_records_tell_memory_errors_too(
-    errors: int, said: str, tmp_path: Path, capsys: Said
-) -> None:
-    summary = judge_in(tmp_path, capsys)("\n".join(own_record(errors)) + "\n")
+def test_our_own_records_tell_memory_errors_too(errors: int, said: str, judged: Judge) -> None:
+    summary = judged("\n".join(own_record(errors)) + "\n")
     assert verdict_and_step(summary) == said, summary["evidence"]
 
 
@@ -226,13 +219,12 @@ LOST = "faulty/lost see-why-it-was-lost"
     ],
 )
 def test_a_last_line_about_a_gpu_that_cannot_be_read_is_a_lost_gpu(
-    last_line: str, lost: str, tmp_path: Path, capsys: Said
+    last_line: str, lost: str, judged: Judge
 ) -> None:
     logs = {
         "csv": csv(USUAL, [WELL] * 60),
         "dmon": dmon("pwr sm", [["285 97"] * 2] * 60),
     }
-    judged = judge_in(tmp_path, capsys)
     for text in logs.values():
         summary = judged(f"{text}{last_line}\n")
         assert verdict_and_step(summary) == (LOST if lost else "good/ none"), summary["evidence"]
@@ -240,13 +232,13 @@ def test_a_last_line_about_a_gpu_that_cannot_be_read_is_a_lost_gpu(
         assert not summary["notes"]
 
 
-def test_a_gpu_without_rows_after_such_a_line_was_lost_then(tmp_path: Path, capsys: Said) -> None:
+def test_a_gpu_without_rows_after_such_a_line_was_lost_then(judged: Judge) -> None:
     whole = csv(USUAL, [WELL] * 60)
     lines = whole.splitlines()
     since = 1 + 2 * 40
     rest = [line for line in lines[since:] if ", 1, NVIDIA" not in line]
     text = "\n".join([*lines[:since], f"{HANDLE}1: 0000:A1:00.0: Unknown Error", *rest])
-    summary = judge_in(tmp_path, capsys)(text)
+    summary = judged(text)
     assert verdict_and_step(summary) == LOST
     assert "GPU 1 was lost at second 40 of 59" in summary["evidence"]
 
@@ -261,22 +253,21 @@ def test_a_gpu_without_rows_after_such_a_line_was_lost_then(tmp_path: Path, caps
     ],
 )
 def test_a_card_that_answers_nothing_to_the_end_is_lost(
-    rows: list[list[str]], said: str, tmp_path: Path, capsys: Said
+    rows: list[list[str]], said: str, judged: Judge
 ) -> None:
-    summary = judge_in(tmp_path, capsys)(csv(USUAL, [WELL] * 60 + rows))
+    summary = judged(csv(USUAL, [WELL] * 60 + rows))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert said != LOST or "GPU 1 was lost at second 60 of 99" in summary["evidence"]
 
 
-def test_a_gpu_that_never_worked_and_is_lost_is_a_note(tmp_path: Path, capsys: Said) -> None:
+def test_a_gpu_that_never_worked_and_is_lost_is_a_note(judged: Judge) -> None:
     rests = "NVIDIA A40, 0 %, 20 W, 300 W, 3 MiB, 46068 MiB"
     text = csv(USUAL, [[WELL[0], rests]] * 60) + f"{HANDLE}1: 0000:A1:00.0: Unknown Error\n"
-    summary = judge_in(tmp_path, capsys)(text)
+    summary = judged(text)
     assert summary["verdict"] == "good"
     assert any("GPU 1 is lost" in note for note in summary["notes"])
 
 
-def test_a_sentence_below_a_pasted_log_is_no_gpu(tmp_path: Path, capsys: Said) -> None:
+def test_a_sentence_below_a_pasted_log_is_no_gpu(judged: Judge) -> None:
     log = "index, utilization.gpu [%], power.draw [W]\n" + "0, 97 %, 200 W\n" * 60
-    judged = judge_in(tmp_path, capsys)
     assert judged(f"{log}Any ideas, please help, thanks\n") == judged(log)

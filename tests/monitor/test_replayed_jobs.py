@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from random import Random
 
-import pytest
 from each_row import each
 from monitor_composer import RTX4090, TRAIN, Gpu, Tree, compose
-from replayed import csv, judge_in, verdict_and_step
+from replayed import Judge, csv, verdict_and_step
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.summary import Story, summarise
 from gpusetup.monitor.tally import RunTally
-
-Said = pytest.CaptureFixture[str]
 
 TABLE = """\
 Mon Nov 16 20:15:{second:02d} 2026
@@ -68,9 +64,9 @@ TIGHT = "memory-tight/margin free-the-card"
     ],
 )
 def test_who_holds_the_memory_of_a_full_gpu(
-    holders: tuple[tuple[int, str, int], ...], said: str, words: str, tmp_path: Path, capsys: Said
+    holders: tuple[tuple[int, str, int], ...], said: str, words: str, judged: Judge
 ) -> None:
-    summary = judge_in(tmp_path, capsys)(tables(*holders))
+    summary = judged(tables(*holders))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert words in summary["text"]
 
@@ -116,13 +112,13 @@ MEMORY = (
     ],
 )
 def test_memory_that_grows_until_it_is_full(
-    first: int, last: int, said: str, words: str, tmp_path: Path, capsys: Said
+    first: int, last: int, said: str, words: str, judged: Judge
 ) -> None:
     moments = []
     for number in range(181):
         used = first + (last - first) * number // 180
         moments.append([f"NVIDIA A100 80GB PCIe, 97 %, 270 W, 300 W, {used} MiB, 81920 MiB"])
-    summary = judge_in(tmp_path, capsys)(csv(MEMORY, moments, seconds=10))
+    summary = judged(csv(MEMORY, moments, seconds=10))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert words in summary["text"]
 
@@ -157,9 +153,9 @@ SLOW_RANK = f"{CARD}, 98 %, 135 W, 300 W, 20000 MiB, 49140 MiB"
     ],
 )
 def test_several_gpus_of_one_job_without_a_command(
-    gpus: list[str], command: tuple[str, ...], said: str, tmp_path: Path, capsys: Said
+    gpus: list[str], command: tuple[str, ...], said: str, judged: Judge
 ) -> None:
-    summary = judge_in(tmp_path, capsys)(csv(MEMORY, [gpus] * 60), *command)
+    summary = judged(csv(MEMORY, [gpus] * 60), *command)
     assert verdict_and_step(summary) == said, summary["evidence"]
     if "unused" in said:
         assert f"did nothing (GPU {len(gpus) - 1})" in summary["next"]["text"]
@@ -168,10 +164,7 @@ def test_several_gpus_of_one_job_without_a_command(
 SHARED = ((2214, "/home/u/venv/bin/python", 9874), (1873, "VLLM::EngineCore", 10018))
 
 
-def test_two_programs_on_one_gpu_share_it_and_their_owner_is_asked(
-    tmp_path: Path, capsys: Said
-) -> None:
-    judged = judge_in(tmp_path, capsys)
+def test_two_programs_on_one_gpu_share_it_and_their_owner_is_asked(judged: Judge) -> None:
     for text in (tables(*SHARED), tables(*SHARED).partition("\n\n")[0]):
         summary = judged(text)
         assert verdict_and_step(summary) == "good/ see-whose-they-are", summary["evidence"]
@@ -188,7 +181,7 @@ def test_two_programs_on_one_gpu_share_it_and_their_owner_is_asked(
     [(None, "good/ see-whose-they-are"), (0, "good/ none"), (45, "good/ see-whose-they-are")],
 )
 def test_a_server_that_is_known_to_rest_takes_no_part_of_the_gpu(
-    share_of_the_server: int | None, said: str, tmp_path: Path, capsys: Said
+    share_of_the_server: int | None, said: str, judged: Judge
 ) -> None:
     processes = [
         {"pid": 1, "name": "python", "memory_bytes": 9 << 30, "sm_percent": 90},
@@ -203,7 +196,7 @@ def test_a_server_that_is_known_to_rest_takes_no_part_of_the_gpu(
     }
     head = {"schema": "gpusetup.monitor/1", "kind": "sample", "at": ""}
     lines = [json.dumps({**head, "seconds": second, "gpus": [gpu]}) for second in range(40)]
-    summary = judge_in(tmp_path, capsys)("\n".join(lines) + "\n")
+    summary = judged("\n".join(lines) + "\n")
     assert verdict_and_step(summary) == said, summary["evidence"]
 
 
@@ -211,12 +204,10 @@ TURNS = "name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"
 
 
 @each("gpus, place", [(1, ""), (2, "in each process"), (8, "in each process")])
-def test_loader_workers_are_counted_for_each_process(
-    gpus: int, place: str, tmp_path: Path, capsys: Said
-) -> None:
+def test_loader_workers_are_counted_for_each_process(gpus: int, place: str, judged: Judge) -> None:
     uses = [45, 41, 48, 52] * 30
     moments = [[f"NVIDIA H100 80GB HBM3, {use}, 60000, 81559"] * gpus for use in uses]
-    summary = judge_in(tmp_path, capsys)(csv(TURNS, moments))
+    summary = judged(csv(TURNS, moments))
     assert verdict_and_step(summary) == "input-starved/short-pieces help-the-host", summary[
         "evidence"
     ]
@@ -234,9 +225,9 @@ LOADING = (
 
 @each("gpus, cores, workers", [(1, 64, 16), (8, 64, 8), (2, 64, 16), (8, 4, 1)])
 def test_processes_share_the_cores_that_are_known(
-    gpus: int, cores: int, workers: int, tmp_path: Path, capsys: Said
+    gpus: int, cores: int, workers: int, judged: Judge
 ) -> None:
     row = f"45, 200, 100, 0, 90, 90, {cores}"
-    summary = judge_in(tmp_path, capsys)(csv(LOADING, [[row] * gpus] * 60))
+    summary = judged(csv(LOADING, [[row] * gpus] * 60))
     assert summary["next"]["id"] == "load-with-workers", summary["evidence"]
     assert f"num_workers={workers}," in summary["next"]["text"]

@@ -10,16 +10,10 @@ from pathlib import Path
 
 import pytest
 from each_row import each
-from replayed import Judge, csv, dmon, judge_in, verdict_and_step
+from replayed import Judge, csv, dmon, verdict_and_step
 
-Said = pytest.CaptureFixture[str]
 CARD = "NVIDIA A100-SXM4-40GB"
 USE = "name, utilization.gpu [%], power.draw [W], power.limit [W], temperature.gpu"
-
-
-@pytest.fixture
-def judged(tmp_path: Path, capsys: Said) -> Judge:
-    return judge_in(tmp_path, capsys)
 
 
 def phases(low: int, *, work: int = 26, rest: int = 14, rounds: int = 4) -> str:

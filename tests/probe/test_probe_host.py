@@ -13,8 +13,7 @@ from gpusetup.probe.container import read_container
 from gpusetup.probe.host import free_memory, read_cgroup_limit, read_os
 from gpusetup.probe.machine import wanted_by
 from gpusetup.probe.target import TargetPython
-from gpusetup.probe.torch import library_events
-from gpusetup.probe.windows_runtime import runtime_events
+from gpusetup.probe.torch import library_events, runtime_events
 from gpusetup.system.system import Stat
 
 DEBIAN = (

@@ -130,3 +130,52 @@ def test_a_container_beside_a_host_whose_driver_answers_is_certain() -> None:
     answer = answered(f"{inside}\n\non the host:\n{SMI}")
     assert (answer.cause, answer.certainty) == ("container-no-gpu", "certain")
     assert answer.other_causes == ()
+
+
+TORCH_ASKED = (
+    '$ python -c "import torch; print(torch.__version__, torch.version.cuda); torch.cuda.init()"'
+)
+
+
+@each(
+    "said, given",
+    [
+        ("GPU stays at 0 %", f"{TORCH_ASKED}\n2.6.0+cu124 12.4"),
+        ("GPU stays at 0 %", f"{TORCH_ASKED}\n2.6.0+cpu None\nAssertionError: Torch not compiled "
+         "with CUDA enabled"),
+        ("training hangs with two GPUs", "a:1:1 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>"),
+    ],
+)  # fmt: skip
+def test_a_question_whose_output_was_given_is_not_asked_again(said: str, given: str) -> None:
+    asked = answered(said).next_reading
+    assert asked and answered(f"{said}\n\n{given}").next_reading != asked
+
+
+@each(
+    "text, version",
+    [
+        ("RTX 5070 Ti not found, torch 2.3.1+cu12\n\n- **torch**: 2.3.1+cu121", "2.3.1+cu121"),
+        ("RTX 5070 Ti not found, torch 2.3.1+cu12", "2.3.1"),
+    ],
+)
+def test_a_cut_title_yields_to_the_whole_version(text: str, version: str) -> None:
+    assert answered(text).snapshot.torch.version == version
+
+
+def test_a_python_of_another_name_is_the_one_to_change() -> None:
+    ask = 'print(torch.__version__, torch.cuda.is_available())"'
+    text = f'$ python3 -c "import torch; {ask}\n2.6.0+cpu False\n$ python -c "import torch; {ask}'
+    answer = answered(f"{text}\n2.6.0+cu124 True\nGPU 0: NVIDIA GeForce RTX 2080 Ti")
+    seen = answering(answer)
+    assert seen is not None and seen.fix is not None
+    assert "--python python3" in seen.fix.commands[0]
+
+
+def test_without_an_nvidia_gpu_no_toolkit_is_installed() -> None:
+    text = (
+        'docker: Error response from daemon: could not select device driver "" with capabilities: '
+        "[[gpu]].\n\n$ lspci | grep -iE 'vga|3d'\n00:02.0 VGA compatible controller: Intel "
+        "Corporation Alder Lake-P GT2 [Iris Xe Graphics] (rev 0c)"
+    )
+    answer = answered(text)
+    assert answer.cause == "no-nvidia-gpu" and answer.next_reading is None

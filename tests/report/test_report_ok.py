@@ -28,17 +28,12 @@ class Said(NamedTuple):
 
 COMPLAINTS = (
     "My program does not use the GPU",
-    "It runs on the CPU although the GPU is there",
-    "flaky crash of the engine at its start",
     'Traceback (most recent call last):\n  File "run.py", line 3, in <module>',
     "the first epoch takes an hour, which is very slow",
     "Why is the GPU idle?",
     "training hangs after the first step",
     "训练报错",
-    "das Programm funktioniert nicht",
-    "vLLM 启动失败",
     "не работает на видеокарте",
-    "there is still an OOM on the second card",
     "the PC switches off, nothing in the log",
     "error: something went wrong",
 )
@@ -47,7 +42,6 @@ CONTENT = (
     "Here is what my machine shows:",
     "It runs without any errors.",
     "No problem so far, a 4090.",
-    "Three epochs took ten minutes.",
     "| N/A   29C    P0   ERR! / 250W |    593MiB / 16160MiB |      0%      Default |",
     "    ECC Errors\n        Volatile\n            SRAM Correctable : 0",
     "Is debug build: False\nVulnerability Retbleed: Not affected; no microcode bug",
@@ -58,7 +52,6 @@ NAMED = (
 )
 UNSHOWN = (
     "RuntimeError: Error compiling objects for extension",
-    "error: command '/usr/bin/nvcc' failed with exit code 1",
     "RuntimeError: PassManager::run failed",
     "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.",
     "Error: llama runner process has terminated: exit status 2",
@@ -69,12 +62,6 @@ FALSE = (
     "print(torch.cuda.is_available())  # True\n$ srun python check.py\n# False",
     "torch.cuda.is_available()  # True on my laptop\ntorch.cuda.is_available()  # => False in the job",
     f"{SMI_ONE}\n>>> torch.cuda.is_available()\nTrue\n$ docker run x python gpu.py\nCUDA available: False",
-)
-UNPROVEN = (
-    f"torch==2.5.1+cu124\n{SMI_ONE}",
-    f"vllm serve some/model\n{SMI_ONE}",
-    f"{WORKS}\ntorch.cuda.device_count() -> 0",
-    f"{WORKS}\nProcess finished with exit code 1",
 )
 FAILED = (
     Said(f"{WORKS}\nLoss.cu:250: block: [0,0,0] Assertion `t < n_classes` failed.\n"

@@ -211,29 +211,22 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
         (ASSERTED, "export CUDA_LAUNCH_BLOCKING=1", "set "),
         (HIDDEN, "unset CUDA_VISIBLE_DEVICES", "set A"),
         (f"PS C:\\> python a.py\n{ASSERTED}", "$env:CUDA_LAUNCH_BLOCKING", "export"),
-        (f"(venv) C:\\Users\\me\\x>python a.py\n{HIDDEN}", "Remove-Item Env:CUDA_VIS", "unset"),
-        (f"on my Windows 10 laptop\n{ASSERTED}", "$env:CUDA_LAUNCH_BLOCKING", "export"),
-        (f"Ubuntu 22.04\n{ASSERTED}", "export CUDA_LAUNCH_BLOCKING=1", "$env"),
         (f"ComfyUI portable, RTX 3060\n{CPU_BUILD}", BY_PORTABLE, "$ python"),
-        (f"the portable version of ComfyUI, RTX 4070\n{CPU_BUILD}", BY_PORTABLE, "export"),
         (f"ComfyUI in a venv, RTX 4070\n{CPU_BUILD}", "python -m pip install", "python_embeded"),
         (f"RTX 3080, updated the drivers to version 566.36\n{CPU_BUILD}", "found: 566.36", "shows yours"),
         (f"a Tesla K80 with nvidia driver 470\n{CPU_BUILD}", "cu118|found: 470", "cu126"),
         (f"Driver: 535\nRTX 4090\n{CPU_BUILD}", "cu126|found: 535", "cu13"),
         (f"RTX 4090, it requires NVIDIA driver 470\n{CPU_BUILD}", "cu126|shows yours", "found"),
         (f"RTX 5070 Ti\n{CPU_BUILD}", "cu129|570 or newer", "cu126"),
-        (f"I bought an RTX 5070 ti, Windows 11\n{CPU_BUILD}", "cu128|570 or newer", "cu126"),
         (f"torch 2.5.0 on a DGX Spark\n{NO_KERNEL}", "cu130", "cu118"),
         ("modinfo: ERROR: Module nvidia not found.", "; fi\nsudo modprobe nvidia", "says why"),
         ("'nvidia-smi' is not recognized as an internal or external command", "https", "lspci"),
         ("CUDA Error 802\nClient: Platform: macOS-26.1-arm64-arm-64bit", "sudo ", "Mac"),
         (f"torch 2.5.1+cu124 on Windows\n{NO_TRITON}", "triton-windows==3.1.*", "export"),
-        (f"torch 2.9.1+cu128 on Windows\n{NO_TRITON}", "triton-windows==3.5.*", "3.1.*"),
         (f"torch 2.1.0+cu121 on Windows\n{NO_TRITON}", "2.4 or newer", "pip install triton"),
         ("00:02.0 VGA compatible controller: Intel Corporation UHD\nonnxruntime: 'CUDAExecutionProvider' "
          "is not in available provider names\nNo CUDA GPUs are available", "for the CPU", "pip"),
         (f"OS: Arch Linux\n{NO_GPU_DRIVER}", "sudo pacman -S", "apt"),
-        (f"OS: Fedora Linux 42\n{NO_GPU_DRIVER}", "sudo dnf install", "apt"),
         (f"OS: openSUSE Leap 15.6\n{NO_GPU_DRIVER}", "sudo zypper install", "apt"),
         ("Traceback\nTypeError: f() got an unexpected keyword argument 'x'", "Fix the error", "work together"),
         ("Traceback\nImportError: cannot import name 'A' from 'transformers'", "work together", "path"),
@@ -313,7 +306,6 @@ NO_SUCH_TAG = (
     "platform."
 )
 COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA enabled'
-XID_79 = "NVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus."
 DELETED = "Runtime, Disconnect and delete runtime"
 
 
@@ -330,8 +322,6 @@ DELETED = "Runtime, Disconnect and delete runtime"
         # --- torch moves with the program that requires it ---
         (f"$ vllm serve Qwen/Qwen3-8B\n{TOO_NEW}", "\ngpusetup install vllm\n", ""),
         (f"python -m sglang.launch_server --model x\n{TOO_NEW}", "\ngpusetup install sglang\n", ""),
-        (f"vLLM Version: 0.8.5\nvLLM Build Flags:\n{TOO_NEW}", "\ngpusetup install vllm\n", ""),
-        (f"sglang: 0.4.6.post5\nsgl_kernel: 0.1.4\n{TOO_NEW}", "\ngpusetup install sglang\n", ""),
         (f"I will take vLLM later\n{TOO_NEW}", "\ngpusetup install\n", "install vllm"),
         (f"Windows 11\n[pip3] vllm==0.8.5\n{TOO_NEW}", "\n", "\ngpusetup install"),
         (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", "\n", "\ngpusetup install"),
@@ -345,7 +335,6 @@ DELETED = "Runtime, Disconnect and delete runtime"
         # --- what is built ---
         (f"Windows 11, PyTorch 2.5.1+cu124\n{NO_HOME}",
          "`gpusetup resolve NAME`|CUDA_PATH|cuda-toolkit-archive", ""),
-        (f"Ubuntu 22.04\n{NO_HOME}", "`gpusetup resolve NAME`", ""),
         (f"Ubuntu 22.04\n{FLASH}", "`gpusetup resolve flash-attn`", "NAME"),
         (NO_CONDA, "conda-missing|Miniforge|uv", ""),
         (f"{NO_CONDA}\nAssertionError: Torch not compiled with CUDA enabled",
@@ -402,10 +391,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
          "Keep the installed torch", "torch=="),
         (NMS + PRINTED + "$ pip list\ntorch                    2.8.0", "Keep the installed torch",
          "pip install"),
-        (NMS + "PyTorch version: 2.6.0+cu124\n" + GONE, "torch==2.6.0+cu124", "torch==2.8"),
         (NMS + PRINTED + GONE + "\nSuccessfully installed torch-2.6.0", "torchvision==0.21.0", ""),
-        (COMPILED.format(r"C:\ComfyUI\venv\Lib\site-packages\torch\x.py"),
-         r"--python C:\ComfyUI\venv\Scripts\python.exe", ""),
         (COMPILED.format(r"D:\My Tools\.venv\Lib\site-packages\torch\x.py"),
          r'--python "D:\My Tools\.venv\Scripts\python.exe"', ""),
         (COMPILED.format("/home/u/proj/.venv/lib/python3.10/site-packages/torch/x.py"),
@@ -417,17 +403,11 @@ DELETED = "Runtime, Disconnect and delete runtime"
         *((f"{said}\n{NO_DRIVER}", f"{lender}|{LENDERS[lender].gives_a_gpu}", "")
           for said, lender in (
               ("I run this on Google Colab with a T4", "Google Colab"),
-              ("On Google Colab (T4 runtime) I get this", "Google Colab"),
-              ("**Platform:** Google Colab", "Google Colab"),
-              ("the Colab notebook stops here", "Google Colab"),
               ("Kaggle notebook with P100", "Kaggle"),
-              ("Environment: Kaggle Notebooks, GPU T4 x2", "Kaggle"),
               ("in a Kaggle session", "Kaggle"))),
         *((f"{said}\n{NO_DRIVER}", "nstall the NVIDIA driver", "otebook")
           for said in (
               "it works on Colab, but not on my own machine",
-              "On Google Colab I also tried, same error",
-              "the bug happens with Colab and Kaggle, or any time",
               "the data are from Kaggle",
               "https://colab.research.google.com/github/x/y")),
         (f"Kaggle notebook with P100\n{NO_KERNEL}",
@@ -439,7 +419,6 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"{LENT}\nFailed to initialize NVML: Driver/library version mismatch", DELETED, "sudo"),
         (f"{LENT}\nCUDA error: CUDA driver version is insufficient for CUDA runtime version",
          "you cannot update it there", "sudo"),
-        (f"{LENT}\n{XID_79}", DELETED, "sudo"),
     ],
 )  # fmt: skip
 def test_the_way_out_is_of_what_the_text_shows(text: str, has: str, never: str) -> None:

@@ -143,7 +143,7 @@ def test_running_out_of_memory_needs_a_refusal(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(("local", "asked"), [(0, True), (3, False)])
 def test_one_rank_of_a_node_copies_between_its_gpus(local: int, asked: bool) -> None:
     rank = Rank(local, 8, local, "127.0.0.1", 29500, "node", "job")
-    link: Any = types.SimpleNamespace(come_to=lambda _: ["late"], link=None)
+    link: Any = types.SimpleNamespace(come_to=lambda *_: "late", link=None)
     answers = Answers(SEEN)
     Run(read_options(["--level", "standard"]), answers, rank, link).all()
     assert any(name.startswith("peers@") for name in answers.asked) is asked

@@ -178,7 +178,7 @@ def test_without_a_level_the_first_one_runs_that_has_the_checks(
         (("--seed", "-1"), "is not a seed"),
         (("--device", "tpu"), "is not a device"),
         (("--exp", "gpus>=1"), "unrecognized"),
-        (("--with", "numpy"), "it is not known"),
+        (("--with", "numpy"), "verify does not know this package"),
         (("--only", "softmx"), "no check 'softmx'"),
         (("--level", "quick", "--only", "float8"), "`float8` is not a check of level quick"),
     ],

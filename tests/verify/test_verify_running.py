@@ -233,7 +233,7 @@ def test_after_the_time_is_over_nothing_new_begins_and_the_answer_is_no() -> Non
     last = report.results[-1]
     assert len(answers.asked) == 2
     assert (last.name, last.outcome.status) == ("timeout", "failed")
-    assert "checks were not finished" in last.outcome.detail
+    assert "not every check was finished" in last.outcome.detail
 
 
 def test_nothing_in_a_report_drives_a_terminal() -> None:

@@ -81,8 +81,9 @@ def as_text(report: Report, verbose: bool = False) -> str:
     line per check, with its seconds if `verbose`."""
     blame = []
     for problem, results in problems_of(report).items():
-        names = ", ".join(f"{result.name} on {result.device}" for result in results)
-        blame.append(f"{problem}: {names}")
+        # `--expect` may have failed several times.
+        names = dict.fromkeys(f"{result.name} on {result.device}" for result in results)
+        blame.append(f"{problem}: {', '.join(names)}")
     in_words = f" ({'; '.join(blame)})" if blame else ""
     lines = [f"verdict: {verdict(report)}{in_words}", "", *step_lines(report), *known_lines(report)]
     lines.append("")
@@ -135,7 +136,9 @@ def known_lines(report: Report) -> List[str]:
     """The summary lines that the widely used PyTorch test script prints: version, CUDA, GPU, memory
     and computation test, and how many times faster than the CPU the GPU is."""
     facts = report.facts
-    lines = [f"PyTorch version: {facts.get('torch') or 'none'}"]
+    imports = [result.outcome.status for result in report.results if result.name == "import"]
+    unknown = "unknown" if imports == [SKIPPED] else "none"
+    lines = [f"PyTorch version: {facts.get('torch') or unknown}"]
     for words, key in (("CUDA available", "available"), ("CUDA version", "cuda")):
         # If torch was not imported, nothing is known about CUDA.
         if facts.get(key) is not None:
@@ -166,9 +169,7 @@ def computation(report: Report) -> str:
     """`PASSED`, `FAILED`, or `not run` if no check that computes was chosen or could run."""
     on_devices = [result for result in report.results if result.device != HOST]
     imports = [result for result in report.results if result.name == "import"]
-    is_bad = any(result.outcome.status in (FAILED, CRASHED) for result in on_devices)
-    # If the report has no `import` check, there is no sign of a failed import.
-    if is_bad or any(result.outcome.status != PASSED for result in imports):
+    if any(result.outcome.status in (FAILED, CRASHED) for result in (*on_devices, *imports)):
         return "FAILED"
     # Checks that only look at the device do not prove that the device can compute.
     computed = [result for result in on_devices if result.name not in BEFORE_COMPUTING]

@@ -88,7 +88,8 @@ def refuse_unknown(only: Tuple[str, ...], skip: Tuple[str, ...], level: str) -> 
     names = {check.name for check in every()}
     for text in (*only, *skip):
         if check_name(text) not in names:
-            raise WrongQuestion(f"There is no check {text!r}", f"one of {', '.join(sorted(names))}")
+            hint = f"use one of {', '.join(sorted(names))}"
+            raise WrongQuestion(f"there is no check {text!r}", hint)
     for text in only:
         levels = levels_with(check_name(text))
         if levels and level not in levels:

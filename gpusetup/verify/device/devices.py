@@ -152,7 +152,7 @@ def arch_in_build(device: str) -> Outcome:
     if total != 512:
         return Outcome(FAILED, "the first kernel gave a wrong sum", hint=ASK_DOCTOR, problem=WRONG)
     if is_listed:
-        return Outcome(PASSED, f"served by {architecture}")
+        return Outcome(PASSED, f"this build has kernels for {architecture}")
     # The build lists no kernel for exactly this architecture, so it ran one for the same
     # generation, or compiled PTX for this GPU.
-    return Outcome(PASSED, f"a kernel runs, of {kernels}")
+    return Outcome(PASSED, f"a kernel runs; this build has kernels for {kernels}")

@@ -163,12 +163,12 @@ def parse(text: str) -> Expectation:
 
     row = NAMES.get(name)
     if row is None:
-        raise wrong(f"there is no name {name!r}", f"there are {', '.join(NAMES)}")
+        raise wrong(f"there is no name {name!r}", f"use one of {', '.join(NAMES)}")
     if not sign:
         quote = "quote it, because the shell reads > as output to a file"
         raise wrong("it has no operator", f"{quote}: --expect '{row.example}'")
     if sign not in OPERATORS:
-        raise wrong(f"there is no operator {sign!r}", f"there are {' '.join(OPERATORS)}")
+        raise wrong(f"there is no operator {sign!r}", f"use one of {' '.join(OPERATORS)}")
     try:
         return Expectation(f"{name}{sign}{value}", name, sign, row.read(value))
     except ValueError:
