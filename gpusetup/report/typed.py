@@ -36,9 +36,10 @@ ASKS_FOR_A_FILE = lazy(r"\bprint\((?P<module>\w+)\.__file__\)")
 
 # `2.6.0+cu124 12.4`: torch's version and that of its CUDA.
 VERSION_AND_CUDA = lazy(
-    r"^\W{0,4}(?P<version>\d\.\d{1,2}\.\d(?:\+(?:cu\d{3}|cpu|rocm[\d.]+))?) (?P<cuda>\d{1,2}\.\d|None)\s*$"
+    r"^\W{0,4}(?P<version>\d\.\d{1,2}\.\d(?P<label>\+(?:cu\d{3}|cpu|rocm[\d.]+))?) (?P<cuda>\d{1,2}\.\d|None)\s*$"
 )
 STARTS_CUDA = "torch.cuda.init()"
+NAMES_A_GPU = lazy(r"^\s*(?:NVIDIA|Tesla|GeForce|Quadro|AMD|Radeon)\b")
 FAILED = ("traceback", "error:")
 OTHER_PYTHON = lazy(r"^\s*\S{0,40}\$ (python3(?:\.\d{1,2})?) -c\b")
 SEES_NONE = lazy(r"^\s*\d\.\d{1,2}\.\d\S* False\s*$")
@@ -78,17 +79,21 @@ def typed(text: Text) -> Facts:
         if asked_module == "torch" and path.endswith(("/torch.py", "\\torch.py")):
             values = {"module": asked_module, "path": path}
             yield Event(kind="module-shadowed", values=values, source=source, text=path)
-        if answer := VERSION_AND_CUDA.search(line):
+        # The first line below a command is its output.
+        asked = command if number > 1 and text.lines[number - 2] == command else ""
+        answer = VERSION_AND_CUDA.search(line)
+        if answer and (answer["label"] or "torch" in asked):
             # The output of the command that doctor suggests if a GPU is not used.
             yield Claim("torch.version", answer["version"], source, USUAL)
             if answer["cuda"] != "None":
                 yield Claim("torch.cuda", answer["cuda"], source, USUAL)
             yield Event(kind="output-shown", values={"what": "torch"}, source=source, text=path)
-        # The command raises an error if torch finds no GPU.
-        if line and command != line and STARTS_CUDA in command and not text.has_any(FAILED):
+        # That command raises an error if torch finds no GPU.
+        is_answer = answer or NAMES_A_GPU.search(line)
+        if STARTS_CUDA in asked and is_answer and not text.has_any(FAILED):
             yield Claim("torch.cuda_available", True, source, USUAL)
         # `$ python3 -c "..."`, with torch's answer below it: that Python's torch sees no GPU.
-        other_python = OTHER_PYTHON.search(command)
+        other_python = OTHER_PYTHON.search(asked)
         if other_python and SEES_NONE.search(line):
             yield Claim("python.executable", other_python[1], source, HINT)
         question = ASKS_FOR_A_FILE.search(line)
