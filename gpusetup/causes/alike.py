@@ -14,16 +14,11 @@ TORCHS_KERNELS = (
 ASK_TORCH = (
     'python -c "import torch; print(torch.__version__, torch.version.cuda); torch.cuda.init()"'
 )
-"""Prints torch's version and its CUDA version, then starts CUDA: if torch finds no GPU, the error
-shows why."""
 TORCH_SEES = 'python -c "import torch; torch.cuda.init(); print(torch.cuda.get_device_name())"'
-"""Prints the GPU's name, or fails with an error that shows why torch sees no GPU."""
 THIS_TORCH = (
     'python -c "import sys, torch; print(sys.executable, torch.__version__, '
     'torch.cuda.get_arch_list())"'
 )
-"""Prints the Python, torch and its kernels. It must run with the Python of the program that failed.
-"""
 BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
 WHICH_ROCM = (
     'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.version.hip, '
@@ -31,12 +26,8 @@ WHICH_ROCM = (
 )
 """Prints `None` for hip if this Python's torch is not a ROCm build."""
 AMD_TARGETS = "rocminfo | grep -iE 'gfx|marketing'; env | grep -E 'HSA_|HIP_|ROCR_'"
-"""Prints every AMD GPU with its target, integrated graphics included, and the variables that select
-GPUs."""
 AMD_IN_WSL = "ls -l /opt/rocm/lib/librocdxg.so* /dev/dxg; rocminfo | grep -iE 'gfx|wsl'"
-"""Shows in WSL whether ROCm's library for WSL and the device of Windows' driver are there."""
 INTELS_NODES = "ls -l /dev/dri; uname -r  # in the container, then on the host"
-"""Shows whether the host has the GPU's nodes, and the container was given them."""
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
 ON_THE_HOST = "nvidia-smi  # on the host"
@@ -45,8 +36,6 @@ NODES = "ls -l /dev/nvidia*"
 HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then repeat the run and read its output"
 BLOCKING_RUN = f"export CUDA_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
-"""With this variable, the traceback shows the call that failed and thus the package that made the
-call."""
 WHICH_LIBCUDA = "ldconfig -p | grep libcuda"
 DOCKER_CONTEXT = "docker context ls"
 WHICH_TORCH = (
@@ -58,9 +47,7 @@ STACK = "py-spy dump --pid PID  # while it hangs (`pip install py-spy`): where e
 LOADER = (
     "top -b -n 1 | head -n 20; py-spy dump --pid PID  # while it trains: what do its workers do?"
 )
-"""Shows whether the processor is busy, and where the loader's workers wait."""
 FAULTS = f"export PYTHONFAULTHANDLER=1  {RUN_AGAIN}"
-"""With Python's faulthandler, a program that crashes without a message prints where it crashed."""
 LAST_BOOT = "sudo journalctl -k -b -1 -n 100"
 """Shows the last kernel messages before a machine switched off: an Xid, a machine check, or nothing
 if the power failed."""
@@ -68,7 +55,6 @@ GPU_BY_DOCKER = "docker run --rm --gpus all ubuntu nvidia-smi -L"
 """Shows whether docker can give a container a GPU at all, independent of the program and its
 compose file."""
 MONITOR = "gpusetup monitor"
-"""Shows whether the GPU is idle, throttled or waiting for data while a slow program runs."""
 TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
 MPS_FALLBACK = f"export PYTORCH_ENABLE_MPS_FALLBACK=1  {RUN_AGAIN}"
 """With this variable, operations that mps lacks run on the CPU. If the program then works, such an
@@ -82,34 +68,24 @@ XPU_SEES = "sycl-ls; env | grep -E 'ZE_|ONEAPI_|SYCL_|LD_LIBRARY_PATH'; ls -ln /
 whether this user may open its node."""
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
-# --- what differs between a run that works and one that fails -------------------------------------
-
 BOTH_SHELLS = "env | sort  # where it works, then where it fails: which variables differ?"
 BOTH_MACHINES = "python -m torch.utils.collect_env  # on both machines: what differs?"
 WHICH_STACK = (
     "uname -r; (dpkg -l || rpm -qa || pacman -Q) 2>/dev/null "
     "| grep -iE 'linux-firmware|rocm|hsa|amdgpu|level-zero|compute-runtime|nvidia'"
 )
-"""Shows the kernel, the firmware and the driver's packages, because a fault that came with an
-update is in one of them."""
 KERNEL_OF_MAKER = "sudo dmesg | grep -iE 'amdgpu|kfd|xe |i915' | tail -n 40  # after the failure"
 ROCM_REACHES = (
     "ls -l /dev/kfd /dev/dri/renderD*; id -nG; rocminfo | grep -iE 'gfx|marketing|open'; "
     "env | grep -E 'HSA_|HIP_|ROCR_'"
 )
-"""Shows whether this user reaches the GPU: its nodes and their groups, ROCm's own list, and the
-variables that hide a GPU."""
 TOPOLOGY = "nvidia-smi topo -m; nvidia-smi topo -p2p r"
-"""Shows how the GPUs are connected, and which pairs have peer access."""
 WHAT_LOADS = (
     'python -c "import os, torch; print(torch.__file__, torch.version.cuda, '
     "{k: v for k, v in os.environ.items() if 'CUDA' in k or 'PYTHON' in k}, "
     "torch.zeros(1, device='cuda'))\""
 )
-"""Shows the folder from which torch is loaded, and the variables that change how it runs."""
 INTEL_RUNTIME = (
     "python -m pip list | grep -iE 'torch|intel|dpcpp|sycl|oneapi'; "
     "env | grep -iE 'oneapi|sycl|LD_LIBRARY_PATH'"
 )
-"""Shows the oneAPI runtime that torch's build includes, and the one that the shell's settings put
-before it."""

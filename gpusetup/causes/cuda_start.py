@@ -95,11 +95,6 @@ AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w
 """What people say of a GPU that does not work after the machine resumed."""
 
 
-def _without_stubs(context: RuleContext) -> Lines:
-    """The commands that remove the toolkit's stub libraries from LD_LIBRARY_PATH."""
-    return paste.without_folders(context, "/stubs")
-
-
 HIDES = "CUDA_VISIBLE_DEVICES"
 
 
@@ -302,7 +297,6 @@ CAUSES = (
                     ),
                     lambda context: context.snapshot.cuda_api.init_code != 34,
                 ),
-                commands=_without_stubs,
                 only=Severity.WARNING,
             ),
         ),

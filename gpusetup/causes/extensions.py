@@ -21,7 +21,7 @@ from gpusetup.evidence.context import (
     on,
     says_nothing_else,
 )
-from gpusetup.fixes import drivers, paste, system_packages
+from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import cuda_repository
 from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import (
@@ -190,7 +190,7 @@ def toolkit_commands(context: RuleContext, minor: str) -> Lines:
         return (conda_install(context, "-c", "nvidia", f"cuda-toolkit={minor}"), *home)
     package = f"cuda-toolkit-{minor.replace('.', '-')}"
     return (
-        *cuda_repository(drivers.driver_request(context)),
+        *cuda_repository(context.os),
         *(system_packages.system_package(context, package) if on(context, "linux") else ()),
         *paste.toolkit_home(context, minor),
         *lines("nvcc --version"),

@@ -219,7 +219,7 @@ CAUSES = (
         ),
         commands=_without_others,
         cases=(
-            Message(where=(_does_no_harm,), commands=_without_others, only=Severity.WARNING),
+            Message(where=(_does_no_harm,), only=Severity.WARNING),
             Message(
                 having={"loaded": "", "compiled": ""},
                 title="The program needs a library in version {compiled} or newer, but version "

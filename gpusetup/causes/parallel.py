@@ -54,7 +54,7 @@ CAUSES = (
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
         # Source: torch/distributed/launch.py.
         way=by_torchrun,
-        cases=(Message(where=(_something_else_failed,), only=Severity.NOTE, way=by_torchrun),),
+        cases=(Message(where=(_something_else_failed,), only=Severity.NOTE),),
         says=(says(r"The module torch\.distributed\.launch is (?:going to be )?deprecated", example="FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun."),),
     ),
     Cause(

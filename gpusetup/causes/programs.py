@@ -610,7 +610,6 @@ CAUSES = (
                 means="GPUs before Volta and the GTX 16 series have no tensor cores. On such a "
                 "card, mixed precision helps little, and not at all if the data arrive too "
                 "slowly or the model is too small to fill the GPU.",
-                commands=("gpusetup monitor -- python train.py",),
             ),
         ),
         says=(says(rf"{MIXED_PRECISION}.{{0,90}}?{NO_GAIN}|{NO_GAIN} (?:\w+ ){{1,3}}?{MIXED_PRECISION}", *PRECISION_LETTERS, unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),

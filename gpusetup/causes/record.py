@@ -85,8 +85,8 @@ class Message(Frozen):
     having: Mapping[str, str] = {}
     """Names of values -> patterns. The case applies if an event's values match all of them."""
     cases: tuple[Message, ...] = ()
-    """Special cases. The first one that applies replaces this message; texts that the case leaves
-    empty come from this message."""
+    """Special cases, of which the first one that applies replaces this message. What a case leaves
+    empty (a title, a meaning, a text with its commands) comes from this message."""
 
     @property
     def name(self) -> str:

@@ -322,7 +322,6 @@ CAUSES = (
                 title="If `{bare}` is what {question} printed, torch sees no GPU here",
                 means="The text contains only this one word. Without a text, `gpusetup doctor` "
                 "reads your machine itself.",
-                look=(RAISE,),
             ),
             Message(
                 where=(lambda context: bool(context.torch.cuda_available),),
@@ -402,7 +401,6 @@ CAUSES = (
         cases=(
             Message(
                 where=(ON_LINUX,),
-                way=_replace_cpu_build,
                 means="Usually conda picked a CPU build because it saw no driver, the image came "
                 "with a CPU build, or installing another package replaced the CUDA build.",
             ),

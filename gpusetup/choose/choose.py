@@ -17,10 +17,10 @@ from __future__ import annotations
 from gpusetup.catalog.builds import Catalog
 from gpusetup.choose.choice import Choice, crosses
 from gpusetup.choose.compatibility import numpy_beside, uses_torch
-from gpusetup.choose.host import Host
+from gpusetup.choose.host import Host, question_of
 from gpusetup.choose.index import AnsweringIndex, SetQuestion
 from gpusetup.choose.installed import installed_backend
-from gpusetup.choose.other_makers import maker_to_serve, newest_for_maker
+from gpusetup.choose.other_makers import refuse_two_makers
 from gpusetup.choose.packages import (
     PackageQuestion,
     PackageSet,
@@ -29,7 +29,7 @@ from gpusetup.choose.packages import (
     set_by_table,
     source_only,
 )
-from gpusetup.choose.policy import change_for_maker, kept_unasked, least_change
+from gpusetup.choose.policy import kept_unasked, least_change
 from gpusetup.choose.shown_wish import wishes_shown
 from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
@@ -45,7 +45,8 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     installer chooses the versions, or the companion table does if `wish.offline` is set. Raises
     Unsatisfiable if no set of packages fits this host.
     """
-    maker = maker_to_serve(wish, host)
+    refuse_two_makers(wish, host.machine)
+    maker = question_of(wish, host, catalog).maker
     if maker is None:
         choice = choose_with_packages(wish, host, catalog, index)
     else:
@@ -56,8 +57,7 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
                 f"gpusetup chooses packages together with torch only for NVIDIA GPUs, not {whose}",
                 hint="leave out the packages to see torch's build, and install them after it",
             )
-        newest = newest_for_maker(wish, host, catalog, maker)
-        choice = change_for_maker(newest, wish, host, catalog)
+        choice = least_change(wish, host, catalog)
         if is_joint:
             note = f"{whose}, gpusetup asks no index for other packages: install them last"
             choice = replace(choice, notes_on_packages=(note,))

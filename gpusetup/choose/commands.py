@@ -114,23 +114,14 @@ def _steps(install: Words, choice: Choice, options: InstallerOptions) -> tuple[S
     is_torch_alone = {*family} <= {"torch"} and not options.beside_torch
     limits = () if is_torch_alone else choice.limits
     everything = (*install, *exact, *options.beside_torch, *limits)
-    rest = Step(title="everything else from your default index", argv=everything)
+    rest = Step(argv=everything)
     if not exact:
         return (rest,)
-    names = ", ".join(exact)
     if maker_of(build.backend) in NEEDS_ITS_INDEX:
-        whole_family = Step(
-            title=f"{names} and what they need, from torch's own index",
-            argv=(*install, *from_torch_index, *exact),
-        )
         # The first step also installs torch's dependencies, so only other packages need a second.
-        rest = Step(title="the rest from your default index", argv=everything)
+        whole_family = Step(argv=(*install, *from_torch_index, *exact))
         return (whole_family, rest) if options.beside_torch else (whole_family,)
-    family_alone = Step(
-        title=f"{names} from torch's own index",
-        argv=(*install, "--no-deps", *from_torch_index, *exact),
-    )
-    return (family_alone, rest)
+    return (Step(argv=(*install, "--no-deps", *from_torch_index, *exact)), rest)
 
 
 # --- conda ----------------------------------------------------------------------------------------
@@ -163,7 +154,6 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
         target = ("--prefix", options.conda_prefix)
     if not {*FAMILY} & {*options.packages}:
         step = Step(
-            title="from your channels, with the torch that stays",
             argv=("conda", "install", "--yes", *target, "--freeze-installed", *options.packages),
         )
         return (step,)
@@ -180,7 +170,6 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     is_chosen = choice.build is not None and choice.build.torch == build.torch
     limits = choice.limits if build.channel == "conda-pytorch" and is_chosen else ()
     install = Step(
-        title=f"torch {build.torch} ({build.backend}) from {build.channel}",
         argv=(
             *("conda", "install", "--yes", *target),
             *("--override-channels", *channels, *specs, *limits),
@@ -197,10 +186,9 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     source = ("--override-channels", "--channel", "conda-forge")
     return (
         Step(
-            title=f"the environment {name}",
             argv=("conda", "create", "--name", name, *source, python),
         ),
-        Step(title="into it", argv=("conda", "activate", name)),
+        Step(argv=("conda", "activate", name)),
         install,
     )
 

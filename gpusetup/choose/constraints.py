@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
+from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.builds import Catalog, Channel
 from gpusetup.catalog.kernels import release, served_by
 from gpusetup.choose.host import CHANNELS, BuildQuestion
+from gpusetup.choose.other_makers import builds_of_maker, why_no_build, why_no_kernels
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
 from gpusetup.model.versions import parsed
@@ -123,7 +125,13 @@ def why_driver_lacks_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
 
 
 def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
-    host = question.host
+    host, maker, gpus = question.host, question.maker, question.maker_gpus
+    if maker:
+        rows = builds_of_maker(maker, gpus, question.platform, question.catalog)
+        reasons = [why_no_build(gpu, maker, rows) for gpu in gpus]
+        # AMD's own index always has the kernels: its extras install those for exactly these GPUs.
+        reasons += [why_no_kernels(build, gpu) for gpu in gpus if build.index is None]
+        return next(filter(None, reasons), None)
     # A GPU that the catalog does not know excludes no build; a note names it. Several GPUs of one
     # kind are named once.
     without_kernels = dict.fromkeys(
@@ -149,7 +157,7 @@ def why_gpu_is_missing(build: TorchBuild, question: BuildQuestion) -> str | None
 def why_gpu_stays_unused(build: TorchBuild, question: BuildQuestion) -> str | None:
     """The reason against a CPU build on a machine that has, or may have, an NVIDIA GPU."""
     host = question.host
-    if build.cuda or question.backend == "cpu":
+    if build.cuda or question.maker or question.backend == "cpu":
         return None
     # macOS has only one kind of build, which uses Apple's GPU.
     if host.presence == "none" or host.family == "macos":
@@ -185,16 +193,19 @@ def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
 def first_reason(question: BuildQuestion) -> str:
     """The reason against the build that the request names, in a few words: that of the build with
     the fewest objections."""
+    maker = maker_of(question.backend)
+    if question.maker and maker not in (None, question.maker.id):
+        return f"is for GPUs of {BY_ID[maker].name}"
     objections = []
     for build in in_scope(question):
         # A CPU build is no reason on a machine with a GPU.
-        if build.cuda is None and question.host.presence == "some" and question.backend != "cpu":
+        if why_gpu_stays_unused(build, question) and question.host.presence == "some":
             continue
         reason = why_not(build, question)
         if reason and question.takes(build.torch) and question.backend in ("auto", build.backend):
             objections.append(reason)
     if not objections:
-        return "no index has it for this platform"
+        return "has no build on any index for this platform"
     reason = min(objections, key=lambda text: text.count("; ")).partition("; ")[0]
     return reason.partition(", only for")[0].replace("has no kernel for", "has no kernels for")
 
@@ -203,10 +214,12 @@ def first_reason(question: BuildQuestion) -> str:
 
 
 def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
-    """The catalog's builds for this platform and the installer's channels, newest torch first."""
-    host = question.host
-    platform = (host.family, host.architecture)
-    return _in_scope(question.catalog, platform, host.floors, question.channels)
+    """The catalog's builds for this platform and the installer's channels, newest torch first; for
+    AMD's and Intel's GPUs, the builds of their indexes, best first."""
+    host, catalog = question.host, question.catalog
+    if question.maker:
+        return builds_of_maker(question.maker, question.maker_gpus, question.platform, catalog)
+    return _in_scope(catalog, (host.family, host.architecture), host.floors, question.channels)
 
 
 @lru_cache(maxsize=32)
@@ -266,6 +279,9 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
     Otherwise builds that need a newer driver branch than the assumed one come last, and of one
     torch's builds the lowest CUDA comes first, which most drivers support.
     """
+    if question.maker:
+        place = {build: number for number, build in enumerate(in_scope(question))}
+        return lambda build: (place.get(build, len(place)),)
     known = question.host.driver_cuda or question.host.cuda_at_work
 
     def rank(build: TorchBuild) -> tuple[int, ...]:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from gpusetup.accelerators.makers import judged_on
+from gpusetup.accelerators.makers import Maker, judged_on
 from gpusetup.catalog.builds import Catalog, Channel, completed
 from gpusetup.catalog.facts import JetPack, pci_name
 from gpusetup.catalog.jetpack import board_of, jetpack_of
+from gpusetup.choose.other_makers import gpus_of_makers, maker_to_serve
 from gpusetup.choose.wish import Wish, allows_torch
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
@@ -74,6 +75,14 @@ class BuildQuestion(Frozen):
     wish: Wish
     host: HostFacts
     catalog: Catalog
+    maker: Maker | None = None
+    """AMD or Intel, if the build is for their GPUs."""
+    maker_gpus: tuple[Gpu, ...] = ()
+
+    @property
+    def platform(self) -> str:
+        """The host's platform, such as `linux-x86_64`."""
+        return f"{self.host.family}-{self.host.architecture}"
 
     @property
     def backend(self) -> str:
@@ -99,7 +108,16 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
     """A question: which torch build meets this request on this host?"""
     # Other requested packages do not affect the result, and questions that differ only in them
     # would be cached separately.
-    return BuildQuestion(wish=wish.of_torch_alone, host=host.facts, catalog=catalog)
+    question = BuildQuestion(wish=wish.of_torch_alone, host=host.facts, catalog=catalog)
+    maker = maker_to_serve(wish, host.machine, host.facts.presence)
+    if maker is None:
+        return question
+    gpus = tuple(
+        Gpu(name=gpu.name, maker=gpu.maker, target=gpu.target)
+        for gpu in gpus_of_makers(host.machine)
+        if gpu.maker == maker.id
+    )
+    return replace(question, maker=maker, maker_gpus=gpus)
 
 
 # --- reading a snapshot ---------------------------------------------------------------------------

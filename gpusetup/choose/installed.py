@@ -14,7 +14,11 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companions import UNREAD, beside, default_backend
 from gpusetup.catalog.kernels import readable
 from gpusetup.catalog.rows import Name
-from gpusetup.choose.constraints import why_driver_is_too_old, why_kernels_lack_a_gpu
+from gpusetup.choose.constraints import (
+    in_scope,
+    why_driver_is_too_old,
+    why_kernels_lack_a_gpu,
+)
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
@@ -87,6 +91,10 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     if backend == UNREAD and machine.origin == "report":
         return None
     row = catalog.row_of(torch.version, backend, host.family, host.architecture)
+    if question.maker:
+        place = (public(torch.version), backend)
+        rows = (one for one in in_scope(question) if (one.torch, one.backend) == place)
+        row = next(rows, None)
     if row is None:
         # A torch from conda has no label, so take its companions from the catalog's row for its
         # release.
@@ -104,7 +112,7 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
             torchaudio=release.torchaudio if release else None,
         )
     else:
-        build = replace(row, torchaudio=beside(catalog, "torchaudio", row))
+        build = replace(row, torchaudio=row.torchaudio or beside(catalog, "torchaudio", row))
     # The codes that were read from the installed files count more than the catalog's.
     codes = readable(torch.kernels) if torch.kernels else (*build.kernels, *build.ptx)
     return replace(
@@ -124,6 +132,9 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
     """
     host = question.host
     maker = maker_of(build.backend)
+    if question.maker:
+        is_its = maker == question.maker.id
+        return is_its and why_kernels_lack_a_gpu(build, question) is None
     has_codes = bool(build.kernels or build.ptx)
     covers = not has_codes or why_kernels_lack_a_gpu(build, question) is None
     # If torch printed that CUDA is available, the driver works, but the build may still lack

@@ -23,6 +23,7 @@ from gpusetup.choose.choice import Choice
 from gpusetup.choose.constraints import in_scope, is_beyond, pick, preference, why_not
 from gpusetup.choose.host import WHEELS, BuildQuestion
 from gpusetup.choose.installed import vendors_of
+from gpusetup.choose.other_makers import notes_of, why_no_builds
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import Advice, Fallback, Rejection, TorchBuild
 from gpusetup.model.frozen import replace
@@ -38,7 +39,14 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
     choice has no build but a reason (`check_wish` raises for the command line).
     """
     choice = _newest_fitting(question)
-    build, host = choice.build, question.host
+    build, host, maker = choice.build, question.host, question.maker
+    if maker:
+        catalog, gpus = question.catalog, question.maker_gpus
+        problems = why_no_builds(maker, gpus, in_scope(question), question.platform, catalog)
+        if problems:
+            return replace(choice, notes=problems, rejections=())
+        notes_on_maker = tuple(notes_of(gpus, maker, build, catalog))
+        return replace(choice, action="first" if build else "nothing", notes=notes_on_maker)
     if build is not None:
         floor = None
         # A Jetson has no minimum driver, because its driver has its own version numbers.
@@ -64,7 +72,7 @@ def _newest_fitting(question: BuildQuestion) -> Choice:
     fitting = [build for build, reason in reasons if reason is None]
     fitting.sort(key=preference(question))
     chosen = fitting[0] if fitting else None
-    host = question.host
+    host, is_conda = question.host, question.channels != WHEELS
     return Choice(
         build=chosen,
         served=served(chosen, host.gpus, host.driver_cuda) if chosen else (),
@@ -72,16 +80,17 @@ def _newest_fitting(question: BuildQuestion) -> Choice:
             Fallback(
                 torch=build.torch,
                 backend=build.backend,
-                index_url=index_url(build.backend) if build.channel == "pytorch" else build.channel,
+                index_url=build.index
+                or (index_url(build.backend) if build.channel == "pytorch" else build.channel),
             )
             for build in fitting[1:]
             # A CPU build is never a fallback, because it would silently leave the GPU unused.
-            if build.torch == fitting[0].torch and build.cuda
+            if build.torch == fitting[0].torch and (build.cuda or question.maker)
         ),
         rejections=tuple(rejections_of(reasons, chosen, question)),
         # A choice of a wheel also contains the best conda build, but not the reverse.
-        conda=pick(question.by_conda()) if question.channels == WHEELS else None,
-        advice=best_change(question, chosen),
+        conda=None if is_conda or question.maker else pick(question.by_conda()),
+        advice=None if question.maker else best_change(question, chosen),
         wish=question.wish,
         catalog_as_of=question.catalog.as_of,
     )

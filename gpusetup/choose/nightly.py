@@ -14,6 +14,7 @@ from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.choose.commands import started
 from gpusetup.choose.host import Host, python_tag, question_of
 from gpusetup.choose.newest import newest_fitting
+from gpusetup.choose.other_makers import refuse_two_makers
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import TorchBuild
@@ -44,6 +45,7 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
     """The answer to `--torch nightly`. Raises Unsatisfiable if no nightly build is known for the
     machine, or if no release for such a backend fits it."""
     facts, machine, backend = host.facts, host.machine, wish.backend
+    refuse_two_makers(wish, machine)
     row = catalog.nightly_on(f"{facts.family}-{facts.architecture}")
     if row is None:
         raise Unsatisfiable(
@@ -65,7 +67,8 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
     # A backend may have nightly builds before its first release, by which to judge it.
     if build is None and not (is_named and backend not in [one.backend for one in with_nightlies]):
         # Several releases may be rejected for the same reason.
-        reasons = dict.fromkeys(one.reason for one in similar.rejections[:MOST_REASONS_SHOWN])
+        rejections = similar.rejections[:MOST_REASONS_SHOWN]
+        reasons = dict.fromkeys([one.reason for one in rejections] or similar.notes)
         raise Unsatisfiable(
             "\n  ".join(("No nightly build fits this machine", *reasons)), hint=OF_A_RELEASE
         )

@@ -1,6 +1,5 @@
-"""Chooses the torch build for a GPU from AMD or Intel. Pure functions.
-
-The constraints are the target, ROCm, the system and Python. PyTorch's own index has ROCm builds for
+"""torch's builds for the GPUs of AMD and Intel: an index, a target, and an extra. Pure functions.
+ PyTorch's own index has ROCm builds for
 Linux and XPU builds for Linux and Windows. AMD's index has ROCm builds for Windows too, and their
 extras choose the target. Apple's GPUs need none of this, because torch's ordinary wheel for macOS
 supports them.
@@ -9,6 +8,7 @@ supports them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from gpusetup.accelerators.amd import (
     ALL_DEVICES,
@@ -25,36 +25,36 @@ from gpusetup.accelerators.amd import (
 )
 from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, has_xpu, is_small
-from gpusetup.catalog.builds import Catalog, index_url
-from gpusetup.choose.choice import Choice
-from gpusetup.choose.constraints import (
-    why_backend_differs,
-    why_libc_is_too_old,
-    why_python_differs,
-    why_torch_differs,
-)
-from gpusetup.choose.host import Host, question_of
+from gpusetup.catalog.builds import Catalog
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import Fallback, Rejection, TorchBuild
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.versions import parsed
 
 NAME_OF_BUILDS = {AMD.id: "ROCm", INTEL.id: "XPU"}
 """The makers other than NVIDIA for which torch has separate builds."""
-CONSTRAINTS = (why_torch_differs, why_backend_differs, why_python_differs, why_libc_is_too_old)
 CPU_WORKS = "The CPU build runs there: add `--backend cpu`"
 
 
-def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
+def maker_to_serve(wish: Wish, machine: Snapshot, presence: str) -> Maker | None:
     """The maker (AMD or Intel) whose builds are needed, according to the requested backend or the
-    GPUs; None if the ordinary builds work.
+    GPUs; None if the ordinary builds work. `presence` tells of NVIDIA's GPUs."""
+    wanted = maker_of(wish.wanted_backend)
+    makers = (gpu.maker for gpu in gpus_of_makers(machine))
+    own = next((maker for maker in makers if maker in NAME_OF_BUILDS), None)
+    # With an NVIDIA GPU, the ordinary search explains why there is no build for another maker.
+    if wish.wanted_backend == "cpu" or (presence == "some" and own is None):
+        return None
+    needed = own or wanted
+    return BY_ID[needed] if needed in NAME_OF_BUILDS else None
 
-    Raises Unsatisfiable if GPUs of two makers would need two builds, or if the requested backend is
-    for another maker than the GPU's.
-    """
-    gpus, wanted = gpus_of_makers(host.machine), maker_of(wish.backend)
+
+def refuse_two_makers(wish: Wish, machine: Snapshot) -> None:
+    """Raise Unsatisfiable if GPUs of two makers would need two builds, or if the requested backend
+    is for another maker than the GPU's."""
+    gpus, wanted = gpus_of_makers(machine), maker_of(wish.wanted_backend)
     makers = {gpu.maker for gpu in gpus if gpu.maker}
     own = next((BY_ID[maker] for maker in makers if maker in NAME_OF_BUILDS), None)
     if own and len(makers) > 1:
@@ -63,15 +63,12 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
             hint="name the GPUs of one maker; each needs its own environment",
         )
     if wanted and own and wanted != own.id:
+        way = "change the label in the file" if wish.from_project else "leave out `--backend`"
         raise Unsatisfiable(
-            f"{wish.backend} is a build for GPUs of {BY_ID[wanted].name}, and {gpus[0].name} is "
-            f"{own.name}'s",
-            hint=f"leave out `--backend`: torch's {NAME_OF_BUILDS[own.id]} build is for it",
+            f"{wish.wanted_backend} is a build for GPUs of {BY_ID[wanted].name}, and "
+            f"{gpus[0].name} is {own.name}'s",
+            hint=f"{way}: torch's {NAME_OF_BUILDS[own.id]} build is for it",
         )
-    # With an NVIDIA GPU, the ordinary search explains why there is no build for another maker.
-    if wish.backend == "cpu" or (host.facts.presence == "some" and own is None):
-        return None
-    return BY_ID[wanted] if wanted in NAME_OF_BUILDS else own
 
 
 def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
@@ -84,60 +81,17 @@ def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
     return stack.gpus if has_a_build(stack) and not is_small(stack) else ()
 
 
-def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> Choice:
-    """The newest torch with a build that fits this maker's GPUs, and the reasons against the
-    others."""
-    question, facts = question_of(wish, host, catalog), host.facts
-    platform, label = f"{facts.family}-{facts.architecture}", NAME_OF_BUILDS[maker.id]
-    gpus = tuple(gpu for gpu in gpus_of_makers(host.machine) if gpu.maker == maker.id)
-    of_amd = builds_of_amd(catalog, gpus, platform)
-    rows = (*builds_of_pytorch(catalog, maker, platform), *of_amd)
+@lru_cache(maxsize=64)
+def builds_of_maker(
+    maker: Maker, gpus: tuple[Gpu, ...], platform: str, catalog: Catalog
+) -> tuple[TorchBuild, ...]:
+    """The builds for a maker's GPUs on a platform, best first: those of PyTorch's index, then those
+    of AMD's."""
+    of_pytorch = builds_of_pytorch(catalog, maker, platform)
+    of_amd = builds_of_amd(catalog, gpus, platform) if maker is AMD else ()
     # AMD's own kernels for the target need no variable that AMD does not support.
-    if any(needs_override(gpu) for gpu in gpus):
-        rows = (*of_amd, *rows[: len(rows) - len(of_amd)])
-    problems = tuple(filter(None, (why_no_build(gpu, maker, rows) for gpu in gpus)))
-    if not rows and not problems:
-        listed = {
-            one.replace("-", " on ")
-            for release in catalog.other_makers
-            for one, backends in release.seen.items()
-            if maker.id in map(maker_of, backends.split())
-        }
-        amds = f", and AMD's own index lists none for {', '.join(gpu.name for gpu in gpus)}"
-        problems = (
-            f"no {label} build of torch is known for {facts.family} on {facts.architecture}: "
-            f"torch's own index has them for {' and '.join(sorted(listed))}"
-            f"{amds if maker is AMD else ''}. {CPU_WORKS}",
-        )
-    if problems:
-        return Choice(notes=problems, wish=wish, catalog_as_of=catalog.as_of)
-    fitting, rejections = [], []
-    for row in rows:
-        reasons = [constraint(row, question) for constraint in CONSTRAINTS]
-        # AMD's own index always has the kernels: its extras install those for exactly these GPUs.
-        reasons += [why_no_kernels(row, gpu) for gpu in gpus if row.index is None]
-        reason = "; ".join(filter(None, reasons))
-        if reason:
-            rejections.append(Rejection(torch=row.torch, backend=row.backend, reason=reason))
-        else:
-            fitting.append(row)
-    build = fitting[0] if fitting else None
-    return Choice(
-        build=build,
-        action="first" if build else "nothing",
-        reason=f"asked for: {wish.torch}" if wish.torch else "the newest that fits",
-        alternatives=tuple(
-            Fallback(
-                torch=row.torch, backend=row.backend, index_url=row.index or index_url(row.backend)
-            )
-            for row in fitting[1:]
-            if row.torch == fitting[0].torch
-        ),
-        rejections=tuple(rejections),
-        notes=tuple(notes_of(gpus, maker, build, catalog)),
-        wish=wish,
-        catalog_as_of=catalog.as_of,
-    )
+    is_amds_first = any(needs_override(gpu) for gpu in gpus)
+    return (*of_amd, *of_pytorch) if is_amds_first else (*of_pytorch, *of_amd)
 
 
 def needs_override(gpu: Gpu) -> bool:
@@ -231,6 +185,27 @@ def why_no_build(gpu: Gpu, maker: Maker, rows: Sequence[TorchBuild]) -> str | No
         generation = f"{DROPPED[gpu.target]} ({gpu.target})"
         return f"ROCm no longer supports {generation}: {gpu.name}. {CPU_WORKS}"
     return f"no ROCm build of torch has kernels for {gpu.name} ({gpu.target})"
+
+
+def why_no_builds(
+    maker: Maker, gpus: Sequence[Gpu], rows: Sequence[TorchBuild], platform: str, catalog: Catalog
+) -> tuple[str, ...]:
+    """The reasons why no build can serve all of these GPUs; empty if none is known."""
+    problems = tuple(filter(None, (why_no_build(gpu, maker, rows) for gpu in gpus)))
+    if rows or problems:
+        return problems
+    listed = {
+        one.replace("-", " on ")
+        for release in catalog.other_makers
+        for one, backends in release.seen.items()
+        if maker.id in map(maker_of, backends.split())
+    }
+    amds = f", and AMD's own index lists none for {', '.join(gpu.name for gpu in gpus)}"
+    return (
+        f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for "
+        f"{platform.replace('-', ' on ')}: torch's own index has them for "
+        f"{' and '.join(sorted(listed))}{amds if maker is AMD else ''}. {CPU_WORKS}",
+    )
 
 
 def notes_of(

@@ -21,7 +21,6 @@ from gpusetup.choose.constraints import nearest
 from gpusetup.choose.host import WHEELS, BuildQuestion, Host, question_of
 from gpusetup.choose.installed import installed_build, is_damaged, is_of_conda, public, serves
 from gpusetup.choose.newest import newest_fitting
-from gpusetup.choose.other_makers import gpus_of_makers, why_no_kernels
 from gpusetup.choose.wish import Wish
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
@@ -57,13 +56,15 @@ def change_of(
         action: Action = "again" if is_damaged(machine) else "kept"
         return replace(as_installed(installed, machine, question), action=action)
     choice = newest
-    if not wish.wants_newest:
+    # For other makers' GPUs, only the newest builds are known well enough.
+    if not (wish.wants_newest or question.maker):
         choice = nearest_fitting(installed.torch, machine, question)
     build = choice.build
     if build is None:
         return replace(choice, action="nothing")
     # A user who names a backend accepts that the current GPU maker loses support.
-    if crosses(installed.backend, build.backend) and wish.wanted_backend == "auto":
+    is_crossing = crosses(installed.backend, build.backend) and question.maker is None
+    if is_crossing and wish.wanted_backend == "auto":
         as_it_is = as_installed(installed, machine, question)
         # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
         if wish.wants_newest and serves(installed, machine, question):
@@ -71,6 +72,8 @@ def change_of(
         # Without an NVIDIA GPU, there is no sign that another build would work better.
         stays = question.host.presence == "none"
         return replace(as_it_is if stays else choice, action="refused")
+    if question.maker:
+        return replace(choice, action="newest")
     if wish.wants_newest:
         return replace(choice, action="upgrade")
     after = parsed(build.torch)
@@ -79,26 +82,6 @@ def change_of(
         return replace(choice, action="same-version")
     is_newest = newest.build is not None and newest.build.torch == build.torch
     return replace(choice, action="newest" if is_newest or after < before else "nearest-newer")
-
-
-def change_for_maker(newest: Choice, wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """The choice for an AMD or Intel GPU: the installed build of that maker if it meets the request
-    and has kernels, otherwise the newest build."""
-    question, machine = question_of(wish, host, catalog), host.machine
-    installed = installed_build(machine, question)
-    if installed is None or newest.build is None:
-        return newest
-    choice = replace(newest, installed=installed)
-    if (
-        maker_of(installed.backend) != maker_of(newest.build.backend)
-        or not is_as_wanted(installed, question)
-        or wish.wants_newest
-        # A build without kernels for the GPU is useless.
-        or any(why_no_kernels(installed, gpu) for gpu in gpus_of_makers(machine))
-    ):
-        return replace(choice, action="newest")
-    action: Action = "again" if is_damaged(machine) else "kept"
-    return replace(choice, build=installed, action=action, reason=REASONS[action])
 
 
 def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
@@ -113,7 +96,7 @@ def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -
         return True
     is_judged = question.host.presence == "some" and not is_seen_only(maker_of(installed.backend))
     # If the GPUs for this backend are absent or cannot be judged, trust a user who names it.
-    if question.backend == installed.backend and not is_judged:
+    if question.backend == installed.backend and not (is_judged or question.maker):
         return True
     return serves(installed, machine, question)
 
@@ -189,12 +172,13 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     if torch is not None and choice.moves:
         return f"asked for: {torch}"
     # This choice may surprise users, for example on a login node or while they build an image.
-    if choice.action == "first" and build.cuda is None and question.host.presence == "none":
+    is_cpu = build.cuda is None and question.maker is None
+    if choice.action == "first" and is_cpu and question.host.presence == "none":
         return (
             f"{build.backend}, because no NVIDIA GPU was found here. To build an image for another "
             "host, describe that host with `--gpu NAME --driver VERSION`, or use `--backend cu...`"
         )
-    if installed is None:
+    if installed is None or (question.maker and choice.action == "newest"):
         return "the newest that fits"
     if choice.action == "kept" and installed.backend == UNREAD:
         return "nothing speaks against this torch: it stays"

@@ -64,7 +64,7 @@ def run(question: GuardQuestion, out: Console) -> Reply:
         answer = guard.GuardAnswer(state=state, target=str(prefix), files=files)
     else:
         pins = guard.guarded(versions(distributions(layout)))
-        files, notes = guard.planned(guard.places_of(prefix, pins), now())
+        files, notes = guard.planned(prefix, pins, now())
         if question.write:
             guard.write(files)
         if files:

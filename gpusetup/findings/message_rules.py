@@ -38,16 +38,20 @@ def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[M
         matching = tuple(event for event in messages if has(event, case.having))
         if not matching or not all(condition(context) for condition in case.where):
             continue
-        # Texts that the case leaves empty come from the message itself.
+        fix_from = case if case.text else message
         complete_case = replace(
             case,
             title=case.title or message.title,
-            plain=case.plain or message.plain,
-            text=case.text or message.text,
+            plain=case.plain or ("" if case.title else message.plain),
             means=case.means or message.means,
+            **{part: getattr(fix_from, part) for part in OF_A_FIX},
         )
         return complete_case, matching
     return message, messages
+
+
+OF_A_FIX = ("text", "commands", "windows", "then", "look", "needs_root", "needs_reboot", "way")
+"""The fields of a message that make its fix. A case without a text has the message's own."""
 
 
 def has(event: Event, patterns: Mapping[str, str]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, gfx_of, has_kernels
-from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
+from gpusetup.accelerators.apple import oldest_macos
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, Maker, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
 from gpusetup.choose.installed import vendors_of
@@ -33,7 +33,7 @@ from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.message_rules import finding, seen, shown
 from gpusetup.fixes import makers, paste
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
-from gpusetup.model.finding import Finding, Findings, Fix, Severity
+from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Events, MakerStack
 from gpusetup.model.versions import parsed
 
@@ -119,12 +119,12 @@ def wrong_build(context: RuleContext) -> Findings:
     if built_for is None and is_small(stack):
         return
     whose = f"{BY_ID[built_for].name}'s GPUs" if built_for else "the CPU only"
-    seen = shown(context, "torch", f"torch {torch.version} ({torch.backend})")
     target = next((gpu.target for gpu in stack.gpus if gpu.target), None)
-    yield finding(
+    yield seen(
         context,
         "maker-wrong-build",
-        (seen,),
+        "torch",
+        f"torch {torch.version} ({torch.backend})",
         fix=makers.build_for(context, BY_ID[stack.maker], target),
         who=gpu_names(stack),
         built_for=whose,
@@ -141,8 +141,8 @@ def no_kernels(context: RuleContext) -> Findings:
     targets = [gpu.target for gpu in stack.gpus if gpu.target]
     chosen = makers.target_of_override(value)
     if chosen and targets and chosen not in targets and all(t in BUILT_FOR for t in targets):
-        seen = shown(context, "environment", f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})")
-        yield finding(context, "rocm-override-wrong", (seen,))
+        text = f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})"
+        yield seen(context, "rocm-override-wrong", "environment", text)
     version = context.torch.version or ""
     # One supported GPU is enough: the other one is often the processor's integrated graphics.
     if not (rocm and targets) or any(has_kernels(t, rocm, version) is not False for t in targets):
@@ -170,24 +170,21 @@ def old_rocm(context: RuleContext) -> Findings:
     wanted = parsed(".".join(hip.split(".")[:2])).major
     if parsed(stack.runtime).major >= wanted:
         return
-    seen = shown(context, "makers.runtime", f"ROCm {stack.runtime}; torch was built with HIP {hip}")
-    yield finding(
+    yield seen(
         context,
         "maker-libraries-mixed",
-        (seen,),
+        "makers.runtime",
+        f"ROCm {stack.runtime}; torch was built with HIP {hip}",
         fix=Fix(
             text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own "
             "wheels, which include their own ROCm and do not use the installed one",
             commands=(makers.pip_from(context, str(AMD.index)),),
         ),
-        wanted=str(wanted),
-        installed=stack.runtime,
     )
 
 
 def metal(context: RuleContext) -> Findings:
-    """A Python for Intel Macs runs on an Apple chip, or the macOS is too old for this torch's MPS;
-    by what was read, or by torch's own message in a text."""
+    """A Python for Intel Macs runs on an Apple chip, or the macOS is too old for torch's MPS."""
     stack, version, macos = stack_of(context), context.torch.version, macos_version(context)
     chips = [gpu for gpu in events(context, "foreign-gpu") if gpu.values.get("vendor") == APPLE.id]
     named_x86 = context.os.machine == "x86_64" and any(
@@ -195,46 +192,17 @@ def metal(context: RuleContext) -> Findings:
     )
     if (stack is not None and stack.translated) or (is_report(context) and chips and named_x86):
         chip = stack.gpus[0].name if stack and stack.gpus else "an Apple chip"
-        seen = (*chips[:1], shown(context, "os.machine", f"{chip}, Python: x86_64"))
+        evidence = (*chips[:1], shown(context, "os.machine", f"{chip}, Python: x86_64"))
         fix = makers.native_python(context)
-        yield finding(context, "apple-silicon", seen, fix=fix, lacks="arm64")
-        return
-    if stack is not None and stack.maker == APPLE.id and version and macos:
-        if parsed(macos) < parsed(oldest_macos(version)):
-            seen = (shown(context, "os", f"macOS {macos}, torch {version}"),)
-            yield _old_macos(context, seen, oldest_macos(version), macos)
-        return
-    for event in events(context, "mps-lacks") if is_report(context) else ():
-        named = MPS_FROM.search(event.text or "")
-        if named is None and not (event.values.get("why") == "metal" and macos):
-            continue
-        # The message may name an older macOS than torch needs (pytorch issues 139425 and 164943).
-        oldest = oldest_macos(version or OLDEST_TORCH_WITH_MPS)
-        if named is not None:
-            oldest = max(named[1], oldest, key=parsed) if version else named[1]
-        # torch prints the same message if it cannot reach Metal, although macOS is new enough.
-        if not macos or parsed(macos) < parsed(oldest):
-            yield _old_macos(context, (event,), oldest, macos or "")
-            return
+        yield finding(context, "apple-silicon", evidence, fix=fix)
+    elif stack is not None and stack.maker == APPLE.id and version and macos:
+        wanted = oldest_macos(version)
+        if parsed(macos) < parsed(wanted):
+            text = f"macOS {macos}, torch {version}"
+            fix = makers.newer_macos(wanted)
+            yield seen(context, "apple-silicon", "os", text, fix=fix)
 
 
-def _old_macos(context: RuleContext, seen: Events, wanted: str, macos: str) -> Finding:
-    return finding(
-        context,
-        "apple-silicon",
-        seen,
-        fix=makers.newer_macos(wanted),
-        lacks="macos",
-        torch_name=f"torch {(context.torch.version or '').partition('+')[0]}".strip(),
-        wanted=wanted,
-        has=f"; you have {macos}" if macos else "",
-    )
-
-
-MPS_FROM = re.compile(
-    r"(?i)(?:MPS backend is supported on"
-    r"|\bMPS\b.{0,80}?supported (?:natively )?(?:starting )?from) macOS (\d{1,2}(?:\.\d{1,2})?)"
-)
 REFUSED = re.compile(r"(?i)permission denied|operation not permitted|not (?:a )?member of")
 NODE_IS_MISSING = re.compile(r"(?i)/dev/kfd.{0,60}(?:no such file|missing|absent|not there|exist)")
 

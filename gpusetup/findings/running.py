@@ -96,9 +96,10 @@ def nccl_error(context: RuleContext) -> Findings:
     unreached = events(context, "nccl-connect-failed")
     if unreached and not events(context, *ENDS_A_RANK):
         peers = [event.values.get("peer", "") for event in unreached]
-        is_on_the_bridge = any(peer.startswith(DOCKERS_NETWORK) for peer in peers)
-        message = UNREACHED_ON_A_BRIDGE if is_on_the_bridge else UNREACHED
-        yield finding(context, "nccl-no-socket-interface", unreached, message=message)
+        is_on_a_bridge = any(peer.startswith(DOCKERS_NETWORK) for peer in peers)
+        message = ON_A_BRIDGE if is_on_a_bridge else UNREACHED
+        cause = "nccl-no-socket-interface"
+        yield finding(context, cause, unreached, message=message, interface="docker0")
     on_a_bridge = events(context, "nccl-on-a-bridge")
     # A container bridge connects only one machine, so it is the wrong interface if the ranks cannot
     # connect.
@@ -130,24 +131,15 @@ UNREACHED = Message(
 # Source: docker's documentation, bridge network driver (the default bridge docker0).
 DOCKERS_NETWORK = "172.17."
 """The beginning of the addresses on docker's default bridge."""
-UNREACHED_ON_A_BRIDGE = Message(
-    title="The rank at {peer} cannot be reached: {how}",
-    means="This is an address of Docker's default bridge. Each machine has the same bridge, and "
-    "other machines cannot reach it.",
-    text="Exclude the bridge on each node, or set NCCL_SOCKET_IFNAME to the interface of the "
-    "network between the machines (`ip -brief addr` lists them). If the ranks still cannot "
-    "connect, check the firewall between the machines",
-    commands=("export NCCL_SOCKET_IFNAME=^docker0,lo",),
-    look=("ip -brief addr",),
-)
 
 
 ON_A_BRIDGE = Message(
     title="NCCL connects through {interface}, a bridge that only its own machine reaches",
-    means="NCCL takes the first interface that it finds. Docker's bridge has the same address "
-    "(172.17.0.1) on each machine, so that no node reaches another through it.",
-    text="Name the interface of the network between the machines on each node: `export "
-    "NCCL_SOCKET_IFNAME=NAME` (and GLOO_SOCKET_IFNAME). Or exclude the bridge, as below",
+    means="NCCL takes the first interface that it finds. Docker's default bridge has the same "
+    "address (172.17.0.1) on each machine, so that no node reaches another through it.",
+    text="Exclude the bridge on each node, as below, or set NCCL_SOCKET_IFNAME (and "
+    "GLOO_SOCKET_IFNAME) to the interface of the network between the machines (`ip -brief addr` "
+    "lists them). If the ranks still cannot connect, check the firewall between the machines",
     commands=("export NCCL_SOCKET_IFNAME=^docker0,lo",),
     look=("ip -brief addr",),
 )

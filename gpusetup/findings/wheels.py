@@ -54,7 +54,6 @@ def no_file(context: RuleContext) -> Findings:
                 fix=_way(context, cause, requested, message),
                 asked=requested.strip("=<>~! ") or "torch",
                 what="this system",
-                lacks="arm64" if cause == "apple-silicon" else "",
             )
     # Prefer a message about torch.
     if len(findings) > 1:

@@ -25,7 +25,7 @@ from gpusetup.fixes import gpu_naming
 from gpusetup.fixes.system_packages import compiler, is_unsupported_release, linux_family
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Gpu
+from gpusetup.model.machine import Gpu, Os
 from gpusetup.model.shell import Lines, filled, lines
 from gpusetup.model.versions import Capability, parsed
 
@@ -48,20 +48,14 @@ def branch_of(floor: str | None) -> int:
 class DriverRequest(Frozen):
     """The driver that a machine needs, and the system on which it is installed."""
 
+    os: Os
     branch: int
+    needed_branch: int
+    """The driver branch that is certainly needed; 0 if there is none."""
     capability: Capability | None
     """The lowest compute capability of the GPUs; None if unknown."""
     newest: Capability | None
     """The highest of them."""
-    id: str
-    """os-release's ID."""
-    version: str
-    """os-release's VERSION_ID, or ""."""
-    machine: str
-    kernel: str
-    secure_boot: bool
-    needed_branch: int = 0
-    """The driver branch that is certainly needed; 0 if there is none."""
 
     @property
     def takes_open(self) -> bool:
@@ -73,11 +67,6 @@ class DriverRequest(Frozen):
     def needs_open(self) -> bool:
         """Whether one of the GPUs is so new that only the open kernel modules support it."""
         return self.newest is not None and self.newest >= ONLY_OPEN_FROM
-
-    @property
-    def major(self) -> str:
-        """The first number of the distribution's release: "9" of "9.4"."""
-        return self.version.partition(".")[0]
 
 
 UPDATE = "sudo apt update"
@@ -196,32 +185,33 @@ SIGN_WITH_OWN_KEY = ("debian", "fedora", "rhel")
 def install_driver(family: str, request: DriverRequest) -> Lines:
     """The commands that install a driver on a family of distributions; () if there is no way with
     packages."""
-    repository, folder = cuda_repository(request), _folder_for_zypper(request)
+    os, repository = request.os, cuda_repository(request.os)
+    folder, major = _folder_for_zypper(os), _major(os)
     packaged = {row.release: row.branch for row in facts(Debian)}
     # A Debian that is not listed (testing, Kali) counts as the newest listed one.
-    is_packaged = request.needed_branch <= packaged.get(request.major, max(packaged.values()))
+    is_packaged = request.needed_branch <= packaged.get(major, max(packaged.values()))
     true_facts = {
-        request.id,
-        request.major,
+        _id(os),
+        major,
         request.takes_open and "open",
         request.needs_open and "needs-open",
         request.capability is not None and "gpu-known",
-        request.secure_boot and "secure-boot",
+        os.secure_boot and "secure-boot",
         is_packaged and "packaged",
     }
     # The last branch with closed modules, if the requested one has none.
     closed = min(request.branch, last_closed())
     ubuntu = f"{request.branch}-open" if request.takes_open else f"{request.branch}"
-    kernels = (name for part, name in ARCH_KERNELS.items() if part in request.kernel)
-    major, aur = request.major, f"nvidia-{closed}xx-utils"
+    kernels = (name for part, name in ARCH_KERNELS.items() if part in (os.kernel or ""))
+    aur = f"nvidia-{closed}xx-utils"
     values = {
         "ubuntu": f"nvidia-driver-{ubuntu}",
         "ubuntu_modules": f"linux-modules-nvidia-{ubuntu}",
-        "debian_headers": f"linux-headers-{'arm64' if request.machine == 'aarch64' else 'amd64'}",
+        "debian_headers": f"linux-headers-{'arm64' if os.machine == 'aarch64' else 'amd64'}",
         "nvidias_debian": "nvidia-open" if request.takes_open else f"cuda-drivers-{last_closed()}",
         "akmod": f"akmod-nvidia-{closed}xx",
         "cuda_of_fusion": f"xorg-x11-drv-nvidia-{closed}xx-cuda",
-        "codeready": f"codeready-builder-for-rhel-{major}-{request.machine}-rpms",
+        "codeready": f"codeready-builder-for-rhel-{major}-{os.machine or 'x86_64'}-rpms",
         "epel": f"https://dl.fedoraproject.org/pub/epel/epel-release-latest-{major}.noarch.rpm",
         "oracles_epel": f"oracle-epel-release-el{major}",
         "oracles_codeready": f"ol{major}_codeready_builder",
@@ -245,30 +235,40 @@ def install_driver(family: str, request: DriverRequest) -> Lines:
     return commands
 
 
-def _folder_for_zypper(request: DriverRequest) -> str:
+def _id(os: Os) -> str:
+    """os-release's ID, or ""."""
+    return (os.id or "").lower()
+
+
+def _major(os: Os) -> str:
+    """The first number of the distribution's release: "9" of "9.4"."""
+    return (os.version or "").partition(".")[0]
+
+
+def _folder_for_zypper(os: Os) -> str:
     """The folder of NVIDIA's repository for a release of SUSE; "" if there is none."""
-    major, _, minor = request.version.partition(".")
-    if request.id == "opensuse-tumbleweed":
+    version, minor = os.version or "", (os.version or "").partition(".")[2]
+    if _id(os) == "opensuse-tumbleweed":
         return "opensuse/tumbleweed"
-    if not re.fullmatch(r"1[5-9](\.\d)?", request.version):
+    if not re.fullmatch(r"1[5-9](\.\d)?", version):
         return ""
-    if request.id != "sles":
-        return f"opensuse/leap/{request.version}"
-    return f"suse/sle{major}" + (f"sp{minor}" if major == "15" else "")
+    if _id(os) != "sles":
+        return f"opensuse/leap/{version}"
+    return f"suse/sle{_major(os)}" + (f"sp{minor}" if _major(os) == "15" else "")
 
 
-def cuda_repository(request: DriverRequest) -> Lines:
+def cuda_repository(os: Os) -> Lines:
     """NVIDIA's own repository, for drivers and toolkits (its CUDA Installation Guide); () if it
     has none for this system."""
-    system, release = request.id, request.major
+    system, release = _id(os), _major(os)
     if system in ("rocky", "almalinux", "centos", "ol"):
         system = "rhel"
     elif system == "ubuntu":
-        release = request.version.replace(".", "")
+        release = (os.version or "").replace(".", "")
     if system not in ("ubuntu", "debian", "rhel") or not has_repository(system, release):
         return ()
     # NVIDIA calls Arm servers "sbsa": Server Base System Architecture.
-    machine = "sbsa" if request.machine == "aarch64" else "x86_64"
+    machine = "sbsa" if os.machine == "aarch64" else "x86_64"
     repositories = "https://developer.download.nvidia.com/compute/cuda/repos"
     folder = f"{repositories}/{system}{release}/{machine}"
     if system == "rhel":
@@ -285,7 +285,7 @@ def cuda_repository(request: DriverRequest) -> Lines:
 def asks_for_a_key(family: str, request: DriverRequest) -> bool:
     """Whether the firmware asks to enroll a new key at the next start. SUSE's closed package
     creates a key and registers it itself."""
-    return request.secure_boot and (
+    return bool(request.os.secure_boot) and (
         family in SIGN_WITH_OWN_KEY or (family == "suse" and not request.takes_open)
     )
 
@@ -327,20 +327,16 @@ def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequ
 
     `floor`: the oldest driver version that will do, if something else needs one.
     """
-    os, (first, last) = context.os, _branches(context)
+    first, last = _branches(context)
     capabilities = [gpu.compute_capability for gpu in known_gpus(context) if gpu.compute_capability]
     branch = max(driver_branch("good"), branch_of(floor))
     return DriverRequest(
+        os=context.os,
         # A newer branch than the last one would not support the oldest of the GPUs.
         branch=branch if last is None else min(branch, last),
         needed_branch=max(branch_of(floor), first),
         capability=min(capabilities, default=None),
         newest=max(capabilities, default=None),
-        id=(os.id or "").lower(),
-        version=os.version or "",
-        machine=os.machine or "x86_64",
-        kernel=os.kernel or "",
-        secure_boot=bool(os.secure_boot),
     )
 
 

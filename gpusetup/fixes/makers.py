@@ -712,6 +712,8 @@ def reach_metal(context: RuleContext) -> Fix:
         return replace(fix, text=f"{why}. {fix.text}. {intel}")
     macos = macos_version(context)
     oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
+    if macos and parsed(macos) < parsed(oldest):
+        return newer_macos(oldest)
     condition = "This macOS is new enough, so" if macos else f"If macOS is {oldest} or newer,"
     return Fix(
         text=f"{condition} the process does not reach Metal. Run the program in a terminal of "

@@ -43,7 +43,7 @@ def never(_context: RuleContext) -> str:
     return ""
 
 
-def shown(sentence: str, *kinds: str) -> Reading:
+def if_shown(sentence: str, *kinds: str) -> Reading:
     """The sentence with the values of the first event of these kinds; "" if there is none."""
 
     def read(context: RuleContext) -> str:
@@ -161,7 +161,7 @@ def python_of_the_program(context: RuleContext) -> str:
 
 def engine_of_the_node(context: RuleContext) -> str:
     """The container engine of the node."""
-    if engine := shown("the node's engine is {engine}", "container-engine")(context):
+    if engine := if_shown("the node's engine is {engine}", "container-engine")(context):
         return engine
     return "" if context.snapshot.container.kind == "kubernetes" else "this host's own engine"
 
@@ -328,14 +328,14 @@ NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
         what="host",
         lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
-        denied=shown("the host cannot be changed from here ({said})", "host-of-a-lender"),
+        denied=if_shown("the host cannot be changed from here ({said})", "host-of-a-lender"),
         instead="The host belongs to the provider: report the message to the provider, stop this "
         "instance, and start one on another host",
     ),
     NeedRow(
         what="container program",
         lines=r"^(?:sudo )?docker run\b",
-        denied=shown("a scheduler starts the jobs here", "slurm-job", "login-node"),
+        denied=if_shown("a scheduler starts the jobs here", "slurm-job", "login-node"),
         keeps_text=True,
         instead="Clusters do not offer docker: use the cluster's own container program, for "
         "example `apptainer exec --nv docker://IMAGE COMMAND`",
@@ -343,7 +343,7 @@ NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
         what="rights",
         lines=r"^(?:sudo|su) ",
-        denied=shown("you have no administrator rights on this machine", "no-root-rights"),
+        denied=if_shown("you have no administrator rights on this machine", "no-root-rights"),
         keeps_text=True,
         instead="Ask the administrators of the machine for this",
     ),
@@ -375,7 +375,7 @@ NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
         what="boot screen",
         lines=r"mokutil --import|modprobe nvidia|dkms autoinstall",
-        denied=shown(
+        denied=if_shown(
             "the screen that enrols a key appears before the system starts, where you cannot "
             "reach it from here",
             *("cloud-machine", "no-boot-screen"),
@@ -387,7 +387,7 @@ NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
         what="Python",
         lines=r"^uv venv --python|--python 3\.\d|^conda create\b.*python=",
-        denied=shown("the program is bound to Python {python}", "python-bound"),
+        denied=if_shown("the program is bound to Python {python}", "python-bound"),
         instead="No wheel of torch for that Python has kernels for this GPU. Build torch from "
         "source for it, move to a release of the program for a newer Python, or use another GPU",
     ),

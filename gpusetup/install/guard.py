@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -86,22 +86,6 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
     return pins
 
 
-# --- the guard's files ----------------------------------------------------------------------------
-
-
-def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Yields the guard's files in an environment with their lines: the constraints file, and pip's
-    configuration."""
-    constraints = prefix / CONSTRAINTS
-    yield constraints, tuple(f"{name}=={version}" for name, version in pins.items())
-    ours = named_in_lists(constraints)
-    # The setting in this file overrides the same setting in pip's other files, so also name their
-    # constraints here.
-    others = [file for file in constraints_of_pip(prefix) if file != ours]
-    value = " ".join((*others, ours))
-    yield prefix / PIP_FILE, ("[install]", f"constraint = {value}")
-
-
 def constraints_of_pip(prefix: Path) -> list[str]:
     """The constraints files that the environment's pip reads now, as pip itself lists them; empty
     without pip."""
@@ -131,15 +115,22 @@ def named_in_lists(path: Path) -> str:
 
 
 def planned(
-    places: Iterable[tuple[Path, tuple[str, ...]]], when: str
+    prefix: Path, pins: Mapping[str, str], when: str
 ) -> tuple[tuple[GuardFile, ...], tuple[str, ...]]:
-    """The guard's files that are missing or outdated, and notes on files that the user must change.
+    """The guard's files that are missing or outdated in an environment (the constraints file, and
+    pip's configuration), and notes on files that the user must change.
 
     Each note says what to write into such a file. If its lines are already there, there is no note.
     """
     files: list[GuardFile] = []
     notes: list[str] = []
-    for path, rows in places:
+    ours = named_in_lists(prefix / CONSTRAINTS)
+    # The setting in pip's file overrides the same setting in its other files, so also name their
+    # constraints here.
+    others = [file for file in constraints_of_pip(prefix) if file != ours]
+    of_pip = ("[install]", f"constraint = {' '.join((*others, ours))}")
+    exact = tuple(f"{name}=={version}" for name, version in pins.items())
+    for path, rows in ((prefix / CONSTRAINTS, exact), (prefix / PIP_FILE, of_pip)):
         text = "\n".join((f"{MARK}, {when}: from here", *rows, f"{MARK}: to here", ""))
         before = _text_of(path)
         if before is None or is_guard(before):

@@ -82,16 +82,14 @@ def run_step(
     environment: Mapping[str, str] | None = None,
     *,
     gently_seconds: float = 0.0,
-    folder: str | None = None,
 ) -> Output:
-    """Run a command and record it. `folder` is its working folder. With `gently_seconds`, the
-    command is not killed with gpusetup, but has this many seconds to clean up after Ctrl-C."""
+    """Run a command and record it. With `gently_seconds`, the command is not killed with gpusetup,
+    but has this many seconds to clean up after Ctrl-C."""
     output = run(
         launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,
         environment={**(environment or os.environ), **step.environment},
         gently_seconds=gently_seconds,
-        cwd=folder,
     )
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))
     return replace(output, argv=step.argv)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
@@ -35,9 +36,12 @@ from gpusetup.model.versions import parsed
 from gpusetup.project.pyproject import read_toml, table
 from gpusetup.uv.errors import lacks, names_not_found, names_without_wheel
 from gpusetup.uv.lock import Wheel, unpack_step, wheel_of
-from gpusetup.uv.pages import Login, answered
+from gpusetup.uv.pages import Login, answered, new_session
 from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
 from gpusetup.uv.question import Question, changes_of, lock_of
+
+if TYPE_CHECKING:
+    from requests import Session
 
 MOST_OLDER = 12
 """The maximum number of torch versions to look for on a mirror, if its pages for the newest torch's
@@ -310,12 +314,14 @@ def _wheels_for(
         wheels = [*in_folder(job.wheels, wheels)]
     elif not job.settings.is_offline:
         login, silent = split_login(question.index)[1], set[str]()
-        with ThreadPoolExecutor(WORKERS) as pool:
-            wheels = [*pool.map(lambda wheel: as_served(wheel, login, silent), wheels)]
+        with ThreadPoolExecutor(WORKERS) as pool, new_session() as session:
+            wheels = [*pool.map(lambda one: as_served(one, login, silent, session), wheels)]
     return tuple(wheels), notes if installed else locked.notes
 
 
-def as_served(wheel: Wheel, login: Login | None, silent: set[str]) -> Wheel:
+def as_served(
+    wheel: Wheel, login: Login | None, silent: set[str], session: Session | None = None
+) -> Wheel:
     """The wheel with what its server says of it: the host to which it redirects, and the size if
     the index does not state it, as torch's own. What the server does not say stays unknown.
     `silent` gets the hosts that do not answer, so that each is waited for once."""
@@ -323,7 +329,7 @@ def as_served(wheel: Wheel, login: Login | None, silent: set[str]) -> Wheel:
         return wheel
     login = login if wheel.is_of_torch_index else None
     try:
-        with answered(wheel.url, login=login, method="HEAD") as answer:
+        with answered(wheel.url, login=login, method="HEAD", session=session) as answer:
             host = urlsplit(answer.url).netloc
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
     except Unreached:

@@ -12,6 +12,5 @@ class Step(Frozen):
     """One command to run, as a value."""
 
     argv: tuple[str, ...]
-    title: str = ""
     environment: Mapping[str, str] = {}
     timeout_seconds: float = 3600.0

@@ -18,7 +18,7 @@ from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
-from gpusetup.monitor.words import filled, labels, sharers, whole
+from gpusetup.monitor.words import filled, labels, reasons_that_cost_little, sharers, whole
 from gpusetup.monitor.work import Work, at_least, or_zero
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
@@ -211,7 +211,8 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     for one in run.subjects:
         if s.shared_by_programs(one):
             return Judgement("good", "", f"{words}, but {sharers(one)}", ("see-whose-they-are",))
-    return Judgement("good", "", f"{words}: nothing slows it down")
+    end = reasons_that_cost_little(run) or ": nothing slows it down"
+    return Judgement("good", "", f"{words}{end}")
 
 
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:

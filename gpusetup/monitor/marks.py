@@ -62,6 +62,5 @@ RATED_CLOCKS = 60.0  # % of the maximum: clocks that heavy work reaches at the r
 PCIE_LAUNCHES = 3e8  # bytes/s to a card: kernel launches need less than this (260 MB/s on an H100)
 START_UP_NOTE = 2.0  # s: a shorter start-up is not worth mentioning
 EMPTY_MEMORY = 200 << 20  # bytes: less than a CUDA context, so nothing can compute on this GPU
-TOUCH_SECONDS = 3.0  # s: work of this length before a longer pause still belongs to the start
 AWAKE_SHARE = 80.0  # % of the samples: with high clocks in this many, a GPU was ready all the time
 LEAST_TREES = 2.0  # samples of the command: fewer are too few to judge it

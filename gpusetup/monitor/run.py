@@ -235,12 +235,3 @@ class Subject:
         """The CPU that the command uses, in percent of the cores that it may use."""
         cores = self.run.usable_cores
         return None if self.work.cpu is None or not cores else self.work.cpu / cores
-
-    @property
-    def could_draw(self) -> float | None:
-        """How many watts the power limit could be raised to: the rated power if it is above the
-        current limit, otherwise the card's maximum limit."""
-        limit, rated = self.gpu.latest.power_limit_watts, self.gpu.power_default
-        if rated and (not limit or rated > limit):
-            return rated
-        return self.gpu.latest.power_limit_max_watts or rated

@@ -17,7 +17,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
-from gpusetup.monitor.run import Subject
+from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.work import Work, below, or_zero
 
 Phrase = Callable[[Subject], str | None]
@@ -167,23 +167,29 @@ def nothing_slows_it_down(subject: Subject) -> str:
     """The end of a good run's sentence: throttle reasons in the figures that cost nothing, and
     figures without which we cannot say that nothing slows the GPU down."""
     work, latest = subject.work, subject.gpu.latest
-    reasons = [
-        f"{reason} in {share:.0f} % of the work"
-        for reason, share in work.reasons.items()
-        # An idle GPU always lowers its clocks, so this reason means nothing.
-        if reason != "gpu_idle" and share
-    ]
-    words = ": nothing slows it down"
-    if reasons:
-        words = f"; {' and '.join(reasons)} costs little: a busy card reaches its limits"
     known = {
         "power": work.power_watts is not None,
         "temperature": subject.gpu.heat is not None,
         # Throttle reasons, or clocks near their maximum, show that nothing throttles the GPU.
         "throttling": latest.throttle_reasons is not None or work.clock_most is not None,
     }
+    words = reasons_that_cost_little(subject.run) or ": nothing slows it down"
     missing = ", ".join(name for name, is_known in known.items() if not is_known)
     return f"{words}, as far as is reported (not reported: {missing})" if missing else words
+
+
+def reasons_that_cost_little(run: WatchedRun) -> str:
+    """The throttle reasons of a run that is good nevertheless. The figures on the screen show every
+    GPU, so a reason of any of them counts."""
+    told = [pair for one in run.subjects for pair in one.work.reasons.items()]
+    reasons = [
+        f"{reason} in {share:.0f} % of the work"
+        for reason, share in dict(sorted(told, key=lambda pair: pair[1])).items()
+        # An idle GPU always lowers its clocks, so this reason means nothing.
+        if reason != "gpu_idle" and share
+    ]
+    words = f"; {' and '.join(reasons)} costs little: a busy card reaches its limits"
+    return words if reasons else ""
 
 
 @phrase
@@ -437,7 +443,7 @@ def set_limits(subject: Subject) -> str:
     """The commands that raise each GPU's power limit, one for each different number of watts."""
     by_watts: dict[str, list[GpuRun]] = {}
     for one in peers(subject):
-        by_watts.setdefault(whole(one.could_draw), []).append(one.gpu)
+        by_watts.setdefault(whole(one.gpu.power_default), []).append(one.gpu)
     return "; ".join(
         f"sudo nvidia-smi -i {labels(gpus, ',')} -pl {watts}" for watts, gpus in by_watts.items()
     )

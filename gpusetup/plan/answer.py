@@ -41,7 +41,7 @@ from gpusetup.plan.memory import other_gpu_bytes
 from gpusetup.plan.notes import assumed_settings, needs_memory_of_others, notes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
-from gpusetup.plan.rl import uncounted_models
+from gpusetup.plan.rl import GENERATING, uncounted_models
 from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
 from gpusetup.plan.speed import speed_of_several
@@ -166,7 +166,8 @@ def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
     if question.params is not None and question.context is None and request.job.context == 1:
         # A convolution keeps a value for every pixel, which a number of parameters does not show.
         uncounted.append("what a sample keeps beyond one row of a table (an image, a text)")
-    if setup is not None and setup.generates and not setup.engine_share and not config:
+    generates = setup is not None and setup.method in GENERATING
+    if setup is not None and generates and not setup.engine_share and not config:
         uncounted.append("an inference server, if the trainer starts one on these GPUs")
     if setup is None and config is None and question.trainer in ALWAYS_RL:
         uncounted.append(

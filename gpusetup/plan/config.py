@@ -244,15 +244,12 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     return lora
 
 
-def frozen(reader: Reader, fields: Fields) -> Fields:
-    """The part of the model that the config freezes; adapters freeze the whole model anyway."""
+def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:
+    """The part of the model that the config freezes (adapters freeze the whole model anyway), and
+    the embedding tables (for users, items and the like) trained in addition to the model."""
     part = frozen_in(reader, fields.get("model"))
-    return {"freeze": part} if part is not None and fields.get("lora") is None else {}
-
-
-def tables(reader: Reader, fields: Fields) -> Fields:
-    """The embedding tables (for users, items and the like) trained in addition to the model."""
-    return {"tables": tables_in(reader)}
+    freezes = {"freeze": part} if part is not None and fields.get("lora") is None else {}
+    return {**freezes, "tables": tables_in(reader)}
 
 
 def quantised(reader: Reader, fields: Fields) -> Fields:
@@ -514,7 +511,7 @@ def plan_map(reader: Reader, fields: Fields) -> Fields:
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (
-    model, adapters, frozen, tables, quantised, length, batch, checkpointing, optimizer, precision,
-    kernels, parallel, strategy, offload, reinforcement, plan_map,
+    model, adapters, frozen_and_tables, quantised, length, batch, checkpointing, optimizer,
+    precision, kernels, parallel, strategy, offload, reinforcement, plan_map,
 )  # fmt: skip
 """The functions that read a part of the config, in order: each gets the fields read before it."""

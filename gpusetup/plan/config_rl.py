@@ -105,8 +105,6 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     says_16_bits = fields.get("strategy") or fields.get("dtype") not in (None, "fp32")
     return RlSetup(
         method=method,
-        generates=generates,
-        pairs=method in PAIRED,
         has_reference=has_reference(reader, fields, method),
         reward_models=reward_models(reader, fields, method) if generates else (),
         critic=critic if method in WITH_CRITIC else "none",
@@ -200,7 +198,6 @@ def verl_setup(reader: Reader, method: str) -> RlSetup:
     )
     return RlSetup(
         method=method,
-        generates=True,
         has_reference=any(weighs_reference),
         reference_on_host=reference_leaves in TRUE,
         reward_models=(judge or SAME_AS_POLICY,) if judges else (),

@@ -21,7 +21,7 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.model_names import format_in_name
 from gpusetup.plan.question import TrainingQuestion, context_of, counts_samples
-from gpusetup.plan.rl import SUPERVISED, RlSetup, models_beside, usual_loss, usual_setup
+from gpusetup.plan.rl import PAIRED, SUPERVISED, RlSetup, models_beside, usual_loss, usual_setup
 from gpusetup.plan.shape import DENOISERS, Shape
 from gpusetup.plan.states import OPTIMIZERS
 from gpusetup.plan.trainers import row_of, trainer_defaults
@@ -69,7 +69,7 @@ def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> T
         job = replace(
             job,
             models_beside=models_beside(setup, job),
-            sequences_of_sample=2 if setup.pairs else 1,
+            sequences_of_sample=2 if setup.method in PAIRED else 1,
             engine_bytes=(setup.engine_share or 0.0) * limits.capacity,
             engine_sleeps=setup.engine_sleeps,
             policy_leaves=setup.policy_leaves,

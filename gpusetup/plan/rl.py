@@ -47,10 +47,6 @@ class RlSetup(Frozen):
     """The models and the inference engine in memory besides the policy."""
 
     method: str
-    generates: bool = False
-    """Whether answers to prompts are generated during the training."""
-    pairs: bool = False
-    """Whether a sample is two sequences: the chosen and the rejected answer."""
     has_reference: bool = False
     reference_on_host: bool = False
     reward_models: tuple[str, ...] = ()
@@ -103,8 +99,6 @@ def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: b
     without_reference = without_critic and (trainer is None or trainer in BY_TRL)
     return RlSetup(
         method=method,
-        generates=generates,
-        pairs=method in PAIRED,
         has_reference=not (without_reference or method in WITHOUT_REFERENCE or adapters),
         reward_models=(SAME_AS_POLICY,) if method == "ppo" else (),
         critic="model" if method in WITH_CRITIC else "none",

@@ -202,7 +202,8 @@ def edit_of_variants(
     }
     for backend, name in names.items():
         lines += ["[[tool.uv.index]]", f'name = "{name}"', f'url = "{index_url(backend, root)}"']
-        lines += ["explicit = true", ""]
+        # AMD's and Intel's builds need packages that only this index has, such as their Triton.
+        lines += [""] if maker_of(backend) in NEEDS_ITS_INDEX else ["explicit = true", ""]
     lines.append(SOURCES)
     for member in named_family([*family, *(name for one in builds for name in one.family)]):
         lines.append(f"{member} = [")

@@ -50,6 +50,7 @@ HINTS: dict[type[GpuSetupError], str] = {
     Unreached: "nothing was changed; uv's message says what it could not do",
     ToolFailed: "nothing was changed",
 }
+ERROR = re.compile(r"(\x1b\[[\d;]{0,20}m){0,9}error\b")
 OF_THE_NETWORK = re.compile(
     r"fetch|request|connect|dns|resolve host|timed? ?out|certificate|credential|proxy|download",
     re.IGNORECASE,
@@ -155,11 +156,11 @@ def said_by(output: Output) -> str:
     """The text that the program printed after its first `error: `, without colours and logins. If
     the program printed nothing, the text says how it ended."""
     lines = (output.stderr or output.stdout).strip().split("\n")
+    # uv may warn of hundreds of files before.
+    start = next((number for number, line in enumerate(lines) if ERROR.match(line)), 0)
     # Cut first, so that no pattern runs over a text of any length.
-    text = "\n".join(shortened(line) for line in lines[:MOST_LINES])
-    text = re.sub(r"\x1b\[[\d;]{0,20}m", "", text).strip()
-    start = re.search(r"(?m)^error: ", text)
-    text = text[start.end() :] if start else text
+    text = "\n".join(shortened(line) for line in lines[start : start + MOST_LINES])
+    text = re.sub(r"\x1b\[[\d;]{0,20}m", "", text).strip().removeprefix("error: ")
     if not text:
         return f"{Path(output.argv[0]).name} said nothing: {how_it_ended(output.exit or 0)}"
     # To uv, the request is a project; to the user, it is what they typed.

@@ -113,7 +113,6 @@ def unpack_step(python: str, stage: str, settings: Settings) -> Step:
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(Path(stage, "tmp")))
     return Step(
         argv=(uv_program(), "pip", "install", *options, *where, *lock),
-        title="download the wheels and unpack them next to the environment",
         environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
         timeout_seconds=6 * 3600.0,
     )

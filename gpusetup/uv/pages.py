@@ -15,7 +15,7 @@ from gpusetup.errors import Unreached
 from gpusetup.model.logins import split_login, without_logins
 
 if TYPE_CHECKING:
-    from requests import Response
+    from requests import Response, Session
 
 Login = tuple[str, str]
 """A user and a password."""
@@ -37,10 +37,17 @@ SYSTEM_STORES = (
 
 
 @contextmanager
-def answered(url: str, *, login: Login | None = None, method: str = "GET") -> Iterator[Response]:
+def answered(
+    url: str,
+    *,
+    login: Login | None = None,
+    method: str = "GET",
+    session: Session | None = None,
+) -> Iterator[Response]:
     """A context manager that sends a request and yields the response, whose body has not been read
-    yet. The URL may contain a login, which counts more than `login`. Proxies and .netrc count as
-    for every program that uses `requests`.
+    yet. The URL may contain a login, which counts more than `login`. A `session` keeps its
+    connections for further requests. Proxies and .netrc count as for every program that uses
+    `requests`.
 
     Raises `Unreached` if there is no response, or if its body breaks off inside the block.
     """
@@ -54,12 +61,12 @@ def answered(url: str, *, login: Login | None = None, method: str = "GET") -> It
         for _ in range(MOST_REDIRECTS):
             # Only the index gets the password, not the host where it keeps its files.
             is_first = urlsplit(url).netloc == first_host
-            with requests.request(
+            with (session or requests).request(
                 method,
                 url,
                 auth=own_login or login if is_first else None,
                 timeout=TIMEOUTS,
-                stream=True,
+                stream=method != "HEAD",
                 verify=certificates(),
                 allow_redirects=False,
             ) as answer:
@@ -72,6 +79,13 @@ def answered(url: str, *, login: Login | None = None, method: str = "GET") -> It
     except (requests.RequestException, HTTPError, ValueError) as problem:
         reason = why_unreached(problem, urlsplit(shown).hostname or shown)
         raise Unreached(f"{shown} cannot be reached: {reason}") from problem
+
+
+def new_session() -> Session:
+    """A session for several requests: to make a connection anew takes longer than to ask."""
+    import requests
+
+    return requests.Session()
 
 
 def text_of(answer: Response) -> str:

@@ -177,9 +177,9 @@ def venv_step(folder: str, base: str) -> Step:
     # Without `--no-project`, uv reads the working folder's project to choose a Python.
     options = ("--no-config", "--no-project", "--quiet", "--allow-existing")
     argv = (uv_program(), "venv", *options, "--python", base, folder)
-    return Step(argv=argv, title="make the environment", timeout_seconds=120.0)
+    return Step(argv=argv, timeout_seconds=120.0)
 
 
 def forget_step(packages: tuple[str, ...]) -> Step:
     """The step that removes packages from uv's cache, so that they are downloaded again."""
-    return Step(argv=(uv_program(), "cache", "clean", *packages), title="")
+    return Step(argv=(uv_program(), "cache", "clean", *packages))

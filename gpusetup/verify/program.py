@@ -180,8 +180,8 @@ class Run:
         for expectation in self.options.expect:
             # If the checks could not determine a value, the expectation about it is skipped, not
             # failed.
-            blocker = blocking(NAMES[expectation.name].needs, None, self.results)
-            outcome = skip(blocker) if blocker else judge(expectation, self.facts)
+            skipped = blocked(NAMES[expectation.name].needs, None, self.results)
+            outcome = skipped or judge(expectation, self.facts)
             self.results.append(Result("expect", HOST, outcome))
         # A run that was cut short has not passed.
         if self.is_late:
@@ -248,9 +248,9 @@ class Run:
         limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
         left = self.end - time.monotonic()
         self.live.checks(check.name, device, max(0.0, min(check.samples_seconds or limit, left)))
-        blocker = blocking(check.needs, device, self.results)
-        if blocker:
-            self.results.append(Result(check.name, device, skip(blocker)))
+        skipped = blocked(check.needs, device, self.results)
+        if skipped:
+            self.results.append(Result(check.name, device, skipped))
         # If a device hangs, every further check would take its whole limit.
         elif device in self.stopped:
             outcome = Outcome(SKIPPED, self.stopped[device])
@@ -307,20 +307,16 @@ class Run:
             self.child.end()
 
 
-def blocking(
+def blocked(
     needs: Tuple[str, ...], device: Optional[str], results: Sequence[Result]
-) -> Optional[Result]:
-    """The earlier result, on this device or (None) any, that a check needs and that failed it."""
-    for result in results:
-        is_about_device = device is None or result.device in (device, HOST)
-        if result.name in needs and is_about_device and result.outcome.status != PASSED:
-            return result
+) -> Optional[Outcome]:
+    """The outcome of a check whose needs an earlier result, on this device or (None) any, does not
+    meet; None if it can run."""
+    for name, place, outcome, *_ in results:
+        is_about_device = device is None or place in (device, HOST)
+        if name in needs and is_about_device and outcome.status != PASSED:
+            # If that check was skipped too, give the reason for the first skip.
+            is_first = outcome.status != SKIPPED
+            reason = f"needs {name}, which {outcome.status}" if is_first else outcome.detail
+            return Outcome(SKIPPED, reason)
     return None
-
-
-def skip(because: Result) -> Outcome:
-    """The outcome of a check that was skipped because of this earlier result."""
-    # If that result was skipped too, give the reason for the first skip.
-    if because.outcome.status == SKIPPED:
-        return Outcome(SKIPPED, because.outcome.detail)
-    return Outcome(SKIPPED, f"needs {because.name}, which {because.outcome.status}")

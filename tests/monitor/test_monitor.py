@@ -333,7 +333,7 @@ def test_what_psutil_cannot_read_breaks_no_command(
     assert (done.stdout, "Verdict" in done.stderr) == ("whole\n", True), done.stderr
     assert done.returncode == 3
     if name == "Process.cpu_times":
-        told = documents(run("1", "--json", "--interval", "0.1", "--pid", str(os.getpid())).stdout)
+        told = documents(run("3", "--json", "--interval", "0.1", "--pid", str(os.getpid())).stdout)
         assert len(told) > 3 and told[0]["tree"] is None
 
 
@@ -351,7 +351,7 @@ def test_a_command_that_is_not_there_is_127_and_one_that_may_not_run_126(
 def test_the_command_has_our_streams_and_the_summary_goes_to_stderr(machine: Machine) -> None:
     machine()
     done = run(
-        "--interval", "0.1", "--", "sh", "-c", "cat; echo --json >&2; sleep 0.6", input="hello\n"
+        "--interval", "0.1", "--", "sh", "-c", "cat; echo --json >&2; sleep 2", input="hello\n"
     )
     assert done.stdout == "hello\n"
     assert done.stderr.startswith("--json\n") and "Verdict: good" in done.stderr

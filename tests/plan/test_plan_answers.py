@@ -134,6 +134,12 @@ SAID = (
     ("--model cogvideox-2b --lora 16 --gpu-mem 80GiB --checkpointing", 0,
      "17,776 tokens per sample", ""),
     ("--model vit-large --gpu-mem 24GiB", 0, "one sample of 197 tokens per GPU", ""),
+    ("--model qwen3-0.6b --gpu T4 --amp bf16", 0, "no bfloat16 units", ""),
+    ("--model qwen3-0.6b --gpu T4 --amp bf16", 0, "--amp fp16", ""),
+    ("--model qwen3-0.6b --gpu T4 --amp fp16", 0, "", "no bfloat16 units"),
+    ("--model qwen3-0.6b --gpu H100 --amp bf16", 0, "", "no bfloat16 units"),
+    ("--params 57M --max-batch --gpu-mem 80GiB", 2, "what a sample keeps", ""),
+    ("--params 57M --model yolo11x --gpu-mem 80GiB", 2, "no attention layers", ""),
     (f"{ONE} --gpu-mem 80GiB loss=none", 2, "No loss is called", ""),
     (f"{ONE} --gpu-mem 80GiB context_parallel=many", 2, "plan.context_parallel", ""),
 )  # fmt: skip

@@ -11,10 +11,6 @@ from ..judging.tolerance import agree, same, what_is_wrong
 FLOATS = ("float32", "bfloat16", "float16", "float64")
 FORMATS = (*FLOATS, "int32", "int64", "uint8", "bool")
 """The number formats that training exchanges."""
-RANGES = {"bool": (0, 2), "uint8": (0, 256)}
-"""The least number of a format, and the one above the greatest; WHOLE for other integers."""
-WHOLE = (-(2**20), 2**20)
-"""So small that no sum over a thousand ranks overflows."""
 Kind = Tuple[str, str]
 """A number format, and how its numbers are reduced; `bits` means that they are only moved."""
 PERIOD = 1021
@@ -35,7 +31,9 @@ def rows(kind: Kind, world: int, length: int, seed: int) -> Any:
     shape = (world, max(1, min(length, PERIOD)))
     generator = torch.Generator().manual_seed(seed)
     if not dtype.is_floating_point:
-        numbers = torch.randint(*RANGES.get(name, WHOLE), shape, generator=generator)
+        # So small that no sum over a thousand ranks overflows.
+        low, high = {"bool": (0, 2), "uint8": (0, 256)}.get(name, (-(2**20), 2**20))
+        numbers = torch.randint(low, high, shape, generator=generator)
     elif reduction == "bits":
         byte_count = torch.empty(0, dtype=dtype).element_size()
         numbers = torch.randint(0, 256, (*shape, byte_count), generator=generator)
