@@ -41,7 +41,7 @@ from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
 from gpusetup.uv.question import Question, changes_of, lock_of
 
 if TYPE_CHECKING:
-    from requests import Session
+    from gpusetup.uv.pages import Session
 
 MOST_OLDER = 12
 """The maximum number of torch versions to look for on a mirror, if its pages for the newest torch's

@@ -15,7 +15,8 @@ from gpusetup.errors import Unreached
 from gpusetup.model.logins import split_login, without_logins
 
 if TYPE_CHECKING:
-    from requests import Response, Session
+    from requests import Response
+    from requests import Session as Session
 
 Login = tuple[str, str]
 """A user and a password."""
