@@ -162,13 +162,21 @@ HOSTILE = {
         "[" * 9000,
         "a" * 200_000,
         "torch==" + "9" * 5000,
+        "-r a\0b\n",
     ],
     "pyproject.toml": ["project = 3", "[project]\ndependencies = 5", "a = " + "[" * 5000],
     "environment.yml": ["a: &a [*a]", "- 1", "dependencies: {x: 1}", "{" * 5000],
     "setup.py": ["def", "(" * 5000, "setup(install_requires=[1, None, x])", "\0"],
     "setup.cfg": ["[options", "no section"],
     "Dockerfile": ["RUN pip install 'torch", "FROM\n" * 9, "RUN " + "\\\n" * 9000],
-    "uv.lock": ["[[package]]\nname = 3", "package = 1"],
+    "uv.lock": [
+        "[[package]]\nname = 3",
+        "package = 1",
+        '[[package]]\nname = ["torch"]\nversion = "1"\nsource = 3\nwheels = {a = nan}',
+    ],
+    "pylock.toml": [
+        '[[packages]]\nname = "torch"\nversion = "2.6"\nindex = [1]\nmarker = 2020-01-01'
+    ],
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from itertools import product
+from pathlib import Path
 
 import pytest
 from each_row import each
@@ -221,6 +222,18 @@ def test_a_processor_is_known_by_its_graphics(
 ) -> None:
     document = resolved(capsys, "--gpu", gpu, "--os", system)
     assert (document["backend"] if document["torch"] else None) == backend
+
+
+def test_an_amd_gpu_gets_its_own_nightly_and_its_own_build_of_a_project_for_cuda(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    nightly = resolved(capsys, "--gpu", "RX 7900 XTX", "--os", "linux", "--torch", "nightly")
+    assert "/whl/nightly/rocm" in str(nightly["index_url"])
+    file = tmp_path / "requirements.txt"
+    file.write_text("--extra-index-url https://download.pytorch.org/whl/cu124\ntorch>=2.6,<2.10\n")
+    document = resolved(capsys, "--from", "amd", "-r", str(file))
+    assert str(document["backend"]).startswith("rocm")
+    assert any("cu124, which is for GPUs of NVIDIA" in note for note in document["notes"])  # type: ignore[attr-defined]
 
 
 def test_two_targets_get_the_kernels_of_both(capsys: pytest.CaptureFixture[str]) -> None:
