@@ -154,7 +154,7 @@ def cuda_was_refused(context: RuleContext) -> bool:
 NO_FAILURES = frozenset(
     "torch-only-named one-process-parallel model-size library-imported torch-loads-libraries "  # noqa: SIM905
     "arch-list-named image-named program-found-gpu release-regressed device-node-missing "
-    "variable-in-script rocm-lists-gpu card-beside-nvidia hip-failed amds-index rock-loaded "
+    "variable-in-script rocm-lists-gpu hip-failed amds-index rock-loaded "
     "index-marker packaged-program environment-owner torch-folder compiled-for-torch "
     "host-of-a-lender gpu-in-use names-failure requirement-broken capability-warning gpu-computes "
     "hosted-notebook gpu-image slurm-job shared-node login-node image-build backend-runs ran-first "
@@ -165,7 +165,7 @@ NO_FAILURES = frozenset(
     "several-gpus run-hangs machine-powers-off install-typed linux-driver-installed silent-crash "
     "gpu-starved pin-pulls-torch docker-runtime container-start-failed vendor-image "
     "python-bound".split()
-)
+) | {"card-beside-nvidia"}
 """Events that do not explain a failure on their own."""
 
 
