@@ -547,9 +547,10 @@ KEYS = {
     "ubuntu": "/var/lib/shim-signed/mok/MOK.der",
     "fedora": "/etc/pki/akmods/certs/public_key.der",
 }
-
+"""Where a distribution keeps the key with which it signs modules."""
 DKMS = "/var/lib/dkms/mok.pub"
-"""Where each distribution keeps the key with which it signs modules. The others use dkms's key."""
+"""The key of dkms, which all other distributions use."""
+EVERY_KEY = " ".join(sorted((*KEYS.values(), DKMS)))
 
 
 def mok_command(context: RuleContext) -> Lines:
@@ -560,5 +561,4 @@ def mok_command(context: RuleContext) -> Lines:
     family = linux_family(context)
     if family:
         return lines(f"sudo mokutil --import {KEYS.get(family, DKMS)}")
-    usual_keys = " ".join(sorted({*KEYS.values(), DKMS}))
-    return lines(f'sudo mokutil --import "$(ls {usual_keys} 2>/dev/null | head -n 1)"')
+    return lines(f'sudo mokutil --import "$(ls {EVERY_KEY} 2>/dev/null | head -n 1)"')
