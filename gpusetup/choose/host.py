@@ -219,7 +219,7 @@ def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     """The GPUs that the build must support. These are the visible ones, all of them if a variable
     hides them (a program may unset it), or without any driver those on the PCI bus."""
     present = [gpu for gpu in machine.gpus or () if not gpu.lost]
-    gpus = (present and list(visible_gpus(machine))) or present
+    gpus = list(visible_gpus(machine)) or present
     if not gpus:
         for device in judged_on(machine.pci_devices):
             name = device.name or pci_name(device.device_id) or "NVIDIA GPU"

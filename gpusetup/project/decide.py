@@ -204,12 +204,14 @@ def with_requests(wish: Wish, requests: Sequence[Requested], bounds: Bounds) -> 
         if one.name in FAMILY:
             family.append(one.name)
         else:
+            # Every marker that comes here applies, so it says no more.
             packages.append(one.text.partition(";")[0].strip())
     torch = wish.torch
     if bounds.torch:
         # A bare version of `--torch` (`2.9.1`) means exactly that one, also beside a file's bounds.
         torch = ",".join(filter(None, (bounds.torch, specifier_text(wish.torch))))
-    exact = re.fullmatch(r"==(\d+\.\d+\.\d+\S*)", torch or "")
+    # Answers repeat the request (`asked for: 2.9.1`), so an exact pin is written as a person would.
+    exact = re.fullmatch(r"==(\d+\.\d+\.\d+[^\s,]*)", torch or "")
     return replace(
         wish,
         torch=exact[1] if exact else torch or None,
