@@ -24,7 +24,9 @@ LONG_OPTIONS = (
     *("--trusted-host", "--index-strategy"),
 )
 """Options of pip, uv and conda that are followed by a value."""
-LONGEST_COMMAND = 20_000
+VARIABLE = re.compile(r"\$\{(?P<braced>\w+)(?::-(?P<default>[^}]*))?\}|\$(?P<plain>\w+)")
+LONGEST_COMMAND, LONGEST_INSTRUCTION = 20_000, 100_000
+"""In characters: a stranger's variables may name others, and double the text with each line."""
 PYTHON_OF_UBUNTU = {"20.04": "3.8", "22.04": "3.10", "24.04": "3.12"}
 """The `python3` of Ubuntu's releases, on which NVIDIA's images are built (packages.ubuntu.com)."""
 
@@ -37,12 +39,12 @@ def read_dockerfile(path: str) -> Ask:
     image_backend: str | None = None
 
     def value_of(found: re.Match[str]) -> str:
-        return variables.get(found[1] or found[3], found[2] or found[0])
+        return variables.get(found["braced"] or found["plain"], found["default"] or found[0])
 
     for number, line in instructions(text):
         place = f"{Path(path).name}, line {number}"
         word, _, rest = line.partition(" ")
-        rest = re.sub(r"\$\{(\w+)(?::-([^}]*))?\}|\$(\w+)", value_of, rest.strip())[:100_000]
+        rest = VARIABLE.sub(value_of, rest.strip())[:LONGEST_INSTRUCTION]
         if word.upper() in ("ARG", "ENV"):
             for name, value in re.findall(r"""(\w+)[= ]["']?([^\s"']*)""", rest):
                 variables.setdefault(name, value)
