@@ -93,6 +93,7 @@ def uv_edit(
     url = build.index or index_url(build.backend, root)
     sync = ("uv", "sync", *(variant.words if variant else ()))
     if own and own.backend == build.backend:
+        # Without sources, the index serves every member already.
         missing = [member for member in family if sources and member not in sources]
         if not missing:
             return no_edit(ask, build, sync)
@@ -262,6 +263,7 @@ def edit_of_variants(
             "torch is also among the dependencies of the whole project: remove it there, or it "
             "comes from the default index whenever no extra is chosen"
         )
+    # The extras beside this one have such tables, so it adds only a row, and nothing else changes.
     if ask.sources:
         notes = ["the file has the list `torch` of sources already: add the row to it"]
     options = " or ".join(" ".join(variant.words) for variant in builds)
