@@ -263,7 +263,7 @@ def edit_of_variants(
             "torch is also among the dependencies of the whole project: remove it there, or it "
             "comes from the default index whenever no extra is chosen"
         )
-    # The extras beside this one have such tables, so it adds only a row, and nothing else changes.
+    # The extras beside this one have such tables already, so it only adds a row to each.
     if ask.sources:
         notes = ["the file has the list `torch` of sources already: add the row to it"]
     options = " or ".join(" ".join(variant.words) for variant in builds)
