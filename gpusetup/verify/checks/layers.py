@@ -163,6 +163,10 @@ def normalisations(device: str) -> Iterator[Part]:
 norms = answered("formulas in float64 on the CPU", normalisations)
 
 
+SOFTMAX_ROUNDINGS = 32
+"""A share is the exponential of a rounded difference, divided by a sum of such."""
+
+
 def logarithms_of_shares(x: Any) -> Any:
     shifted = x - x.amax(-1, keepdim=True)
     return shifted - shifted.exp().sum(-1, keepdim=True).log()
@@ -176,8 +180,11 @@ def softmaxes(device: str) -> Iterator[Part]:
     for name in formats(device):
         for width in (5, 129, 1027, 4099):
             x = normal(device, 3, width, salt=f"softmax {width}", name=name)
-            yield from compared(f"softmax of {width}", 32, shares, shares_by_logarithms, x)
-            yield from compared(f"log-softmax of {width}", 32, logs, logarithms_of_shares, x)
+            for label, run, formula in (
+                (f"softmax of {width}", shares, shares_by_logarithms),
+                (f"log-softmax of {width}", logs, logarithms_of_shares),
+            ):
+                yield from compared(label, SOFTMAX_ROUNDINGS, run, formula, x)
 
 
 IGNORED = -100
@@ -185,9 +192,9 @@ IGNORED = -100
 
 
 def losses(device: str) -> Iterator[Part]:
-    def formula(x: Any, reduction: str) -> Any:
-        kept = targets[targets != IGNORED]
-        logs = logarithms_of_shares(x)[targets != IGNORED].gather(1, kept[:, None])
+    def formula(x: Any, targets: Any, reduction: str) -> Any:
+        is_kept = targets != IGNORED
+        logs = logarithms_of_shares(x)[is_kept].gather(1, targets[is_kept, None])
         return -logs.mean() if reduction == "mean" else -logs.sum()
 
     for width in (5, 1027, 70_001):
@@ -196,7 +203,7 @@ def losses(device: str) -> Iterator[Part]:
         for reduction in ("mean", "sum"):
             options = {"target": targets.to(device), "reduction": reduction}
             run = partial(functional.cross_entropy, **options)
-            known = partial(formula, reduction=reduction)
+            known = partial(formula, targets=targets, reduction=reduction)
             # The sum of so many shares rounds more than a few do, and enters each gradient.
             roundings = 64 + width**0.5
             label = f"{reduction} of losses of {width} classes"
@@ -269,11 +276,8 @@ masks = answered("weighted sums in float64 on the CPU", attention)
 
 
 def recurrent_nets(device: str) -> Iterator[Part]:
-    def run(x: Any) -> Any:
+    def outputs_of(x: Any, net: Any) -> Any:
         return net(x)[0]
-
-    def formula(x: Any) -> Any:
-        return exact_net(x)[0]
 
     for label in ("LSTM", "GRU"):
         torch.manual_seed(asked().seed)
@@ -281,6 +285,7 @@ def recurrent_nets(device: str) -> Iterator[Part]:
         exact_net = copy.deepcopy(net).double()
         net.to(device, format_of("float32"))
         x = normal(device, 9, 5, 12, salt=label)
+        run, formula = partial(outputs_of, net=net), partial(outputs_of, net=exact_net)
         yield from compared(label, RECURRENT_ROUNDINGS, run, formula, x)
         outputs, state = net(x)
         last = state[0] if label == "LSTM" else state
