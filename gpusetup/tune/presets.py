@@ -36,10 +36,6 @@ class Preset(NamedTuple):
     other_reasons: Mapping[str, str] = {}
     """Key -> the reason for its value, where it is not the usual one."""
 
-    def value(self, key: str) -> str | None:
-        """The value that the preset sets for a key; None if it does not set the key."""
-        return self.values.get(key)
-
 
 REASONS = {
     "model_type": "the guide's model for this much memory",
