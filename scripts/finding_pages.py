@@ -49,9 +49,43 @@ SEEN = {
 }
 """The stage at which a program fails -> what its user sees."""
 WITHOUT_COMMANDS = (
-    "container-hook-failed", "cuda-lib-missing", "libcuda-missing", "torchaudio-mismatch"
+    "container-hook-failed", "cuda-lib-missing", "libcuda-missing", "library-not-mapped",
+    "nccl-shm-error",
 )  # fmt: skip
 """Their commands depend on which message was printed, so a page shows the words alone."""
+COMMANDS = {
+    "compute-mode-prohibited": "sudo nvidia-smi -c DEFAULT",
+    "cuda-home-unset": "export CUDA_HOME=/usr/local/cuda    # the folder of the toolkit",
+    "cuda-launch-blocking": "unset CUDA_LAUNCH_BLOCKING\n"
+    "$env:CUDA_LAUNCH_BLOCKING = ''    # in PowerShell",
+    "cuda-sees-no-device": "echo $CUDA_VISIBLE_DEVICES\nnvidia-smi -L",
+    "device-node-missing": "sudo nvidia-modprobe -c=0    # the GPU's number\nls -l /dev/nvidia*",
+    "gpu-memory-taken": "nvidia-smi\n"
+    "sudo fuser -v /dev/nvidia*    # also what nvidia-smi does not list",
+    "gpu-works-little": "gpusetup monitor",
+    "guarded-set-changed": "gpusetup guard",
+    "invalid-device-ordinal": "nvidia-smi -L",
+    "maker-device-permission": 'sudo usermod -aG render,video "$USER"    # then log in again',
+    "maker-driver-not-loaded": "sudo modprobe amdgpu    # for Intel: xe, or i915 for older GPUs",
+    "maker-wrong-build": "gpusetup install",
+    "no-kernel-image": "gpusetup install\n"
+    "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
+    "package-not-found": "python -m pip install torch --index-url https://download.pytorch.org/whl/cu126\n"
+    "python -m pip install PACKAGE",
+    "rocm-arch-missing": "gpusetup install\ngpusetup resolve --explain",
+    "rocm-override-wrong": "unset HSA_OVERRIDE_GFX_VERSION",
+    "rocm-wheel-on-nvidia": "gpusetup install",
+    "torch-import-failed": "gpusetup install",
+    "torch-outside-environment": "unset PYTHONPATH    # in PowerShell: $env:PYTHONPATH = ''\n"
+    'python -c "import torch; print(torch.__file__)"',
+    "torchaudio-mismatch": "gpusetup install",
+    "two-torch-installs": "python -m pip uninstall -y torch    # until it finds none\n"
+    "gpusetup install",
+    "wsl-linux-driver": "sudo apt purge -y '^(lib)?nvidia-.*-[0-9]{3}(-server)?(-open)?$'\n"
+    "wsl.exe --shutdown",
+}
+"""What to type for findings that a machine shows and no text: doctor fills in the machine's own
+numbers and paths."""
 OF_ONE_MACHINE = (
     (r"linux-headers-\S+", "linux-headers-$(uname -r)"),
     (r"--gpu-reset -i \S+", "--gpu-reset -i 0  # your GPU's number"),
@@ -156,7 +190,7 @@ def blocks(record: Cause) -> list[Block]:
         ]
         lines.append("gpusetup resolve    # prints the same for pip, uv and conda")
         text = record.text or record.name
-    commands = "\n".join(dict.fromkeys(lines))
+    commands = "\n".join(dict.fromkeys(lines)) or COMMANDS.get(record.id, "")
     for example, anywhere in OF_ONE_MACHINE:
         commands = re.sub(example, anywhere, commands)
     text = text.rstrip(" :.")

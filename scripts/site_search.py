@@ -28,6 +28,15 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """The page, with what the search leaves out marked for Material's search."""
+    from finding_pages import shown
+
+    # The pages of findings are made here, so the pages in git can only name their index.
+    ids = {record.id for record in shown()}
+    markdown = re.sub(
+        r"\[([a-z0-9-]+)\]\(((?:\.\./)?findings/)index\.md\)",
+        lambda link: f"[{link[1]}]({link[2]}{link[1]}.md)" if link[1] in ids else link[0],
+        markdown,
+    )
     source = page.file.src_uri
     if source.startswith("how-to/"):
         # Two or three words are a topic. A message has more words, which no how-to contains.

@@ -116,6 +116,17 @@ CAUSES = (
                 "smaller context (`--ctx-size`; ollama: `num_ctx`). End other programs on the GPU",
                 look=("nvidia-smi",),
             ),
+            Message(
+                where=(lambda context: bool(events(context, "ran-first")),),
+                text="The training computed steps before it failed, so it fits in principle, and "
+                "something later needed more: the longest batch, an evaluation, or memory that "
+                "grows because a loss or an output is kept with its graph (store `loss.item()` "
+                "and `out.detach()`). Run it under `gpusetup monitor`, which shows whether the "
+                "memory jumps or grows. If the longest batch is the reason, limit its length, or "
+                "use a smaller batch with gradient accumulation (32 = 8 x 4 trains in the same "
+                "way)",
+                look=("gpusetup monitor -- python train.py",),
+            ),
         ),
         alike={"nvidia-smi": ("wsl-driver", "cuda-lib-missing")},
         says=(

@@ -169,7 +169,8 @@ CAUSES = (
         title="An NCCL collective timed out",
         means="One rank (process) waits for another that died, hangs or does other work. If a "
         "rank has a different error, that error shows why.",
-        text="Look for the first error in every rank's log, and turn on NCCL's own log",
+        text="Look for the first error in every rank's log. If no rank has one, see where each of "
+        "them waits (`py-spy dump --pid PID`), and turn on NCCL's own log",
         # Source: torch documentation, distributed.
         symptom=True,
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),

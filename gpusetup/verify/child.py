@@ -122,7 +122,7 @@ class Child:
         """
         process = self.process
         samples_passed = 0
-        silent_seconds = 0.0
+        silent_seconds = waited_for_core = 0.0
         last_word = time.monotonic()
         waited_before = waited_seconds(process.pid)
         while True:
@@ -140,8 +140,11 @@ class Child:
                 look_seconds = min(task.limit_seconds / LOOKS, max(0.001, end - now))
                 line = self.lines.get(timeout=look_seconds)
             except queue.Empty:
-                # Do not count the time that the process waited for a core.
-                waited_for_core = waited_seconds(process.pid) - waited_before
+                # Time spent waiting for a core does not count. A compiler that has ended
+                # is no longer seen, so add up what came since the last look.
+                waited = waited_seconds(process.pid)
+                waited_for_core += max(0.0, waited - waited_before)
+                waited_before = waited
                 silent_seconds = time.monotonic() - last_word - waited_for_core
                 continue
             # An empty line means that the worker has closed its stream.
@@ -153,7 +156,7 @@ class Child:
             # The next sample has begun, so the previous one has passed.
             samples_passed += bool(self.last_place) and self.last_place != answer
             self.last_place = answer
-            silent_seconds, last_word = 0.0, time.monotonic()
+            silent_seconds, waited_for_core, last_word = 0.0, 0.0, time.monotonic()
             waited_before = waited_seconds(process.pid)
 
     def _lost(self, task: ChildTask, status: str, detail: str) -> Row:

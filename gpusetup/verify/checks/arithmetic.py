@@ -48,9 +48,11 @@ rounding = answered("whole numbers, rounded to the nearest", nearest_products)
 
 
 def batched_products(device: str) -> Iterator[Part]:
+    # bfloat16 holds each whole number up to 256, which four products of two numbers may reach.
+    most = 8
     for name in formats(device, "float64"):
         for count in (3, 17, 65):
-            a, b = (whole_numbers(count * 12, 9, f"batch {side} {count}") for side in "ab")
+            a, b = (whole_numbers(count * 12, most, f"batch {side} {count}") for side in "ab")
             known: List[int] = []
             for place in range(0, count * 12, 12):
                 known += product(a[place : place + 12], b[place : place + 12], 3, 4, 3)

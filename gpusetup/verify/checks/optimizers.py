@@ -44,9 +44,10 @@ def every_form(device: str) -> Iterator[Part]:
                 if not (is_unknown or lacks_form(problem) or refuses(problem)):
                     raise
                 continue
-            for size, moved, right in zip(SIZES, found, known):
-                label = f"{form} {name} of {size} numbers"
-                yield closely(label, moved, right, STEP_ROUNDINGS, "float32")
+            # All sizes together: a single number may end near zero, where the rounding of its start
+            # is large beside it.
+            moved, right = torch.cat(found), torch.cat(known)
+            yield closely(f"{form} {name}", moved, right, STEP_ROUNDINGS, "float32")
 
 
 optimizer_steps = answered("the plain form in float64 on the CPU", every_form)
