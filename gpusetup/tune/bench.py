@@ -66,8 +66,6 @@ class BenchJob(Frozen):
     timed: bool = True
     """Whether to run additional steps to measure the speed; their memory is not read."""
     seconds: float = TIMED_SECONDS
-    least_seconds: float | None = None
-    """The minimum time in seconds for timed steps; None means half a second."""
     left: float | None = None
     """The seconds after which the trial is stopped; None means no limit from the search."""
     python: str | None = None

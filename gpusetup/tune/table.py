@@ -22,8 +22,6 @@ LEAST_GAIN = 1.03
 RUNS = 3
 """How often both settings of a comparison run. If they are equally fast, all three runs of the
 first are faster than all three of the second in one of twenty cases."""
-TIMED_SECONDS = 1.0
-"""The least seconds for which a run times its steps."""
 
 ALREADY_ON = "it is on already"
 WITHIN_NOISE = "within the noise"
@@ -136,7 +134,6 @@ class TrialTable:
             compile=setup.compile,
             workers=setup.workers,
             loaded=True,
-            least_seconds=TIMED_SECONDS,
         )
         if trial.status == "ok":
             self.runs.setdefault(setup, []).append(trial)
