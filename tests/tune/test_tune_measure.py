@@ -24,22 +24,9 @@ CODE = """
 import torch
 from torch import nn
 
-WIDE = 1 << 18
-
 def small(batch):
     print("the user's own print goes elsewhere")
     return {"model": nn.Linear(4, 3), "batch": (torch.ones(batch, 4), torch.zeros(batch).long())}
-
-class Wide(nn.Module):
-    "Four tensors of 1 MiB for each sample stand until backward."
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
-    def forward(self, batch):
-        return (batch * self.weight).sin().sin().sin().mean()
-
-def wide(batch):
-    return Wide(), torch.ones(batch, WIDE)
 
 def drawn(batch):
     return nn.Linear(8, 3), (torch.randn(batch, 8), torch.randint(0, 3, (batch,)))
@@ -60,30 +47,9 @@ def told(batch):
         raise ValueError("not ten")
     return small(batch)
 
-def killed(batch):
-    import os, signal
-    os.kill(os.getpid(), signal.SIGKILL)
-
 def hangs(batch):
     import time
     time.sleep(600)
-
-class Rows(torch.utils.data.Dataset):
-    def __len__(self):
-        return 20
-    def __getitem__(self, row):
-        return torch.full((8,), row / 20), row % 3
-
-def data(batch):
-    return nn.Linear(8, 3), Rows()
-
-def loader():
-    rows = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=1, shuffle=True)
-    return {"model": nn.Linear(8, 3), "dataset": rows}
-
-def batched(batch):
-    rows = torch.utils.data.DataLoader(Rows(), batch_sampler=[[0, 1], [2, 3]])
-    return {"model": nn.Linear(8, 3), "dataset": rows}
 
 def frozen(batch):
     model = nn.Linear(4, 3).requires_grad_(False)
