@@ -67,9 +67,9 @@ as the installed version.
 """
 HAS_NO_CUDA = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (?:found|detected|working)|doesn't work)\b"
 """Words of a title that say that CUDA is missing, before the title names the torch version."""
-# `MacBook`, `M2 Max`, `Apple Silicon Mac`, `my M2`; not `Mac and Linux`, which a program supports.
+# `MacBook`, `M2 Max`, `my M2`; not `Mac and Linux`, which a program supports.
 MAC = (
-    r"\b[Ii]?Mac[Bb]ook|\biMac\b|\bMac (?:[Mm]ini|Studio|Pro)\b|\b[Aa]pple [Ss]ilicon\b"
+    r"\b[Ii]?Mac[Bb]ook|\biMac\b|\bMac (?:[Mm]ini|Studio|Pro)\b"
     r"|\bM[1-5] (?:Pro|Max|Ultra|Air|[Mm]ac|[Cc]hip|[Cc]pu)\b|\b[Mm]ac ?(?:OS )?M[1-5](?![A-Za-z0-9.])"
     r"|\b[Mm]y (?:base )?M[1-5]\b(?!\.\d|-)|\b[Mm]ac ?OS (?:Sonoma|Ventura|Sequoia|Monterey|Tahoe)\b"
     r"|\b(?:[Mm]y|[Oo]n an?|[Uu]n|[Uu]m|[Mm]einem|[Mm]on|[Mm]eu|[Mm]i) [Mm]ac(?:OS)?\b(?! (?:and|or|et|und|y|e|o) )"
@@ -198,6 +198,8 @@ PATTERNS = (
     FieldPattern("os.family", (".dylib", "@rpath"), r"Library not loaded: @rpath|\w\.dylib\b", USUAL, value="macos"),
     # `mac os 14.6`, `macOS: 15.1`.
     FieldPattern("os.family", ("mac os", "macos"), r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d\b", USUAL, value="macos"),
+    # `Inference on Apple Silicon`: not `CUDA, ROCm and Apple Silicon`, which a program supports.
+    FieldPattern("os.family", "apple silicon", r"(?i)(?<!,)(?<!/)(?<!and)(?<!or)(?<!for) apple silicon\b(?!,|/| (?:and|or|support)\b)", GUESS, value="macos"),
     # `MacBook`, `M2 Max`.
     FieldPattern("os.family", ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
     # `macOS 10.15` and older, which ran only on Intel processors.
