@@ -51,6 +51,14 @@ class FactSplit(Frozen):
     """Maps each value to the nodes that have it; the most frequent value comes first."""
 
 
+class Uncompared(Frozen):
+    """A kind of machine that has too few nodes for a comparison, with these nodes."""
+
+    gpus: Kind
+    """The GPU models of these nodes."""
+    nodes: tuple[str, ...]
+
+
 class Differences(Frozen):
     """What tells nodes from the others of their kind."""
 
@@ -58,8 +66,7 @@ class Differences(Frozen):
     """Maps each node to its differences from most nodes of its kind."""
     splits: tuple[FactSplit, ...]
     """Facts of which no value has a majority."""
-    uncompared: Mapping[Kind, tuple[str, ...]]
-    """Maps each kind that has too few nodes for a comparison to the names of these nodes."""
+    uncompared: tuple[Uncompared, ...]
 
 
 KIND = "node.kind"
@@ -129,11 +136,11 @@ def differences(nodes: Sequence[Node], now: datetime) -> Differences:
     found += [*slow_rates(nodes), *misdated_records(nodes, now), *copied_records(nodes)]
     for name, drift in found:
         of_node[name].append(drift)
-    uncompared = {
-        kind: tuple(node.name for node in voters)
+    uncompared = tuple(
+        Uncompared(gpus=kind, nodes=tuple(node.name for node in voters))
         for kind, voters in by_kind.items()
         if len(voters) < LEAST_NODES
-    }
+    )
     return Differences(of_node=of_node, splits=tuple(splits), uncompared=uncompared)
 
 

@@ -30,7 +30,7 @@ Document = Mapping[str, Any]
 
 
 class NodeWork(Frozen):
-    """The settings of the work that each node does."""
+    """The settings of the work that each node does, and the nodes."""
 
     python: str
     """The Python interpreter with gpusetup on the nodes."""
@@ -40,6 +40,8 @@ class NodeWork(Frozen):
     device: str = "auto"
     limit: float = LIMIT_SECONDS["quick"]
     """The time limit in seconds for everything that a node does."""
+    nodes: tuple[str, ...] = ()
+    """The names of the nodes that should do it; if empty, all idle nodes are used."""
 
 
 SAVED_SECONDS = 30.0
