@@ -74,15 +74,18 @@ def device_permission(context: RuleContext) -> Findings:
 def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
     """Whether this user cannot open a device node. In a text: whether only the node's group can
     open it and CUDA failed."""
+    # The nodes in nvidia-caps belong to MIG, and some are for root only on machines that work.
     if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
         return False
     if False in (node.readable, node.writable):
         return True
-    # A text does not show which user ran the program. `crw-rw----` means that only the node's group
-    # can open it.
+    # CUDA does not need nvidia-uvm-tools, so in a text, only the other nodes prove something.
     if not is_report(context) or "uvm" in node.path or not node.mode:
         return False
-    return (node.mode[7:9] != "rw") and (cuda_was_refused(context) and not gpus(context))
+    # A text does not show which user ran the program. `crw-rw----` means that only the node's group
+    # can open it. A program that listed a GPU has opened its node.
+    bits_of_others = node.mode[7:9]
+    return bits_of_others != "rw" and cuda_was_refused(context) and not gpus(context)
 
 
 INVALID_DEVICE = 101

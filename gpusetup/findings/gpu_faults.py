@@ -211,7 +211,8 @@ def device_faults(context: RuleContext) -> Findings:
         case, _ = case_of(context, record, evidence)
         fix = replace(fix_of(context, record, evidence), text=case.text)
         actions = {gpu.recovery_action for gpu in faulty}
-        if (actions and actions <= RESETS) or fault.cause in ("ecc-error", "gpu-hang"):
+        driver_advises_reset = len(actions) > 0 and actions <= RESETS
+        if driver_advises_reset or fault.cause in ("ecc-error", "gpu-hang"):
             fix = replace(fix, commands=_reset_commands(context, concerned))
         yield finding(
             context,

@@ -86,12 +86,10 @@ def torch_that_is_there(context: RuleContext) -> str:
         return f"the torch of {event.values.get('program') or event.values.get('service', '')}"
     # If a program printed the build, that build runs. conda's `pytorch` together with pip's `torch`
     # is a cause of its own.
-    if not (
-        torch.backend
-        or len(releases_of_torch(context)) < 2
-        or packages(context, "pytorch")
-        or events(context, *TELL_THEM_APART)
-    ):
+    may_be_either = len(releases_of_torch(context)) > 1 and not (
+        torch.backend or packages(context, "pytorch") or events(context, *TELL_THEM_APART)
+    )
+    if may_be_either:
         return ""
     # For each release there is one build for macOS, and torch itself prints this message.
     if events(context, "mps-lacks"):

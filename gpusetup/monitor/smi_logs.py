@@ -569,7 +569,8 @@ def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[
     loss: Loss | None = None
     is_last_line = False
 
-    def others() -> Iterator[str]:
+    def rows() -> Iterator[str]:
+        """The lines that report no loss; the latest loss is kept."""
         nonlocal loss, is_last_line
         for line in lines:
             found = loss_in(line)
@@ -581,7 +582,7 @@ def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[
 
     seen: dict[int, GpuSample] = {}
     seconds, step = 0.0, interval
-    for sample in log.samples(others(), interval):
+    for sample in log.samples(rows(), interval):
         present = {gpu.index for gpu in sample.gpus}
         # A GPU whose row is only missing at this moment is not lost.
         absent = [gpu for index, gpu in seen.items() if index not in present]
