@@ -12,6 +12,7 @@ from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.evidence.lookups import (
     index_label,
     lookup_in,
+    releases_offered,
     requirement,
     torch_of,
 )
@@ -31,8 +32,7 @@ KINDS = (
 
 
 NAMED = ("requirement", "index", "package", "wheel")
-
-
+"""The values of an installer's message that say what it looked for."""
 OURS = (*FAMILY, "triton", "nvidia-", "pytorch")
 """How the names of packages begin that PyTorch's own index offers."""
 
@@ -44,7 +44,7 @@ def no_file(context: RuleContext) -> Findings:
         return
     findings: dict[str, Finding] = {}
     for message in sorted(events(context, *KINDS), key=lambda message: KINDS.index(message.kind)):
-        requested = _requested(message)
+        requested = next((message.values[name] for name in NAMED if name in message.values), "")
         cause = _cause_of(context, message, requested)
         if cause not in findings:
             findings[cause] = finding(
@@ -59,11 +59,6 @@ def no_file(context: RuleContext) -> Findings:
     if len(findings) > 1:
         findings.pop("package-not-found", None)
     yield from findings.values()
-
-
-def _requested(message: Event) -> str:
-    """The requirement, index, package or wheel that an installer's message says it looked for."""
-    return next((message.values[name] for name in NAMED if name in message.values), "")
 
 
 ITS_INDEX = (
@@ -236,9 +231,7 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     if is_unknown_cuda or ".dev" in (version or ""):
         return "wrong-index"
     torch = torch_of(context.catalog, name, version)
-    # The releases that the message lists ("from versions: ..."), the oldest first.
-    words = re.split(r"[,\s]+", event.values.get("versions", ""))
-    offered = sorted(parsed(word.partition("+")[0]) for word in words if word[:1].isdigit())
+    offered = [parsed(release) for release in releases_offered(event)]
     number = parsed(version or "0")
     # torch 2.2.2 is the last release for Intel's processors. Indexes offer only these releases to a
     # Python for them.

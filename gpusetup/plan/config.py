@@ -286,6 +286,7 @@ def length(reader: Reader, fields: Fields) -> Fields:
     roles = ("length", "total-length", "prompt", "response")
     sequence, total, prompt, response = (reader.number(role, most) for role in roles)
     tokens = total if trainer == "trinity" else sequence or total
+    # A config of verl counts as one of Trinity-RFT, and has this map.
     is_trinity = trainer == "trinity" and not reader.has_map("actor_rollout_ref")
     if is_trinity and not total and prompt and response:
         # Prompt and response each have a limit, so a sequence may be as long as their sum.

@@ -299,8 +299,7 @@ class Attention(NamedTuple):
 
 
 def attention_of(config: ModelConfig) -> Attention:
-    """The attention of a layer with keys and values, or DeepSeek's latent attention (arXiv
-    2405.04434). A pure state space model counts as one head of its inner width."""
+    """The attention of a layer. A pure state space model counts as one head of its inner width."""
     hidden, values = config.hidden, config.values
     if config.is_mamba or not values.get("num_attention_heads"):
         return Attention(1, 2 * hidden, hidden, 0)
@@ -318,6 +317,13 @@ def attention_of(config: ModelConfig) -> Attention:
         # A gate for the output has as many parameters as the query projection.
         queries = 3 if values.get("attn_output_gate") else 2
         return Attention(heads, query, key_value, hidden * (queries * query + 2 * key_value))
+    return latent_attention(config, heads, rank)
+
+
+def latent_attention(config: ModelConfig, heads: int, rank: int) -> Attention:
+    """DeepSeek's latent attention (arXiv 2405.04434), whose keys and values come from a tensor of
+    this rank."""
+    hidden = config.hidden
     rotated = config.get("qk_rope_head_dim", default=64)
     plain = config.get("qk_nope_head_dim", default=128)
     value = config.get("v_head_dim", default=128)
@@ -327,6 +333,7 @@ def attention_of(config: ModelConfig) -> Attention:
     parameters = query_rank * (hidden + query) if query_rank else hidden * query
     parameters += hidden * (rank + rotated) + rank * heads * (plain + value)
     parameters += heads * value * hidden
+    # `key_value` is the width of keys and of values; here keys are wider, so take the mean.
     return Attention(heads, query, heads * (plain + rotated + value) // 2, parameters)
 
 
@@ -449,13 +456,13 @@ def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
     active = config.need("num_experts_per_tok") * expert + shared
     router = config.hidden * number
     return Mlp(
-        layers - expert_layers,
-        unit * width,
+        dense_layers=layers - expert_layers,
+        dense=unit * width,
         # A dense layer may be wider than the experts that a token uses.
-        max(active, width) if expert_layers < layers else active,
-        expert_layers,
-        router + unit * (number * expert + shared),
-        router + unit * active,
+        width=max(active, width) if expert_layers < layers else active,
+        expert_layers=expert_layers,
+        experts=router + unit * (number * expert + shared),
+        active=router + unit * active,
     )
 
 

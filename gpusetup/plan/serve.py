@@ -114,6 +114,7 @@ class Server(Frozen):
 
     @property
     def weight_bytes(self) -> float:
+        """The bytes of a GPU's share of the weights."""
         shape, table = self.shape, serve_table()
         if self.engine_name == LLAMA_CPP:
             return shape.parameters * table.gguf[self.weights] / 8 / self.gpus
