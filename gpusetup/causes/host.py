@@ -19,7 +19,6 @@ SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWr
 """Words for other places that can be full: shared memory, or the disk to which a program writes its
 checkpoints."""
 
-
 INSTALL_BYTES = 8 * GIB
 """The disk space that a CUDA build of torch needs: 3 GiB for the wheels and 5 GiB unpacked (torch
 2.9 on Linux)."""

@@ -25,7 +25,6 @@ BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
 """Matches values that may be replaced: plain words and numbers without quotes, tags, anchors or
 comments."""
 
-
 Format = Literal["yaml", "json", "toml", "python"]
 
 

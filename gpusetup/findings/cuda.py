@@ -92,7 +92,6 @@ INVALID_DEVICE = 101
 """cudaErrorInvalidDevice. It also appears if the variable names several MIG instances, because CUDA
 uses only the first."""
 
-
 BUSY = 46
 """cudaErrorDevicesUnavailable, which a vGPU without a licence returns after a while."""
 
@@ -238,10 +237,8 @@ CODES: dict[int, str] = {
 CODE_OF_KIND = {kind: code for code, kind in CODES.items()}
 """Kind of event -> the code of the same cause."""
 
-
 ALIASES = {30: 999, 38: 100, 10: 101, 71: 801}
 """Error numbers of older CUDA runtimes -> the current numbers."""
-
 
 RUNS_ALREADY = (2, 36)
 """Codes that have a different meaning after CUDA has started, because then they do not come from
@@ -361,7 +358,6 @@ def named_gpu(context: RuleContext, event: Event) -> str:
 
 NOT_SUPPORTED = "3"
 
-
 UNREAD = Message(
     title="{gpu} does not respond when gpusetup reads its {field}",
     look=(alike.KERNEL_LOG,),
@@ -387,7 +383,6 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
 
 MEASURED = {"temperature_celsius", "power_watts"}
 
-
 NVML = {
     4: "device-permission",
     8: "gpu-init-failed",
@@ -401,14 +396,12 @@ NVML = {
 """The causes of NVML's error codes (nvml.h, enum nvmlReturn_t), when NVML starts or when one GPU is
 queried."""
 
-
 ANSWERED = Message(
     title="The driver's NVML does not start: it reports {said}",
     look=(alike.KERNEL_LOG,),
     needs_root=True,
     cases=(HERE,),
 )
-
 
 LIBRARIES = Message(
     title="NVML does not start although a driver runs: it reports {said}",
@@ -453,7 +446,6 @@ def nvml_init_failed(context: RuleContext) -> Findings:
 NVML_STARTS, NVML_OTHER_LIBRARY, NVML_UNKNOWN_ERROR = 0, 18, 999
 """NVML's codes for success, for a library that does not match the kernel module (another finding),
 and for an unknown error."""
-
 
 SLOW_SECONDS = 5.0
 """A loaded driver responds within a second. A driver that must first start its GPUs needs several

@@ -39,7 +39,6 @@ from gpusetup.model.versions import parsed
 
 NVML_DRIVER_NOT_LOADED = 9
 
-
 NVML_UNKNOWN = 999
 
 

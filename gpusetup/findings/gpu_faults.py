@@ -159,19 +159,15 @@ DEVICE_FAULTS = (
 )
 """The faults in the order in which they are checked, because earlier ones explain later ones."""
 
-
 RECOVERY_XID = "154"
 """Xid 154 reports the recovery that another Xid needs. It counts as a fault only if no other Xid is
 shown."""
 
-
 UNCORRECTABLE = 214
 """cudaErrorECCUncorrectable."""
 
-
 RETIRED_PAGES_MOST = 60
 """A GPU with this many retired pages must be replaced (NVIDIA, "Dynamic Page Retirement")."""
-
 
 RESETS = {"gpu_reset", "drain_and_reset"}
 """Recovery actions of the driver for which resetting the GPU is enough."""

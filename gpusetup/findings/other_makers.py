@@ -391,7 +391,6 @@ LOOKED_FOR_CUDA = (
     "no-hip-gpus", "no-xpu", "cuda-toolkit-missing",
 )  # fmt: skip
 
-
 STOPS_EARLIER = (
     "out-of-memory", "no-kernel-image", "no-matching-distribution", "python-no-wheel",
     "wheel-not-supported", "no-wheel-for-platform", "wrong-index", "resolver-conflict",
@@ -405,7 +404,6 @@ STOPS_EARLIER = (
 
 The order of causes cannot express this: on a machine without torch, the missing GPU comes first,
 while a text in which an installer finds no torch is not about a GPU at all."""
-
 
 WITHOUT_ITS_GPU = (
     *("gpu-unused", "cuda-lib-missing", "extension-not-built"),
@@ -466,7 +464,6 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
 
 
 IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
-
 
 RULES = (
     said_of_the_stack,

@@ -112,10 +112,8 @@ def nccl_error(context: RuleContext) -> Findings:
 
 TELLS_WHY = ("nccl-p2p-failure", "nccl-timeout", "nccl-connect-failed", "cuda-error", "xid")
 
-
 ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed")
 """Failures that end one rank, so that the other ranks can no longer reach it."""
-
 
 UNREACHED = Message(
     title="The rank at {peer} cannot be reached: {how}",
@@ -131,7 +129,6 @@ UNREACHED = Message(
 # Source: docker's documentation, bridge network driver (the default bridge docker0).
 DOCKERS_NETWORK = "172.17."
 """The beginning of the addresses on docker's default bridge."""
-
 
 ON_A_BRIDGE = Message(
     title="NCCL connects through {interface}, a bridge that only its own machine reaches",

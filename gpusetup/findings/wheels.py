@@ -30,7 +30,6 @@ KINDS = (
 )
 """Events of installers that find no file. Events that show the reason come first."""
 
-
 NAMED = ("requirement", "index", "package", "wheel")
 """The values of an installer's message that say what it looked for."""
 OURS = (*FAMILY, "triton", "nvidia-", "pytorch")
@@ -67,7 +66,6 @@ ITS_INDEX = (
     "pyproject.toml, write `explicit = true` under [[tool.uv.index]] and a row of "
     "[tool.uv.sources] for torch, torchvision and torchaudio. With `uv pip` use --torch-backend"
 )
-
 
 ITS_INDEX_IS_EXPLICIT = (
     "uv took {package} from PyTorch's index, which has only a few builds of it. In pyproject.toml, "
@@ -268,6 +266,5 @@ def _tag_that_fails(context: RuleContext, wheel: str) -> str:
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
 """A package in an exported conda environment: a name, a version and the exact build, such as
 `pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`."""
-
 
 RULES = (no_file,)

@@ -24,7 +24,6 @@ INSTALL = {
 COMPILER = {"arch": "gcc", "alpine": "build-base", "ubuntu": "build-essential"}
 """Families whose C compiler package is not called `gcc` -> the package's name."""
 
-
 FAMILIES_BY_NAME = (
     (r"pop|(?:l|k|x)?ubuntu|linux ?mint|zorin|elementary|neon", "ubuntu"),
     (r"debian|kali", "debian"),

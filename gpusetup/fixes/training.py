@@ -130,7 +130,6 @@ LEAST_SHARE = 0.05
 """The setting is only recommended if unused memory is at least this share of the GPU's memory. The
 number is our choice."""
 
-
 SEGMENTS_FIRST = (
     "torch has enough unused memory, but in pieces that are too small: first set the variable "
     "below. "

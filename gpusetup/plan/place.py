@@ -188,7 +188,6 @@ The result is within 0.4 GiB of the real value for A100 40 GB (39.39 of 40), V10
 3060 (11.76 of 12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20.
 """
 
-
 UNIFIED_SHARE = 0.93
 """The share of a board's memory that Linux and CUDA see, because firmware keeps the rest. GB10
 shows 119.7 of 128 GiB, Jetson Orin Nano 7.4 of 8, and AGX Orin 61.4 of 64; we use about the lowest

@@ -73,7 +73,6 @@ def parse_error(line: str) -> int | None:
 
 BLANKS = ("", "n/a", "not supported", "not found", "unknown error", "err!", "none", "unknown")
 
-
 REASONS_FOR_A_BLANK = ("gpu is lost", "gpu requires reset", "insufficient")
 """The beginnings of cells that say why there is no value."""
 

@@ -179,7 +179,6 @@ SHAPES = (
     ),
 )
 
-
 OF_NUMBERS = re.compile(
     r"index|count|utilization\.|temperature|memory\.|power\.(?!management)|clocks\.(?!_)(?!event)"
     r"|fan\.speed|ecc\.errors|pcie\."
