@@ -32,11 +32,11 @@ def needed(disk: Disk) -> int:
 
 def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     """The disks that have too little space for an install."""
-    short = []
-    for disk in context.snapshot.disks:
-        if (disk.free_bytes is not None) and (disk.free_bytes or 0) < needed(disk):
-            short.append(disk)
-    return tuple(short)
+    return tuple(
+        disk
+        for disk in context.snapshot.disks
+        if disk.free_bytes is not None and disk.free_bytes < needed(disk)
+    )
 
 
 def making_room(context: RuleContext) -> Lines:

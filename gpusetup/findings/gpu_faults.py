@@ -238,10 +238,9 @@ def _messages_of(
         is_explained = number == RECOVERY_XID and (has_earlier_fault or is_past)
         if number in fault.xids.split() and not is_explained:
             messages.append(event)
-    for event in events(context, *RECORDS[fault.cause].kinds):
-        # In WSL, "fell off the bus" in a person's own words is not a kernel message.
-        if not (context.os.wsl and event.values.get("said")):
-            messages.append(event)
+    # In WSL, "fell off the bus" in a person's own words is not a kernel message.
+    of_cause = events(context, *RECORDS[fault.cause].kinds)
+    messages += [e for e in of_cause if not (context.os.wsl and e.values.get("said"))]
     if fault.cause == "ecc-error":
         messages += cuda_errors(context, UNCORRECTABLE)
     return messages

@@ -103,6 +103,4 @@ def package_of(family: str, name: str) -> Lines:
 
 def compiler(context: RuleContext) -> Lines:
     """The command that installs a C compiler; () if the package tool is not known."""
-    family = linux_family(context) or ""
-    package_name = COMPILER.get(family, "gcc")
-    return system_package(context, package_name)
+    return system_package(context, COMPILER.get(linux_family(context) or "", "gcc"))

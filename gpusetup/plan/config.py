@@ -220,8 +220,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     method = (reader.word("adapter") or "").lower()
     if method == "freeze":
         # With `freeze`, LLaMA-Factory trains only the last layers, two by default.
-        trained_layers = reader.number("trained-layers", 10**4) or 2
-        return {"freeze": f"-{trained_layers}"}
+        return {"freeze": f"-{reader.number('trained-layers', 10**4) or 2}"}
     is_lora = method in ("lora", "qlora", "true", "yes")
     if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
         return {}

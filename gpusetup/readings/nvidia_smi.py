@@ -138,8 +138,7 @@ def word_reader(values: Mapping[str, T]) -> Callable[[str | None], T | None]:
 
     def value_of(text: str | None) -> T | None:
         before_remark, _, _ = (text or "").partition(" (")
-        word = before_remark.strip(" []*").lower()
-        return values.get(word)
+        return values.get(before_remark.strip(" []*").lower())
 
     return value_of
 
@@ -446,8 +445,7 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
             headings.pop()
         headings.append((depth, label.strip()))
         if colon:
-            names = [name for _, name in headings]
-            yield "/".join(names), value
+            yield "/".join(name for _, name in headings), value
 
 
 def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str], Any]) -> list[Any]:
