@@ -115,7 +115,8 @@ def _events(events: list[Event]) -> Events:
     """
     different: dict[tuple[Any, ...], Event] = {}
     for event in reversed(events):
-        different[(event.kind, *sorted(event.values.items()))] = event
+        key = (event.kind, *sorted(event.values.items()))
+        different[key] = event
     kept = tuple(reversed(different.values()))[:MAX_EVENTS]
     assertions = [e for e in kept if e.kind == "cuda-error" and e.values.get("code") == "710"]
     if not assertions:
