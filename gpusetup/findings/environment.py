@@ -158,8 +158,7 @@ def torch_in_words(context: RuleContext) -> str:
 
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
     """The evidence that shows torch's version and backend."""
-    backend = context.torch.backend or "unknown"
-    text = f"{torch_in_words(context)}, backend {backend}"
+    text = f"{torch_in_words(context)}, backend {context.torch.backend or 'unknown'}"
     return (value_evidence(context, "torch.version", text),)
 
 

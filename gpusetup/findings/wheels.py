@@ -150,8 +150,7 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
         # The newest Python with wheels of this torch on this system, or else on any. "3.13t" is a
         # Python without the GIL, which few packages support.
         tags = {tag for row in _here(context, torch) for tag in row.pythons if tag[-1] != "t"}
-        newest = max(tags, key=parsed, default=context.catalog.last_python(torch))
-        python = newest or python
+        python = max(tags, key=parsed, default=context.catalog.last_python(torch)) or python
     text = (
         f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
         "for this one"

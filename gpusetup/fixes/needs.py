@@ -449,8 +449,10 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     text = firsts + fix.text + "".join(row.then(context) for row in rows)
     for row in denied:
         because = needs[row.what].because
-        sentences = (because[:1].upper() + because[1:], row.instead, row.keeps_text and text)
-        text = ". ".join(sentence for sentence in sentences if sentence)
+        sentences = [because[:1].upper() + because[1:], row.instead]
+        if row.keeps_text:
+            sentences.append(text)
+        text = ". ".join(filter(None, sentences))
     judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
         judged = _after_the_owners_way(owner, judged)

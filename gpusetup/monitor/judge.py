@@ -261,6 +261,7 @@ def hang(run: WatchedRun) -> Judgement | None:
         since = progress.format(max(or_zero(gpu.tally.quiet_since) for gpu in resting))
         words = f"{since} its GPUs did nothing, its processes rested, and nothing was read"
         return Judgement("bursty", "hang", words, step)
+    # The ranks whose kernels poll for another rank's data.
     spinning = [gpu for gpu in working if spins_to_the_end(gpu, marks.HANG_SECONDS)]
     # If it is unknown how the run ended, require a longer time, because one rank may be working
     # while the others wait for it.
@@ -270,7 +271,8 @@ def hang(run: WatchedRun) -> Judgement | None:
     has_ranks = run.launched or run.nodes > 1
     held = [gpu for gpu in run.gpus if worked(gpu) or run.held(gpu)]
     waits_for_others = len(held) > 1 or (has_ranks and bool(run.exit))
-    if not spinning or len(spinning) * 2 < len(working) or not waits_for_others:
+    most_of_them_spin = len(spinning) > 0 and len(spinning) * 2 >= len(working)
+    if not (most_of_them_spin and waits_for_others):
         return None
     # The hang begins when the first GPU spins, because the others may still have had work in their
     # queues.
