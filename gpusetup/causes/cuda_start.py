@@ -53,7 +53,6 @@ def fabric_manager(context: RuleContext, text: str) -> Fix:
 
 BY_APT = "sudo apt install -y 'nvidia-fabricmanager-{branch}={version}*'"
 
-
 FABRIC_PACKAGE = {
     "ubuntu": BY_APT,
     "debian": BY_APT,
@@ -94,7 +93,6 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
 AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|CPU|torch)\b"
 """What people say of a GPU that does not work after the machine resumed."""
 
-
 HIDES = "CUDA_VISIBLE_DEVICES"
 
 
@@ -113,7 +111,6 @@ DESKTOP_PROFILE = (
     r"|(?:RTX ?)?(?:PRO ?)?(?:A?[56]000(?:-?Ada|A)?|[68]000\w?)|B\d{2,3}\w?)-\d{1,2}[AB])(?![\w-])"
 )
 """A vGPU profile for applications (A) or desktops (B) by its name: A16-8A, RTX6000-8A, T4-2B."""
-
 
 CAUSES = (
     Cause(

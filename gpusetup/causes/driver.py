@@ -50,7 +50,6 @@ HYBRID_ON = {
 }
 """The tool that switched the GPU off -> the command that switches it on."""
 
-
 HERE = Message(
     where=(IN_A_CONTAINER,),
     text="Check the GPU on the container's host, where the kernel log shows the reason. Then "

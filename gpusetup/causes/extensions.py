@@ -91,15 +91,12 @@ KERNEL_PACKAGES = (
 OF_ITS_BUILD = r"(?!cu[A-Z]|_?Py)(?=\w*(?:__device_stub__|hip|roc|cuda|cublas|nccl|gemm|quant))\w+"
 """A symbol of a package's own kernels or of a runtime, but not of NVIDIA's driver or of Python."""
 
-
 WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
-
 
 BESIDE = (
     "pip install setuptools wheel ninja",
     "pip install --no-build-isolation {package}",
 )
-
 
 COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc|c\+\+)(?:-\d{1,2})?|gcc(?:-\d{1,2})?|cc|g\+\+(?:-\d{1,2})?|c\+\+|clang(?:\+\+)?|cl(?:\.exe)?)"
 """The name of a C++ compiler in a build's output."""

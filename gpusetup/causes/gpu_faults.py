@@ -13,7 +13,6 @@ from gpusetup.model.finding import Severity
 
 BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
-
 FIRMWARE_STATUS = (
     r"NVRM: .{0,40}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{0,30}|GspRm\w{2,20}|rpcRm\w{2,30}).{0,160}?"
     r"\bstatus[ =]0x0{0,6}"
@@ -29,7 +28,6 @@ NO_ECC_FAILURE = (
 
 GPU = r"GPU (?P<gpu>\d{1,3})"
 
-
 CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
 
 NO_NVIDIA_GPU = (
@@ -39,7 +37,6 @@ NO_NVIDIA_GPU = (
     r"|\bCPU[- ]only (?:server|machine|laptop|VPS|VM|PC|computer|host)\b|\bonly have an? CPU\b"
 )
 """What people say of a machine without an NVIDIA GPU."""
-
 
 CAUSES = (
     Cause(

@@ -19,7 +19,6 @@ SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWr
 """Words for other places that can be full: shared memory, or the disk to which a program writes its
 checkpoints."""
 
-
 INSTALL_BYTES = 8 * GIB
 """The disk space that a CUDA build of torch needs: 3 GiB for the wheels and 5 GiB unpacked (torch
 2.9 on Linux)."""
@@ -33,11 +32,11 @@ def needed(disk: Disk) -> int:
 
 def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     """The disks that have too little space for an install."""
-    short = []
-    for disk in context.snapshot.disks:
-        if (disk.free_bytes is not None) and (disk.free_bytes or 0) < needed(disk):
-            short.append(disk)
-    return tuple(short)
+    return tuple(
+        disk
+        for disk in context.snapshot.disks
+        if disk.free_bytes is not None and disk.free_bytes < needed(disk)
+    )
 
 
 def making_room(context: RuleContext) -> Lines:

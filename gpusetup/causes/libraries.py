@@ -145,11 +145,9 @@ def _torch_needs_cudnn_9(context: RuleContext) -> bool:
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
 
-
 WHISPER = r"(?:whisper|ctranslate2)"
 
 LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
-
 
 CAUSES = (
     Cause(

@@ -14,7 +14,6 @@ from gpusetup.evidence.maker_facts import (
 from gpusetup.fixes import makers
 from gpusetup.messages.makers import AMDS, ONEAPIS
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix
 
 
 def _lacks_the_kernels(context: RuleContext) -> bool:
@@ -54,10 +53,6 @@ def _intels_driver_answers(context: RuleContext) -> str:
     if intels_extension_fails(context) or "float64" in whys(context, "no-xpu"):
         return ""
     return gpu_facts.intels_driver_answers(context)
-
-
-def _one_release(context: RuleContext, _text: str) -> Fix:
-    return makers.one_release(context)
 
 
 TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
@@ -158,7 +153,7 @@ CAUSES = (
         text="Use one prebuilt torch with the libraries that it brings",
         # Source: ld.so(8); the symbol versions of libamdhip64.so (hip_4.2, hip_6.0 and others);
         # PyTorch, "Getting Started on Intel GPU".
-        way=_one_release,
+        way=makers.one_release,
         explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
         says=(
             says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?", example="ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE"),

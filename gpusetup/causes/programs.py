@@ -129,7 +129,6 @@ PICKLES = ("pickle", "can't get local object", "cant get local object")
 SAVES = r"torch\.save|serialization\.py|\bpickle\.dump\b"
 """Words that show that an object is written to a file."""
 
-
 FIRST_WITH_TENSOR_CORES = Capability(7, 0)
 """The compute capability of Volta, the first generation with tensor cores (CUDA C++ Programming
 Guide, Compute Capabilities)."""
@@ -206,7 +205,6 @@ FASTER = (
     "use a larger batch or torch.compile; sizes that are multiples of 8 suit the tensor cores. "
     "`gpusetup tune CONFIG --benchmark` measures your code with and without mixed precision"
 )
-
 
 CAUSES = (
     Cause(

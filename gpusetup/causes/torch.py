@@ -110,7 +110,6 @@ AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib
 
 USERS_OWN = r"[/\\](?:\.local[/\\]lib[/\\]python\d\.\d{1,2}|Roaming[/\\]Python[/\\]Python\d{2,3})[/\\]site-packages[/\\]torch[/\\]"
 
-
 RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
 
 
@@ -152,7 +151,6 @@ def _release_that_works(context: RuleContext, text: str) -> Fix:
 
 
 INDEX = "https://download.pytorch.org/whl"
-
 
 REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
 """Errors that the driver returns for a kernel that it cannot use."""

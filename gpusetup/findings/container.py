@@ -91,7 +91,6 @@ def container_no_gpu(context: RuleContext) -> Findings:
 IN_VAIN = ("cuda-unavailable", "driver-check-failed")
 """Events of a program that could not use a GPU, whether there is a driver or not."""
 
-
 BLIND = ("no-nvidia-driver", "smi-not-found")
 """Events of a program that finds no part of the driver."""
 

@@ -74,7 +74,6 @@ OF_THE_HOST = Fix(
     looks=paste.look("on the host, see the host's release", *lines("cat /etc/nv_tegra_release")),
 )
 
-
 NO_KERNEL_IMAGE = 209
 """cudaErrorNoKernelImageForDevice."""
 

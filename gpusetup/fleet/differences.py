@@ -94,32 +94,11 @@ def differences(nodes: Sequence[Node], now: datetime) -> Differences:
         for field in sorted({field for node in voters for field in node.facts}):
             if not is_compared(field):
                 continue
-            values = {node.name: value_of(field, node.facts) for node in (*voters, *others)}
-            counts = Counter(value for node in voters if (value := values[node.name]) is not None)
-            if counts.total() < LEAST_NODES:
-                continue
-            severity = severity_of(field)
-            usual, usual_count = counts.most_common(1)[0]
-            if usual_count * 2 <= counts.total():
-                # The value itself makes the order of equally frequent ones reproducible.
-                ordered = sorted(counts, key=lambda value: (-counts[value], value))
-                names = {
-                    value: tuple(name for name, its in values.items() if its == value)
-                    for value in ordered
-                }
-                splits.append(FactSplit(field=field, severity=severity, gpus=kind, values=names))
-                continue
-            for name, value in values.items():
-                if value is not None and value != usual:
-                    drift = Drift(
-                        field=field,
-                        value=value,
-                        majority=usual,
-                        severity=severity,
-                        nodes=usual_count,
-                        of=counts.total(),
-                    )
-                    found.append((name, drift))
+            for one in in_field(field, kind, voters, others):
+                if isinstance(one, FactSplit):
+                    splits.append(one)
+                else:
+                    found.append(one)
         # A node that nothing can be compared with may simply have the wrong GPU. Where all machines
         # differ, this is usual.
         if len(voters) == 1 and kind and len(by_kind[largest]) >= LEAST_NODES:
@@ -142,6 +121,39 @@ def differences(nodes: Sequence[Node], now: datetime) -> Differences:
         if len(voters) < LEAST_NODES
     )
     return Differences(of_node=of_node, splits=tuple(splits), uncompared=uncompared)
+
+
+def in_field(
+    field: str, kind: Kind, voters: Sequence[Node], others: Sequence[Node]
+) -> Iterator[tuple[str, Drift] | FactSplit]:
+    """What one field shows about nodes of a kind: a split if no value has a majority among the
+    voters, otherwise the name of each node with another value, and how it differs."""
+    values = {node.name: value_of(field, node.facts) for node in (*voters, *others)}
+    counts = Counter(value for node in voters if (value := values[node.name]) is not None)
+    total = counts.total()
+    if total < LEAST_NODES:
+        return
+    severity = severity_of(field)
+    usual, usual_count = counts.most_common(1)[0]
+    if usual_count * 2 <= total:
+        # The value itself makes the order of equally frequent ones reproducible.
+        ordered = sorted(counts, key=lambda value: (-counts[value], value))
+        names = {
+            value: tuple(name for name, its in values.items() if its == value) for value in ordered
+        }
+        yield FactSplit(field=field, severity=severity, gpus=kind, values=names)
+        return
+    for name, value in values.items():
+        if value is not None and value != usual:
+            drift = Drift(
+                field=field,
+                value=value,
+                majority=usual,
+                severity=severity,
+                nodes=usual_count,
+                of=total,
+            )
+            yield name, drift
 
 
 # --- records --------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ from gpusetup.model.frozen import Frozen
 
 GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
-
 COST_SPEED = (
     *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
     *("vgpu-unlicensed", "cuda-launch-blocking"),

@@ -90,9 +90,7 @@ def documents(text: str) -> dict[str, Document]:
         # A greeting may also begin with a brace, and foreign JSON may be nested too deeply.
         with contextlib.suppress(ValueError, RecursionError):
             document, _ = decoder.raw_decode(text, line_start.start())
-            schema_text = str(document.get("schema"))
-            schema = SCHEMA_NAME.fullmatch(schema_text)
-            if schema:
+            if schema := SCHEMA_NAME.fullmatch(str(document.get("schema"))):
                 by_schema[schema[1]] = document
     return by_schema
 

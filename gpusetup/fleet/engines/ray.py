@@ -153,6 +153,7 @@ NO_GPU = "it has no GPU in Ray"
 
 
 def _connected(address: str) -> Any:
+    """The module ray, connected to the cluster. Raises Blocked if it is missing or refuses."""
     try:
         import ray
     except ImportError as problem:
