@@ -70,7 +70,10 @@ def way_without_wheels(context: RuleContext) -> str:
     """What to do on a system for which torch has no wheels: an Intel Mac, Windows on ARM, or a
     Linux that is not x86_64 or aarch64. Torch has wheels for all other systems."""
     if "musl" in (context.os.libc or ""):
-        return "Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine"
+        return (
+            "Use an image or system with glibc (Debian, Ubuntu, Fedora) instead of Alpine, such as "
+            "`FROM python:3.12-slim` in a Dockerfile"
+        )
     # Macs with Apple silicon have wheels.
     if on(context, "macos"):
         return "torch 2.2.2 is the last release for Intel Macs (Python 3.12 or older, numpy<2)"

@@ -317,6 +317,14 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
             "the target",
             commands=(newest,),
         )
+    if target in BUILT_FOR:
+        return Fix(
+            text=f"PyTorch's ROCm wheels have kernels for {target}, so the installed build is "
+            "another one, or HSA_OVERRIDE_GFX_VERSION selects another target: unset it, and "
+            f"install a wheel for ROCm {BUILT_FOR_ROCM}. An extension that you built yourself must "
+            f"be built again for {target} (PYTORCH_ROCM_ARCH={target})",
+            commands=(newest,),
+        )
     amds = from_amds_index(context, target)
     relative, override = RELATIVES.get(target, ("", ""))
     if relative and on(context, "linux") and not context.os.wsl:
