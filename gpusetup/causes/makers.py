@@ -151,6 +151,11 @@ CAUSES = (
     ),
     Cause(
         "maker-libraries-mixed",
+        check=CheckCommand(
+            command="echo $LD_LIBRARY_PATH; echo $LD_PRELOAD; python -c 'import torch'",
+            prints="/opt/rocm/lib\n\nImportError: /home/me/venv/lib/python3.12/site-packages/torch/"
+            "lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic",
+        ),
         title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
         means="These libraries fit only those of the same release, and PyTorch's wheels bring "
         "theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, oneAPI or "

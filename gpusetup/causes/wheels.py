@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
@@ -190,6 +190,7 @@ CAUSES = (
     ),
     Cause(
         "python-32bit",
+        check=CheckCommand(alike.BITS, "3.12.4 (tags/v3.12.4:8e8a4ba, Jun  6 2024, 19:11:27) [MSC v.1940 32 bit (Intel)] 32"),
         certain_if=proofs.message_states_it,
         title="This Python is a 32-bit build, and torch has no wheels for 32-bit Python",
         text="Make an environment with a 64-bit Python",

@@ -232,6 +232,8 @@ PATTERNS = (
     FieldPattern("os.libc", "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
     # uv's `You're on Linux (`musllinux_1_2_x86_64`)`.
     FieldPattern("os.libc", "you're on", r"You're on Linux \(`?(musl)linux_\d", SURE),
+    # `ls /lib/ld-musl-*`.
+    FieldPattern("os.libc", "/lib/ld-musl-", r"(?<!\S)/lib/ld-(musl)-\w{3,12}\.so\.1(?!\S)", USUAL),
     # mokutil's `SecureBoot enabled`.
     FieldPattern("os.secure_boot", "secureboot", r"SecureBoot (enabled|disabled)"),
     # `/etc/nv_tegra_release`: `# R36 (release), REVISION: 4.0`.
