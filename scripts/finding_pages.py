@@ -177,6 +177,7 @@ COMMANDS = {
     "triton-missing-windows": "python -m pip install triton-windows",
     "two-torch-installs": "python -m pip uninstall -y torch    # until it finds none\n"
     "gpusetup install",
+    "vgpu-no-compute": "nvidia-smi -q | grep -i license    # must be `Licensed`",
     "windows-dll-missing": "winget install Microsoft.VCRedist.2015+.x64",
     "windows-path-too-long": "Set-ItemProperty "
     "HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
@@ -192,8 +193,8 @@ WORDS = {
     "groups lack `render` and `video`, join them, and log out and in again. If /dev/kfd is "
     "missing, no amdgpu driver is loaded (maker-driver-not-loaded). In docker add `--device "
     "/dev/kfd --device /dev/dri --group-add video --group-add $(stat -c %g /dev/dri/renderD128)`. "
-    "Unset HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES. The error `invalid "
-    "device function` has another cause: rocm-arch-missing",
+    "Unset HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES. The message "
+    "`invalid device function` means that the build lacks kernels for the GPU (rocm-arch-missing)",
     "cuda-sees-no-device": "Unset CUDA_VISIBLE_DEVICES, or name GPUs that `nvidia-smi -L` lists. "
     "If MIG is on without an instance, see mig-misconfigured; in a container, container-no-gpu",
     "driver-missing": "Install the driver with your distribution's own package (the commands are "

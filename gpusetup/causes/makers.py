@@ -111,10 +111,15 @@ CAUSES = (
     ),
     Cause(
         "rocm-override-wrong",
-        check=CheckCommand(command="echo $HSA_OVERRIDE_GFX_VERSION", prints="10.3.0"),
+        check=CheckCommand(
+            command="echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | "
+            "grep -m1 gfx",
+            prints="10.3.0\n  Name:                    gfx1100",
+        ),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
         means="The installed torch has kernels for this GPU. However, the variable is set to "
-        "another GPU's target, so the runtime looks for kernels that do not run here.",
+        "another GPU's target (10.3.0 stands for gfx1030), so the runtime looks for kernels that "
+        "do not run here.",
         text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
         # Source: ROCm documentation, environment variables.
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
