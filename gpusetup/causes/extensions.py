@@ -457,7 +457,10 @@ CAUSES = (
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
         "Debian and Ubuntu: build-essential), or install a wheel of the package instead",
         # Source: messages of setuptools and cpp_extension.
-        windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
+        windows=(
+            'winget install Microsoft.VisualStudio.2022.BuildTools --override "--passive --wait '
+            '--add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
+        ),
         needs_root=True,
         says=(
             says(r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required", example='error: Microsoft Visual C++ 14.0 or greater is required. Get it with "Microsoft C++ Build Tools"'),

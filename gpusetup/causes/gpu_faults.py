@@ -176,6 +176,7 @@ CAUSES = (
     ),
     Cause(
         "pcie-degraded",
+        check=CheckCommand("nvidia-smi --query-gpu=pcie.link.width.current,pcie.link.width.max --format=csv", "pcie.link.width.current, pcie.link.width.max\n1, 16"),
         severity=Severity.WARNING,
         title="{who} {have} a slow PCIe link",
         means="A few corrected PCIe errors are harmless, but a log full of them means a slower "
@@ -282,6 +283,7 @@ CAUSES = (
     ),
     Cause(
         "no-nvidia-gpu",
+        check=CheckCommand("lspci | grep -iE 'vga|3d|display'", "00:02.0 VGA compatible controller: Intel Corporation UHD Graphics 630 (Desktop)"),
         title="This machine has no NVIDIA GPU",
         means="CUDA needs an NVIDIA GPU, but torch's CPU build works without one.",
         text="Use torch's CPU build here, or use a machine with an NVIDIA GPU",

@@ -199,10 +199,13 @@ CAUSES = (
         "open-files-limit",
         certain_if=proofs.message_states_it,
         title="Too many open files: DataLoader workers share tensors through file descriptors",
-        text="Raise the limit of open files, or share tensors through files: "
+        means="Each tensor that a worker hands over keeps a file open.",
+        text="Raise the limit of open files in the shell that starts the program (docker: "
+        "`--ulimit nofile=65535:65535`; a hard limit that is too low: /etc/security/limits.conf, "
+        "then log out and in again). Or share tensors through files: "
         'torch.multiprocessing.set_sharing_strategy("file_system")',
         # Source: torch documentation, multiprocessing.
-        commands=("ulimit -n 65535",),
+        commands=('ulimit -n "$(ulimit -Hn)"',),
         says=(says(r"Too many open files|received 0 items of ancdata", example="OSError: [Errno 24] Too many open files"),),
     ),
     Cause(

@@ -106,10 +106,15 @@ CAUSES = (
     ),
     Cause(
         "rocm-override-wrong",
-        check=CheckCommand(command="echo $HSA_OVERRIDE_GFX_VERSION", prints="10.3.0"),
+        check=CheckCommand(
+            command="echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | "
+            "grep -m1 gfx",
+            prints="10.3.0\n  Name:                    gfx1100",
+        ),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
         means="The installed torch has kernels for this GPU. However, the variable is set to "
-        "another GPU's target, so the runtime looks for kernels that do not run here.",
+        "another GPU's target (10.3.0 stands for gfx1030), so the runtime looks for kernels that "
+        "do not run here.",
         text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
         # Source: ROCm documentation, environment variables.
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
@@ -146,6 +151,11 @@ CAUSES = (
     ),
     Cause(
         "maker-libraries-mixed",
+        check=CheckCommand(
+            command="echo $LD_LIBRARY_PATH; echo $LD_PRELOAD; python -c 'import torch'",
+            prints="/opt/rocm/lib\n\nImportError: /home/me/venv/lib/python3.12/site-packages/torch/"
+            "lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic",
+        ),
         title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
         means="These libraries fit only those of the same release, and PyTorch's wheels bring "
         "theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, oneAPI or "

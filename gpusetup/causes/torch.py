@@ -235,6 +235,7 @@ CAUSES = (
     ),
     Cause(
         "torch-half-installed",
+        check=CheckCommand("cd /; python -c 'import torch'", '  File "/home/me/venv/lib/python3.12/site-packages/torch/__init__.py", line 1021, in <module>\n    for name in dir(_C):\nNameError: name \'_C\' is not defined'),
         title="torch is only partly installed",
         means="torch's installation was interrupted, or another installation overwrote part of it.",
         text="Reinstall it",
@@ -246,6 +247,7 @@ CAUSES = (
     ),
     Cause(
         "two-torch-installs",
+        check=CheckCommand("python -m pip list | grep -i '^torch '", "torch 2.5.1\ntorch 2.6.0"),
         title="torch is installed {times} times: {versions}",
         plain="torch is installed more than once",
         means="The files of the two packages are mixed, or Python uses the package that comes "

@@ -21,6 +21,7 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
 )
+from gpusetup.evidence.facts import complaints_of_the_driver
 from gpusetup.fixes import gpu_naming
 from gpusetup.fixes.system_packages import compiler, is_unsupported_release, linux_family
 from gpusetup.model.finding import Fix
@@ -412,8 +413,11 @@ def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
     key, or the update installs another kernel."""
     driver = context.driver
     is_bound = any(device.driver for device in nvidia_on_pci(context))
-    is_loaded = is_bound or driver.module_loaded or driver.nouveau_loaded
-    if is_loaded or events(context, "nouveau-in-use"):
+    # A driver that reports its version or refuses a program is loaded. `modprobe` would leave it
+    # so, and `nvidia-smi` would then fail with a version mismatch.
+    is_running = driver.version or driver.cuda or complaints_of_the_driver(context)
+    is_loaded = is_bound or is_running or driver.module_loaded or driver.nouveau_loaded
+    if is_loaded or events(context, "nouveau-in-use", "ptx-unsupported-toolchain"):
         return True
     family = linux_family(context) or ""
     # Arch's command updates the whole system, and with it the kernel.

@@ -319,6 +319,14 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
             "the target",
             commands=(pip_from(context, str(AMD.index)),),
         )
+    if target in BUILT_FOR:
+        return Fix(
+            text=f"PyTorch's ROCm wheels have kernels for {target}, so the installed build is "
+            "another one, or HSA_OVERRIDE_GFX_VERSION selects another target: unset it, and "
+            f"install a wheel for ROCm {BUILT_FOR_ROCM}. An extension that you built yourself must "
+            f"be built again for {target} (PYTORCH_ROCM_ARCH={target})",
+            commands=(newest,),
+        )
     amds = from_amds_index(context, target)
     if target in RELATIVES and on(context, "linux") and not context.os.wsl:
         as_relative = _run_as_relative(context, target)

@@ -232,6 +232,10 @@ PATTERNS = (
     FieldPattern("os.libc", ("glibc", "ldd ("), r"(?<!needs )(?<!requires )(?<!least )(?<!than )(?:\bglibc[ -](?:version )?|\bldd \([^)]{3,40}\) )(2\.\d{1,2})\b(?! or|\+| and)", HINT),
     # collect_env's `Libc version: glibc-2.35`.
     FieldPattern("os.libc", "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
+    # uv's `You're on Linux (`musllinux_1_2_x86_64`)`.
+    FieldPattern("os.libc", "you're on", r"You're on Linux \(`?(musl)linux_\d", SURE),
+    # `ls /lib/ld-musl-*`.
+    FieldPattern("os.libc", "/lib/ld-musl-", r"(?<!\S)/lib/ld-(musl)-\w{3,12}\.so\.1(?!\S)", USUAL),
     # mokutil's `SecureBoot enabled`.
     FieldPattern("os.secure_boot", "secureboot", r"SecureBoot (enabled|disabled)"),
     # `/etc/nv_tegra_release`: `# R36 (release), REVISION: 4.0`.
@@ -447,6 +451,8 @@ def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
         # Macs with Apple's own processors started with macOS 11.
         if family == "macos" and INTEL_MACOS.search(value):
             yield "os.machine", "x86_64", USUAL
+    if subject == "os.name" and value.startswith("Alpine"):
+        yield "os.libc", "musl", USUAL
     if subject == "platform":
         if machine := PLATFORM_MACHINE.search(value):
             yield "os.machine", architecture_named(machine[1]), USUAL
