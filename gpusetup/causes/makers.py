@@ -194,8 +194,8 @@ CAUSES = (
         "amd-gpu",
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="This is an AMD GPU: torch's ROCm builds can use it, but its CUDA builds cannot",
-        means="PyTorch publishes ROCm builds for Linux. AMD publishes more ROCm builds, also for "
-        "Windows.",
+        means="PyTorch publishes ROCm builds for Linux. AMD publishes additional ROCm builds, "
+        "including some for Windows.",
         text="If ROCm supports the GPU, install torch's ROCm build",
         # Source: torch's index, labels rocm*.
         refuted_by=(

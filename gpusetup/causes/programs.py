@@ -286,9 +286,9 @@ CAUSES = (
         means="If the loader is slower than the GPU, the GPU is idle between batches. Typical "
         "reasons are decoding and augmentation on few CPU cores, a slow or remote disk, or "
         "transfers that do not overlap with the computation.",
-        text="Measure where the time goes before you change anything: run `gpusetup monitor` "
-        "next to the training to see what the GPU waits for (CPU, disk, network, loader). Often "
-        "a copy of the data on a local disk, smaller images made once, or more loader workers "
+        text="Before you change anything, measure where the time goes: run `gpusetup monitor` "
+        "alongside your training to see what the GPU is waiting for (CPU, disk, network or data "
+        "loader). Often a copy of the data on a local disk, smaller images made once, or more loader workers "
         "help. You do not need to change the driver, CUDA or torch",
         # Source: PyTorch, Performance Tuning Guide.
         symptom=True,

@@ -492,7 +492,8 @@ CAUSES = (
         plain="The build of torch has no kernels for this old GPU",
         means="Newer PyTorch builds drop old GPU generations to stay small. For example, the "
         "Linux wheels for CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
-        text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
+        text="Install a build that still has kernels for your GPU. For Maxwell, Pascal and Volta, "
+        "that is cu126",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("cuda-library-error",),
         way=_other_wheel,

@@ -18,8 +18,8 @@ NETWORK_WAYS = {
     "or SSL_CERT_FILE to the proxy's certificate",
     "proxy": "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
     "dns": "The server's name cannot be resolved: check DNS, the VPN and the proxy",
-    "timeout": "The connection is slow: allow more time (PIP_DEFAULT_TIMEOUT=120, "
-    "UV_HTTP_TIMEOUT=300), or use a mirror",
+    "timeout": "If the connection is slow, allow more time (PIP_DEFAULT_TIMEOUT=120 for pip, "
+    "UV_HTTP_TIMEOUT=300 for uv) or use a mirror",
 }
 """How a connection failed -> what to check."""
 

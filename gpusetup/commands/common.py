@@ -65,7 +65,7 @@ TORCH: Option = option(
     "the torch version that you want, e.g. 2.5.1 or '>=2.6,<2.9'", "--torch", metavar="SPEC"
 )
 BACKEND: Option = option(
-    "torch's backend, e.g. auto, cpu, or cu124 (also written 12.4); default: auto",
+    "the torch build to install, e.g. auto, cpu or cu124 (12.4 also works); default: auto",
     "--backend",
     default="auto",
     metavar="NAME",

@@ -61,7 +61,7 @@ class DoctorQuestion(CommandQuestion):
     )
     strict: bool = switch("also exit with 1 if there are only warnings")
     format: str = option(
-        "markdown prints a text for sharing, without private data",
+        "output format; markdown leaves out private data, so you can share it",
         default="text",
         choices=("text", "markdown"),
     )

@@ -167,8 +167,8 @@ class PlanQuestion(CommandQuestion):
         group=JOB,
     )
     loss: str | None = option(
-        "how the loss is computed: fused (Liger and Unsloth, without logits), chunked, hf, eager, "
-        "...",
+        "how the loss is computed: fused (as in Liger and Unsloth; doesn't store the logits), "
+        "chunked, hf, eager, ...",
         metavar="NAME",
         group=JOB,
     )

@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " that has the checks in --only",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
-    add("--seed", type=seed, metavar="N", help="compute with the random numbers of this seed")
+    add("--seed", type=seed, metavar="N", help="seed for the random numbers used in the checks")
     many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
     only = (
         "run only these checks and the checks that they need; operators/NAME repeats one "
