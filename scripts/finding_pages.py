@@ -262,7 +262,9 @@ def markdown(record: Cause) -> str:
             is_message = text in headings_of(record.id)
             parts.append(f"{'#' * int(kind[1])} {code_span(text) if is_message else text}")
         elif kind == "p":
-            parts.append(_linked(text.replace("<", "&lt;"), "[{0}]({0}.md)"))
+            # Markdown escapes what stands in code itself.
+            text = re.sub("(`[^`]*`)|<", lambda match: match[1] or "&lt;", text)
+            parts.append(_linked(text, "[{0}]({0}.md)"))
         else:
             # The fence is longer than any run of backticks in it.
             fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
