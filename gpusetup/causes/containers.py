@@ -212,7 +212,7 @@ CAUSES = (
         "container-driver-capability-missing",
         title="The container did not get the driver's compute libraries: nvidia-smi works, but "
         "libcuda is missing",
-        means="The variable NVIDIA_DRIVER_CAPABILITIES does not contain compute.",
+        means="The NVIDIA_DRIVER_CAPABILITIES variable does not include compute.",
         text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
         "command below tests the setting with a plain image)",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
@@ -267,7 +267,7 @@ CAUSES = (
         "offers none if its device plugin does not run, the runtime or the driver is missing, or "
         "the GPU is unhealthy.",
         text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
-        "device plugin and the runtime nvidia",
+        "device plugin and the nvidia runtime",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",

@@ -148,7 +148,7 @@ CAUSES = (
         title="A system call of the CUDA driver failed (error {code})",
         means="Device nodes are missing or not accessible, or cgroup rules, seccomp rules or "
         "limits block the call.",
-        text="If the program runs in a container, start the container again: it may have lost "
+        text="If the program runs in a container, start the container again, because it may have lost "
         "the device nodes, or a sandbox (cgroup, seccomp, limits) may block the call. Outside "
         "containers, create the device nodes, and check their owner and group",
         # Source: CUDA Driver API reference, CUresult.

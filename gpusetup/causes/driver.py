@@ -358,7 +358,7 @@ CAUSES = (
         title="The driver is loaded but cannot start {who}",
         means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason: a GPU that the "
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
-        "space. A cluster job that did not request a GPU sees none: request one first (Slurm: "
+        "space. A cluster job that did not request a GPU sees none; request one first (Slurm: "
         "`--gres=gpu:1`).",
         text="Shut the machine down fully and start it again. If a full restart does not help, "
         "reinstall the driver with the modules that the GPU needs (open or closed)",

@@ -253,7 +253,7 @@ CAUSES = (
         cases=(
             Message(
                 where=(ON_MACOS,),
-                means="On a Mac, torch uses the GPU as the device mps, and most programs choose the "
+                means="On a Mac, torch uses the GPU through the mps device, and most programs choose the "
                 "CPU unless they are told.",
                 text="First see whether this Python reaches the GPU: it must print arm64 and True. "
                 "Then choose mps in the program's options or settings (with Lightning: "
@@ -282,7 +282,7 @@ CAUSES = (
     Cause(
         "input-bound",
         severity=Severity.WARNING,
-        title="The GPU works, but it waits for its input in between",
+        title="The GPU works, but it waits for input between batches",
         means="If the loader is slower than the GPU, the GPU is idle between batches. Typical "
         "reasons are decoding and augmentation on few CPU cores, a slow or remote disk, or "
         "transfers that do not overlap with the computation.",
@@ -405,7 +405,7 @@ CAUSES = (
         "Python then sends them the dataset and its functions by pickle, which cannot send a "
         "lambda, a function inside a function, or an open file. The GPU and torch are fine.",
         text="Set `num_workers=0` in the DataLoader, so that the main process loads the data. To "
-        "keep the workers, replace the lambda or local function by a named function (or class) at "
+        "keep the workers, replace the lambda or local function with a named function (or class) at "
         "the top level of a module, or by functools.partial of one (in a notebook: import it from "
         "a .py file), and open files inside the worker. Also guard the program's start with "
         '`if __name__ == "__main__":`',

@@ -189,7 +189,7 @@ CAUSES = (
         "python-32bit",
         certain_if=proofs.message_states_it,
         title="This Python is a 32-bit build, and torch has no wheels for 32-bit Python",
-        text="Make an environment with a 64-bit Python",
+        text="Create an environment with a 64-bit Python",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=_create_64_bit_environment,
     ),
@@ -200,7 +200,7 @@ CAUSES = (
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",
-        text="Make an environment with another Python",
+        text="Create an environment with another Python",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=_create_64_bit_environment,
         says=(

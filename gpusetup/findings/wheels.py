@@ -160,7 +160,7 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
         newest = max(tags, key=parsed, default=context.catalog.last_python(torch))
         python = newest or python
     text = (
-        f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
+        f"Create an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
         "for this one"
     )
     return paste.with_python(context, python, text)

@@ -143,7 +143,7 @@ def join_groups(context: RuleContext, maker: Maker) -> Fix:
         why = "Groups are compared by number, so the container needs those that own the nodes"
         return replace(fix, text=f"{why} on the host (`ls -ln /dev/dri`). {fix.text}")
     return Fix(
-        text="Join the groups render and video, then log out and in again (over ssh too; a "
+        text="Join the render and video groups, then log out and in again (over ssh too; a "
         "running tmux or Jupyter keeps the old groups). A service such as ollama runs as a "
         "separate user, who needs them too. You do not need to reinstall anything",
         commands=lines('sudo usermod -aG render,video "$USER"'),
@@ -772,7 +772,7 @@ def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
     return Fix(
         text=f"{engine} needs exactly the torch that it was built with, so do not reinstall torch "
         f"alone. Use an image or a release of {engine} for {stack} whose torch has kernels for "
-        f"{this_gpu}: its newest {stack} image, or the GPU maker's own"
+        f"{this_gpu}: its newest {stack} image, or the GPU vendor's own"
     )
 
 

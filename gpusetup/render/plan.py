@@ -360,7 +360,7 @@ def _config(config: ConfigRead) -> Iterator[str]:
     hidden = len(config.not_understood) - MOST_UNKNOWN
     if hidden > 0:
         unknown.append(ScreenLine(f"      and {hidden} more"))
-    title = "Not counted (plan does not know these keys; some may take memory)"
+    title = "Not counted (plan does not know these keys; some may need memory)"
     yield from section(title, unknown)
 
 

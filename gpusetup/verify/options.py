@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="quick: takes about as long as `import torch`; standard: tests everything that"
         " training uses, and measures how much faster the GPU is than the CPU (about a minute);"
         " census: standard, and every operator of torch's own test database, compared with the CPU,"
-        " for people who bring up a new platform;"
+        " for bringing up a new platform;"
         " stress: loads the GPU for --seconds and watches it. Default: quick, or the lowest level"
         " that has the checks in --only",
     )
