@@ -310,7 +310,7 @@ def _live_notes(live: LiveIndex, choice: Choice, machine: Snapshot) -> tuple[str
         count = live.count_on(machine.os.family or "linux")
         news = f"{plural(count, 'build')} for this system" if count else "nothing for this system"
         return (
-            f"{live.host} was asked just now: it lists {news} that gpusetup's table of "
+            f"{live.host} was queried just now. It lists {news} that gpusetup's table of "
             f"{table.as_of} lacks",
         )
     inferred = "; that it has kernels for your GPU is inferred from the most similar known build"

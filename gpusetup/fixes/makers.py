@@ -143,9 +143,9 @@ def join_groups(context: RuleContext, maker: Maker) -> Fix:
         why = "Groups are compared by number, so the container needs those that own the nodes"
         return replace(fix, text=f"{why} on the host (`ls -ln /dev/dri`). {fix.text}")
     return Fix(
-        text="Join the render and video groups, then log out and in again (over ssh too; a "
-        "running tmux or Jupyter keeps the old groups). A service such as ollama runs as a "
-        "separate user, who needs them too. You do not need to reinstall anything",
+        text="Join the render and video groups, then log out and in again (also over ssh; "
+        "a running tmux or Jupyter keeps the old groups). A service such as ollama runs as a "
+        "separate user, which needs these groups, too. You do not need to reinstall anything",
         commands=lines('sudo usermod -aG render,video "$USER"'),
         needs_root=True,
     )
@@ -350,8 +350,8 @@ def one_release(context: RuleContext) -> Fix:
     return Fix(
         text="PyTorch's wheels bring their own libraries. Start the program in a shell in which "
         f"LD_LIBRARY_PATH and LD_PRELOAD name no folder of {brought} or of another torch. If it "
-        "still fails, install torch in a new environment. A torch of your distribution uses the "
-        "system's libraries: update all of its packages together",
+        "still fails, install torch in a new environment. If torch comes from your "
+        "distribution, it uses the system's libraries, so update all of its packages together",
         commands=paste.without_folders(context, "oneapi" if is_intels else "rocm"),
         alternatives=paste.other(
             "a prebuilt torch in a new environment",

@@ -169,7 +169,7 @@ def _drift(drift: Drift) -> ScreenLine:
         majority = f"the median of {drift.of} devices is {drift.majority}"
     elif drift.field == TAKEN_AT:
         words = "old record"
-        majority = f"the newest of {drift.of} records is of {drift.majority}; take a new one"
+        majority = f"the newest of {drift.of} records is of {drift.majority}; record it again"
     elif drift.field == FUTURE:
         words = "record from the future"
         majority = f"now it is {drift.majority}; check the node's clock"
