@@ -154,7 +154,7 @@ function machine({ snapshot, resolution, catalog_as_of: asOf }) {
 
 /** A build in words, with the least driver that serves it. */
 function built({ torch, backend, driver_floor: floor }) {
-  return `torch ${torch} from ${backend}${floor ? ` (driver ${floor} or newer)` : ""}`;
+  return `torch ${torch} from ${backend}${floor ? ` (needs driver ${floor} or newer)` : ""}`;
 }
 
 export function resolution(document, ways) {

@@ -84,7 +84,7 @@ CAUSES = (
         "triton-missing",
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile finds no working Triton",
-        means="torch for Linux needs the package triton. The package is missing or broken, or "
+        means="torch for Linux needs the triton package. This package is missing or broken, or "
         "the driver does not respond to Triton.",
         text='Install the version of Triton that torch requires. `python -c "import triton"` '
         "shows why Triton cannot be imported",

@@ -269,7 +269,7 @@ CAUSES = (
         "offers none if its device plugin does not run, the runtime or the driver is missing, or "
         "the GPU is unhealthy.",
         text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
-        "device plugin and the runtime nvidia",
+        "device plugin and the nvidia runtime",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",

@@ -36,7 +36,7 @@ def _compute_libraries(context: RuleContext, text: str) -> Fix:
 
 
 def fabric_manager(context: RuleContext, text: str) -> Fix:
-    """Install the Fabric Manager in exactly the driver's version."""
+    """Install the Fabric Manager version that matches the driver exactly."""
     version = context.driver.version or ""
     family = None if in_container(context) else system_packages.linux_family(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
@@ -46,7 +46,7 @@ def fabric_manager(context: RuleContext, text: str) -> Fix:
         "sudo systemctl enable nvidia-fabricmanager",
         "sudo systemctl restart nvidia-fabricmanager",
     )
-    named = f"Install Fabric Manager {version}, exactly the driver's version, and start it"
+    named = f"Install Fabric Manager {version} (the driver's version), and start it"
     unread = f"{text} (`nvidia-smi` shows the version)"
     return Fix(text=named if version else unread, commands=(*install, *start), needs_root=True)
 
@@ -116,8 +116,8 @@ CAUSES = (
     Cause(
         "libcuda-missing",
         title="The driver's CUDA library is missing or does not load: CUDA cannot start",
-        means="nvidia-smi works without these libraries. Server packages and containers sometimes "
-        "leave out the compute libraries. An interrupted installation leaves files of two "
+        means="nvidia-smi works without these libraries. Driver packages for servers, and "
+        "containers, sometimes don't include the compute libraries. An interrupted installation leaves files of two "
         "versions.",
         text="Install the compute libraries of exactly this driver version (libnvidia-compute, "
         "nvidia-driver-cuda-libs). For a container, add compute to its driver capabilities",
@@ -146,7 +146,7 @@ CAUSES = (
         title="A system call of the CUDA driver failed (error {code})",
         means="Device nodes are missing or not accessible, or cgroup rules, seccomp rules or "
         "limits block the call.",
-        text="If the program runs in a container, start the container again: it may have lost "
+        text="If the program runs in a container, start the container again, because it may have lost "
         "the device nodes, or a sandbox (cgroup, seccomp, limits) may block the call. Outside "
         "containers, create the device nodes, and check their owner and group",
         # Source: CUDA Driver API reference, CUresult.
@@ -158,8 +158,9 @@ CAUSES = (
         check=CheckCommand("systemctl is-active nvidia-fabricmanager; python -c 'import torch; torch.cuda.init()'", "inactive\nRuntimeError: Error 802: system not yet initialized"),
         certain_if=proofs.gpus_are_on_nvswitch,
         title="The NVSwitch fabric is not ready on {who}",
-        means="Systems with NVSwitch need Fabric Manager in exactly the driver's version.",
-        text="Install Fabric Manager in exactly the driver's version, and start it",
+        means="On systems with NVSwitch, the Fabric Manager version must match the driver version "
+        "exactly.",
+        text="Install the Fabric Manager version that matches the driver exactly, and start it",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
         says=(
@@ -209,7 +210,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-init-out-of-memory",
-        title="CUDA cannot start because it runs out of memory (error 2)",
+        title="CUDA failed to start because it ran out of memory (error 2)",
         means="CUDA reserves a large address space, which `ulimit -v` or a small virtual machine "
         "does not allow.",
         text="Raise the address space limit (`ulimit -v`, or the batch system's limit), or give "
@@ -233,10 +234,10 @@ CAUSES = (
         "cuda-unknown-error",
         check=CheckCommand('nvidia-smi -L; python -c "import torch; torch.cuda.init()"', "GPU 0: NVIDIA GeForce RTX 3070 Laptop GPU (UUID: GPU-…)\nRuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment"),
         title="CUDA does not start: unknown error ({code})",
-        means="Often the kernel module nvidia_uvm is in a bad state after suspend, so CUDA does not "
+        means="Often the nvidia_uvm kernel module is in a bad state after suspend, so CUDA does not "
         "start although `nvidia-smi` works.",
-        text="On Linux, reload the module nvidia_uvm and start the program again. If reloading "
-        "the module does not help, reboot",
+        text="On Linux, reload the nvidia_uvm module and restart the program. If reloading the "
+        "module does not help, reboot",
         # Source: CUDA Driver API reference, CUresult.
         alike={alike.NODES: ("uvm-missing", "driver-not-loaded")},
         needs_reboot=True,

@@ -82,8 +82,8 @@ CAUSES = (
         ),
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",
-        means="Each major CUDA version (11, 12, 13) needs a minimum driver, and that driver then runs"
-        " every minor version of it. For example, on Linux CUDA 12 needs driver 525 or newer, "
+        means="Each major CUDA version (11, 12, 13) has a minimum driver version. A driver at or "
+        "above it runs every minor version, too. For example, on Linux CUDA 12 needs driver 525 or newer, "
         "and CUDA 13 needs driver 580.",
         text="Update the driver, or install a torch build for an older CUDA",
         # Source: NVIDIA, "CUDA Compatibility".
@@ -236,7 +236,7 @@ CAUSES = (
         "secure-boot-rejected",
         check=CheckCommand("mokutil --sb-state; sudo modprobe nvidia", "SecureBoot enabled\nmodprobe: ERROR: could not insert 'nvidia': Key was rejected by service"),
         certain_if=proofs.message_states_it,
-        title="Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
+        title="Secure Boot rejects the NVIDIA kernel module because its signing key is not enrolled",
         means="The firmware does not trust the key that signed the module.",
         text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or turn Secure Boot off in the firmware",
         # Source: Linux kernel, module signing.
@@ -286,7 +286,7 @@ CAUSES = (
         "nvml-init-failed",
         title="NVML starts but does not report its {field}: {problem}",
         plain="The driver's NVML does not start: it returns an unknown error (code 999)",
-        means="On a host, the device nodes or the module nvidia_uvm are often in a bad state "
+        means="On a host, the device nodes or the nvidia_uvm module are often in a bad state "
         "after suspend or a driver update. In a container, the usual reason is that the "
         "container has lost access to its devices.",
         text="Reboot. If the error remains, reinstall the driver",
@@ -359,7 +359,7 @@ CAUSES = (
         title="The driver is loaded but cannot start {who}",
         means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason: a GPU that the "
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
-        "space. A cluster job that did not request a GPU sees none: request one first (Slurm: "
+        "space. A cluster job that did not request a GPU sees none; request one first (Slurm: "
         "`--gres=gpu:1`).",
         text="Shut the machine down fully and start it again. If a full restart does not help, "
         "reinstall the driver with the modules that the GPU needs (open or closed)",

@@ -130,7 +130,7 @@ CAUSES = (
         "no-target",
         severity=Severity.NOTE,
         title="gpusetup found no Python environment, so it did not look for torch",
-        means="gpusetup does not look at the environment that uvx or pipx made for gpusetup "
+        means="gpusetup ignores the environment that uvx or pipx created for gpusetup "
         "itself.",
         text="Activate an environment, or name one with `--python PATH`",
     ),

@@ -639,7 +639,7 @@ CAUSES = (
     Cause(
         "ninja-missing",
         title="torch builds extensions with ninja, but ninja is not installed",
-        means="torch.utils.cpp_extension.load looks for the program ninja on PATH.",
+        means="torch.utils.cpp_extension.load looks for ninja on PATH.",
         text="Install ninja into this environment, and start the build from a shell in which the "
         "environment is active",
         # Source: messages of torch/utils/cpp_extension.py.

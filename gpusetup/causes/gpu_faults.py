@@ -68,7 +68,7 @@ CAUSES = (
         means="The GPU's firmware or hardware stopped working.",
         text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
         "kernel modules you can also turn this processor off: set `NVreg_EnableGpuFirmware=0` "
-        "for the module nvidia",
+        "for the nvidia module",
         # Source: NVIDIA, "Xid Errors".
         explains=("driver-slow",),
         commands=("sudo reboot",),
@@ -114,7 +114,7 @@ CAUSES = (
         "hardware-fault",
         title="{who} reported a fault: {what}",
         means="A part of the GPU failed, for example a controller, a link or a power connector.",
-        text="Reset the GPU or reboot: the driver or the GPU's firmware may have stopped. If the "
+        text="Reset the GPU or reboot, because the driver or the GPU's firmware may have stopped. If the "
         "fault comes back, install another branch of the driver. If the fault comes back again, "
         "check heat and power and run NVIDIA's field diagnostic",
         # Source: NVIDIA, "Xid Errors".

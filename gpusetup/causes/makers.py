@@ -94,9 +94,9 @@ CAUSES = (
         "maker-device-permission",
         plain="This user has no permission to open the AMD or Intel GPU",
         title="This user has no permission to open {node}",
-        means="The groups render and video own /dev/kfd and the render nodes. The driver is "
+        means="The render and video groups own /dev/kfd and the render nodes. The driver is "
         "running, so reinstalling torch changes nothing.",
-        text="Join the groups render and video",
+        text="Join the render and video groups",
         # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
         explains=("amd-gpu", "intel-gpu"),
         check=CheckCommand(
@@ -181,9 +181,9 @@ CAUSES = (
     Cause(
         "apple-silicon",
         title="This is a Mac: there is no CUDA",
-        means="On macOS, torch uses the Apple GPU as the device mps. There are no CUDA builds "
+        means="On macOS, torch uses the Apple GPU through the mps device. There are no CUDA builds "
         "for macOS.",
-        text="Use the device mps or cpu: torch's ordinary wheel supports both",
+        text="Use the mps or cpu device; torch's ordinary wheel supports both",
         refuted_by=(Refutation(gpu_facts.the_gpu_computes),),
         # Source: torch documentation, MPS backend.
         cases=(
@@ -199,8 +199,8 @@ CAUSES = (
         "amd-gpu",
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="This is an AMD GPU: torch's ROCm builds can use it, but its CUDA builds cannot",
-        means="PyTorch publishes ROCm builds for Linux. AMD publishes more ROCm builds, also for "
-        "Windows.",
+        means="PyTorch publishes ROCm builds for Linux. AMD publishes additional ROCm builds, "
+        "including some for Windows.",
         text="If ROCm supports the GPU, install torch's ROCm build",
         # Source: torch's index, labels rocm*.
         refuted_by=(
@@ -232,7 +232,7 @@ CAUSES = (
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="This is an Intel GPU: torch's XPU build can use it, but its CUDA builds cannot",
         means="torch calls an Intel GPU `xpu`, so a program that asks for `cuda` does not find it.",
-        text="Install torch's XPU build, and use the device xpu",
+        text="Install torch's XPU build, and use the xpu device",
         # Source: torch documentation, XPU backend.
         refuted_by=(
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_XPU),

@@ -33,7 +33,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The script does not accept --local-rank, which the old launcher passes to it",
         means="torch.distributed.launch is deprecated. That launcher passes the rank as an "
-        "argument (since torch 2.0 with a hyphen), but torchrun sets the variable LOCAL_RANK "
+        "argument (since torch 2.0 with a hyphen), but torchrun sets the LOCAL_RANK variable "
         "instead.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
         # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
@@ -105,7 +105,7 @@ CAUSES = (
         title="This build of torch has no NCCL",
         means="NCCL runs on Linux only, so torch's wheels for Windows do not include NCCL. CPU "
         "builds do not include NCCL either.",
-        text='Use the backend "gloo" (init_process_group("gloo")), or train on one GPU, or use '
+        text='Use the "gloo" backend (init_process_group("gloo")), or train on one GPU, or use '
         "Linux or WSL 2",
         # Source: torch documentation, distributed.
         says=(

@@ -251,7 +251,7 @@ CAUSES = (
         cases=(
             Message(
                 where=(ON_MACOS,),
-                means="On a Mac, torch uses the GPU as the device mps, and most programs choose the "
+                means="On a Mac, torch uses the GPU through the mps device, and most programs choose the "
                 "CPU unless they are told.",
                 text="First see whether this Python reaches the GPU: it must print arm64 and True. "
                 "Then choose mps in the program's options or settings (with Lightning: "
@@ -280,13 +280,13 @@ CAUSES = (
     Cause(
         "input-bound",
         severity=Severity.WARNING,
-        title="The GPU works, but it waits for its input in between",
+        title="The GPU works, but it waits for input between batches",
         means="If the loader is slower than the GPU, the GPU is idle between batches. Typical "
         "reasons are decoding and augmentation on few CPU cores, a slow or remote disk, or "
         "transfers that do not overlap with the computation.",
-        text="Measure where the time goes before you change anything: run `gpusetup monitor` "
-        "next to the training to see what the GPU waits for (CPU, disk, network, loader). Often "
-        "a copy of the data on a local disk, smaller images made once, or more loader workers "
+        text="Before you change anything, measure where the time goes: run `gpusetup monitor` "
+        "alongside your training to see what the GPU is waiting for (CPU, disk, network or data "
+        "loader). Often a copy of the data on a local disk, smaller images made once, or more loader workers "
         "help. You do not need to change the driver, CUDA or torch",
         # Source: PyTorch, Performance Tuning Guide.
         symptom=True,
@@ -403,7 +403,7 @@ CAUSES = (
         "Python then sends them the dataset and its functions by pickle, which cannot send a "
         "lambda, a function inside a function, or an open file. The GPU and torch are fine.",
         text="Set `num_workers=0` in the DataLoader, so that the main process loads the data. To "
-        "keep the workers, replace the lambda or local function by a named function (or class) at "
+        "keep the workers, replace the lambda or local function with a named function (or class) at "
         "the top level of a module, or by functools.partial of one (in a notebook: import it from "
         "a .py file), and open files inside the worker. Also guard the program's start with "
         '`if __name__ == "__main__":`',

@@ -371,8 +371,8 @@ CAUSES = (
         "torch-lacks-device",
         certain_if=proofs.message_states_it,
         title='The installed torch is too old for the device "{device}"',
-        plain="The installed torch is too old for the device mps or xpu",
-        means="torch has the device mps since 1.12, and the module torch.mps since 2.1. Ordinary "
+        plain="The installed torch is too old for the mps or xpu device",
+        means="torch has the mps device since 1.12, and the torch.mps module since 2.1. Ordinary "
         "builds have the module torch.xpu since 2.3. A package may look for it on every machine, "
         "whatever GPU the machine has.",
         text="Install a newer torch of the same kind, or an older release of the package in the "
@@ -422,7 +422,7 @@ CAUSES = (
         "rocm-wheel-on-nvidia",
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="{who} is a build for {maker} GPUs: it cannot use {gpus}",
-        plain="torch is a build for another maker's GPUs on a machine with an NVIDIA GPU",
+        plain="torch is a build for another vendor's GPUs on a machine with an NVIDIA GPU",
         means="ROCm builds are for AMD's GPUs, and XPU builds for Intel's.",
         text="Replace this build. ",
         # Source: the wheels and indexes of torch, read for the catalog.
@@ -492,7 +492,8 @@ CAUSES = (
         plain="The build of torch has no kernels for this old GPU",
         means="Newer PyTorch builds drop old GPU generations to stay small. For example, the "
         "Linux wheels for CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
-        text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
+        text="Install a build that still has kernels for your GPU. For Maxwell, Pascal and Volta, "
+        "that is cu126",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("cuda-library-error",),
         way=_other_wheel,

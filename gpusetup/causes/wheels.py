@@ -18,8 +18,8 @@ NETWORK_WAYS = {
     "or SSL_CERT_FILE to the proxy's certificate",
     "proxy": "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
     "dns": "The server's name cannot be resolved: check DNS, the VPN and the proxy",
-    "timeout": "The connection is slow: allow more time (PIP_DEFAULT_TIMEOUT=120, "
-    "UV_HTTP_TIMEOUT=300), or use a mirror",
+    "timeout": "If the connection is slow, allow more time (PIP_DEFAULT_TIMEOUT=120 for pip, "
+    "UV_HTTP_TIMEOUT=300 for uv) or use a mirror",
 }
 """How a connection failed -> what to check."""
 
@@ -193,7 +193,7 @@ CAUSES = (
         check=CheckCommand(alike.BITS, "3.12.4 (tags/v3.12.4:8e8a4ba, Jun  6 2024, 19:11:27) [MSC v.1940 32 bit (Intel)] 32"),
         certain_if=proofs.message_states_it,
         title="This Python is a 32-bit build, and torch has no wheels for 32-bit Python",
-        text="Make an environment with a 64-bit Python",
+        text="Create an environment with a 64-bit Python",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=_create_64_bit_environment,
     ),
@@ -204,7 +204,7 @@ CAUSES = (
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",
-        text="Make an environment with another Python",
+        text="Create an environment with another Python",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=_create_64_bit_environment,
         says=(

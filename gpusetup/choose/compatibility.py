@@ -130,7 +130,7 @@ def why_row_differs(
     releases = f"{project.name} {row.versions.removeprefix('==')}"
     if by_table and not project.has_wheels(row):
         # If an index is asked, it reports a missing wheel itself.
-        return f"no index has a wheel of {releases} ({row.source})"
+        return f"no package index has a wheel for {releases} (see {row.source})"
     if row.torch and not allows(row.torch, build.torch):
         # An index reads a package's declared dependencies itself.
         decides = by_table or is_exact or not project.declares

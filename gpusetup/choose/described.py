@@ -156,9 +156,9 @@ def _check(description: Description, family: str | None, catalog: Catalog) -> No
     has_other_gpus = any(platform != "macos-aarch64" for platform in platforms)
     if family == "macos" and (description.driver or has_other_gpus):
         raise UsageError(
-            "On macOS torch uses Apple's GPU or the processor: a driver, or a card of another "
-            "maker, changes nothing there",
-            hint="leave `--driver` and `--gpu` out, or name the system with `--os`",
+            "On macOS, torch uses Apple's GPU or the CPU, so a driver or another vendor's card "
+            "makes no difference",
+            hint="leave out `--driver` and `--gpu`, or choose the system with `--os`",
         )
 
 

@@ -59,8 +59,8 @@ def refuse_two_makers(wish: Wish, machine: Snapshot) -> None:
     own = next((BY_ID[maker] for maker in makers if maker in NAME_OF_BUILDS), None)
     if own and len(makers) > 1:
         raise Unsatisfiable(
-            f"No build of torch supports GPUs of two makers: {', '.join(gpu.name for gpu in gpus)}",
-            hint="name the GPUs of one maker; each needs its own environment",
+            f"No torch build supports GPUs of two vendors: {', '.join(gpu.name for gpu in gpus)}",
+            hint="name the GPUs of one vendor; each vendor needs its own environment",
         )
     if wanted and own and wanted != own.id:
         way = "change the label in the file" if wish.from_project else "leave out `--backend`"

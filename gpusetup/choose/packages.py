@@ -281,7 +281,7 @@ class _Search:
                     # A file that is not read may name an index that has the package.
                     setting = own_setting("UV_INDEX", "URL")
                     raise refusal(
-                        f"No index that was asked has {' or '.join(answers[0].unknown)}",
+                        f"None of the indexes has {' or '.join(answers[0].unknown)}",
                         *self.index.places,
                         steps=[f"check the spelling, or name the index that has it: `{setting}`"],
                     )
@@ -556,7 +556,7 @@ class _Search:
         )
         excluded = [*filter(None, verdicts)]
         title = f"No release fits: {words}"
-        steps = ["change the version of one of them as the reason says, then run this again"]
+        steps = ["change one of the versions as the reason says, then run this command again"]
         if excluded:
             title = excluded[0].partition(" (")[0]
         elif any(_names(name, reason) for name in FAMILY):

@@ -43,13 +43,13 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
 # --- options that several commands share ----------------------------------------------------------
 
 FROM: Option = option(
-    "read a snapshot file or an example machine (rtx3050-laptop) instead of this machine",
+    "use a snapshot file or an example machine (e.g. rtx3050-laptop) instead of this machine",
     "--from",
     metavar="MACHINE",
     as_it_is=(Snapshot,),
 )
 PYTHON: Option = option(
-    "the environment to use: its Python, or its folder", "--python", metavar="PATH"
+    "the environment to use, given as its Python or its folder", "--python", metavar="PATH"
 )
 GPU: Option = options(
     "assume a host with this GPU, given by name or as sm_86; repeatable",
@@ -65,7 +65,7 @@ TORCH: Option = option(
     "the torch version that you want, e.g. 2.5.1 or '>=2.6,<2.9'", "--torch", metavar="SPEC"
 )
 BACKEND: Option = option(
-    "torch's backend, e.g. auto, cpu, or cu124 (also written 12.4); default: auto",
+    "the torch build to install, e.g. auto, cpu or cu124 (12.4 also works); default: auto",
     "--backend",
     default="auto",
     metavar="NAME",
@@ -77,8 +77,8 @@ INDEX: Option = option(
     metavar="URL",
 )
 REQUIREMENTS: Option = options(
-    "read what this file asks for: requirements.txt, pyproject.toml, setup.py, environment.yml, "
-    "Dockerfile or a lock; repeatable",
+    "read the requirements in this file: requirements.txt, pyproject.toml, setup.py, "
+    "environment.yml, Dockerfile or a lock file; repeatable",
     "-r",
     "--requirements",
     metavar="FILE",

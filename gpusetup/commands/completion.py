@@ -26,7 +26,9 @@ FILES = ("CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH", "DIR")
 class CompletionQuestion(CommandQuestion):
     """The shell for which to print a completion script."""
 
-    shell: str = argument("the shell for which to write the script", default=NEEDED, choices=SHELLS)
+    shell: str = argument(
+        "generate the completion script for this shell", default=NEEDED, choices=SHELLS
+    )
 
 
 QUESTION = CompletionQuestion

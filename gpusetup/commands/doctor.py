@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from gpusetup.model.machine import Snapshot
 
 SUMMARY = """Finds out what is wrong with PyTorch and the GPU of this machine, and how to fix it. It
-only reads, and does not import torch; to test torch, use `gpusetup verify`. Exit code 0: nothing is
-wrong; 1: something is wrong, or doctor cannot tell."""
+only reads, and does not import torch; to test torch, use `gpusetup verify`. The exit code is 0 if
+nothing is wrong, and 1 if something is wrong or doctor cannot tell."""
 EXAMPLES = (
     "gpusetup doctor",
     "gpusetup doctor --from rtx3050-laptop",
@@ -46,7 +46,7 @@ class DoctorQuestion(CommandQuestion):
     machine: Machine | None = shared(FROM, one_of="read")
     python: str | None = shared(PYTHON, one_of="read")
     report: str | bytes | None = option(
-        "read a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, "
+        "diagnose a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, "
         "or any mix of them; `-` reads from stdin",
         metavar="FILE",
         one_of="read",
@@ -61,7 +61,7 @@ class DoctorQuestion(CommandQuestion):
     )
     strict: bool = switch("also exit with 1 if there are only warnings")
     format: str = option(
-        "markdown prints a text for sharing, without private data",
+        "output format; markdown leaves out private data, so you can share it",
         default="text",
         choices=("text", "markdown"),
     )

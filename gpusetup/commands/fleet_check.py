@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SUMMARY = """Checks this node's driver, GPUs, links, kernel log and disks within 5 seconds. It uses
 neither torch nor CUDA, so it does not disturb a running job. With a profile (the record of a
 healthy node) it also reports how this node differs from the profile. It prints one line: the
-verdict and the reason for it. Exit code 0: the node can take jobs; 1: it cannot."""
+verdict and the reason for it. The exit code is 0 if the node can take jobs, and 1 if it cannot."""
 EXAMPLES = (
     "gpusetup fleet check",
     "gpusetup fleet check --json > h100x8.json",

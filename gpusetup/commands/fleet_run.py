@@ -35,7 +35,7 @@ USUAL_FOLDER = "gpusetup-fleet"
 
 SUMMARY = """Runs `fleet check`, `snapshot` and `verify` on every idle node of Slurm, Ray or
 Kubernetes, or on the hosts listed in a file. It saves the records in a folder, and shows them as
-`fleet show` does. Exit code 1: a node failed or did not respond."""
+`fleet show` does. The exit code is 1 if a node failed or did not respond."""
 EXAMPLES = (
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
@@ -92,7 +92,7 @@ class FleetRunQuestion(CommandQuestion):
     device: str = shared(DEVICE, group=EACH_NODE)
     python: str | None = shared(PYTHON, group=EACH_NODE)
     node_python: str | None = option(
-        "on the nodes, the path of the Python that has gpusetup (default: the same path "
+        "path on the nodes of the Python that has gpusetup (default: the same path "
         "as here; Ray: the workers' own)",
         metavar="PATH",
         group=EACH_NODE,

@@ -19,8 +19,8 @@ from gpusetup.render.console import Console
 
 SUMMARY = """Reads a folder of records (snapshots, doctor's JSON, reports of verify and `fleet
 check`, one file for each node) and lists the nodes, those with the worst problems first. For each
-node it shows the findings, and how the node differs from most nodes of its kind. Exit code 1: a
-node failed or sent no record."""
+node it shows the findings, and how the node differs from most nodes of its kind. The exit
+code is 1 if a node failed or sent no record."""
 EXAMPLES = (
     "gpusetup fleet show records/",
     'gpusetup fleet show records/ --nodes "gpu[001-064]"',

@@ -58,7 +58,7 @@ class FleetSlurmQuestion(CommandQuestion):
         parse=drain_limit,
     )
     node_python: str | None = option(
-        "on the nodes, the path of the Python that has gpusetup (default: the same path as here)",
+        "path on the nodes of the Python that has gpusetup (default: the same path as here)",
         metavar="PATH",
     )
     prometheus: str | None = shared(PROMETHEUS)

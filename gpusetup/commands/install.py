@@ -149,6 +149,6 @@ def check_usage(question: InstallQuestion) -> None:
     if not (question.dry_run or question.yes or question.project or sys.stdin.isatty()):
         action = "undoes" if question.undo else "installs"
         raise UsageError(
-            "There is no terminal to ask on",
+            "There is no terminal for the confirmation",
             hint=f"`--yes` {action} without asking, `--dry-run` only shows the steps",
         )

@@ -31,7 +31,7 @@ COMMANDS = {
     "tune": "adapts a training config to this machine, and can measure which batch size is best",
     "monitor": "watches the GPUs or a training run, and tells you at the end what slowed it down",
     "fleet": "checks one node or many, and says which one differs from the others",
-    "snapshot": "prints a record of this machine without private data, or compares two records",
+    "snapshot": "prints a snapshot of this machine without private data, or compares two snapshots",
     "mcp": "lets AI assistants use gpusetup over the Model Context Protocol",
     "completion": "prints a completion script for your shell",
 }

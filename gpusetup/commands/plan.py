@@ -43,7 +43,7 @@ from gpusetup.render.serve import serve_text
 from gpusetup.tune.config_file import read_bytes
 
 SUMMARY = """Tells you whether a training run fits on your GPUs, with which settings, and how much
-memory is left. If you name no GPU, it uses those of this machine."""
+memory is left. Without --gpu, it plans for the GPUs of this machine."""
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
@@ -98,7 +98,7 @@ class PlanQuestion(CommandQuestion):
         "read the config.json of an unknown model from its hub (uses the network)", group=MODEL
     )
     freeze: str | None = option(
-        "do not train the model, or only this PART of it: embeddings, 10 (the first ten "
+        "freeze the whole model, or only this PART of it: embeddings, 10 (the first ten "
         "layers), 90%%",
         const="all",
         metavar="PART",
@@ -167,8 +167,8 @@ class PlanQuestion(CommandQuestion):
         group=JOB,
     )
     loss: str | None = option(
-        "how the loss is computed: fused (Liger and Unsloth, without logits), chunked, hf, eager, "
-        "...",
+        "how the loss is computed: fused (as in Liger and Unsloth; doesn't store the logits), "
+        "chunked, hf, eager, ...",
         metavar="NAME",
         group=JOB,
     )
@@ -199,14 +199,14 @@ class PlanQuestion(CommandQuestion):
         'the name of the GPU, e.g. "A100 80GB"', metavar="NAME", group=GPUS, one_of=ONE_GPU
     )
     gpu_mem: str | None = option(
-        "the memory of the GPU instead of its name, e.g. 24GiB",
+        "instead of --gpu: the memory of the GPU, e.g. 24GiB",
         metavar="SIZE",
         group=GPUS,
         one_of=ONE_GPU,
     )
     machine: Machine | None = shared(FROM, group=GPUS, one_of=ONE_GPU)
     gpus: int | None = option(
-        "number of GPUs that train (not for inference)",
+        "number of GPUs used for training (not for inference)",
         metavar="N",
         parse=int,
         group=GPUS,
@@ -239,8 +239,8 @@ class PlanQuestion(CommandQuestion):
     predict: bool = switch("always predict, even if the job was measured", group=ANSWER)
 
     serve: str | None = option(
-        "plan an inference server: vllm (default), sglang or llama.cpp; write another version "
-        "as vllm==0.6.3",
+        "plan an inference server: vllm (default), sglang or llama.cpp; for another version, "
+        "write e.g. vllm==0.6.3",
         const="vllm",
         metavar="ENGINE",
         group=SERVING,

@@ -85,17 +85,17 @@ class ResolveQuestion(CommandQuestion):
     driver: str | None = shared(DRIVER, group=ANOTHER_MACHINE)
     gpu: tuple[str, ...] = shared(GPU, group=ANOTHER_MACHINE)
     os: Literal["linux", "windows", "macos"] | None = option(
-        "", choices=("linux", "windows", "macos"), group=ANOTHER_MACHINE
+        "operating system", choices=("linux", "windows", "macos"), group=ANOTHER_MACHINE
     )
     architecture: str | None = option(
-        "",
+        "processor architecture",
         "--machine",
         choices=("x86_64", "aarch64"),
         parse=architecture_named,
         group=ANOTHER_MACHINE,
     )
     python: str | None = option(
-        "Python version; a free-threaded one is written 3.13t",
+        "Python version; write 3.13t for a free-threaded one",
         metavar="3.11",
         group=ANOTHER_MACHINE,
     )
@@ -124,7 +124,7 @@ class ResolveQuestion(CommandQuestion):
         "ask PyTorch's index for builds that are newer than gpusetup's table",
         group=REQUEST,
     )
-    offline: bool = switch("with PACKAGE: use no network, only gpusetup's own table", group=REQUEST)
+    offline: bool = switch("with PACKAGE: use only gpusetup's own table, no network", group=REQUEST)
 
 
 QUESTION = ResolveQuestion
@@ -325,7 +325,7 @@ def _live_notes(live: LiveIndex, choice: Choice, machine: Snapshot) -> tuple[str
         count = live.count_on(machine.os.family or "linux")
         news = f"{plural(count, 'build')} for this system" if count else "nothing for this system"
         return (
-            f"{live.host} was asked just now: it lists {news} that gpusetup's table of "
+            f"{live.host} was queried just now. It lists {news} that gpusetup's table of "
             f"{table.as_of} lacks",
         )
     inferred = "; that it has kernels for your GPU is inferred from the most similar known build"

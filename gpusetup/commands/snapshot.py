@@ -1,4 +1,4 @@
-"""`gpusetup snapshot`: a record of this machine without private data."""
+"""`gpusetup snapshot`: a snapshot of this machine with private data removed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gpusetup.commands.reply import Reply, answer
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.render.console import Console
 
-SUMMARY = """Prints a record of this machine that the other commands can read (`--from FILE`). It
+SUMMARY = """Prints a snapshot of this machine that the other commands can read (`--from FILE`). It
 contains no user or host names, serial numbers, tokens, passwords or GPU UUIDs; the home folder
-becomes `~`. `snapshot diff A B` compares two records (from `snapshot`, or the JSON of doctor,
-verify or `fleet check`). Exit code 1: B has a finding that A does not have, or the records
-differ in something that programs depend on."""
+becomes `~`. `snapshot diff A B` compares two snapshots (from `snapshot`, or the JSON of doctor,
+verify or `fleet check`). The exit code is 1 if B has a finding that isn't in A, or if a
+difference can affect programs (for example, another driver or torch version)."""
 
 EXAMPLES = (
     "gpusetup snapshot --output machine.json",
@@ -35,7 +35,7 @@ EXAMPLES = (
 class SnapshotQuestion(CommandQuestion):
     """The machine to record, or the two records to compare."""
 
-    diff: tuple[str, ...] = arguments("compare two records", metavar="diff A B")
+    diff: tuple[str, ...] = arguments("compare two snapshots", metavar="diff A B")
     machine: Machine | None = shared(FROM)
     python: str | None = shared(PYTHON)
     timeout: float | None = shared(TIMEOUT)

@@ -61,7 +61,7 @@ class TuneQuestion(CommandQuestion):
     config: str | None = argument("a YAML, JSON, TOML or Python config", metavar="CONFIG")
     machine: Machine | None = shared(FROM)
     gpu: str | None = option(
-        'judge the config for this GPU instead of the machine\'s, e.g. "RTX 4090"',
+        'tune the config for this GPU instead of the machine\'s, e.g. "RTX 4090"',
         metavar="NAME",
     )
     python: str | None = shared(PYTHON)

@@ -95,8 +95,8 @@ def lines_without(fix: Fix, foreign: str) -> Fix:
 INSTALL_COMMANDS = ("pip install ", "pip uninstall ", "gpusetup install")
 ON_A_CLUSTER = Fix(
     text="Request a GPU from the scheduler (Slurm: `#SBATCH --gres=gpu:1`), and run the command "
-    "in such a job: a login node has no GPU. If the job does not list a GPU either, report its "
-    "node to the cluster's administrators",
+    "in that job, because a login node has no GPU. If the job does not list a GPU either, "
+    "report its node to the cluster's administrators",
     commands=lines("srun --gres=gpu:1 nvidia-smi -L"),
 )
 

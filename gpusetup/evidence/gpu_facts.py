@@ -203,7 +203,7 @@ def no_virtual_gpu_is_named(context: RuleContext) -> str:
     messages = [e.text or "" for e in events(context, "vgpu-no-compute", "vgpu-unlicensed")]
     if not is_report(context) or any(map(VIRTUAL_GPU.search, (*names, *messages))):
         return ""
-    return "the text names no virtual GPU, and an old driver refuses alike"
+    return "the text names no virtual GPU, and an old driver causes the same error"
 
 
 XPU_IS_THERE = re.compile(

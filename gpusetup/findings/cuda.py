@@ -53,7 +53,7 @@ def uvm_missing(context: RuleContext) -> Findings:
     has_no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
     lacks_uvm = machine.driver.uvm_loaded is False or has_no_node
     if lacks_uvm and driver_answers(context) and machine.cuda_api.init_code:
-        text = "module nvidia_uvm is not loaded, or /dev/nvidia-uvm is missing"
+        text = "the nvidia_uvm module is not loaded, or /dev/nvidia-uvm is missing"
         messages.append(shown(context, "devices", text))
     if messages:
         yield finding(context, "uvm-missing", messages)

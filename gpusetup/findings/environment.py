@@ -359,8 +359,8 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
     lies_in_system = "/usr/" in (torch.location or "")
     if context.os.jetson or (lies_in_system and not torch.version and not lender_of(context)):
         return Fix(
-            text=f"Keep this torch, which the maker of the board or image provides. Get {name} "
-            "from the same maker, or build it for the torch release that the command prints",
+            text=f"Keep this torch, which the vendor of the board or image provides. Get {name} "
+            "from the same vendor, or build it for the torch release that the command prints",
             commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
         )
     if unread := needs.unread(context, needs.TORCH):

@@ -152,7 +152,7 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
         tags = {tag for row in _here(context, torch) for tag in row.pythons if tag[-1] != "t"}
         python = max(tags, key=parsed, default=context.catalog.last_python(torch)) or python
     text = (
-        f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
+        f"Create an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
         "for this one"
     )
     return paste.with_python(context, python, text)

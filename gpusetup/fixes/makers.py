@@ -143,9 +143,9 @@ def join_groups(context: RuleContext, maker: Maker) -> Fix:
         why = "Groups are compared by number, so the container needs those that own the nodes"
         return replace(fix, text=f"{why} on the host (`ls -ln /dev/dri`). {fix.text}")
     return Fix(
-        text="Join the groups render and video, then log out and in again (over ssh too; a "
-        "running tmux or Jupyter keeps the old groups). A service such as ollama runs as a "
-        "separate user, who needs them too. You do not need to reinstall anything",
+        text="Join the render and video groups, then log out and in again (also over ssh; "
+        "a running tmux or Jupyter keeps the old groups). A service such as ollama runs as a "
+        "separate user, which needs these groups, too. You do not need to reinstall anything",
         commands=lines('sudo usermod -aG render,video "$USER"'),
         needs_root=True,
     )
@@ -325,7 +325,7 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
             "another one, or HSA_OVERRIDE_GFX_VERSION selects another target: unset it, and "
             f"install a wheel for ROCm {BUILT_FOR_ROCM}. An extension that you built yourself must "
             f"be built again for {target} (PYTORCH_ROCM_ARCH={target})",
-            commands=(newest,),
+            commands=(pip_from(context, str(AMD.index)),),
         )
     amds = from_amds_index(context, target)
     if target in RELATIVES and on(context, "linux") and not context.os.wsl:
@@ -366,8 +366,8 @@ def one_release(context: RuleContext, _text: str) -> Fix:
     return Fix(
         text="PyTorch's wheels bring their own libraries. Start the program in a shell in which "
         f"LD_LIBRARY_PATH and LD_PRELOAD name no folder of {brought} or of another torch. If it "
-        "still fails, install torch in a new environment. A torch of your distribution uses the "
-        "system's libraries: update all of its packages together",
+        "still fails, install torch in a new environment. If torch comes from your "
+        "distribution, it uses the system's libraries, so update all of its packages together",
         commands=paste.without_folders(context, "oneapi" if is_intels else "rocm"),
         alternatives=paste.other(
             "a prebuilt torch in a new environment",
@@ -789,7 +789,7 @@ def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
     return Fix(
         text=f"{engine} needs exactly the torch that it was built with, so do not reinstall torch "
         f"alone. Use an image or a release of {engine} for {stack} whose torch has kernels for "
-        f"{this_gpu}: its newest {stack} image, or the GPU maker's own"
+        f"{this_gpu}: its newest {stack} image, or the GPU vendor's own"
     )
 
 

@@ -131,7 +131,7 @@ def one_makers_cards(context: RuleContext) -> str:
     """Whose build of torch the machine can use; "" if a text names cards of two makers, so that the
     one with the failing program may be either."""
     is_open = may_be_another_makers(context.snapshot)
-    return "" if is_open else "the text names cards of one maker"
+    return "" if is_open else "the text names cards of one vendor"
 
 
 def build_for_the_other_card(context: RuleContext) -> str:

@@ -216,7 +216,7 @@ def image(context: RuleContext) -> EnvironmentOwner | None:
     if makers_image := _image_of_a_maker(context):
         return EnvironmentOwner(
             because=f"torch is part of the image {makers_image}",
-            way="Keep the image's torch, because its maker built it for this machine. Use "
+            way="Keep the image's torch, because its vendor built it for this machine. Use "
             "another tag of the image (a newer one for a newer GPU, an older one for an older "
             "driver), or change the program",
         )

@@ -205,9 +205,9 @@ def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:
     )
     numbered = ". ".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
     return (
-        f"{trainer.name} offers these steps; take them in this order until it fits. {numbered}. "
-        "Besides, gradient checkpointing, an 8-bit optimizer, LoRA and a shorter sequence save "
-        "memory too. `gpusetup plan` computes which of them your job needs"
+        f"{trainer.name} offers these steps. Try them in this order until the job fits: "
+        f"{numbered}. Gradient checkpointing, an 8-bit optimizer, LoRA and a shorter sequence "
+        "save memory, too. `gpusetup plan` computes which of them your job needs"
     )
 
 

@@ -69,6 +69,6 @@ def install_by_conda(
         if not output.ok:
             raise ToolFailed(
                 f"conda cannot install it: {output.problem or said_by(output)}",
-                hint="conda undoes what it began; `conda list --revisions` shows its changes",
+                hint="conda rolls back the change; `conda list --revisions` shows its changes",
             )
         return None if device is None else prove(job, layout.python, device)

@@ -148,7 +148,9 @@ def _text_of(path: Path) -> str | None:
     """The text of a regular file; None if it does not exist. Raises Blocked for a link or an
     unreadable file."""
     if path.is_symlink():
-        raise Blocked(f"{path} is a symbolic link", hint="nothing was changed; see what it is")
+        raise Blocked(
+            f"{path} is a symbolic link", hint="nothing was changed; look at the file first"
+        )
     try:
         return named_file.read(path, MOST_BYTES).decode("utf-8", "replace")
     except FileNotFoundError:

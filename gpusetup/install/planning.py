@@ -80,7 +80,7 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
         try:
             within = replace(wish, torch=",".join(filter(None, (wish.torch, bound))))
             task = choose_task(task.question, within, task.host)
-            task = replace(task, wish=wish, why="the newest that fits and that the mirror has")
+            task = replace(task, wish=wish, why="the newest on the mirror that fits")
             return plan_task(job, target, task)
         except LacksWheel:
             bound = f"<{task.build.torch}"

@@ -92,7 +92,7 @@ def what_rested(run: WatchedRun) -> dict[str, list[GpuRun]]:
     for gpu in run.gpus:
         if not worked(gpu):
             words = "only a display draws on it" if gpu.only_draws else "not used"
-            words = "its memory is held and it did nothing" if run.held(gpu) else words
+            words = "its memory is in use, but it did nothing" if run.held(gpu) else words
             rested.setdefault(words, []).append(gpu)
     return rested
 

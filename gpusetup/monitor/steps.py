@@ -58,9 +58,9 @@ STEPS: dict[str, StepRule] = {
         "{run.useful_workers} workers", TUNE),
     "fetch-in-advance": StepRule(
         "The loader workers hardly compute. Keep the data on a local disk or in memory, or fetch "
-        "more at once: a larger prefetch_factor and more workers (now {work.workers}; waiting "
-        "takes no core, so there may be more of them than cores). `py-spy dump --pid PID` shows "
-        "what a worker waits for", None, s.workers_rest),
+        "more at once: a larger prefetch_factor and more workers (now {work.workers}; a "
+        "waiting worker needs no core, so you can use more workers than cores). `py-spy dump "
+        "--pid PID` shows what a worker waits for", None, s.workers_rest),
     "off-the-loop": StepRule(
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
     "speed-up-the-producers": StepRule(

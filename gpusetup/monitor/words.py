@@ -103,8 +103,8 @@ def in_pauses(subject: Subject) -> str:
     part = subject.gpu.parts.paused
     if part is None or part.busiest_cpu is None:
         return (
-            ", and worked fully in between: most likely an evaluation, a checkpoint, compilation "
-            "or the start of an epoch"
+            ", and was fully busy in between; the pauses are most likely an evaluation, a "
+            "checkpoint, compilation or the start of an epoch"
         )
     words = f", while the process used {part.busiest_cpu:.0f} % of a core"
     return f"{words} and {megabytes(part.write_rate)} were written" if part.write_rate else words

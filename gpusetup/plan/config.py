@@ -305,7 +305,7 @@ def length(reader: Reader, fields: Fields) -> Fields:
         )
     default = LENGTHS.get(trainer or "")
     if tokens is None and default:
-        reader.assumed.append(f"no length is named: {trainer}'s own {default:,} tokens")
+        reader.assumed.append(f"the config has no length: {trainer}'s own {default:,} tokens")
     return {"context": tokens or default}
 
 
@@ -330,7 +330,7 @@ def batch(reader: Reader, fields: Fields) -> Fields:
         trainer = fields["trainer"]
         per_gpu = usual_batch(trainer)
         default = f"{trainer}'s own {per_gpu}" if per_gpu > 1 else "plan assumes 1"
-        reader.assumed.append(f"the config names no batch: {default} on each GPU")
+        reader.assumed.append(f"the config has no batch size: {default} on each GPU")
     return {"per_gpu": per_gpu, "total": total}
 
 

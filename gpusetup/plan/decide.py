@@ -132,8 +132,8 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
         return "plan never compared DataParallel with a measurement"
     if job.generates or job.models_beside:
         return (
-            f"plan also counts {beside_in_words(job)}, and never compared such a run with a "
-            "measurement"
+            f"plan also counts {beside_in_words(job)}, and has never been compared with a "
+            "measured run of this kind"
         )
     if job.sequences_of_sample > 1:
         return (

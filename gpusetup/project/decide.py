@@ -327,7 +327,7 @@ def refuse_python(ask: Ask, wish: Wish, host: Host, catalog: Catalog) -> None:
         return
     if allows_python(ask.python, version):
         return
-    hint = f"{UNCHANGED}; use an environment with such a Python: `--python PATH`"
+    hint = f"{UNCHANGED}; use an environment with a Python that fits: `--python PATH`"
     usable = newest_python(question_of(wish, host, catalog), ask.python)
     if usable:
         name, build = usable

@@ -222,7 +222,8 @@ def builds_of_variants(
         its = next(filter(None, rows), None)
         if its is None:
             raise Unsatisfiable(
-                f"No torch that was asked for has builds for {backend} (extra {variant.name})",
+                f"No torch version that the project allows has builds for {backend} (extra "
+                f"{variant.name})",
                 hint="`gpusetup resolve --explain` lists the builds",
             )
         builds[variant] = its

@@ -200,7 +200,7 @@ def unknown_of(answer: DoctorAnswer) -> str:
     if any(finding.id == "report-empty" for finding in answer.findings):
         return "the text is empty"
     if symptom is not None:
-        return f"{symptom.title}; why is open"
+        return f"{symptom.title}; the cause is still unknown"
     if answer.snapshot.origin != "report":
         return "gpusetup found no error, but nothing shows that torch works on the GPU"
     misfits = [fit.sentence for fit in answer.fit if not fit.fits]
@@ -209,9 +209,9 @@ def unknown_of(answer: DoctorAnswer) -> str:
     if answer.facts or answer.snapshot.events:
         failing = {event.kind for event in answer.snapshot.events}
         if "program-failed" not in failing and not answer.stage:
-            return "something fails, but the text shows no program's error message"
+            return "something fails, but the text contains no error message of a program"
         step = f"the step `{answer.stage}`" if answer.stage else "this step"
-        return f"{step} failed; why is open"
+        return f"{step} failed; the cause is still unknown"
     return "the text shows no GPU, driver or torch, and no failure that gpusetup knows"
 
 
@@ -235,7 +235,7 @@ TARGET_FIRST = (
 )
 UNDONE_BY_UV = (
     "The next `uv sync` removes what `uv pip` installs: add it to the project (`uv add`), or from "
-    "now on run the program by `uv run --no-sync`"
+    "now on run the program with `uv run --no-sync`"
 )
 CHANGES_PACKAGES = re.compile(
     # Matches `gpusetup install`, unless an option names the environment.
@@ -387,8 +387,8 @@ def explained(finding: KnownFinding) -> Screen:
 
 COLUMNS = 100
 WHAT_IT_IS = (
-    "`gpusetup` reads what a machine or a text shows and installs the torch that fits. It is on no "
-    "package index yet: `pip install .` in a clone of its repository installs it. All other "
+    "`gpusetup` reads what a machine or a text shows and installs the torch that fits. It is not "
+    "on a package index yet, so run `pip install .` in a clone of its repository. All other "
     "commands above work without it."
 )
 NEXT = (

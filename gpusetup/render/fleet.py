@@ -161,7 +161,7 @@ def _finding(finding: NodeFinding, remark: str = "") -> ScreenLine:
 
 
 OF_RECORDS = {
-    TAKEN_AT: ("old record", "the newest of {of} records is of {majority}; take a new one"),
+    TAKEN_AT: ("old record", "the newest of {of} records is of {majority}; record it again"),
     FUTURE: ("record from the future", "now it is {majority}; check the node's clock"),
     COPIED: ("copied record", "so one of them was not examined; take a new record on each"),
     KIND: ("the only node with", "{nodes} of {of} nodes have {majority}"),

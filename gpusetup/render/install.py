@@ -98,7 +98,7 @@ ENDS = {
     "restored": (NO, "The new packages failed their test, so the previous ones were restored"),
     "undone": (OK, "Undone"),
     "unproven": (NO, "Installed, but it fails its test"),
-    "other": (NO, "conda reported no error, but did not install the torch that was asked for"),
+    "other": (NO, "conda reported no error, but did not install the requested torch"),
 }
 """Maps each possible end of an installation to its mark and a sentence."""
 
@@ -134,7 +134,7 @@ def proven(answer: InstallAnswer) -> list[ScreenLine]:
         if one["status"] != "passed"
     ]
     if answer.verdict.get("problem") == "not repeatable":
-        text = ": the failure was not seen again in a new process, so the new torch stays"
+        text = ": the failure did not occur again in a new process, so the new torch stays"
         failures.append(verdict(BUT, "not repeatable", text))
     return failures or [verdict(OK, "tested", f": {len(checks)} checks passed")]
 

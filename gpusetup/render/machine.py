@@ -192,7 +192,7 @@ def built(build: ResolveAnswer | Offer) -> str:
     """A build as text, with the oldest driver that can run it."""
     text = f"torch {build.torch} from {build.backend}"
     if build.driver_floor:
-        text += f" (driver {build.driver_floor} or newer)"
+        text += f" (needs driver {build.driver_floor} or newer)"
     return text
 
 
@@ -203,4 +203,4 @@ def newest_line(newest: Offer | None, resolution: ResolveAnswer | None) -> str |
         return None
     if resolution.torch is None or resolution.torch == newest.torch:
         return None
-    return f"{built(newest)}: `gpusetup install --upgrade`"
+    return f"{built(newest)}; to install it, run `gpusetup install --upgrade`"

@@ -50,8 +50,10 @@ def plan_text(plan: PlanCell) -> Screen:
     ways = [_way(way, plan.memory_gib.capacity) for way in plan.ways]
     if any(way.fits for way in plan.ways):
         ways.append(ScreenLine(f"  {WAY_OPTIONS}", hang=2))
-    title = "On this GPU alone, with checkpointing: largest batch or longest sequence"
-    lines += section(title, ways)
+    if ways:
+        heads = f"{'':30}{'largest batch':15}{'longest sequence':18}memory at batch 1"
+        ways.insert(0, ScreenLine((heads, DIM), whole=True))
+    lines += section("On this GPU alone, with checkpointing", ways)
     if plan.better:
         lines += _fewer_gpus(plan, plan.better)
 
@@ -91,14 +93,14 @@ WAY_OPTIONS = (
 def _way(way: Way, capacity_gib: float) -> ScreenLine:
     """A line for one way to train: whether it fits, its largest batch or length, and the memory
     that a batch of one sequence needs. Such a line fits in 80 columns."""
-    mark, limit = NO, "does not fit"
+    mark, batch, context = NO, "does not fit", ""
     if way.fits:
         # The estimate is not exact, but if a fifth of the memory is free, the job fits despite the
         # error.
         mark = OK if way.total_gib <= 0.8 * capacity_gib else BUT
-        limit = f"batch {way.batch:,} or {way.context or 0:,} tokens"
-    needs = f"batch 1: {way.total_gib:.1f} GiB"
-    return ScreenLine("  ", mark, f" {way.name:25} {limit:29} ", (needs, DIM), whole=True)
+        batch, context = f"{way.batch:,}", f"{way.context or 0:,} tokens"
+    needs = f"{way.total_gib:.1f} GiB"
+    return ScreenLine("  ", mark, f" {way.name:26}{batch:15}{context:18}", (needs, DIM), whole=True)
 
 
 def _question(plan: PlanCell) -> str:
@@ -197,11 +199,11 @@ def _memory(plan: PlanCell) -> Iterator[str]:
             torch_line += f" (up to {memory.reserved:.2f} with memory to spare)"
         lines["torch reports"] = torch_line
 
-    title = "Memory of a GPU, GiB"
+    title = "Memory per GPU (GiB)"
     if plan.ways and plan.fits:
-        title = f"Memory of a GPU for the whole model trained with {plan.recipe}, GiB"
+        title = f"Memory per GPU for full fine-tuning with {plan.recipe} (GiB)"
     if memory.other_gpus:
-        title = "Memory of the first GPU, GiB"
+        title = "Memory of the first GPU (GiB)"
         lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
     return section(title, facts(lines))
 
@@ -358,7 +360,7 @@ def _config(config: ConfigRead) -> Iterator[str]:
     hidden = len(config.not_understood) - MOST_UNKNOWN
     if hidden > 0:
         unknown.append(ScreenLine(f"      and {hidden} more"))
-    title = "Not counted (plan does not know these keys; some may take memory)"
+    title = "Not counted (plan does not know these keys; some may need memory)"
     yield from section(title, unknown)
 
 

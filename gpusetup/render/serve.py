@@ -35,7 +35,7 @@ def serve_text(plan: ServePlan) -> Screen:
 
     lines: list[str] = [ScreenLine(question, hang=2), "", _serve_verdict(plan, job)]
     lines += facts(limits)
-    lines += section("Memory of a GPU, GiB", facts(_serve_memory(plan)))
+    lines += section("Memory per GPU (GiB)", facts(_serve_memory(plan)))
     if plan.command:
         lines += section("Start it with", [command(plan.command)])
     lines += notes(plan.notes)

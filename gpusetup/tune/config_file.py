@@ -38,7 +38,7 @@ def what_is_there(path: str) -> str:
     place = Path(path)
     folder = place if named_file.is_folder(path) else place.parent
     if not named_file.is_folder(folder):
-        return f"there is no folder {folder}: look for the config's path with `ls`"
+        return f"there is no folder {folder}: check the config's path with `ls`"
     with suppress(OSError):
         names = sorted(file.name for file in folder.iterdir() if file.suffix in CONFIG_ENDINGS)
         alike = difflib.get_close_matches(place.name, names, n=1)

@@ -80,8 +80,8 @@ def ask_index(root: str, backend: str, catalog: Catalog, talk: Callable[[str], N
             raise Unreached(f"{shown} lists no wheel: it is not a page of a package index")
     except Unreached as problem:
         hint = (
-            f"without `--refresh` gpusetup answers from its table of {catalog.as_of}; a mirror of "
-            "the index is named by `--index URL`"
+            f"without `--refresh` gpusetup answers from its table of {catalog.as_of}; to use a "
+            "mirror of the index, add `--index URL`"
         )
         raise Unreached(problem.message, hint=hint) from problem
     places = [(name, path_folder or folder.lstrip("/")) for path_folder, name in names]

@@ -61,12 +61,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="quick: takes about as long as `import torch`; standard: tests everything that"
         " training uses, and measures how much faster the GPU is than the CPU (about a minute);"
         " census: standard, and every operator of torch's own test database, compared with the CPU,"
-        " for people who bring up a new platform;"
+        " for bringing up a new platform;"
         " stress: loads the GPU for --seconds and watches it. Default: quick, or the lowest level"
         " that has the checks in --only",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
-    add("--seed", type=seed, metavar="N", help="compute with the random numbers of this seed")
+    add("--seed", type=seed, metavar="N", help="seed for the random numbers used in the checks")
     many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
     only = (
         "run only these checks and the checks that they need; operators/NAME repeats one "

@@ -54,7 +54,7 @@ def test_an_old_torch_gets_the_numpy_that_doctor_calls_right(run: Run) -> None:
 )
 def test_offline_no_set_is_ticked_that_has_no_wheel(package: str, run: Run) -> None:
     answer = run("resolve", package, "--offline", *NEW_ON_NEW_DRIVER, *REST)
-    assert answer.exit == 1 and "no index has a wheel of" in answer.err
+    assert answer.exit == 1 and "no package index has a wheel for" in answer.err
     assert "nothing was changed" in answer.err
 
 

@@ -42,8 +42,13 @@ def asked(text: str, folder: Path) -> tuple[int, dict[str, Any], str]:
         ),
         ("RTX 3090, driver 470.57.02\ntorch 2.8.0+cu128", 1, "driver-too-old", "470.57.02"),
         ("RTX 3090\ntorch 2.5.1+cpu\nIt does not use the GPU", 1, "torch-cpu-build", "+cpu"),
-        ("my RTX 3090 does not work with this program", 1, "unknown", "no program's error message"),
-        ("Traceback (most recent call last):\n  File 'a.py', line 3", 1, "unknown", "why is open"),
+        ("my RTX 3090 does not work with this program", 1, "unknown", "no error message"),
+        (
+            "Traceback (most recent call last):\n  File 'a.py', line 3",
+            1,
+            "unknown",
+            "still unknown",
+        ),
     ],
 )
 def test_facts_decide_and_a_failure_never_fits(

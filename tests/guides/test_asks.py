@@ -68,7 +68,7 @@ def test_a_known_build_is_not_marked_as_live(tmp_path: Path, capsys: Capture) ->
         words = ("--backend", "cu130", *LINUX, *RTX_4090, "--index", index.index_root)
         code, answer = asked(capsys, "resolve", *words, "--refresh")
     assert (code, answer["torch"], answer["live"]) == (0, "2.15.0", False)
-    assert any("was asked just now: it lists nothing" in note for note in answer["notes"])
+    assert any("was queried just now. It lists nothing" in note for note in answer["notes"])
 
 
 def test_a_rocm_build_of_the_index_is_found_too(tmp_path: Path, capsys: Capture) -> None:

@@ -147,7 +147,7 @@ def test_where_conda_cannot_be_run_its_command_is_named(
     ("what", "word", "code", "told"),
     [
         ("broken", "--yes", 4, "the packages are not available"),
-        ("idle", "--no-verify", 1, "did not install the torch that was asked for"),
+        ("idle", "--no-verify", 1, "did not install the requested torch"),
         ("whole", "--yes", 1, "Installed, but it fails its test"),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_page_that_is_not_there_is_a_no(world: World, install: Install, page: 
     said = install("--venv", str(world.venv()), *WANTED, "mine==1.0")
     assert said.exit == 1, said.err
     missing = "mine" if "mine" in PAGES[page] else "torch"
-    assert f"No index that was asked has {missing}" in said.err
+    assert f"None of the indexes has {missing}" in said.err
 
 
 def test_a_wrong_mirror_is_named(

@@ -43,7 +43,7 @@ JOURNAL_BYTES = 32 << 20
 STATE_BYTES = 3 * JOURNAL_BYTES
 """The maximum size of a file that is read. An undo also lists the size and time of each kept file,
 which takes at most twice as much space as its path."""
-YOURS = "nothing was changed; see what it is, and delete it yourself if it is not needed"
+YOURS = "nothing was changed; look at it, and delete it yourself if you don't need it"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
 PYTHONS_OWN = re.compile(
     r"pyvenv\.cfg"

@@ -141,7 +141,7 @@ def operators(device: str) -> Outcome:
     for name in wanted:
         if name not in rows:
             hint = "write it as the report does, such as operators/addmm"
-            raise WrongQuestion(f"{name!r} is no operator of this torch's database", hint)
+            raise WrongQuestion(f"{name!r} is not an operator in this torch's database", hint)
     compared, unlike = 0, []
     for name in wanted or rows:
         if seconds_left() <= 0:

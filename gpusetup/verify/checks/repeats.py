@@ -1,4 +1,4 @@
-"""The check for faults that come seldom, or only beside other work: the same products, reductions
+"""The check for intermittent faults, and for those under other load: the same products, reductions
 and copies again and again, on several threads and CUDA streams, compared bit by bit."""
 
 from __future__ import annotations
