@@ -51,7 +51,7 @@ class NodeCheckAnswer(Frozen):
     """A one-line summary of the whole result."""
     taken_at: str | None = None
     findings: tuple[NodeFinding, ...] = ()
-    facts: Mapping[str, str]
+    facts: Mapping[str, str] = {}
     gpu_uuids: tuple[str, ...] = ()
     """The UUIDs of the node's GPUs. Two nodes with the same ones have a copy of one record."""
 
