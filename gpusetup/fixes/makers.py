@@ -309,6 +309,7 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
         )
     first_torch, version = FIRST_TORCH.get(target), (context.torch.version or "").partition("+")[0]
     is_older_torch = bool(first_torch and version and parsed(version) < parsed(first_torch))
+    newest = pip_from(context, str(AMD.index))
     lacks_them_yet = first and (is_older_torch or not rocm or parsed(rocm) < parsed(first))
     if lacks_them_yet:
         since = f"torch {first_torch}" if first_torch else f"ROCm {first}"
@@ -317,7 +318,7 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
             text=f"torch's wheels have kernels for {target} since {since}, but the installed one "
             f"{installed}. Install a wheel for ROCm {BUILT_FOR_ROCM}. You do not need to override "
             "the target",
-            commands=(pip_from(context, str(AMD.index)),),
+            commands=(newest,),
         )
     if target in BUILT_FOR:
         return Fix(
