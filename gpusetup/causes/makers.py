@@ -118,7 +118,7 @@ CAUSES = (
         ),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
         means="The installed torch has kernels for this GPU. However, the variable is set to "
-        "another GPU's target (10.3.0 stands for gfx1030), so the runtime looks for kernels that "
+        "another GPU's target (10.3.0 means gfx1030), so the runtime looks for kernels that "
         "do not run here.",
         text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
         # Source: ROCm documentation, environment variables.
