@@ -32,6 +32,7 @@ COMMANDS = {
     "export NCCL_P2P_DISABLE=1    # if peer access fails\n"
     "unset PYTORCH_CUDA_ALLOC_CONF    # if expandable_segments fail",
     "cuda-home-unset": "export CUDA_HOME=/usr/local/cuda    # the folder of the toolkit",
+    "cuda-lib-missing": "gpusetup install    # if torch itself lacks the library",
     "cuda-launch-blocking": "unset CUDA_LAUNCH_BLOCKING\n"
     "$env:CUDA_LAUNCH_BLOCKING = ''    # in PowerShell",
     "cuda-misses-gpu": "sudo reboot",
@@ -133,7 +134,7 @@ COMMANDS = {
     "torch-import-failed": "gpusetup install",
     "torch-internal-error": "gpusetup install\n"
     "python -m torch.utils.collect_env    # for your report",
-    "torch-lacks-device": "python -m pip install --upgrade torch torchvision",
+    "torch-lacks-device": "gpusetup install",
     "torch-outside-environment": "unset PYTHONPATH    # in PowerShell: $env:PYTHONPATH = ''\n"
     'python -c "import torch; print(torch.__file__)"',
     "torch-sees-no-gpu": "gpusetup doctor    # finds which of these it is",
@@ -227,7 +228,7 @@ CHECKS = {
         "unset\n/usr/local/cuda-12.4",
     ),
     "cuda-init-out-of-memory": CheckCommand(
-        "ulimit -v; nvidia-smi",
+        "ulimit -v",
         "8388608",
     ),
     "cuda-launch-blocking": CheckCommand(

@@ -55,7 +55,7 @@ WITHOUT_COMMANDS = (
     "container-hook-failed", "cuda-lib-missing", "libcuda-missing", "library-not-mapped",
     "nccl-shm-error",
 )  # fmt: skip
-"""Their commands depend on which message was printed, so a page shows the words alone."""
+"""Doctor's commands for them depend on which message was printed, so they are not a page's."""
 ENDS_THE_SHELL = ("sudo reboot", "wsl.exe --shutdown")
 """Nothing that is pasted after these commands runs."""
 OF_ONE_MACHINE = (
