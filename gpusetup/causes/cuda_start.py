@@ -345,7 +345,7 @@ CAUSES = (
         means="Only members of one group can open the device nodes, or SELinux or cgroup rules "
         "block access.",
         text="Join the group that owns the device nodes (the command below shows the group), and "
-        "log in again. If the group is root, an administrator or a setting "
+        "log out and in again. If the group is root, an administrator or a setting "
         "(NVreg_DeviceFileMode) restricted access: by default, every user can open the nodes. "
         "`sudo chmod a+rw /dev/nvidia*` opens them until the next boot",
         # Source: udev rules of the driver packages.

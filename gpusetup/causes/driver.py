@@ -234,7 +234,7 @@ CAUSES = (
     ),
     Cause(
         "secure-boot-rejected",
-        check=CheckCommand("mokutil --sb-state; sudo modprobe nvidia", "SecureBoot enabled\nmodprobe: ERROR: could not insert 'nvidia': Key was rejected by service"),
+        check=CheckCommand("mokutil --sb-state; sudo dmesg | grep -iE 'nvidia|key'", "SecureBoot enabled\n[    5.213847] nvidia: loading out-of-tree module taints kernel.\n[    5.213862] Loading of module with unavailable key is rejected"),
         certain_if=proofs.message_states_it,
         title="Secure Boot rejects the NVIDIA kernel module because its signing key is not enrolled",
         means="The firmware does not trust the key that signed the module.",

@@ -88,7 +88,7 @@ CAUSES = (
         "rdma-memlock",
         title="The limit of locked memory is too low, so NCCL over InfiniBand fails",
         means="InfiniBand (RDMA) needs locked memory, which the system never moves or swaps out.",
-        text="Raise the hard limit and log in again. For a service such as slurmd, set "
+        text="Raise the hard limit, and log out and in again. For a service such as slurmd, set "
         "LimitMEMLOCK=infinity in the service's unit file",
         # Source: NCCL documentation, troubleshooting.
         commands=(
