@@ -107,7 +107,6 @@ User Guide for the AMDGPU Backend, table of processors; read again in November 2
 9070, 890M, 860M and 8060S (LLVM pull requests 155577 and 163717). Processors: the table of extras
 in ROCm/TheRock's RELEASES.md."""
 
-
 INDEX_OF_AMD = "https://stable.repo.amd.com/rocm/whl-next/"
 """AMD's own index of wheels since ROCm 10 (August 2026)."""
 

@@ -39,9 +39,10 @@ def conda_install(context: RuleContext, *words: str) -> Line:
 
 
 def _older_numpy(context: RuleContext) -> Lines:
-    """The command that installs NumPy 1, with conda if conda installed torch or manages Python."""
-    machine = context.snapshot
-    if "conda" in (context.installer, machine.torch.installer or machine.python.manager):
+    """The command that installs NumPy 1: with conda if it is the installer of this environment or
+    of torch. The manager of Python counts only if torch's installer is unknown."""
+    installer_of_torch = context.torch.installer or context.snapshot.python.manager
+    if "conda" in (context.installer, installer_of_torch):
         return (conda_install(context, "numpy<2"),)
     return (paste.pip(context, "install", "numpy<2"),)
 

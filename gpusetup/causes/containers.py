@@ -210,15 +210,17 @@ CAUSES = (
     ),
     Cause(
         "container-driver-capability-missing",
+        check=CheckCommand("env | grep NVIDIA_DRIVER_CAPABILITIES; ldconfig -p | grep libcuda  # in the container", "NVIDIA_DRIVER_CAPABILITIES=utility"),
         title="The container did not get the driver's compute libraries: nvidia-smi works, but "
         "libcuda is missing",
-        means="The NVIDIA_DRIVER_CAPABILITIES variable does not include compute.",
-        text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (the "
-        "command below tests the setting with a plain image)",
+        means="The variable NVIDIA_DRIVER_CAPABILITIES does not contain compute.",
+        text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (in compose: "
+        "under `environment:`). Often an `ENV` in the image's Dockerfile sets less. The command "
+        "below tests the setting with a plain image",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
-            "nvidia-smi",
+            "sh -c 'ldconfig -p | grep libcuda'",
         ),
         alike={alike.LIBCUDA_IN_IT: ("container-no-gpu",)},
         says=(

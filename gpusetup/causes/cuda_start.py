@@ -53,7 +53,6 @@ def fabric_manager(context: RuleContext, text: str) -> Fix:
 
 BY_APT = "sudo apt install -y 'nvidia-fabricmanager-{branch}={version}*'"
 
-
 FABRIC_PACKAGE = {
     "ubuntu": BY_APT,
     "debian": BY_APT,
@@ -94,7 +93,6 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
 AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|CPU|torch)\b"
 """What people say of a GPU that does not work after the machine resumed."""
 
-
 HIDES = "CUDA_VISIBLE_DEVICES"
 
 
@@ -114,7 +112,6 @@ DESKTOP_PROFILE = (
 )
 """A vGPU profile for applications (A) or desktops (B) by its name: A16-8A, RTX6000-8A, T4-2B."""
 
-
 CAUSES = (
     Cause(
         "libcuda-missing",
@@ -130,6 +127,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-sees-no-device",
+        check=CheckCommand("env | grep CUDA_VISIBLE; python -c 'import torch; torch.cuda.init()'", "CUDA_VISIBLE_DEVICES=7\nRuntimeError: Error 100: no CUDA-capable device is detected"),
         title="CUDA sees no device (error 100)",
         means="CUDA starts, but it is not allowed to use any GPU.",
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
@@ -157,6 +155,7 @@ CAUSES = (
     ),
     Cause(
         "system-not-ready-fabric-manager",
+        check=CheckCommand("systemctl is-active nvidia-fabricmanager; python -c 'import torch; torch.cuda.init()'", "inactive\nRuntimeError: Error 802: system not yet initialized"),
         certain_if=proofs.gpus_are_on_nvswitch,
         title="The NVSwitch fabric is not ready on {who}",
         means="On systems with NVSwitch, the Fabric Manager version must match the driver version "
@@ -304,6 +303,7 @@ CAUSES = (
     ),
     Cause(
         "uvm-missing",
+        check=CheckCommand("ls -l /dev/nvidia-uvm; lsmod | grep nvidia_uvm", "ls: cannot access '/dev/nvidia-uvm': No such file or directory"),
         cases=(
             Message(
                 where=(places.IN_A_CONTAINER,),
@@ -395,6 +395,7 @@ CAUSES = (
     ),
     Cause(
         "compute-mode-exclusive",
+        check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nTesla T4, Exclusive_Process"),
         title="{who}: its compute mode allows one process at a time",
         plain="The GPU is busy, or another process uses it in exclusive mode (error 46)",
         means="The compute mode Exclusive_Process allows one process at a time, and another "
@@ -408,6 +409,7 @@ CAUSES = (
     ),
     Cause(
         "compute-mode-prohibited",
+        check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nTesla T4, Prohibited"),
         title="{who}: its compute mode does not allow CUDA programs",
         means="An administrator set the compute mode Prohibited, which allows no CUDA program.",
         text="Set the compute mode to default",
@@ -418,10 +420,11 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nGRID T4-2A, Prohibited"),
         refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
-        means="vGPU profiles A and B do not support compute. Without a licence, no vGPU profile "
-        "supports compute.",
+        means="vGPU profiles A and B do not support compute. Without a licence, a profile Q or C "
+        "starts at full speed, and 20 minutes later falls to almost none.",
         text="Give the virtual machine a profile that supports compute (Q or C) and a licence "
-        "for it, or enable compute on the host",
+        "for it",
+        look=("nvidia-smi -q | grep -i license",),
         # Source: NVIDIA, "Virtual GPU Software User Guide".
         explains=("compute-mode-prohibited",),
         says=(
@@ -432,6 +435,7 @@ CAUSES = (
     ),
     Cause(
         "vgpu-unlicensed",
+        check=CheckCommand("nvidia-smi -q | grep -i license", "    License Status                    : Unlicensed (Restricted)"),
         certain_if=proofs.message_states_it,
         title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
         "refuses to run",

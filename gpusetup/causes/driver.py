@@ -50,7 +50,6 @@ HYBRID_ON = {
 }
 """The tool that switched the GPU off -> the command that switches it on."""
 
-
 HERE = Message(
     where=(IN_A_CONTAINER,),
     text="Check the GPU on the container's host, where the kernel log shows the reason. Then "
@@ -124,6 +123,7 @@ CAUSES = (
     ),
     Cause(
         "hybrid-gpu-off",
+        check=CheckCommand("prime-select query", "intel"),
         certain_if=proofs.message_states_it,
         title="The NVIDIA GPU is switched off by {tool}",
         means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
@@ -234,6 +234,7 @@ CAUSES = (
     ),
     Cause(
         "secure-boot-rejected",
+        check=CheckCommand("mokutil --sb-state; sudo modprobe nvidia", "SecureBoot enabled\nmodprobe: ERROR: could not insert 'nvidia': Key was rejected by service"),
         certain_if=proofs.message_states_it,
         title="Secure Boot rejects the NVIDIA kernel module because its signing key is not enrolled",
         means="The firmware does not trust the key that signed the module.",

@@ -186,11 +186,32 @@ CAUSES = (
         "installed-by-two",
         certain_if=proofs.message_states_it,
         title="pip cannot remove {name}: conda or the distribution installed it",
-        means="Packages that conda or the distribution installed lack the list of files (RECORD) "
-        "that pip needs to remove them.",
-        text="Remove the package with the tool that installed it, or create a new environment",
-        # Source: pip documentation; messages of pip's sources.
+        means="pip removes a package by its list of files (RECORD). Packages that conda or the "
+        "distribution installed often lack that list.",
+        text="Remove the package with the tool that installed it (`conda remove`, `apt remove`), "
+        "or create a new environment",
+        # Source: pip documentation; messages of pip's sources, of releases 20 to 26.
         commands=("gpusetup install --venv .venv",),
-        says=(says(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project", example="ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine"),),
+        cases=(
+            Message(
+                having={"name": "^torch$", "by": "conda"},
+                text="Remove torch with conda, which calls it pytorch. Then install torch again",
+                commands=("conda remove pytorch",),
+            ),
+            Message(
+                having={"name": ".", "version": r"^\d"},
+                title="pip cannot remove {name}: its list of files (RECORD) is missing",
+                means="pip removes a package by that list. A stopped installation can lose it.",
+                text="Install the same version again over it, which writes a new list",
+                commands=("pip install --force-reinstall --no-deps {name}=={version}",),
+            ),
+        ),
+        says=(
+            says(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project", example="ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine"),
+            says(r"Cannot uninstall (?P<name>[\w.-]+) [\w.+!]{1,40}, RECORD file not found\. Hint: The package was installed by (?P<by>\w+)", example="ERROR: Cannot uninstall torch 2.3.0, RECORD file not found. Hint: The package was installed by conda."),
+            says(r"no RECORD file was found for (?P<name>[\w.-]*\w).{1,12}hint: The package was installed by (?P<by>\w+)", example="error: uninstall-no-record-file\n\n× Cannot uninstall torch 2.3.0\n╰─> The package's contents are unknown: no RECORD file was found for torch.\n\nhint: The package was installed by conda. You should check if it can uninstall the package."),
+            says(r"no RECORD file was found for [\w.-]*\w.{1,12}hint: You might be able to recover from this via: pip install --force-reinstall --no-deps (?P<name>[\w.-]+)==(?P<version>[\w.+!]*\w)", example="╰─> The package's contents are unknown: no RECORD file was found for torch.\n\nhint: You might be able to recover from this via: pip install --force-reinstall --no-deps torch==2.3.0"),
+            says(r"RECORD file not found\. You might be able to recover from this via: '?pip install --force-reinstall --no-deps (?P<name>[\w.-]+)==(?P<version>[\w.+!]*\w)", example="ERROR: Cannot uninstall torch 2.3.0, RECORD file not found. You might be able to recover from this via: 'pip install --force-reinstall --no-deps torch==2.3.0'."),
+        ),
     ),
 )  # fmt: skip

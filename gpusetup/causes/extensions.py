@@ -91,15 +91,12 @@ KERNEL_PACKAGES = (
 OF_ITS_BUILD = r"(?!cu[A-Z]|_?Py)(?=\w*(?:__device_stub__|hip|roc|cuda|cublas|nccl|gemm|quant))\w+"
 """A symbol of a package's own kernels or of a runtime, but not of NVIDIA's driver or of Python."""
 
-
 WHICH_CUDA = (alike.TORCHS_CUDA, "nvcc --version")
-
 
 BESIDE = (
     "pip install setuptools wheel ninja",
     "pip install --no-build-isolation {package}",
 )
-
 
 COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc|c\+\+)(?:-\d{1,2})?|gcc(?:-\d{1,2})?|cc|g\+\+(?:-\d{1,2})?|c\+\+|clang(?:\+\+)?|cl(?:\.exe)?)"
 """The name of a C++ compiler in a build's output."""
@@ -460,7 +457,10 @@ CAUSES = (
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
         "Debian and Ubuntu: build-essential), or install a wheel of the package instead",
         # Source: messages of setuptools and cpp_extension.
-        windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
+        windows=(
+            'winget install Microsoft.VisualStudio.2022.BuildTools --override "--passive --wait '
+            '--add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
+        ),
         needs_root=True,
         says=(
             says(r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required", example='error: Microsoft Visual C++ 14.0 or greater is required. Get it with "Microsoft C++ Build Tools"'),

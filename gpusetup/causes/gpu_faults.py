@@ -13,7 +13,6 @@ from gpusetup.model.finding import Severity
 
 BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
-
 FIRMWARE_STATUS = (
     r"NVRM: .{0,40}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{0,30}|GspRm\w{2,20}|rpcRm\w{2,30}).{0,160}?"
     r"\bstatus[ =]0x0{0,6}"
@@ -29,7 +28,6 @@ NO_ECC_FAILURE = (
 
 GPU = r"GPU (?P<gpu>\d{1,3})"
 
-
 CARD = r"(?:(?:NVIDIA|dedicated|discrete|CUDA|real|external|physical) )*(?:GPU|graphics card|graphics processor|NVIDIA (?:card|adapter))s?\b(?! (?:memory|RAM|usage|load|acceleration|flag|process|driver|left|free|in the queue))"
 
 NO_NVIDIA_GPU = (
@@ -39,7 +37,6 @@ NO_NVIDIA_GPU = (
     r"|\bCPU[- ]only (?:server|machine|laptop|VPS|VM|PC|computer|host)\b|\bonly have an? CPU\b"
 )
 """What people say of a machine without an NVIDIA GPU."""
-
 
 CAUSES = (
     Cause(
@@ -179,6 +176,7 @@ CAUSES = (
     ),
     Cause(
         "pcie-degraded",
+        check=CheckCommand("nvidia-smi --query-gpu=pcie.link.width.current,pcie.link.width.max --format=csv", "pcie.link.width.current, pcie.link.width.max\n1, 16"),
         severity=Severity.WARNING,
         title="{who} {have} a slow PCIe link",
         means="A few corrected PCIe errors are harmless, but a log full of them means a slower "
@@ -285,6 +283,7 @@ CAUSES = (
     ),
     Cause(
         "no-nvidia-gpu",
+        check=CheckCommand("lspci | grep -iE 'vga|3d|display'", "00:02.0 VGA compatible controller: Intel Corporation UHD Graphics 630 (Desktop)"),
         title="This machine has no NVIDIA GPU",
         means="CUDA needs an NVIDIA GPU, but torch's CPU build works without one.",
         text="Use torch's CPU build here, or use a machine with an NVIDIA GPU",

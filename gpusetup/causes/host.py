@@ -19,7 +19,6 @@ SHM = r"/dev/shm|torch_\d|</torch|shared memory|nccl|torch\.save|PytorchStreamWr
 """Words for other places that can be full: shared memory, or the disk to which a program writes its
 checkpoints."""
 
-
 INSTALL_BYTES = 8 * GIB
 """The disk space that a CUDA build of torch needs: 3 GiB for the wheels and 5 GiB unpacked (torch
 2.9 on Linux)."""
@@ -33,11 +32,11 @@ def needed(disk: Disk) -> int:
 
 def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     """The disks that have too little space for an install."""
-    short = []
-    for disk in context.snapshot.disks:
-        if (disk.free_bytes is not None) and (disk.free_bytes or 0) < needed(disk):
-            short.append(disk)
-    return tuple(short)
+    return tuple(
+        disk
+        for disk in context.snapshot.disks
+        if disk.free_bytes is not None and disk.free_bytes < needed(disk)
+    )
 
 
 def making_room(context: RuleContext) -> Lines:
@@ -200,10 +199,13 @@ CAUSES = (
         "open-files-limit",
         certain_if=proofs.message_states_it,
         title="Too many open files: DataLoader workers share tensors through file descriptors",
-        text="Raise the limit of open files, or share tensors through files: "
+        means="Each tensor that a worker hands over keeps a file open.",
+        text="Raise the limit of open files in the shell that starts the program (docker: "
+        "`--ulimit nofile=65535:65535`; a hard limit that is too low: /etc/security/limits.conf, "
+        "then log out and in again). Or share tensors through files: "
         'torch.multiprocessing.set_sharing_strategy("file_system")',
         # Source: torch documentation, multiprocessing.
-        commands=("ulimit -n 65535",),
+        commands=('ulimit -n "$(ulimit -Hn)"',),
         says=(says(r"Too many open files|received 0 items of ancdata", example="OSError: [Errno 24] Too many open files"),),
     ),
     Cause(

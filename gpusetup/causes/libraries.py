@@ -145,11 +145,9 @@ def _torch_needs_cudnn_9(context: RuleContext) -> bool:
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
 
-
 WHISPER = r"(?:whisper|ctranslate2)"
 
 LOADS_CUDNN_8 = r"Could not load library (?P<library>libcudnn_\w+\.so\.8|cudnn_\w+64_8\.dll)"
-
 
 CAUSES = (
     Cause(
@@ -406,11 +404,11 @@ CAUSES = (
                 having={"module": "^ctranslate2$"},
                 text="CTranslate2 (used by faster-whisper) does not include cuDNN. CTranslate2 "
                 "4.5 and newer needs cuDNN 9, like torch 2.4 and newer; older releases need "
-                "cuDNN 8. Update CTranslate2, and add nvidia/cudnn/lib and nvidia/cublas/lib of "
+                "cuDNN 8, like torch before 2.4. Keep torch and its cuDNN, install the "
+                "CTranslate2 that needs the same one (with torch before 2.4: "
+                "`ctranslate2==4.4.0`), and add nvidia/cudnn/lib and nvidia/cublas/lib of "
                 "site-packages to LD_LIBRARY_PATH",
-                commands=(
-                    "pip install --upgrade ctranslate2 nvidia-cublas-cu12 'nvidia-cudnn-cu12==9.*'",
-                ),
+                look=("pip list",),
             ),
             Message(
                 having={"library": CUDNN_8},

@@ -14,7 +14,6 @@ from gpusetup.evidence.maker_facts import (
 from gpusetup.fixes import makers
 from gpusetup.messages.makers import AMDS, ONEAPIS
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix
 
 
 def _lacks_the_kernels(context: RuleContext) -> bool:
@@ -54,10 +53,6 @@ def _intels_driver_answers(context: RuleContext) -> str:
     if intels_extension_fails(context) or "float64" in whys(context, "no-xpu"):
         return ""
     return gpu_facts.intels_driver_answers(context)
-
-
-def _one_release(context: RuleContext, _text: str) -> Fix:
-    return makers.one_release(context)
 
 
 TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
@@ -111,11 +106,16 @@ CAUSES = (
     ),
     Cause(
         "rocm-override-wrong",
-        check=CheckCommand(command="echo $HSA_OVERRIDE_GFX_VERSION", prints="10.3.0"),
+        check=CheckCommand(
+            command="echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | "
+            "grep -m1 gfx",
+            prints="10.3.0\n  Name:                    gfx1100",
+        ),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
         means="The installed torch has kernels for this GPU. However, the variable is set to "
-        "another GPU's target, so the runtime looks for kernels that do not run here.",
-        text="Remove HSA_OVERRIDE_GFX_VERSION, because this GPU does not need it. Keep the installed torch",
+        "another GPU's target (10.3.0 stands for gfx1030), so the runtime looks for kernels that "
+        "do not run here.",
+        text="Remove HSA_OVERRIDE_GFX_VERSION: this GPU does not need it. Keep the installed torch",
         # Source: ROCm documentation, environment variables.
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
     ),
@@ -151,6 +151,11 @@ CAUSES = (
     ),
     Cause(
         "maker-libraries-mixed",
+        check=CheckCommand(
+            command="echo $LD_LIBRARY_PATH; echo $LD_PRELOAD; python -c 'import torch'",
+            prints="/opt/rocm/lib\n\nImportError: /home/me/venv/lib/python3.12/site-packages/torch/"
+            "lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic",
+        ),
         title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
         means="These libraries fit only those of the same release, and PyTorch's wheels bring "
         "theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, oneAPI or "
@@ -158,7 +163,7 @@ CAUSES = (
         text="Use one prebuilt torch with the libraries that it brings",
         # Source: ld.so(8); the symbol versions of libamdhip64.so (hip_4.2, hip_6.0 and others);
         # PyTorch, "Getting Started on Intel GPU".
-        way=_one_release,
+        way=makers.one_release,
         explains=("torch-import-failed", "amd-gpu", "intel-gpu"),
         says=(
             says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?", example="ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE"),

@@ -129,7 +129,6 @@ PICKLES = ("pickle", "can't get local object", "cant get local object")
 SAVES = r"torch\.save|serialization\.py|\bpickle\.dump\b"
 """Words that show that an object is written to a file."""
 
-
 FIRST_WITH_TENSOR_CORES = Capability(7, 0)
 """The compute capability of Volta, the first generation with tensor cores (CUDA C++ Programming
 Guide, Compute Capabilities)."""
@@ -206,7 +205,6 @@ FASTER = (
     "use a larger batch or torch.compile; sizes that are multiples of 8 suit the tensor cores. "
     "`gpusetup tune CONFIG --benchmark` measures your code with and without mixed precision"
 )
-
 
 CAUSES = (
     Cause(
@@ -457,14 +455,17 @@ CAUSES = (
     ),
     Cause(
         "cuda-call-not-supported",
+        check=CheckCommand("CUDA_LAUNCH_BLOCKING=1 python train.py  # your own program", '  File "train.py", line 41, in <module>\n    queue.put(batch)\nRuntimeError: CUDA error: operation not supported'),
         severity=Severity.WARNING,
         title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
         means="Virtual GPUs and WSL do not support some calls, for example those for unified "
         "memory, peer access, or memory shared between processes. For a virtual GPU, the "
         "hypervisor can turn unified memory on (enable_uvm).",
-        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails. Then "
-        "turn off the program's feature that needs this call, or enable the call for the virtual "
-        "machine",
+        text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to find the call that fails, and do "
+        "without it. Sharing between processes: return CPU tensors from DataLoader workers and "
+        "queues. Peer access: set NCCL_P2P_DISABLE=1. torch's memory: drop expandable_segments "
+        "from PYTORCH_CUDA_ALLOC_CONF. A virtual GPU on vSphere: set pciPassthru0.cfg.enable_uvm "
+        "to 1",
         # Source: CUDA Runtime API reference, cudaError.
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi -q | grep -i virtualization",),

@@ -32,7 +32,6 @@ RECORDS: dict[str, Cause] = {}
 UNORDERED = max(Layer) + 1
 """The place of causes that are never the root cause: after every layer."""
 
-
 ADDED = re.compile(r" \([^(){}]*\{[^()]*\)|: [^:{}]*\{.*$| in \{\w+\}$")
 """The part of a title that only adds a value to it: `(error {code})`, `: {problem}`."""
 VALUE = re.compile(r"\{(\w+)(?::[.\d]+)?\}")

@@ -110,7 +110,6 @@ AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib
 
 USERS_OWN = r"[/\\](?:\.local[/\\]lib[/\\]python\d\.\d{1,2}|Roaming[/\\]Python[/\\]Python\d{2,3})[/\\]site-packages[/\\]torch[/\\]"
 
-
 RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
 
 
@@ -152,7 +151,6 @@ def _release_that_works(context: RuleContext, text: str) -> Fix:
 
 
 INDEX = "https://download.pytorch.org/whl"
-
 
 REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
 """Errors that the driver returns for a kernel that it cannot use."""
@@ -237,6 +235,7 @@ CAUSES = (
     ),
     Cause(
         "torch-half-installed",
+        check=CheckCommand("cd /; python -c 'import torch'", '  File "/home/me/venv/lib/python3.12/site-packages/torch/__init__.py", line 1021, in <module>\n    for name in dir(_C):\nNameError: name \'_C\' is not defined'),
         title="torch is only partly installed",
         means="torch's installation was interrupted, or another installation overwrote part of it.",
         text="Reinstall it",
@@ -248,6 +247,7 @@ CAUSES = (
     ),
     Cause(
         "two-torch-installs",
+        check=CheckCommand("python -m pip list | grep -i '^torch '", "torch 2.5.1\ntorch 2.6.0"),
         title="torch is installed {times} times: {versions}",
         plain="torch is installed more than once",
         means="The files of the two packages are mixed, or Python uses the package that comes "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
@@ -70,7 +70,10 @@ def way_without_wheels(context: RuleContext) -> str:
     """What to do on a system for which torch has no wheels: an Intel Mac, Windows on ARM, or a
     Linux that is not x86_64 or aarch64. Torch has wheels for all other systems."""
     if "musl" in (context.os.libc or ""):
-        return "Use an image with glibc (Debian, Ubuntu, Fedora) instead of Alpine"
+        return (
+            "Use an image or system with glibc (Debian, Ubuntu, Fedora) instead of Alpine, such as "
+            "`FROM python:3.12-slim` in a Dockerfile"
+        )
     # Macs with Apple silicon have wheels.
     if on(context, "macos"):
         return "torch 2.2.2 is the last release for Intel Macs (Python 3.12 or older, numpy<2)"
@@ -187,6 +190,7 @@ CAUSES = (
     ),
     Cause(
         "python-32bit",
+        check=CheckCommand(alike.BITS, "3.12.4 (tags/v3.12.4:8e8a4ba, Jun  6 2024, 19:11:27) [MSC v.1940 32 bit (Intel)] 32"),
         certain_if=proofs.message_states_it,
         title="This Python is a 32-bit build, and torch has no wheels for 32-bit Python",
         text="Create an environment with a 64-bit Python",

@@ -77,7 +77,6 @@ _is_torch_240 = proofs.torch_of_the_bad_release("2.4.0", "windows-dll-missing", 
 
 VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
 
-
 CAUSES = (
     Cause(
         "windows-dll-missing",

@@ -49,9 +49,8 @@ def saved_job(path: str) -> Callable[[], Answer]:
 # --- the steps ---------------------------------------------------------------------------------
 
 
-LEAST_SECONDS = 0.5
-"""Steps are timed for at least this long, because a disturbance lasts for many short steps. A
-request may ask for more."""
+LEAST_SECONDS = 1.0
+"""Steps are timed for at least this long, because a disturbance lasts for many short steps."""
 ROUNDS = 5
 """Steps are timed in this many rounds."""
 BURSTS = 2
@@ -226,8 +225,7 @@ def timed_steps(
         # Workers deliver batches in bursts, one per worker, so rounds of one or two steps would
         # differ greatly.
         most_steps = max(most_steps, ROUNDS * BURSTS * loader["workers"])
-    least_seconds = request.get("least_seconds") or LEAST_SECONDS
-    wished = max(most_steps, least_seconds / step_seconds)
+    wished = max(most_steps, LEAST_SECONDS / step_seconds)
     affordable = max(0.0, ends - time.monotonic()) / step_seconds
     count = int(min(wished, affordable))
     # A single round would not show how much the times vary.

@@ -85,6 +85,7 @@ def choose_with_packages(
     elif wish.words and is_on_an_index and index is not None:
         index.begin(choice, question.words)
         may_leave_gpu_unused = not choice.moves and has_cpu_build_beside_gpu(wish, host, catalog)
+        # Packages that bring torch need it on the GPU, so its CPU build does not stay.
         if may_leave_gpu_unused and "torch" in index.ask(SetQuestion(words=wish.words)).packages:
             choice = least_change(wish, host, catalog)
         # If torch is installed, the search starts with the installed build.

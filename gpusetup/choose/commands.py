@@ -115,6 +115,7 @@ def _steps(install: Words, choice: Choice, options: InstallerOptions) -> tuple[S
     limits = () if is_torch_alone else choice.limits
     everything = (*install, *exact, *options.beside_torch, *limits)
     rest = Step(argv=everything)
+    # Without torch's packages, the default index has everything.
     if not exact:
         return (rest,)
     if maker_of(build.backend) in NEEDS_ITS_INDEX:

@@ -150,6 +150,7 @@ def is_a_step_back(machine: Snapshot) -> bool:
 
 
 def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
+    """The facts about a machine that decide, with the catalog's where the machine shows none."""
     os, driver, torch = machine.os, machine.driver, machine.torch
     gpus = gpus_to_serve(machine, catalog)
     board = board_of(machine)
@@ -159,12 +160,10 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
         driver_cuda = catalog.driver_cuda(driver.version)
     by_cuda = any(gpu.cuda_index is not None for gpu in machine.gpus or ())
     # An empty list means that a source found no GPU; None means that no source responded. No Mac
-    # that torch supports has an NVIDIA GPU.
-    is_without = machine.gpus == () or os.family == "macos"
-    presence: Presence = "none" if is_without else "unknown"
-    # If a driver responds, there may be a GPU that is not listed.
-    if gpus or driver.cuda or driver.version:
-        presence = "some" if gpus else "unknown"
+    # that torch supports has an NVIDIA GPU. If a driver responds, there may be one not listed.
+    has_driver = bool(driver.cuda or driver.version)
+    is_without = not has_driver and (machine.gpus == () or os.family == "macos")
+    presence: Presence = "some" if gpus else "none" if is_without else "unknown"
     return HostFacts(
         family=os.family or "linux",
         architecture=os.machine or "x86_64",
@@ -219,7 +218,7 @@ def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     """The GPUs that the build must support. These are the visible ones, all of them if a variable
     hides them (a program may unset it), or without any driver those on the PCI bus."""
     present = [gpu for gpu in machine.gpus or () if not gpu.lost]
-    gpus = (present and list(visible_gpus(machine))) or present
+    gpus = list(visible_gpus(machine)) or present
     if not gpus:
         for device in judged_on(machine.pci_devices):
             name = device.name or pci_name(device.device_id) or "NVIDIA GPU"

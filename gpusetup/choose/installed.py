@@ -91,6 +91,7 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     if backend == UNREAD and machine.origin == "report":
         return None
     row = catalog.row_of(torch.version, backend, host.family, host.architecture)
+    # The catalog's rows are for NVIDIA's GPUs and the CPU; other makers' builds are derived.
     if question.maker:
         place = (public(torch.version), backend)
         rows = (one for one in in_scope(question) if (one.torch, one.backend) == place)

@@ -1,8 +1,8 @@
 """torch's builds for the GPUs of AMD and Intel: an index, a target, and an extra. Pure functions.
- PyTorch's own index has ROCm builds for
-Linux and XPU builds for Linux and Windows. AMD's index has ROCm builds for Windows too, and their
-extras choose the target. Apple's GPUs need none of this, because torch's ordinary wheel for macOS
-supports them.
+
+PyTorch's own index has ROCm builds for Linux and XPU builds for Linux and Windows. AMD's index has
+ROCm builds for Windows too, and their extras choose the target. Apple's GPUs need none of this,
+because torch's ordinary wheel for macOS supports them.
 """
 
 from __future__ import annotations
@@ -235,7 +235,10 @@ def notes_of(
                 f"none of PyTorch's wheels has kernels for {name}. Those for {target} run there "
                 f"with HSA_OVERRIDE_GFX_VERSION={version}, which AMD does not support"
             )
-    newest = catalog.other_makers[-1].torch if catalog.other_makers else "?"
+    newest = "?"
+    for release in catalog.other_makers:  # oldest torch first
+        if maker.id in map(maker_of, " ".join(release.seen.values()).split()):
+            newest = release.torch
     yield (
         f"gpusetup knows the {NAME_OF_BUILDS[maker.id]} builds up to torch {newest}, but "
         "they were never run with gpusetup: run `gpusetup verify` afterwards"

@@ -172,6 +172,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
         if project is None:
             unknown += [name] if name not in FAMILY else []
         else:
+            # The first row that goes with the build bounds the package.
             for row in rows_meant(project, limits, by_table=True):
                 if not why_row_differs(project, row, build, catalog, by_table=True):
                     # A row that names neither torch nor CUDA excludes no version.

@@ -77,6 +77,8 @@ def shown_backend(machine: Snapshot, cuda: str | None, catalog: Catalog) -> str:
     digits = (cuda or "").replace(".", "")
     # For example, `12.4` becomes `cu124`.
     backend = machine.wanted.backend or (f"cu{digits}" if digits else "auto")
+    # A torch with a GPU label is the one that fails, so any other may be right. Without such a
+    # label, its companions show which index was meant.
     if is_report and backend == "auto" and torch.backend in (None, "cpu"):
         versions = [packages[name].version for name in COMPANIONS if name in packages]
         labels = [version.partition("+")[2] for version in versions]

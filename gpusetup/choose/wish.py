@@ -329,12 +329,19 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
             )
         wish = replace(wish, family=(*wish.family, name))
         if name == "torch":
-            # `torch==2.5.1` means the same as `--torch 2.5.1`; but `==2.5` differs from `2.5`.
-            torch = re.sub(r"^==(?=\d+\.\d+\.\d+[^,]*$)", "", versions)
-            wish = replace(wish, torch=torch or None)
+            wish = replace(wish, torch=as_option(versions))
         elif versions:
             wish = replace(wish, companions=(*wish.companions, (name, versions)))
     return wish
+
+
+def as_option(versions: str) -> str | None:
+    """A specifier as `--torch` has it, in which answers repeat it; None for an empty one.
+
+    >>> as_option("==2.5.1"), as_option("==2.5.1,<3"), as_option("==2.5")  # `2.5` means any 2.5
+    ('2.5.1', '==2.5.1,<3', '==2.5')
+    """
+    return re.sub(r"^==(?=\d+\.\d+\.\d+[^\s,]*$)", "", versions) or None
 
 
 def with_torch_named(wish: Wish, torch: str | None) -> Wish:

@@ -62,25 +62,21 @@ def run(question: FleetCheckQuestion, out: Console) -> Reply:
 
 
 def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out: Console) -> None:
-    from gpusetup.fleet.prometheus import FILE_SUFFIX, metrics
+    """Replace the file of metrics atomically and make it readable for all users, because
+    node_exporter runs as another user.
 
-    _write(Path(name), metrics(answer, checked_at.timestamp()), out)
-    if not name.endswith(FILE_SUFFIX):
-        out.talk(f"warning: node_exporter reads only files that end in {FILE_SUFFIX}")
-
-
-def _write(file: Path, text: str, out: Console) -> None:
-    """Replace a file atomically and make it readable for all users, because node_exporter runs as
-    another user.
-
-    If the file cannot be written, for example on a full disk, this only prints a warning and does
-    not change the exit code, because the command's purpose is to report the node's health.
+    If it cannot be written, for example on a full disk, this only prints a warning and does not
+    change the exit code, because the command's purpose is to report the node's health.
     """
+    from gpusetup.fleet.prometheus import FILE_SUFFIX, metrics
     from gpusetup.install.switching.files import write_safely
 
+    file = Path(name)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_safely(file, text)
+        write_safely(file, metrics(answer, checked_at.timestamp()))
         file.chmod(0o644)
     except OSError as problem:
         out.talk(f"warning: cannot write {file}: {problem.strerror or problem}")
+    if not name.endswith(FILE_SUFFIX):
+        out.talk(f"warning: node_exporter reads only files that end in {FILE_SUFFIX}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import DEVICE, LIMIT, PYTHON, shared
-from gpusetup.commands.fleet_show import NODES, NodeRecords, judged
+from gpusetup.commands.fleet_show import NODES, judged
 from gpusetup.commands.question import (
     CommandQuestion,
     HelpGroup,
@@ -27,7 +27,8 @@ from gpusetup.system.refusals import blocked_by_files
 from gpusetup.system.signals import interruptible
 
 if TYPE_CHECKING:
-    from gpusetup.fleet.engines.engine import Engine, FleetRequest
+    from gpusetup.fleet.engines.engine import Engine
+    from gpusetup.fleet.work import NodeWork
 
 USUAL_FOLDER = "gpusetup-fleet"
 
@@ -117,9 +118,8 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
     """Run the work on every node, save the records and evaluate them. With `--print`, only show
     what would be submitted."""
     _check_engine_options(question)
-    request = _request(question)
     into = _folder(question)
-    engine = _engine(question, request)
+    engine = _engine(question, _work(question))
     if question.print:
         return Reply(screen=engine.plan())
     limit = engine.work.limit + engine.extra_seconds
@@ -132,7 +132,7 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
         _ask_all(engine, into, out)
     if len(engine.skipped) and not any(into.iterdir()):
         raise Blocked("No node was idle when its turn came", hint="the same again, later")
-    return judged(NodeRecords(str(into), not_asked=engine.skipped))
+    return judged(str(into), not_asked=engine.skipped)
 
 
 def _check_engine_options(question: FleetRunQuestion) -> None:
@@ -147,8 +147,7 @@ def _check_engine_options(question: FleetRunQuestion) -> None:
             raise UsageError(f"`{flag}` is for `{engine_flag}`", hint="name that engine, too")
 
 
-def _request(question: FleetRunQuestion) -> FleetRequest:
-    from gpusetup.fleet.engines.engine import FleetRequest
+def _work(question: FleetRunQuestion) -> NodeWork:
     from gpusetup.fleet.names import expanded
     from gpusetup.fleet.work import LIMIT_SECONDS, NodeWork
 
@@ -157,32 +156,32 @@ def _request(question: FleetRunQuestion) -> FleetRequest:
     # the path of our Python does not exist there.
     if question.ray or question.kubernetes:
         usual_python = "python" if question.kubernetes else ""
-    work = NodeWork(
+    return NodeWork(
         python=question.node_python or usual_python,
         target=question.python,
         level=question.level,
         device=question.device,
         limit=question.limit or LIMIT_SECONDS[question.level],
+        nodes=expanded(question.nodes) if question.nodes else (),
     )
-    return FleetRequest(work=work, nodes=expanded(question.nodes) if question.nodes else ())
 
 
-def _engine(question: FleetRunQuestion, request: FleetRequest) -> Engine:
+def _engine(question: FleetRunQuestion, work: NodeWork) -> Engine:
     if question.slurm:
         from gpusetup.fleet.engines.slurm import Slurm
 
-        return Slurm(request, question.partition, question.after)
+        return Slurm(work, question.partition, question.after)
     if question.hosts:
         from gpusetup.fleet.engines.hosts import Hosts
 
-        return Hosts(request, question.hosts)
+        return Hosts(work, question.hosts)
     if question.ray:
         from gpusetup.fleet.engines.ray import Ray
 
-        return Ray(request, question.ray)
-    from gpusetup.fleet.engines.kubernetes import ClusterSetting, Kubernetes
+        return Ray(work, question.ray)
+    from gpusetup.fleet.engines.kubernetes import Kubernetes
 
-    return Kubernetes(request, ClusterSetting(question.kubernetes or "", question.runtime_class))
+    return Kubernetes(work, question.kubernetes or "", question.runtime_class)
 
 
 def _folder(question: FleetRunQuestion) -> Path:

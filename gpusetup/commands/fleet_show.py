@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import NamedTuple
 
 from gpusetup.commands.common import shared
 from gpusetup.commands.question import NEEDED, CommandQuestion, Option, argument, option, switch
@@ -46,37 +45,36 @@ class FleetShowQuestion(CommandQuestion):
 QUESTION = FleetShowQuestion
 
 
-class NodeRecords(NamedTuple):
-    """A folder of records, the nodes that should be in it, and the nodes that were skipped."""
-
-    folder: str
-    nodes: tuple[str, ...] = ()
-    """The nodes that should have a record."""
-    not_asked: Mapping[str, str] = {}
-    """Maps each node that was skipped to the reason."""
-
-
 def run(question: FleetShowQuestion, out: Console) -> Reply:
     from gpusetup.fleet.names import expanded
 
     nodes = expanded(question.nodes) if question.nodes else ()
-    return judged(NodeRecords(question.folder, nodes), strict=question.strict)
+    return judged(question.folder, nodes, strict=question.strict)
 
 
-def judged(folder: NodeRecords, *, strict: bool = False) -> Reply:
+def judged(
+    folder: str,
+    nodes: tuple[str, ...] = (),
+    not_asked: Mapping[str, str] = {},
+    *,
+    strict: bool = False,
+) -> Reply:
     """The reply with the state of every node, worst first. With `strict`, the exit code is 1 even
-    if a node only differs."""
+    if a node only differs.
+
+    `nodes` should have a record; `not_asked` maps each node that was skipped to the reason.
+    """
     from gpusetup.render.fleet import fleet_screen
 
-    records = read_folder(Path(folder.folder), CLOCK.reached)
+    records = read_folder(Path(folder), CLOCK.reached)
     if not records.nodes:
         first = f"; {records.left_out[0]}" if records.left_out else ""
         raise UsageError(
-            f"{folder.folder} contains no gpusetup record{first}",
+            f"{folder} contains no gpusetup record{first}",
             hint="on each node: `gpusetup snapshot --output FOLDER/$(hostname).json`",
         )
     now = datetime.now(timezone.utc)
-    fleet = replace(answer(records, folder.nodes, now), not_asked=folder.not_asked)
+    fleet = replace(answer(records, nodes, now), not_asked=not_asked)
     states = {node.status for node in fleet.nodes}
     bad_states = states - {"ok"} if strict else states & {"failed"}
     return reply(fleet, fleet_screen, yes=not bad_states)

@@ -103,11 +103,13 @@ def _project_here(out: Console) -> Ask:
 
 
 def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root: str) -> Reply:
-    """The reply with the edit for a project of uv or Poetry."""
+    """The reply with the edit for a project of uv or Poetry: with one extra for each build, with a
+    torch of its own, or without one."""
     catalog = load_catalog()
     host, python_notes = _for_pythons(ask, host, wish, catalog)
     # uv itself chooses a Python for the project, so the one here excludes nothing.
     decision = decide((replace(ask, python=None),), wish, host, catalog)
+    # uv locks the packages beside torch, so they do not choose the build.
     alone = replace(decision.wish, packages=())
     choice = choose(alone, host, catalog)
     build = choice.build
@@ -122,6 +124,7 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
         of_backend = [
             one for one, its in variants.items() if build and its.backend == build.backend
         ]
+        # `uv sync` has to be told one, also if none of them is for this machine.
         chosen = (of_backend or [*variants])[-1]
         edit = edit_of_variants(variants, ask, family, root, catalog, chosen)
         pins = []

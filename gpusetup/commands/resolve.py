@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal
 
 from gpusetup.accelerators.makers import APPLE, LABEL
-from gpusetup.catalog.builds import completed_from_catalog
+from gpusetup.catalog.builds import Catalog, completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
@@ -142,34 +142,9 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     root = index_root_of(question.index)
     live = _live_index(question, root, out)
     catalog = live.catalog if live else load_catalog()
-    described_by_options = Description(
-        driver=question.driver,
-        gpus=question.gpu,
-        os=question.os,
-        machine=question.architecture,
-        python=question.python,
-        glibc=question.glibc,
-    )
-    description = completed_by_gpus(described_by_options, catalog)
-    # If the options describe the whole machine, only the operating system of this one is read.
-    if question.machine or not description.is_whole:
-        machine = gather(MachineToRead(question.machine), out)
-    else:
-        from gpusetup.probe.host import read_os
-
-        machine = read_os(System())
-    machine = described(machine, description, catalog)
-    screen = partial(resolution_text, installer=question.installer or "uv")
+    machine, is_described = _machine(question, catalog, out)
     if is_nightly(question.torch):
-        if question.packages:
-            raise UsageError(
-                "`--torch nightly` chooses torch without packages",
-                hint="leave them out: few packages support a nightly build",
-            )
-        machine = completed_from_catalog(machine, catalog)
-        wish = Wish(backend=question.backend, installer=question.installer or "auto")
-        document = nightly_answer(wish, host_of(machine, catalog), catalog, without_logins(root))
-        return reply(document, partial(screen, snapshot=machine), yes=document.torch)
+        return _nightly(question, machine, catalog, root)
     asks = tuple(map(read_ask, question.requirements))
     machine = completed_from_catalog(described_python(asks, machine), catalog)
     wish = replace(
@@ -184,7 +159,7 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     wish = decision.wish
     # Ignore the installed torch if a machine is described, because torch is not installed there,
     # and if packages are requested, because they get the newest torch that they accept.
-    is_new = description != Description() or bool(wish.words)
+    is_new = is_described or bool(wish.words)
     host = host_of(without_torch(machine) if is_new else machine, catalog)
 
     def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
@@ -209,7 +184,47 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     document = replace(document, notes=notes)
     if live:
         document = replace(document, live=live.lists(choice.build), asked_index=live.url)
-    screen = partial(screen, snapshot=machine, explain=question.explain)
+    screen = partial(
+        resolution_text,
+        installer=question.installer or "uv",
+        snapshot=machine,
+        explain=question.explain,
+    )
+    return reply(document, screen, yes=document.torch)
+
+
+def _machine(question: ResolveQuestion, catalog: Catalog, out: Console) -> tuple[Snapshot, bool]:
+    """The machine of the question, and whether options describe any part of it."""
+    by_options = Description(
+        driver=question.driver,
+        gpus=question.gpu,
+        os=question.os,
+        machine=question.architecture,
+        python=question.python,
+        glibc=question.glibc,
+    )
+    description = completed_by_gpus(by_options, catalog)
+    # If the options describe the whole machine, only the operating system of this one is read.
+    if question.machine or not description.is_whole:
+        machine = gather(MachineToRead(question.machine), out)
+    else:
+        from gpusetup.probe.host import read_os
+
+        machine = read_os(System())
+    return described(machine, description, catalog), description != Description()
+
+
+def _nightly(question: ResolveQuestion, machine: Snapshot, catalog: Catalog, root: str) -> Reply:
+    """The reply to `--torch nightly`."""
+    if question.packages:
+        raise UsageError(
+            "`--torch nightly` chooses torch without packages",
+            hint="leave them out: few packages support a nightly build",
+        )
+    machine = completed_from_catalog(machine, catalog)
+    wish = Wish(backend=question.backend, installer=question.installer or "auto")
+    document = nightly_answer(wish, host_of(machine, catalog), catalog, without_logins(root))
+    screen = partial(resolution_text, installer=question.installer or "uv", snapshot=machine)
     return reply(document, screen, yes=document.torch)
 
 

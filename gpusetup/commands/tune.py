@@ -20,8 +20,8 @@ from gpusetup.commands.reply import Reply
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
-from gpusetup.tune.answer import TuneAnswer
-from gpusetup.tune.presets import LIST, PRESETS, spelled
+from gpusetup.tune.answer import PresetRow, TuneAnswer
+from gpusetup.tune.presets import LIST, PRESETS, preset_named, preset_text, spelled
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
@@ -41,6 +41,8 @@ EXAMPLES = (
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
 INTERRUPTED = 130
+DEFAULT_FILE = "train.yaml"
+"""The config file name in the commands of a printed preset."""
 
 
 def _size(text: str) -> int:
@@ -148,9 +150,7 @@ def _check(question: TuneQuestion) -> None:
 def run(question: TuneQuestion, out: Console) -> Reply:
     """Run the requested measurements. If the user named a config, then propose changes to it."""
     if question.preset:
-        from gpusetup.commands.tune_preset import run_preset
-
-        return run_preset(question)
+        return _preset(question)
     _check(question)
     from gpusetup.render.tune import tune_screen
     from gpusetup.tune.case import facts_of, with_card
@@ -172,6 +172,35 @@ def run(question: TuneQuestion, out: Console) -> Reply:
     code = 0 if is_answered and not answer.cannot_fit else Unsatisfiable.exit_code
     screen = partial(tune_screen, config=question.config)
     return Reply(answer, screen, INTERRUPTED if answer.interrupted else code)
+
+
+def _preset(question: TuneQuestion) -> Reply:
+    """The reply with the list of presets, with one preset, or with the file to which it was written
+    (`-o`). Raises UsageError for options that cannot be combined with `--preset`."""
+    from gpusetup.render.tune import preset_screen
+    from gpusetup.tune.config_file import write_keeping_previous
+
+    if question.config or question.in_place or question.measures or question.code:
+        raise UsageError(
+            "`--preset` only writes a new config: it reads, changes and measures none",
+            hint="write it with `-o FILE`, then: `gpusetup tune FILE --benchmark ...`",
+        )
+    target = question.target
+    if target and not target.lower().endswith((".yaml", ".yml")):
+        raise UsageError(
+            f"Presets are YAML, but {target} does not end in .yaml",
+            hint="name a file that ends in .yaml",
+        )
+    if question.preset == LIST:
+        rows = tuple(
+            PresetRow(name=row.name, trains=row.trains, card=row.card, guide=row.guide)
+            for row in PRESETS
+        )
+        return Reply(TuneAnswer(presets=rows), preset_screen)
+    text = preset_text(preset_named(question.preset or LIST), target or DEFAULT_FILE)
+    previous_file = write_keeping_previous(target, text.encode()) if target else None
+    answer = TuneAnswer(preset=text, written=target)
+    return Reply(answer, partial(preset_screen, kept=previous_file))
 
 
 def _read(path: str) -> Config:
@@ -231,7 +260,7 @@ def _measure(
     from gpusetup.render.tune import measuring
     from gpusetup.system.system import System
     from gpusetup.tune.bench import BenchJob
-    from gpusetup.tune.measure import MeasureRequest, measure
+    from gpusetup.tune.measure import measure
     from gpusetup.tune.rules import worker_count
 
     job = BenchJob(
@@ -241,11 +270,11 @@ def _measure(
         memory_limit_bytes=question.gpu_mem,
         python=choose_target(System(), question.python).python,
     )
-    request = MeasureRequest(
-        benchmark=question.benchmark,
-        job=job,
+    return measure(
+        job,
+        partial(measuring, out.talk),
+        config,
+        table_workers=worker_count(facts)[0] if question.benchmark and facts else None,
         finds_fastest=question.objective == "speed",
         largest=question.max,
-        workers=worker_count(facts)[0] if facts else 0,
     )
-    return measure(request, partial(measuring, out.talk), config)

@@ -25,7 +25,6 @@ BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
 """Matches values that may be replaced: plain words and numbers without quotes, tags, anchors or
 comments."""
 
-
 Format = Literal["yaml", "json", "toml", "python"]
 
 
@@ -73,8 +72,7 @@ def read_config(raw: bytes, name: str) -> Config:
     # Positions do not count the byte order mark.
     has_bom = text.startswith(BOM)
     text = text.removeprefix(BOM)
-    ending = name.lower().rpartition(".")[2]
-    kind = FORMATS.get(ending, "yaml")
+    kind = FORMATS.get(name.lower().rpartition(".")[2], "yaml")
     try:
         settings = tuple(READERS[kind](text, name))
     except (RecursionError, MemoryError) as problem:

@@ -104,7 +104,6 @@ NOT_LOADER_MAPS = frozenset((
 ))  # fmt: skip
 """Maps in which names of loader settings mean something else (`offload_optimizer.pin_memory`)."""
 
-
 LOADER_ROLES = ("batch", "workers", "pin", "persistent", "prefetch")
 
 

@@ -60,8 +60,7 @@ class _PythonWalk:
         """The settings that the assignments of a file or class body make."""
         for node in nodes:
             if isinstance(node, ast.ClassDef):
-                class_path = child_path(path, node.name)
-                yield from self.body(node.body, class_path)
+                yield from self.body(node.body, child_path(path, node.name))
             elif isinstance(node, ast.Assign):
                 # `a = b = 1` has two targets.
                 for target in node.targets:

@@ -16,7 +16,6 @@ TRUE = ("true", "True", "TRUE", "yes", "Yes", "on", "On", "y", "Y")
 FALSE = ("false", "False", "FALSE", "no", "No", "off", "Off", "n", "N")
 EMPTY = ("", "null", "Null", "NULL", "None", "~")
 
-
 MOST_DEPTH = 64
 """The deepest nesting that is read. No training config comes close, but a malicious file could
 exhaust Python's stack."""

@@ -126,15 +126,18 @@ def diagnose(
         cause = UNKNOWN if symptom else kind_of or main.id
     is_caused = main is not None and cause not in (OK, UNKNOWN)
     others = unexplained(findings, root)
-    # A cause that took a refuted one's place was not shown by a message of its own.
-    certain = main is not None and is_proven(context, main) and main.id not in remaining.asks
-    # On a probed machine, an error that the root does not explain leaves the answer open.
-    certain = certain and (is_text or not others)
+    certain = (
+        main is not None
+        and is_proven(context, main)
+        # A cause that took a refuted one's place was not shown by a message of its own.
+        and main.id not in remaining.asks
+        # On a probed machine, an error that the root does not explain leaves the answer open.
+        and (is_text or not others)
+    )
     asks_first = asked_first(context, remaining, root, cause)
     reading = None
     if is_text and cause != OK and (asks_first or not (is_caused and certain)):
-        is_open = cause == UNKNOWN
-        reading = command_that_decides(context, main, asks_first, is_open=is_open)
+        reading = command_that_decides(context, main, asks_first, is_open=cause == UNKNOWN)
     if is_text and cause == UNKNOWN:
         findings = tuple(map(without_changes, findings))
     shown = [_marked(finding, root, main, reading) for finding in findings]

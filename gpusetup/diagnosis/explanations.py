@@ -36,7 +36,6 @@ VERDICTS = (
 )
 """The answers that doctor gives if no finding is the root."""
 
-
 OF_MONITOR = (
     *("good", "input-starved", "launch-bound", "communication-bound", "memory-bound"),
     *("memory-tight", "throttled", "bursty", "idle", "uneven", "cpu-bound", "faulty"),

@@ -124,8 +124,7 @@ def proof(context: RuleContext, fits: tuple[Fit, ...]) -> str:
         stack = context.snapshot.makers
         device = f', device "{BY_ID[stack.maker].device}"' if stack else ""
         return f"{build} is the right build for this GPU{device}; not tested: run `gpusetup verify`"
-    has_kernels = bool(torch.version and visible)
-    has_kernels = has_kernels and all(serving(context, gpu) for gpu in visible)
+    has_kernels = torch.version and visible and all(serving(context, gpu) for gpu in visible)
     if has_kernels and context.other_host:
         return f"{build} has kernels for {names}, but gpusetup did not test the driver there"
     if has_kernels and is_cuda_build(torch):

@@ -71,7 +71,8 @@ INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
 
 
 def _least_driver(context: RuleContext, fix: Fix) -> str:
-    """Adds the driver that each torch of the fix needs, unless the text already names it."""
+    """The driver that each torch of the fix needs, to be added to its text; "" if the text already
+    names it."""
     machine, lines = context.snapshot, command_lines(fix)
     if board_of(machine):
         return ""
@@ -84,14 +85,13 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
     # The sentence names the oldest driver that is enough, so that driver must also support the GPUs
     # that the installed driver already lists.
     present = gpus_to_serve(machine, context.catalog)
-    first = [context.catalog.first_driver(gpu, family) for gpu in present]
-    floors = [(one, context.catalog.driver_floor(cuda_of(one) or "", family)) for one in backends]
-    least = {one: max((floor, *filter(None, first)), key=parsed) for one, floor in floors if floor}
-    needs = [
-        f"{backend} needs NVIDIA driver {driver} or newer"
-        for backend, driver in least.items()
-        if driver not in fix.text
-    ]
+    first_drivers = [context.catalog.first_driver(gpu, family) for gpu in present]
+    needs = []
+    for backend in dict.fromkeys(backends):
+        floor = context.catalog.driver_floor(cuda_of(backend) or "", family)
+        driver = floor and max((floor, *filter(None, first_drivers)), key=parsed)
+        if driver and driver not in fix.text:
+            needs.append(f"{backend} needs NVIDIA driver {driver} or newer")
     here = machine.driver.version
     known = f"found: {here}" if here else "`nvidia-smi` shows yours"
     return f". {', '.join(needs)} ({known})" if needs else ""

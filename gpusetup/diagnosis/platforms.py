@@ -100,7 +100,6 @@ ON_A_CLUSTER = Fix(
     commands=lines("srun --gres=gpu:1 nvidia-smi -L"),
 )
 
-
 BY_OTHERS = "Ask the cluster's administrators to do this: "
 
 

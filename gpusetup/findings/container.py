@@ -91,7 +91,6 @@ def container_no_gpu(context: RuleContext) -> Findings:
 IN_VAIN = ("cuda-unavailable", "driver-check-failed")
 """Events of a program that could not use a GPU, whether there is a driver or not."""
 
-
 BLIND = ("no-nvidia-driver", "smi-not-found")
 """Events of a program that finds no part of the driver."""
 
@@ -169,7 +168,8 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     if listed and all(gpu.visible is False for gpu in listed):
         return not events(context, "out-of-memory")
     first_entry = value.split(",")[0].strip()
-    if first_entry in NOTHING:
+    # `all` gives GPUs in NVIDIA_VISIBLE_DEVICES, but names none for CUDA.
+    if first_entry in (*NOTHING, "all"):
         return bool(listed or has_nvidia(context) or cuda_was_refused(context))
     # CUDA stops at the first entry that names no GPU. nvidia-smi ignores the variable and lists all
     # GPUs.

@@ -74,21 +74,23 @@ def device_permission(context: RuleContext) -> Findings:
 def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
     """Whether this user cannot open a device node. In a text: whether only the node's group can
     open it and CUDA failed."""
+    # The nodes in nvidia-caps belong to MIG, and some are for root only on machines that work.
     if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
         return False
     if False in (node.readable, node.writable):
         return True
-    # A text does not show which user ran the program. `crw-rw----` means that only the node's group
-    # can open it.
+    # CUDA does not need nvidia-uvm-tools, so in a text, only the other nodes prove something.
     if not is_report(context) or "uvm" in node.path or not node.mode:
         return False
-    return (node.mode[7:9] != "rw") and (cuda_was_refused(context) and not gpus(context))
+    # A text does not show which user ran the program. `crw-rw----` means that only the node's group
+    # can open it. A program that listed a GPU has opened its node.
+    bits_of_others = node.mode[7:9]
+    return bits_of_others != "rw" and cuda_was_refused(context) and not gpus(context)
 
 
 INVALID_DEVICE = 101
 """cudaErrorInvalidDevice. It also appears if the variable names several MIG instances, because CUDA
 uses only the first."""
-
 
 BUSY = 46
 """cudaErrorDevicesUnavailable, which a vGPU without a licence returns after a while."""
@@ -235,10 +237,8 @@ CODES: dict[int, str] = {
 CODE_OF_KIND = {kind: code for code, kind in CODES.items()}
 """Kind of event -> the code of the same cause."""
 
-
 ALIASES = {30: 999, 38: 100, 10: 101, 71: 801}
 """Error numbers of older CUDA runtimes -> the current numbers."""
-
 
 RUNS_ALREADY = (2, 36)
 """Codes that have a different meaning after CUDA has started, because then they do not come from
@@ -358,7 +358,6 @@ def named_gpu(context: RuleContext, event: Event) -> str:
 
 NOT_SUPPORTED = "3"
 
-
 UNREAD = Message(
     title="{gpu} does not respond when gpusetup reads its {field}",
     look=(alike.KERNEL_LOG,),
@@ -384,7 +383,6 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
 
 MEASURED = {"temperature_celsius", "power_watts"}
 
-
 NVML = {
     4: "device-permission",
     8: "gpu-init-failed",
@@ -398,14 +396,12 @@ NVML = {
 """The causes of NVML's error codes (nvml.h, enum nvmlReturn_t), when NVML starts or when one GPU is
 queried."""
 
-
 ANSWERED = Message(
     title="The driver's NVML does not start: it reports {said}",
     look=(alike.KERNEL_LOG,),
     needs_root=True,
     cases=(HERE,),
 )
-
 
 LIBRARIES = Message(
     title="NVML does not start although a driver runs: it reports {said}",
@@ -450,7 +446,6 @@ def nvml_init_failed(context: RuleContext) -> Findings:
 NVML_STARTS, NVML_OTHER_LIBRARY, NVML_UNKNOWN_ERROR = 0, 18, 999
 """NVML's codes for success, for a library that does not match the kernel module (another finding),
 and for an unknown error."""
-
 
 SLOW_SECONDS = 5.0
 """A loaded driver responds within a second. A driver that must first start its GPUs needs several

@@ -39,7 +39,6 @@ from gpusetup.model.versions import parsed
 
 NVML_DRIVER_NOT_LOADED = 9
 
-
 NVML_UNKNOWN = 999
 
 
@@ -179,13 +178,8 @@ def driver_too_old(context: RuleContext) -> Findings:
     if complaints and not unmet:
         # A fact in the record's `refuted_by` applies: the message is about another library.
         yield _too_old(context, TORCH_OR_PROGRAM, floors[0], complaints)
-    cuda, named_floor = cuda_needed(torch), next((floor for _, floor in unmet if floor), None)
-    if not cuda:
-        # torch's message names the CUDA that the driver serves (`12090`), so torch needs the next
-        # major version. CUDA 11 is the oldest version that the catalog's builds are for.
-        served = [whole_number(event.values.get("found")) or 0 for event in complaints]
-        major = max(served, default=0) // 1000
-        cuda = f"{major + 1}.0" if major > 10 else None
+    cuda = cuda_needed(torch) or _cuda_after_the_served(complaints)
+    named_floor = next((floor for _, floor in unmet if floor), None)
     floor = named_floor
     if not floor and cuda:
         floor = catalog.driver_floor(cuda, driver_family(context.snapshot))
@@ -205,6 +199,14 @@ def driver_too_old(context: RuleContext) -> Findings:
         least_known = floor if is_short or not driver.version else None
         said = tuple(complaint for complaint, _ in unmet)
         yield _too_old(context, TORCH_OR_PROGRAM, least_known, said)
+
+
+def _cuda_after_the_served(complaints: Events) -> str | None:
+    """The CUDA that torch needs at least: its message names the one that the driver serves
+    (`12090`), so it needs the next major version. CUDA 11 is the oldest of the catalog's builds."""
+    served = [whole_number(event.values.get("found")) or 0 for event in complaints]
+    major = max(served, default=0) // 1000
+    return f"{major + 1}.0" if major > 10 else None
 
 
 TORCH_OR_PROGRAM = "torch or the program"

@@ -158,8 +158,7 @@ def torch_in_words(context: RuleContext) -> str:
 
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
     """The evidence that shows torch's version and backend."""
-    backend = context.torch.backend or "unknown"
-    text = f"{torch_in_words(context)}, backend {backend}"
+    text = f"{torch_in_words(context)}, backend {context.torch.backend or 'unknown'}"
     return (value_evidence(context, "torch.version", text),)
 
 
@@ -317,12 +316,14 @@ def companions(context: RuleContext) -> Findings:
     names: tuple[Name, ...] = ("torchvision", "torchaudio")
     for name in names:
         cause = f"{name}-mismatch"
-        messages = events(context, cause)
-        # torch computes although versions differ: the companion fails when it is used.
-        is_weak = not messages and bool(context.torch.cuda_available)
-        if name == "torchvision" and not messages and (messages := events(context, IMAGE_WARNING)):
+        messages, difference = events(context, cause), _difference(context, name)
+        is_weak = False
+        if not messages and name == "torchvision":
+            messages = events(context, IMAGE_WARNING)
             is_weak = not says_nothing_else(context, IMAGE_WARNING)
-        difference = _difference(context, name)
+        if not messages:
+            # torch computes although versions differ: the companion fails when it is used.
+            is_weak = bool(context.torch.cuda_available)
         if messages or difference:
             pair = f"{name} does not belong to this torch{difference}"
             fix = _companion_fix(context, name)

@@ -159,19 +159,15 @@ DEVICE_FAULTS = (
 )
 """The faults in the order in which they are checked, because earlier ones explain later ones."""
 
-
 RECOVERY_XID = "154"
 """Xid 154 reports the recovery that another Xid needs. It counts as a fault only if no other Xid is
 shown."""
 
-
 UNCORRECTABLE = 214
 """cudaErrorECCUncorrectable."""
 
-
 RETIRED_PAGES_MOST = 60
 """A GPU with this many retired pages must be replaced (NVIDIA, "Dynamic Page Retirement")."""
-
 
 RESETS = {"gpu_reset", "drain_and_reset"}
 """Recovery actions of the driver for which resetting the GPU is enough."""
@@ -211,7 +207,8 @@ def device_faults(context: RuleContext) -> Findings:
         case, _ = case_of(context, record, evidence)
         fix = replace(fix_of(context, record, evidence), text=case.text)
         actions = {gpu.recovery_action for gpu in faulty}
-        if (actions and actions <= RESETS) or fault.cause in ("ecc-error", "gpu-hang"):
+        driver_advises_reset = len(actions) > 0 and actions <= RESETS
+        if driver_advises_reset or fault.cause in ("ecc-error", "gpu-hang"):
             fix = replace(fix, commands=_reset_commands(context, concerned))
         yield finding(
             context,
@@ -241,10 +238,9 @@ def _messages_of(
         is_explained = number == RECOVERY_XID and (has_earlier_fault or is_past)
         if number in fault.xids.split() and not is_explained:
             messages.append(event)
-    for event in events(context, *RECORDS[fault.cause].kinds):
-        # In WSL, "fell off the bus" in a person's own words is not a kernel message.
-        if not (context.os.wsl and event.values.get("said")):
-            messages.append(event)
+    # In WSL, "fell off the bus" in a person's own words is not a kernel message.
+    of_cause = events(context, *RECORDS[fault.cause].kinds)
+    messages += [e for e in of_cause if not (context.os.wsl and e.values.get("said"))]
     if fault.cause == "ecc-error":
         messages += cuda_errors(context, UNCORRECTABLE)
     return messages

@@ -74,7 +74,6 @@ OF_THE_HOST = Fix(
     looks=paste.look("on the host, see the host's release", *lines("cat /etc/nv_tegra_release")),
 )
 
-
 NO_KERNEL_IMAGE = 209
 """cudaErrorNoKernelImageForDevice."""
 
@@ -207,7 +206,13 @@ def _by_age(context: RuleContext, known: list[Capability]) -> str:
     for row in context.catalog.older_kernels[::-1]:
         if version < parsed(row.before):
             oldest, newest = row.oldest, row.newest
-    if not known:
+    # Of a release without its label, some builds may have the kernels that others lack.
+    targets = {capability.sm for capability in known}
+    builds = context.catalog.builds if context.torch.backend is None else ()
+    may_have_them = any(
+        parsed(build.torch) == version and targets.issubset(build.kernels) for build in builds
+    )
+    if not known or may_have_them:
         return "no-kernel-image"
     if max(known) > newest:
         return "arch-too-new-for-wheel"

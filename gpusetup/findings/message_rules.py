@@ -151,28 +151,33 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
     """The fix of a message: from its own function, or its text and commands for this system."""
     if message.way:
         return message.way(context, message.text)
-
-    def typed(commands: tuple[str, ...]) -> Lines:
-        """The commands in the form for this machine, with the values of the first event."""
-        typed_lines = (_as_typed(context, command, messages[0]) for command in commands)
-        return tuple(chain.from_iterable(typed_lines))
-
-    family = context.os.family
-    # If the system is unknown, Windows commands are shown only if there are no others.
-    on_windows = family == "windows" or (family is None and not message.commands)
-    if callable(message.commands):
-        commands = message.commands(context)
-    elif on_windows and message.windows is not None:
-        commands = lines(*message.windows)
-    else:
-        commands = typed(message.commands)
+    commands = _commands_of(context, message, messages)
     return Fix(
         text=message.text,
-        commands=(*commands, *typed(message.then)),
-        looks=paste.look("check the current state", *typed(message.look)),
+        commands=(*commands, *_typed(context, message.then, messages)),
+        looks=paste.look("check the current state", *_typed(context, message.look, messages)),
         needs_root=message.needs_root or any("sudo " in line for line in commands),
         needs_reboot=message.needs_reboot or "sudo reboot" in commands,
     )
+
+
+def _commands_of(context: RuleContext, message: Message, messages: Events) -> Lines:
+    """A message's commands for this system: from its function, or written out in the record."""
+    if callable(message.commands):
+        return message.commands(context)
+    family = context.os.family
+    # If the system is unknown, Windows commands are shown only if there are no others.
+    on_windows = family == "windows" or (family is None and not message.commands)
+    if on_windows and message.windows is not None:
+        # They stand in the record as PowerShell runs them, without placeholders.
+        return lines(*message.windows)
+    return _typed(context, message.commands, messages)
+
+
+def _typed(context: RuleContext, commands: tuple[str, ...], messages: Events) -> Lines:
+    """A record's commands in the form for this machine, with the values of the first event."""
+    typed_lines = (_as_typed(context, command, messages[0]) for command in commands)
+    return tuple(chain.from_iterable(typed_lines))
 
 
 def _as_typed(context: RuleContext, command: str, event: Event) -> Lines:

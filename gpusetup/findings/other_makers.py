@@ -251,12 +251,15 @@ def _maker_in_text(context: RuleContext) -> Maker | None:
 
 def serves_its_maker(context: RuleContext) -> bool:
     """Whether the installed torch is a build for this machine's GPU: ROCm for AMD, XPU for Intel,
-    the ordinary one on a Mac, the CPU build without a GPU that torch has a build for."""
+    the ordinary one on a Mac, and the CPU build if torch has no build for any GPU here, or only for
+    GPUs that are not worth using."""
     torch, stack = context.torch, context.snapshot.makers
-    # The author of a text has a problem, so a build that fits proves nothing.
-    if is_report(context) or not torch.installed or torch.import_error or context.snapshot.gpus:
+    # The author of a text has a problem, so a build that fits proves nothing. Nor does it if a
+    # program on this machine looked for a GPU in vain.
+    if is_report(context) or events(context, *LOOKED_FOR_CUDA):
         return False
-    if events(context, *LOOKED_FOR_CUDA):
+    # `gpus` lists NVIDIA's GPUs only, and for them other rules judge the build.
+    if context.snapshot.gpus or not torch.installed or torch.import_error:
         return False
     if _apple(context):
         return True
@@ -388,7 +391,6 @@ LOOKED_FOR_CUDA = (
     "no-hip-gpus", "no-xpu", "cuda-toolkit-missing",
 )  # fmt: skip
 
-
 STOPS_EARLIER = (
     "out-of-memory", "no-kernel-image", "no-matching-distribution", "python-no-wheel",
     "wheel-not-supported", "no-wheel-for-platform", "wrong-index", "resolver-conflict",
@@ -402,7 +404,6 @@ STOPS_EARLIER = (
 
 The order of causes cannot express this: on a machine without torch, the missing GPU comes first,
 while a text in which an installer finds no torch is not about a GPU at all."""
-
 
 WITHOUT_ITS_GPU = (
     *("gpu-unused", "cuda-lib-missing", "extension-not-built"),
@@ -463,7 +464,6 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
 
 
 IMAGE = "; to check this image for another host, run `gpusetup doctor --gpu NAME --driver VERSION`"
-
 
 RULES = (
     said_of_the_stack,

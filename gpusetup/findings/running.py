@@ -112,10 +112,8 @@ def nccl_error(context: RuleContext) -> Findings:
 
 TELLS_WHY = ("nccl-p2p-failure", "nccl-timeout", "nccl-connect-failed", "cuda-error", "xid")
 
-
 ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed")
 """Failures that end one rank, so that the other ranks can no longer reach it."""
-
 
 UNREACHED = Message(
     title="The rank at {peer} cannot be reached: {how}",
@@ -131,7 +129,6 @@ UNREACHED = Message(
 # Source: docker's documentation, bridge network driver (the default bridge docker0).
 DOCKERS_NETWORK = "172.17."
 """The beginning of the addresses on docker's default bridge."""
-
 
 ON_A_BRIDGE = Message(
     title="NCCL connects through {interface}, a bridge that only its own machine reaches",
@@ -190,18 +187,15 @@ def _events_of_failing_program(context: RuleContext, *kinds: str) -> Events:
     shown_name = "The program" if program in (None, "torch") else program
     usual = {"library": "A CUDA library", "program": shown_name or ""}
     return tuple(
-        replace(event, values={**usual, "said": _quoted(event), **event.values})
+        replace(
+            event, values={**usual, "said": (event.text or "an error")[:QUOTED], **event.values}
+        )
         for event in events(context, *kinds)
         if not program or event.values.get("program", program).lower() == program.lower()
     )
 
 
-def _quoted(event: Event) -> str:
-    """The beginning of a message, for a title."""
-    return (event.text or "an error")[:QUOTE_CHARACTERS]
-
-
-QUOTE_CHARACTERS = 120
+QUOTED = 120
 """How many characters of a message a title quotes."""
 
 
@@ -214,16 +208,17 @@ def gpu_works_little(context: RuleContext) -> Findings:
     asks_about_speed = says_nothing_else(context) and context.torch.cuda_available is not False
     if not is_report(context) or not asks_about_speed:
         return
-    uses = [(gpu, _use_of(gpu)) for gpu in gpus(context)]
-    concerned = [(gpu, use) for gpu, use in uses if use.use == "low"]
-    for first, use in concerned[:1]:
-        fields = ("utilization_percent", "power_watts", "temperature_celsius")
-        values = marked(context, [gpu for gpu, _ in concerned], *fields)
-        label = gpu_naming.gpu_label(first)
-        low = finding(context, "gpu-works-little", values, who=label, picture=use.words)
-        steps = ", ".join(f"{number}. {step}" for number, step in enumerate(use.steps, 1))
-        fix = low.fix and replace(low.fix, text=f"In this order: {steps}. {low.fix.text}")
-        yield replace(low, fix=fix)
+    concerned = [gpu for gpu in gpus(context) if _use_of(gpu).use == "low"]
+    if not concerned:
+        return
+    # One finding for all of them, with the name and the advice of the first.
+    use, label = _use_of(concerned[0]), gpu_naming.gpu_label(concerned[0])
+    fields = ("utilization_percent", "power_watts", "temperature_celsius")
+    values = marked(context, concerned, *fields)
+    low = finding(context, "gpu-works-little", values, who=label, picture=use.words)
+    steps = ", ".join(f"{number}. {step}" for number, step in enumerate(use.steps, 1))
+    fix = low.fix and replace(low.fix, text=f"In this order: {steps}. {low.fix.text}")
+    yield replace(low, fix=fix)
 
 
 def _use_of(gpu: Gpu) -> GpuUse:

@@ -12,6 +12,7 @@ from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.evidence.lookups import (
     index_label,
     lookup_in,
+    releases_offered,
     requirement,
     torch_of,
 )
@@ -29,10 +30,8 @@ KINDS = (
 )
 """Events of installers that find no file. Events that show the reason come first."""
 
-
 NAMED = ("requirement", "index", "package", "wheel")
-
-
+"""The values of an installer's message that say what it looked for."""
 OURS = (*FAMILY, "triton", "nvidia-", "pytorch")
 """How the names of packages begin that PyTorch's own index offers."""
 
@@ -44,7 +43,7 @@ def no_file(context: RuleContext) -> Findings:
         return
     findings: dict[str, Finding] = {}
     for message in sorted(events(context, *KINDS), key=lambda message: KINDS.index(message.kind)):
-        requested = _requested(message)
+        requested = next((message.values[name] for name in NAMED if name in message.values), "")
         cause = _cause_of(context, message, requested)
         if cause not in findings:
             findings[cause] = finding(
@@ -61,18 +60,12 @@ def no_file(context: RuleContext) -> Findings:
     yield from findings.values()
 
 
-def _requested(message: Event) -> str:
-    """The requirement, index, package or wheel that an installer's message says it looked for."""
-    return next((message.values[name] for name in NAMED if name in message.values), "")
-
-
 ITS_INDEX = (
     "Check the package's name and version. In a conda environment file, remove the builds, the "
     "part after the second `=`. Use PyTorch's index for torch only, not as --index-url. In "
     "pyproject.toml, write `explicit = true` under [[tool.uv.index]] and a row of "
     "[tool.uv.sources] for torch, torchvision and torchaudio. With `uv pip` use --torch-backend"
 )
-
 
 ITS_INDEX_IS_EXPLICIT = (
     "uv took {package} from PyTorch's index, which has only a few builds of it. In pyproject.toml, "
@@ -157,8 +150,7 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
         # The newest Python with wheels of this torch on this system, or else on any. "3.13t" is a
         # Python without the GIL, which few packages support.
         tags = {tag for row in _here(context, torch) for tag in row.pythons if tag[-1] != "t"}
-        newest = max(tags, key=parsed, default=context.catalog.last_python(torch))
-        python = newest or python
+        python = max(tags, key=parsed, default=context.catalog.last_python(torch)) or python
     text = (
         f"Create an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
         "for this one"
@@ -228,6 +220,9 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     """The cause if an index has no release that fits a requirement of torch's family."""
     name, version, label = requirement(requested)
     backend = label or index_label(event)
+    # torch's wheels are built against glibc.
+    if (context.os.libc or "").startswith("musl"):
+        return "no-wheel-for-platform"
     # No label of CUDA, ROCm or XPU has wheels for macOS, whatever the Python.
     if context.os.family == "macos" and maker_of(backend):
         return "no-wheel-for-platform"
@@ -236,9 +231,7 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     if is_unknown_cuda or ".dev" in (version or ""):
         return "wrong-index"
     torch = torch_of(context.catalog, name, version)
-    # The releases that the message lists ("from versions: ..."), the oldest first.
-    words = re.split(r"[,\s]+", event.values.get("versions", ""))
-    offered = sorted(parsed(word.partition("+")[0]) for word in words if word[:1].isdigit())
+    offered = [parsed(release) for release in releases_offered(event)]
     number = parsed(version or "0")
     # torch 2.2.2 is the last release for Intel's processors. Indexes offer only these releases to a
     # Python for them.
@@ -275,6 +268,5 @@ def _tag_that_fails(context: RuleContext, wheel: str) -> str:
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
 """A package in an exported conda environment: a name, a version and the exact build, such as
 `pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`."""
-
 
 RULES = (no_file,)

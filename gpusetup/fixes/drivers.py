@@ -21,6 +21,7 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
 )
+from gpusetup.evidence.facts import complaints_of_the_driver
 from gpusetup.fixes import gpu_naming
 from gpusetup.fixes.system_packages import compiler, is_unsupported_release, linux_family
 from gpusetup.model.finding import Fix
@@ -165,7 +166,8 @@ STEPS: dict[str, tuple[tuple[str, str], ...]] = {
         ("!manjaro !open", "cd {aur} && makepkg -si --noconfirm"),
     ),
 }
-"""A family of distributions -> its steps. REPOSITORY stands for NVIDIA's own repository."""
+"""A family of distributions -> its steps, each with the facts that must be true (`!`: false) for
+it. REPOSITORY stands for NVIDIA's own repository."""
 
 ARCH_KERNELS = {
     "-lts": "linux-lts",
@@ -356,6 +358,8 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
     if place := where_driver_lives(context):
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
     request, (first, last) = driver_request(context, floor), _branches(context)
+    # One GPU may run only with open modules and another only with closed ones, or one may need a
+    # newer branch than the last for another.
     no_common_module = not request.takes_open and request.needs_open
     if on(context, "linux") and (no_common_module or (last and last < first)):
         return Fix(
@@ -382,7 +386,8 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
         )
     commands = driver_commands(context, floor) if on(context, "linux") else ()
     reboots = needs_reboot(context, request)
-    then = THEN_LOAD
+    source = "" if commands else f". Download the driver from {DRIVER_SITE}"
+    then = "load it (or reboot); afterwards `nvidia-smi` lists the GPU"
     if on(context, "windows"):
         then = "restart the machine if the installer asks you to"
     elif commands and asks_for_a_key(family, request):
@@ -393,7 +398,6 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
         )
     elif reboots:
         then = "reboot; afterwards `nvidia-smi` lists the GPU"
-    source = "" if commands else f". Download the driver from {DRIVER_SITE}"
     start = lines(REBOOT) if reboots else lines("sudo modprobe nvidia", "nvidia-smi")
     return Fix(
         text=f"{text}{source}, then {then}",
@@ -404,16 +408,16 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
     )
 
 
-THEN_LOAD = "load it (or reboot); afterwards `nvidia-smi` lists the GPU"
-
-
 def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
     """Whether the new driver needs a reboot: an old module is loaded, the firmware must accept a
     key, or the update installs another kernel."""
     driver = context.driver
     is_bound = any(device.driver for device in nvidia_on_pci(context))
-    is_loaded = is_bound or driver.module_loaded or driver.nouveau_loaded
-    if is_loaded or events(context, "nouveau-in-use"):
+    # A driver that reports its version or refuses a program is loaded. `modprobe` would leave it
+    # so, and `nvidia-smi` would then fail with a version mismatch.
+    is_running = driver.version or driver.cuda or complaints_of_the_driver(context)
+    is_loaded = is_bound or is_running or driver.module_loaded or driver.nouveau_loaded
+    if is_loaded or events(context, "nouveau-in-use", "ptx-unsupported-toolchain"):
         return True
     family = linux_family(context) or ""
     # Arch's command updates the whole system, and with it the kernel.

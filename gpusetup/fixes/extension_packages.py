@@ -49,7 +49,6 @@ WHEELS_ONLY = frozenset((
 """Packages whose current releases are wheels only. With --no-binary, the index would offer an old
 release or none (their file lists, as of 2026-11-22)."""
 
-
 REPLACING = ("--no-deps", "--force-reinstall", "--no-cache-dir")
 """Options that build only this package again. Without --no-cache-dir, pip would reuse the wheel
 that it built for another torch."""

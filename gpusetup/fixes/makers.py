@@ -297,42 +297,41 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
         )
     if on(context, "windows"):
         return from_amds_index(context, target)
-    last, first_torch = LAST_ROCM.get(target), FIRST_TORCH.get(target)
-    if last and (not rocm or parsed(rocm) > parsed(last)):
+    # A build whose ROCm is not known lacks the kernels, so it counts as too new or too old.
+    last, first = LAST_ROCM.get(target), FIRST_ROCM.get(target)
+    has_lost_files = last and (not rocm or parsed(rocm) > parsed(last))
+    if has_lost_files:
         return Fix(
             text=f"After ROCm {last}, rocBLAS comes without files for {target}, so that every "
             f"matrix product fails there. Install torch's wheels for ROCm {last}, the last that "
             "have them",
             commands=(pip_from(context, pytorchs_index(target)),),
         )
-    first, version = FIRST_ROCM.get(target), (context.torch.version or "").partition("+")[0]
+    first_torch, version = FIRST_TORCH.get(target), (context.torch.version or "").partition("+")[0]
     is_older_torch = bool(first_torch and version and parsed(version) < parsed(first_torch))
-    newest = pip_from(context, str(AMD.index))
-    if first and (is_older_torch or not rocm or parsed(rocm) < parsed(first)):
+    lacks_them_yet = first and (is_older_torch or not rocm or parsed(rocm) < parsed(first))
+    if lacks_them_yet:
         since = f"torch {first_torch}" if first_torch else f"ROCm {first}"
         installed = f"is for ROCm {rocm}" if rocm else "has none"
         return Fix(
             text=f"torch's wheels have kernels for {target} since {since}, but the installed one "
             f"{installed}. Install a wheel for ROCm {BUILT_FOR_ROCM}. You do not need to override "
             "the target",
-            commands=(newest,),
+            commands=(pip_from(context, str(AMD.index)),),
+        )
+    if target in BUILT_FOR:
+        return Fix(
+            text=f"PyTorch's ROCm wheels have kernels for {target}, so the installed build is "
+            "another one, or HSA_OVERRIDE_GFX_VERSION selects another target: unset it, and "
+            f"install a wheel for ROCm {BUILT_FOR_ROCM}. An extension that you built yourself must "
+            f"be built again for {target} (PYTORCH_ROCM_ARCH={target})",
+            commands=(pip_from(context, str(AMD.index)),),
         )
     amds = from_amds_index(context, target)
-    relative, override = RELATIVES.get(target, ("", ""))
-    if relative and on(context, "linux") and not context.os.wsl:
-        # A build for CUDA or for the CPU ignores ROCm's variables.
-        backend = context.torch.backend
-        is_rocm = backend != "cpu" and maker_of(backend) in (None, AMD.id)
-        variable = paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override)
-        return Fix(
-            text=f"None of PyTorch's wheels has kernels for {target}. However, the GPU can run "
-            f"those of the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. Many people "
-            "use this, but AMD does not support it, so test the results with `gpusetup verify`. If "
-            "the processor's integrated graphics come first in the list, set HIP_VISIBLE_DEVICES "
-            "to the card's number",
-            commands=(variable,) if is_rocm else (newest, variable),
-            alternatives=paste.other(f"AMD's own wheels for {target}", *amds.commands),
-        )
+    if target in RELATIVES and on(context, "linux") and not context.os.wsl:
+        as_relative = _run_as_relative(context, target)
+        others = paste.other(f"AMD's own wheels for {target}", *amds.commands)
+        return replace(as_relative, alternatives=others)
     if amds.commands:
         return replace(amds, text=f"PyTorch's wheels have no kernels for {target}. {amds.text}")
     return Fix(
@@ -342,7 +341,24 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
     )
 
 
-def one_release(context: RuleContext) -> Fix:
+def _run_as_relative(context: RuleContext, target: str) -> Fix:
+    """Let the GPU run the kernels of a related target, by ROCm's override."""
+    relative, override = RELATIVES[target]
+    variable = paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override)
+    # A build for CUDA or for the CPU ignores ROCm's variables.
+    backend = context.torch.backend
+    is_rocm = backend != "cpu" and maker_of(backend) in (None, AMD.id)
+    return Fix(
+        text=f"None of PyTorch's wheels has kernels for {target}. However, the GPU can run "
+        f"those of the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. Many people "
+        "use this, but AMD does not support it, so test the results with `gpusetup verify`. If "
+        "the processor's integrated graphics come first in the list, set HIP_VISIBLE_DEVICES "
+        "to the card's number",
+        commands=(variable,) if is_rocm else (pip_from(context, str(AMD.index)), variable),
+    )
+
+
+def one_release(context: RuleContext, _text: str) -> Fix:
     """Use a prebuilt torch with the libraries that it brings, and no others."""
     mixed = " ".join(event.text or "" for event in events(context, "maker-libraries-mixed"))
     is_intels = maker_of(context.torch.backend) == INTEL.id or LIBRARY_OF_INTEL.search(mixed)
@@ -462,6 +478,8 @@ def for_amd(context: RuleContext) -> Fix:
 
 
 def _for_amd(context: RuleContext) -> Fix:
+    """A build with kernels if those are lacking, the way to the GPU if a ROCm build does not reach
+    it, otherwise a ROCm build."""
     if translation := owners.translation_layer(context):
         return Fix(text=translation.sentence)
     # Windows' list of targets is shorter than that of PyTorch's wheels.
@@ -483,16 +501,15 @@ def _for_amd(context: RuleContext) -> Fix:
         or not_on_windows
         or (rocm_lists_the_gpu(context) and not may_fit)
     )
-    is_for_wsl = target in (None, *WSL_TARGETS)
-    if context.os.wsl and (finds_none and not lacking if is_for_wsl else target not in DROPPED):
+    # In WSL, a GPU that AMD does not support there is out of reach, whatever failed.
+    not_in_wsl = target not in (None, *WSL_TARGETS, *DROPPED)
+    if context.os.wsl and (not_in_wsl or (finds_none and not lacking and target not in DROPPED)):
         return rocm_in_wsl(context)
     has_no_kernels = target not in BUILT_FOR or not may_fit or not_on_windows
+    may_lack_kernels = has_no_kernels or (lacking and not rocm)
     # torch counts a GPU without kernels, so a torch that finds none does not reach it.
-    if (
-        target
-        and (has_no_kernels or (lacking and not rocm))
-        and (lacking or target in DROPPED or not finds_none)
-    ):
+    is_reached = lacking or target in DROPPED or not finds_none
+    if target and may_lack_kernels and is_reached:
         return kernels_for_target(context, target, rocm if is_rocm else "")
     if lacking:
         return Fix(

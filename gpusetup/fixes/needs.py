@@ -86,12 +86,10 @@ def torch_that_is_there(context: RuleContext) -> str:
         return f"the torch of {event.values.get('program') or event.values.get('service', '')}"
     # If a program printed the build, that build runs. conda's `pytorch` together with pip's `torch`
     # is a cause of its own.
-    if not (
-        torch.backend
-        or len(releases_of_torch(context)) < 2
-        or packages(context, "pytorch")
-        or events(context, *TELL_THEM_APART)
-    ):
+    may_be_either = len(releases_of_torch(context)) > 1 and not (
+        torch.backend or packages(context, "pytorch") or events(context, *TELL_THEM_APART)
+    )
+    if may_be_either:
         return ""
     # For each release there is one build for macOS, and torch itself prints this message.
     if events(context, "mps-lacks"):
@@ -451,8 +449,10 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     text = firsts + fix.text + "".join(row.then(context) for row in rows)
     for row in denied:
         because = needs[row.what].because
-        sentences = (because[:1].upper() + because[1:], row.instead, row.keeps_text and text)
-        text = ". ".join(sentence for sentence in sentences if sentence)
+        sentences = [because[:1].upper() + because[1:], row.instead]
+        if row.keeps_text:
+            sentences.append(text)
+        text = ". ".join(filter(None, sentences))
     judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
         judged = _after_the_owners_way(owner, judged)

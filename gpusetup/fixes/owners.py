@@ -37,8 +37,7 @@ class EnvironmentOwner(Frozen):
     @property
     def sentence(self) -> str:
         """What shows who manages the environment, then how torch is changed there."""
-        first_letter = self.because[:1].upper()
-        return f"{first_letter}{self.because[1:]}. {self.way}"
+        return f"{self.because[:1].upper()}{self.because[1:]}. {self.way}"
 
 
 def owner_of(context: RuleContext) -> EnvironmentOwner | None:

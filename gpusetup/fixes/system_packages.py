@@ -24,7 +24,6 @@ INSTALL = {
 COMPILER = {"arch": "gcc", "alpine": "build-base", "ubuntu": "build-essential"}
 """Families whose C compiler package is not called `gcc` -> the package's name."""
 
-
 FAMILIES_BY_NAME = (
     (r"pop|(?:l|k|x)?ubuntu|linux ?mint|zorin|elementary|neon", "ubuntu"),
     (r"debian|kali", "debian"),
@@ -79,14 +78,11 @@ def is_unsupported_release(context: RuleContext) -> bool:
     # Only a text can contain a system's name without its id; a probed machine has both.
     if context.os.id:
         return False
-    family = linux_family(context) or ""
-    first_supported = FIRST_SUPPORTED.get(family)
+    first_supported = FIRST_SUPPORTED.get(linux_family(context) or "")
     release = re.search(r"(\d+)(?:\.(\d+))?", context.os.name or "")
     if first_supported is None or release is None:
         return False
-    major = int(release[1])
-    minor = int(release[2] or 0)
-    return (major, minor) < first_supported
+    return (int(release[1]), int(release[2] or 0)) < first_supported
 
 
 def system_package(context: RuleContext, name: str) -> Lines:
@@ -104,6 +100,4 @@ def package_of(family: str, name: str) -> Lines:
 
 def compiler(context: RuleContext) -> Lines:
     """The command that installs a C compiler; () if the package tool is not known."""
-    family = linux_family(context) or ""
-    package_name = COMPILER.get(family, "gcc")
-    return system_package(context, package_name)
+    return system_package(context, COMPILER.get(linux_family(context) or "", "gcc"))

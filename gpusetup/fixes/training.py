@@ -84,19 +84,15 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 """torch documentation, memory management; newer torch also reads PYTORCH_ALLOC_CONF."""
 
 
-def has_no_segments(context: RuleContext) -> bool:
-    """Whether torch cannot use expandable segments here, because Windows and WSL lack the memory
-    calls for them."""
-    return on(context, "windows") or bool(context.os.wsl)
-
-
 def full_memory(context: RuleContext, text: str) -> Fix:
     """The fix for a full GPU memory: the trainer's own steps if the text shows a trainer, otherwise
     the general steps.
 
     `text` contains the general steps. Advice from the numbers in the message comes before them.
     """
-    may_have_gaps = not has_no_segments(context) and unused_may_help(context) is not False
+    # Windows and WSL lack the memory calls for expandable segments.
+    has_segments = not (on(context, "windows") or context.os.wsl)
+    may_have_gaps = has_segments and unused_may_help(context) is not False
     segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
     looks = paste.look("check which programs use the memory", *lines("nvidia-smi"))
     by_the_numbers = whole_model_on_each_gpu(context) or copies_of_one_process(context)
@@ -133,7 +129,6 @@ def unused_may_help(context: RuleContext) -> bool | None:
 LEAST_SHARE = 0.05
 """The setting is only recommended if unused memory is at least this share of the GPU's memory. The
 number is our choice."""
-
 
 SEGMENTS_FIRST = (
     "torch has enough unused memory, but in pieces that are too small: first set the variable "

@@ -51,6 +51,14 @@ class FactSplit(Frozen):
     """Maps each value to the nodes that have it; the most frequent value comes first."""
 
 
+class Uncompared(Frozen):
+    """A kind of machine that has too few nodes for a comparison, with these nodes."""
+
+    gpus: Kind
+    """The GPU models of these nodes."""
+    nodes: tuple[str, ...]
+
+
 class Differences(Frozen):
     """What tells nodes from the others of their kind."""
 
@@ -58,8 +66,7 @@ class Differences(Frozen):
     """Maps each node to its differences from most nodes of its kind."""
     splits: tuple[FactSplit, ...]
     """Facts of which no value has a majority."""
-    uncompared: Mapping[Kind, tuple[str, ...]]
-    """Maps each kind that has too few nodes for a comparison to the names of these nodes."""
+    uncompared: tuple[Uncompared, ...]
 
 
 KIND = "node.kind"
@@ -87,32 +94,11 @@ def differences(nodes: Sequence[Node], now: datetime) -> Differences:
         for field in sorted({field for node in voters for field in node.facts}):
             if not is_compared(field):
                 continue
-            values = {node.name: value_of(field, node.facts) for node in (*voters, *others)}
-            counts = Counter(value for node in voters if (value := values[node.name]) is not None)
-            if counts.total() < LEAST_NODES:
-                continue
-            severity = severity_of(field)
-            usual, usual_count = counts.most_common(1)[0]
-            if usual_count * 2 <= counts.total():
-                # The value itself makes the order of equally frequent ones reproducible.
-                ordered = sorted(counts, key=lambda value: (-counts[value], value))
-                names = {
-                    value: tuple(name for name, its in values.items() if its == value)
-                    for value in ordered
-                }
-                splits.append(FactSplit(field=field, severity=severity, gpus=kind, values=names))
-                continue
-            for name, value in values.items():
-                if value is not None and value != usual:
-                    drift = Drift(
-                        field=field,
-                        value=value,
-                        majority=usual,
-                        severity=severity,
-                        nodes=usual_count,
-                        of=counts.total(),
-                    )
-                    found.append((name, drift))
+            for one in in_field(field, kind, voters, others):
+                if isinstance(one, FactSplit):
+                    splits.append(one)
+                else:
+                    found.append(one)
         # A node that nothing can be compared with may simply have the wrong GPU. Where all machines
         # differ, this is usual.
         if len(voters) == 1 and kind and len(by_kind[largest]) >= LEAST_NODES:
@@ -129,12 +115,45 @@ def differences(nodes: Sequence[Node], now: datetime) -> Differences:
     found += [*slow_rates(nodes), *misdated_records(nodes, now), *copied_records(nodes)]
     for name, drift in found:
         of_node[name].append(drift)
-    uncompared = {
-        kind: tuple(node.name for node in voters)
+    uncompared = tuple(
+        Uncompared(gpus=kind, nodes=tuple(node.name for node in voters))
         for kind, voters in by_kind.items()
         if len(voters) < LEAST_NODES
-    }
+    )
     return Differences(of_node=of_node, splits=tuple(splits), uncompared=uncompared)
+
+
+def in_field(
+    field: str, kind: Kind, voters: Sequence[Node], others: Sequence[Node]
+) -> Iterator[tuple[str, Drift] | FactSplit]:
+    """What one field shows about nodes of a kind: a split if no value has a majority among the
+    voters, otherwise the name of each node with another value, and how it differs."""
+    values = {node.name: value_of(field, node.facts) for node in (*voters, *others)}
+    counts = Counter(value for node in voters if (value := values[node.name]) is not None)
+    total = counts.total()
+    if total < LEAST_NODES:
+        return
+    severity = severity_of(field)
+    usual, usual_count = counts.most_common(1)[0]
+    if usual_count * 2 <= total:
+        # The value itself makes the order of equally frequent ones reproducible.
+        ordered = sorted(counts, key=lambda value: (-counts[value], value))
+        names = {
+            value: tuple(name for name, its in values.items() if its == value) for value in ordered
+        }
+        yield FactSplit(field=field, severity=severity, gpus=kind, values=names)
+        return
+    for name, value in values.items():
+        if value is not None and value != usual:
+            drift = Drift(
+                field=field,
+                value=value,
+                majority=usual,
+                severity=severity,
+                nodes=usual_count,
+                of=total,
+            )
+            yield name, drift
 
 
 # --- records --------------------------------------------------------------------------------------

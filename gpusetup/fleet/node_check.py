@@ -41,13 +41,16 @@ class NodeFinding(Frozen):
 
 
 class NodeCheckAnswer(Frozen):
+    """What `fleet check` prints, and what its records and profiles contain."""
+
     schema: Literal["gpusetup.node-check/1"] = "gpusetup.node-check/1"
-    node: str
+    node: str = ""
+    """The node's name; empty in the records of `fleet run`, whose files have it."""
     ok: bool
     reason: str
     """A one-line summary of the whole result."""
-    taken_at: str | None
-    findings: tuple[NodeFinding, ...]
+    taken_at: str | None = None
+    findings: tuple[NodeFinding, ...] = ()
     facts: Mapping[str, str]
     gpu_uuids: tuple[str, ...] = ()
     """The UUIDs of the node's GPUs. Two nodes with the same ones have a copy of one record."""
@@ -186,20 +189,11 @@ MAY_DIFFER = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_byte
 """Facts that may change while a card is idle, or after a harmless update."""
 
 
-class Profile(Frozen):
-    """The part of a record of `fleet check` that serves as a profile for other nodes."""
-
-    schema: Literal["gpusetup.node-check/1"]
-    ok: bool
-    reason: str
-    facts: Mapping[str, str]
-
-
 def read_profile(text: str, what: str) -> dict[str, str]:
     """The facts of a profile that other nodes must match. Raises BadInput if the file is invalid,
     or if the node that it describes failed the check."""
     try:
-        profile = from_json(text, Profile, what=what)
+        profile = from_json(text, NodeCheckAnswer, what=what)
     except BadInput as problem:
         hint = "`gpusetup fleet check --json > FILE` writes one on a sound node"
         raise BadInput(problem.message, hint=hint) from problem

@@ -10,7 +10,7 @@ node_exporter, "Textfile Collector".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gpusetup.fleet.facts import GPU_COUNT, GPU_NAME
 from gpusetup.fleet.names import on_one_line
@@ -29,25 +29,16 @@ def metrics(answer: NodeCheckAnswer, now: float) -> str:
     facts = answer.facts
     gpu_count = facts.get(GPU_COUNT, "")
     counts = Counter((finding.id, finding.severity.value) for finding in answer.findings)
-    findings: list[Sample] = [
-        ({"id": id, "severity": severity}, count)
-        for (id, severity), count in sorted(counts.items())
-    ]
+    findings = [({"id": id, "severity": grade}, counts[id, grade]) for id, grade in sorted(counts)]
     machine = {"driver": facts.get("driver.version", ""), "gpu": facts.get(GPU_NAME, "")}
-    gauges: tuple[tuple[str, str, list[Sample]], ...] = (
-        (
-            "ok",
-            "Whether the node may take jobs: 1 if `gpusetup fleet check` passed, else 0.",
-            [({}, answer.ok)],
-        ),
+    # Without a driver there is no GPU count.
+    gpus: list[Sample] = [({}, int(gpu_count))] if gpu_count.isdecimal() else []
+    passed = "Whether the node may take jobs: 1 if `gpusetup fleet check` passed, else 0."
+    gauges: tuple[tuple[str, str, Sequence[Sample]], ...] = (
+        ("ok", passed, [({}, answer.ok)]),
         ("check_timestamp_seconds", "When the node was checked.", [({}, now)]),
         ("info", "The node's driver and GPU.", [(machine, 1)]),
-        # Without a driver there is no GPU count.
-        (
-            "gpus",
-            "GPUs that the driver lists.",
-            [({}, int(gpu_count))] if gpu_count.isdecimal() else [],
-        ),
+        ("gpus", "GPUs that the driver lists.", gpus),
         ("finding", "Findings of the check, by id and severity.", findings),
     )
     lines = []

@@ -16,7 +16,14 @@ from pathlib import Path
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import GPU_NAME, facts_of, joined
 from gpusetup.fleet.names import natural, on_one_line
-from gpusetup.fleet.node_check import NodeFinding, Source, check_rules, findings_of, uuids_of
+from gpusetup.fleet.node_check import (
+    NodeCheckAnswer,
+    NodeFinding,
+    Source,
+    check_rules,
+    findings_of,
+    uuids_of,
+)
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.model.finding import Severity
@@ -224,20 +231,9 @@ def _from_verify(raw: bytes, what: str) -> Node:
     )
 
 
-class _NodeCheck(Frozen):
-    """The fields that we read from a record of `fleet check`."""
-
-    ok: bool
-    reason: str
-    taken_at: str | None = None
-    facts: Mapping[str, str] = {}
-    findings: tuple[NodeFinding, ...] = ()
-    gpu_uuids: tuple[str, ...] = ()
-
-
 def _from_node_check(raw: bytes, what: str) -> Node:
     """The node in a record of `fleet check`."""
-    answer = from_json(raw, _NodeCheck, what=what)
+    answer = from_json(raw, NodeCheckAnswer, what=what)
     findings = answer.findings
     # Not every reason to fail is a finding; a node without any GPU has none.
     if not answer.ok and all(finding.severity is not Severity.ERROR for finding in findings):

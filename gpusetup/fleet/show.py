@@ -15,6 +15,7 @@ from gpusetup.fleet.differences import (
     RATES,
     Drift,
     FactSplit,
+    Uncompared,
     differences,
     newest_of,
     span,
@@ -27,7 +28,6 @@ from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen
 
 GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
-
 
 COST_SPEED = (
     *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
@@ -52,14 +52,6 @@ class NodeAnswer(Frozen):
     next: str | None = None
     """For a node that failed or has a warning, the command that shows more; for a missing record,
     the command that takes it."""
-
-
-class Uncompared(Frozen):
-    """A kind of machine that has too few nodes for a comparison, with these nodes."""
-
-    gpus: tuple[str, ...]
-    """The GPU models of these nodes."""
-    nodes: tuple[str, ...]
 
 
 class Common(Frozen):
@@ -148,9 +140,7 @@ def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAns
             slurm=f"--exclude={slurm_list(failed)}" if failed else "", names=tuple(failed)
         ),
         left_out=records.left_out,
-        uncompared=tuple(
-            Uncompared(gpus=kind, nodes=names) for kind, names in compared.uncompared.items()
-        ),
+        uncompared=compared.uncompared,
         splits=tuple(
             sorted(compared.splits, key=lambda split: (-GRAVITY[split.severity], split.field))
         ),

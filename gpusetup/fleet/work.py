@@ -30,7 +30,7 @@ Document = Mapping[str, Any]
 
 
 class NodeWork(Frozen):
-    """The settings of the work that each node does."""
+    """The settings of the work that each node does, and the nodes."""
 
     python: str
     """The Python interpreter with gpusetup on the nodes."""
@@ -40,6 +40,8 @@ class NodeWork(Frozen):
     device: str = "auto"
     limit: float = LIMIT_SECONDS["quick"]
     """The time limit in seconds for everything that a node does."""
+    nodes: tuple[str, ...] = ()
+    """The names of the nodes that should do it; if empty, all idle nodes are used."""
 
 
 SAVED_SECONDS = 30.0
@@ -88,9 +90,7 @@ def documents(text: str) -> dict[str, Document]:
         # A greeting may also begin with a brace, and foreign JSON may be nested too deeply.
         with contextlib.suppress(ValueError, RecursionError):
             document, _ = decoder.raw_decode(text, line_start.start())
-            schema_text = str(document.get("schema"))
-            schema = SCHEMA_NAME.fullmatch(schema_text)
-            if schema:
+            if schema := SCHEMA_NAME.fullmatch(str(document.get("schema"))):
                 by_schema[schema[1]] = document
     return by_schema
 

@@ -74,19 +74,8 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
         if not (is_mirror and takes_newest) or is_exact or task.wish.packages:
             raise
         first_problem = problem
-    wish = task.wish
-    # The newest torch on the mirror's pages for these builds, inside the user's bounds.
-    found: list[str] = []
-    for build in task.builds:
-        question = replace(
-            question_of(job, target, task, build),
-            family=(f"torch{task.wish.torch or ''}",),
-            others=(),
-        )
-        with suppress(Unsatisfiable):
-            rows = lock_of(question, with_dependencies=False).packages.values()
-            found += [row["version"].partition("+")[0] for row in rows]
-    bound = f"<={max(found, key=parsed)}" if found else f"<{task.build.torch}"
+    wish, bound = task.wish, _bound_of_mirror(job, target, task)
+    # Below that, a mirror may lack a companion of each release.
     for _ in range(MOST_OLDER):
         try:
             within = replace(wish, torch=",".join(filter(None, (wish.torch, bound))))
@@ -98,6 +87,22 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
         except Unsatisfiable:
             break
     raise first_problem
+
+
+def _bound_of_mirror(job: InstallJob, target: Target, task: Task) -> str:
+    """The newest torch on a mirror's pages for the builds, inside the user's bounds, as a bound; or
+    one below the chosen torch, which the mirror lacks."""
+    found: list[str] = []
+    for build in task.builds:
+        question = replace(
+            question_of(job, target, task, build),
+            family=(f"torch{task.wish.torch or ''}",),
+            others=(),
+        )
+        with suppress(Unsatisfiable):
+            rows = lock_of(question, with_dependencies=False).packages.values()
+            found += [row["version"].partition("+")[0] for row in rows]
+    return f"<={max(found, key=parsed)}" if found else f"<{task.build.torch}"
 
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -113,10 +118,13 @@ def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
 
 
 def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
+    """The plan of a task. Raises before anything is downloaded if the change could not be made, or
+    not be reverted."""
     prefix = target.venv or target.layout.prefix
     if target.venv is None:
         check_importable(target.layout, task.coming.family)
     build, wheels, notes, passed_over = _first_index(job, target, task)
+    # A companion that nobody named, but a package requires, has no index of torch's as its source.
     brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
@@ -131,9 +139,10 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     require_space(prefix, sum(map(unpacked_bytes, wheels)) + SPARE_BYTES)
     unpack = unpack_step(target.python, stage_of(prefix), job.settings)
     unhashed = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
+    on_trust: tuple[str, ...] = ()
     if unhashed:
         fact = f"No sha256 at the index for {', '.join(unhashed)}"
-        unhashed = [f"{fact}: the file is only as trusted as the connection"]
+        on_trust = (f"{fact}: the file is only as trusted as the connection",)
     return Plan(
         target=prefix,
         python=target.python,
@@ -145,7 +154,7 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
         before=before,
         after={wheel.name: wheel.version for wheel in wheels},
         hosts=() if job.wheels else hosts_of(wheels, build.index_url, *job.settings.indexes),
-        notes=tuple(dict.fromkeys((*passed_over, *task.all_notes, *notes, *unhashed))),
+        notes=tuple(dict.fromkeys((*passed_over, *task.all_notes, *notes, *on_trust))),
         device=device_to_prove(build.backend, task.gpus_here),
     )
 

@@ -65,6 +65,7 @@ def recover_unfinished(
             return None
         talk(f"{head}; recovering first ...")
         ended = recover(store)
+    # A new environment that was reverted leaves only its folder.
     if ended and ended.venv and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     if ended:

@@ -30,7 +30,6 @@ HOW = (
 )
 """The system's reason why a connection failed."""
 
-
 ROWS = (
     row("gpu-image", r"(?<![\w/])/(?:vllm|sgl)-workspace/", example="/vllm-workspace/"),
     row("image-build", r"failed to solve: process|=> ERROR \[|The command '/bin/sh -c .{1,400}?returned a non-zero code|\bbuilding at STEP\b", example="The command '/bin/sh -c python x.py' returned a non-zero code"),

@@ -89,7 +89,6 @@ KERNEL_LOG = (
     row("pcie-degraded", r"available PCIe bandwidth, limited by [\d.]+ GT/s(?: PCIe)? x(?P<width>\d{1,2}) link at \S{1,20} \(capable of [\d.]+ Gb/s with [\d.]+ GT/s(?: PCIe)? x(?P<width_max>16) link"),
 )  # fmt: skip
 
-
 ROWS = (
     *KERNEL_LOG,
     row("pcie-errors", rf"\bnvidia {BUS}: (?:AER: )?PCIe Bus Error: severity=(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able) \([\w-]{{3,12}}\))", example="nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected"),

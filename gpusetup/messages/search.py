@@ -65,8 +65,7 @@ class Text(Frozen):
 
         This is much faster than a pattern, so readers call it first.
         """
-        low = self.low
-        return any(needle in low for needle in needles)
+        return any(needle in self.low for needle in needles)
 
     def line_at(self, position: int) -> int:
         """The index (from 0) of the line that contains a position in `flat`."""

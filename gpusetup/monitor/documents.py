@@ -26,7 +26,6 @@ Verdict = Literal[
     "faulty",
 ]
 
-
 Figure = float | None
 Count = int | None
 """A number; None if it is unknown."""

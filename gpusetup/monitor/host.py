@@ -165,7 +165,7 @@ class ProcessTree:
         if is_baseline or not tree:
             return None
         total = sum(growth.values(), Counter())
-        told = set[str]().union(*usage.values())
+        counted = set[str]().union(*usage.values())
         cpu = {pid: percent_of_a_core(used[CPU], seconds) for (pid, _), used in growth.items()}
         workers = loader_workers(tree, on_gpu)
         statuses = Counter(process["status"] for process in tree)
@@ -178,13 +178,13 @@ class ProcessTree:
             loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
             blocked_processes=statuses[psutil.STATUS_DISK_SLEEP],
             cpu_wait_percent=percent_of_a_core(total[CPU_WAIT], seconds)
-            if CPU_WAIT in told
+            if CPU_WAIT in counted
             else None,
             gpu_processes=len(on_gpu & cpu.keys()) or None,
             cores=self._cores,
             **{
                 f"{name}_per_second": round(total[name] / seconds)
-                for name in IO_COUNTERS.keys() & told
+                for name in IO_COUNTERS.keys() & counted
             },
         )
 

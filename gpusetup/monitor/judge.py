@@ -71,15 +71,21 @@ def judgement_of(run: WatchedRun) -> Judgement:
         return unevenness
     if case.verdict == "good":
         return left_out(run) or good_or_to_act_on(run, subject, case)
-    judgement = of_case(case, subject)
-    if len(run.gpus) == 1 or judgement.evidence.startswith("GPU "):
+    return with_gpus_named(run, of_case(case, subject), case)
+
+
+def with_gpus_named(run: WatchedRun, judgement: Judgement, case: VerdictCase) -> Judgement:
+    """The judgement, whose evidence begins with the GPUs that it is about if there are several."""
+    # Some sentences of the table name the GPU themselves.
+    if judgement.subject is None or len(run.gpus) == 1 or judgement.evidence.startswith("GPU "):
         return judgement
     equals = [one for one in run.subjects if case_of(one) is case]
     # For throttled clocks, name all GPUs that need the same fix. Their sentences may differ in
     # their figures, so say whose figures are shown.
-    named = [one.gpu for one in equals] if case.verdict == "throttled" else [subject.gpu]
+    shown_gpu = judgement.subject.gpu
+    named = [one.gpu for one in equals] if case.verdict == "throttled" else [shown_gpu]
     differ = len(named) > 1 and len({filled(case.sentence, one) for one in equals}) > 1
-    whose = f" (figures of GPU {subject.gpu.label})" if differ else ""
+    whose = f" (figures of GPU {shown_gpu.label})" if differ else ""
     return judgement._replace(evidence=f"GPU {labels(named)}: {judgement.evidence}{whose}")
 
 
@@ -255,6 +261,7 @@ def hang(run: WatchedRun) -> Judgement | None:
         since = progress.format(max(or_zero(gpu.tally.quiet_since) for gpu in resting))
         words = f"{since} its GPUs did nothing, its processes rested, and nothing was read"
         return Judgement("bursty", "hang", words, step)
+    # The ranks whose kernels poll for another rank's data.
     spinning = [gpu for gpu in working if spins_to_the_end(gpu, marks.HANG_SECONDS)]
     # If it is unknown how the run ended, require a longer time, because one rank may be working
     # while the others wait for it.
@@ -264,7 +271,8 @@ def hang(run: WatchedRun) -> Judgement | None:
     has_ranks = run.launched or run.nodes > 1
     held = [gpu for gpu in run.gpus if worked(gpu) or run.held(gpu)]
     waits_for_others = len(held) > 1 or (has_ranks and bool(run.exit))
-    if not spinning or len(spinning) * 2 < len(working) or not waits_for_others:
+    most_of_them_spin = len(spinning) > 0 and len(spinning) * 2 >= len(working)
+    if not (most_of_them_spin and waits_for_others):
         return None
     # The hang begins when the first GPU spins, because the others may still have had work in their
     # queues.

@@ -135,5 +135,4 @@ def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
         (MORE_WORKERS, loads and WORKERS_HELP(subject)),
         (MIXED_PRECISION, launches and has_no_mixed_precision(subject)),
     )
-    workers = run.useful_workers
-    return tuple(text.format(workers=workers) for text, fits in rows if fits)
+    return tuple(text.format(workers=run.useful_workers) for text, fits in rows if fits)

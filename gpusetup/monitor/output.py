@@ -105,6 +105,7 @@ class CommandOutput:
             thread.join(patience)
 
     def _pass_on(self, channel: Channel) -> None:
+        """Write the command's output to our stream until it ends, and read it for epochs."""
         try:
             while data := self._next(channel.read):
                 write_all(channel.target, data)
@@ -138,6 +139,7 @@ def is_same(first: int, second: int) -> bool:
 
 
 def write_all(number: int, data: bytes) -> None:
+    """Write all of the bytes to a file descriptor, even if it takes them in parts."""
     view = memoryview(data)
     while view:
         try:

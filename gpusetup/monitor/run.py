@@ -167,7 +167,7 @@ def worked(gpu: GpuRun) -> bool:
     if considered(gpu) is None or only_draws:
         return False
     # If the GPU worked during only part of the run, the 95th percentile shows it.
-    return utilization >= marks.IDLE or gpu.utilization_p95 >= marks.QUIET_SHARE
+    return utilization >= marks.IDLE or gpu.utilization_p95 >= marks.WORKED_P95
 
 
 def considered(gpu: GpuRun) -> Work | None:

@@ -101,6 +101,7 @@ class Command:
         self.tree = or_none(ProcessTree, self._child.pid)
 
     def _forward(self, number: int, frame: object) -> None:
+        """Handle a signal: send it to the command, unless the terminal already did."""
         if number in RESIZED:
             # The terminal also sent this signal to the command, but the command's pseudo-terminal
             # did not have the new size yet, so resize it and send the signal again.

@@ -235,6 +235,7 @@ def gpus_of(rows: Mapping[int, Mapping[str, str]]) -> tuple[GpuSample, ...]:
 
 
 def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
+    """The GPU in a row of CSV."""
     values = values_of(row)
     values["throttle_reasons"] = reasons_in(row)
     for direction in ("rx", "tx"):
@@ -246,10 +247,10 @@ def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
         # a total, add up the errors of all kinds of memory.
         prefix = f"ecc.errors.uncorrected.{kind}."
         counts = [number(text) for name, text in row.items() if name.startswith(prefix)]
-        told = [count for count in counts if count is not None]
-        if told and "ecc_uncorrected" not in values:
+        known = [count for count in counts if count is not None]
+        if known and "ecc_uncorrected" not in values:
             total = number(row.get(f"{prefix}total"))
-            values["ecc_uncorrected"] = round(sum(told) if total is None else total)
+            values["ecc_uncorrected"] = round(sum(known) if total is None else total)
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells.
     values["lost"] = any("lost" in text.lower() for text in row.values()) or answers_nothing(row)
     return sample_of(index, values)
@@ -400,6 +401,7 @@ def query_moments(lines: Iterable[str]) -> Iterator[Moment]:
 
 
 def gpu_on_page(index: int, page: str) -> GpuSample:
+    """The GPU on its page of `nvidia-smi -q`."""
     lines = tuple(placed(page))
     values = of_gpu(gpu_of(page))
     for field, place, reads in QUERY_FIELDS:
@@ -492,15 +494,18 @@ def dmon_moments(lines: Iterable[str]) -> Iterator[Moment]:
 
 
 def gpu_of_dmon(index: int, row: Mapping[str, str]) -> GpuSample:
+    """The GPU in a row of `nvidia-smi dmon`, with the reasons for throttling that its columns of
+    violations show."""
     values: dict[str, Any] = {}
     for column, (field, unit) in DMON_COLUMNS.items():
         # dmon prints a dash for a value that this GPU does not report.
         value = number(row.get(column))
         if value is not None:
             values[field] = round(value * unit) if field in WHOLE_NUMBERS else value * unit
-    told = [(number(row.get(column)), *rule) for column, rule in VIOLATIONS.items()]
-    if any(value is not None for value, *_ in told):
-        reasons = (reason for value, reason, least in told if value is not None and value >= least)
+    violations = [(number(row.get(column)), *rule) for column, rule in VIOLATIONS.items()]
+    known = [(value, reason, least) for value, reason, least in violations if value is not None]
+    if known:
+        reasons = (reason for value, reason, least in known if value >= least)
         values["throttle_reasons"] = tuple(reasons)
     return sample_of(index, values)
 
@@ -569,7 +574,8 @@ def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[
     loss: Loss | None = None
     is_last_line = False
 
-    def others() -> Iterator[str]:
+    def rows() -> Iterator[str]:
+        """The lines that report no loss; the latest loss is kept."""
         nonlocal loss, is_last_line
         for line in lines:
             found = loss_in(line)
@@ -581,7 +587,7 @@ def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[
 
     seen: dict[int, GpuSample] = {}
     seconds, step = 0.0, interval
-    for sample in log.samples(others(), interval):
+    for sample in log.samples(rows(), interval):
         present = {gpu.index for gpu in sample.gpus}
         # A GPU whose row is only missing at this moment is not lost.
         absent = [gpu for index, gpu in seen.items() if index not in present]

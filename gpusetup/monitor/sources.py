@@ -81,8 +81,7 @@ class Machine(SampleSource):
         self._count = 0
 
     def read(self, timeout: float) -> Sample:
-        due = self._began + self._count * self._interval
-        wait = due - time.monotonic()
+        wait = self._began + self._count * self._interval - time.monotonic()
         if wait > timeout:
             time.sleep(timeout)
             raise TimeoutError

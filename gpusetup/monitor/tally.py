@@ -95,13 +95,9 @@ class GpuTally:
     def _note_use(self, moment: Moment, use: float) -> None:
         """Record whether the GPU works at this moment; quiet time stays undecided until work
         follows."""
-        # A GPU that usually works hard may run a stray kernel during a pause, for example in an
-        # evaluation on the CPU.
-        usual_use = self._use / max(1, self._count)
-        stray_use = max(marks.STRAY_USE, usual_use * marks.STRAY_PART / 100)
-        is_stray = use <= (marks.QUIET if usual_use < marks.LOW else stray_use)
-        goes_on = self.quiet_since is not None and is_stray
-        if use <= marks.QUIET or goes_on:
+        is_stray = self._is_stray(use)
+        pause_goes_on = self.quiet_since is not None and is_stray
+        if use <= marks.QUIET or pause_goes_on:
             if self.quiet_since is None:
                 # If stray kernels ran just before, the pause begins with them.
                 since_stray = self._stray_since
@@ -117,6 +113,15 @@ class GpuTally:
         self.has_worked = True
         self._use += use
         self._count += 1
+
+    def _is_stray(self, use: float) -> bool:
+        """Whether a utilisation shows no more than a stray kernel, which a GPU may run during a
+        pause, for example in an evaluation on the CPU."""
+        usual_use = self._use / max(1, self._count)
+        # Only beside hard work is it that small; a GPU that usually works little is at work then.
+        if usual_use < marks.LOW:
+            return use <= marks.QUIET
+        return use <= max(marks.STRAY_USE, usual_use * marks.STRAY_PART / 100)
 
     def _end_quiet(self, since: float, until: float) -> None:
         """Now that work follows a quiet stretch, decide what it was: the start-up, a short stutter

@@ -42,7 +42,6 @@ THROTTLES = (
 """Throttle reasons; the first that is active and counts is reported. nvml.h explains their meaning
 (nvmlClocksEventReason*)."""
 
-
 WARM = 80.0
 """The temperature, in °C, from which heat may explain why a card is slower than others of its
 model. GeForce cards lower their clocks at 83 °C, but this limit is lower, because we compare it

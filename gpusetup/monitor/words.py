@@ -228,6 +228,7 @@ def small_kernels(subject: Subject) -> str:
 
 @phrase
 def memory_growth(subject: Subject) -> str:
+    """How much the GPU's memory grew and, if the run did not fail, when it will be full."""
     memory = subject.gpu.memory
     words = f"memory grew all the time, from {memory.first:.0f} % to {memory.peak:.0f} %"
     seconds = or_zero(memory.full_in)
@@ -355,6 +356,7 @@ def pid(subject: Subject) -> str:
 
 @phrase
 def where_it_waits(subject: Subject) -> str:
+    """How to see where a process waits, or which rank the others wait for."""
     run = subject.run
     has_one_gpu = len(run.gpus) <= 1
     words = "See where the process waits"
@@ -373,6 +375,7 @@ def where_it_waits(subject: Subject) -> str:
 
 @phrase
 def watching(subject: Subject) -> str:
+    """What to run so that the monitor sees more than the GPU."""
     run = subject.run
     if run.command:
         return (

@@ -331,7 +331,7 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     question, shape = request.question, request.job.shape
     if request.job.gpus > 1 or question.describes_training or not shape.writes_text:
         return
-    limits = replace(request.limits, offload=False, measured_gpu=None)
+    limits = replace(request.limits, offload=False)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
     for name, changes in WAYS.items():
         # On a single GPU memory is usually short, so people switch checkpointing on.

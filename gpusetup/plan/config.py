@@ -220,8 +220,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
     method = (reader.word("adapter") or "").lower()
     if method == "freeze":
         # With `freeze`, LLaMA-Factory trains only the last layers, two by default.
-        trained_layers = reader.number("trained-layers", 10**4) or 2
-        return {"freeze": f"-{trained_layers}"}
+        return {"freeze": f"-{reader.number('trained-layers', 10**4) or 2}"}
     is_lora = method in ("lora", "qlora", "true", "yes")
     if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
         return {}
@@ -286,6 +285,7 @@ def length(reader: Reader, fields: Fields) -> Fields:
     roles = ("length", "total-length", "prompt", "response")
     sequence, total, prompt, response = (reader.number(role, most) for role in roles)
     tokens = total if trainer == "trinity" else sequence or total
+    # A config of verl counts as one of Trinity-RFT, and has this map.
     is_trinity = trainer == "trinity" and not reader.has_map("actor_rollout_ref")
     if is_trinity and not total and prompt and response:
         # Prompt and response each have a limit, so a sequence may be as long as their sum.

@@ -229,12 +229,7 @@ def decoder(config: ModelConfig) -> Shape:
     # LayerNorm rather than RMSNorm, by the family or the epsilon's key.
     says_rms = config.has("rms") and values.get("rmsnorm", True)
     layer_norms = not says_rms and ("layer norms" in family or config.has("layer", "norm", "eps"))
-    # Nearly all models since Llama have gated MLPs (SwiGLU); those with LayerNorm and GELU, as in
-    # GPT-2's time, have not.
-    activation = str(values.get("hidden_act") or "gelu")
-    gated = activation != "relu" and not (layer_norms and "gelu" in activation)
-    if "a gate" in family or "no gate" in family:
-        gated = "a gate" in family
+    gated = is_gated(config, layer_norms=layer_norms)
     mlp = mlp_of(config, 3 if gated else 2, len(mixers))
     # A layer norm has a weight and a bias, and each layer has two norms.
     norms = (4 if layer_norms else 2) * hidden
@@ -251,8 +246,9 @@ def decoder(config: ModelConfig) -> Shape:
         outside += config.get("vocab_size_per_layer_input") * width * len(mixers)
     fixed = outside + sum(counts[mixer] for mixer in mixers)
     fixed += len(mixers) * norms + mlp.dense_layers * mlp.dense
+    # FSDP gathers a whole layer, or the embedding if that is larger.
     largest_mlp = max(mlp.experts, mlp.dense if mlp.dense_layers else 0)
-    largest_mixer = max(counts[mixer] for mixer in mixers)
+    largest_layer = max(counts[mixer] for mixer in mixers) + norms + largest_mlp
     attention_layers = mixers.count(ATTENTION)
     rank = config.get("kv_lora_rank")
     return Shape(
@@ -260,7 +256,7 @@ def decoder(config: ModelConfig) -> Shape:
         kind=config.kind,
         parameters=fixed + mlp.expert_layers * mlp.experts,
         active=fixed + mlp.expert_layers * mlp.active,
-        largest_unit=max(vocabulary * hidden, largest_mixer + norms + largest_mlp),
+        largest_unit=max(vocabulary * hidden, largest_layer),
         layers=len(mixers),
         hidden=hidden,
         heads=attention.heads,
@@ -283,6 +279,15 @@ def decoder(config: ModelConfig) -> Shape:
     )
 
 
+def is_gated(config: ModelConfig, *, layer_norms: bool) -> bool:
+    """Whether a decoder's MLPs are gated (SwiGLU), as nearly all since Llama are."""
+    if "a gate" in config.family or "no gate" in config.family:
+        return "a gate" in config.family
+    activation = str(config.values.get("hidden_act") or "gelu")
+    # Those with LayerNorm and GELU, as in GPT-2's time, have no gate.
+    return activation != "relu" and not (layer_norms and "gelu" in activation)
+
+
 class Attention(NamedTuple):
     """The attention of a layer; widths are those of all heads together."""
 
@@ -294,8 +299,7 @@ class Attention(NamedTuple):
 
 
 def attention_of(config: ModelConfig) -> Attention:
-    """The attention of a layer with keys and values, or DeepSeek's latent attention (arXiv
-    2405.04434). A pure state space model counts as one head of its inner width."""
+    """The attention of a layer. A pure state space model counts as one head of its inner width."""
     hidden, values = config.hidden, config.values
     if config.is_mamba or not values.get("num_attention_heads"):
         return Attention(1, 2 * hidden, hidden, 0)
@@ -313,6 +317,13 @@ def attention_of(config: ModelConfig) -> Attention:
         # A gate for the output has as many parameters as the query projection.
         queries = 3 if values.get("attn_output_gate") else 2
         return Attention(heads, query, key_value, hidden * (queries * query + 2 * key_value))
+    return latent_attention(config, heads, rank)
+
+
+def latent_attention(config: ModelConfig, heads: int, rank: int) -> Attention:
+    """DeepSeek's latent attention (arXiv 2405.04434), whose keys and values come from a tensor of
+    this rank."""
+    hidden = config.hidden
     rotated = config.get("qk_rope_head_dim", default=64)
     plain = config.get("qk_nope_head_dim", default=128)
     value = config.get("v_head_dim", default=128)
@@ -322,6 +333,7 @@ def attention_of(config: ModelConfig) -> Attention:
     parameters = query_rank * (hidden + query) if query_rank else hidden * query
     parameters += hidden * (rank + rotated) + rank * heads * (plain + value)
     parameters += heads * value * hidden
+    # `key_value` is the width of keys and of values; here keys are wider, so take the mean.
     return Attention(heads, query, heads * (plain + rotated + value) // 2, parameters)
 
 
@@ -444,13 +456,13 @@ def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
     active = config.need("num_experts_per_tok") * expert + shared
     router = config.hidden * number
     return Mlp(
-        layers - expert_layers,
-        unit * width,
+        dense_layers=layers - expert_layers,
+        dense=unit * width,
         # A dense layer may be wider than the experts that a token uses.
-        max(active, width) if expert_layers < layers else active,
-        expert_layers,
-        router + unit * (number * expert + shared),
-        router + unit * active,
+        width=max(active, width) if expert_layers < layers else active,
+        expert_layers=expert_layers,
+        experts=router + unit * (number * expert + shared),
+        active=router + unit * active,
     )
 
 
@@ -461,9 +473,11 @@ def text_encoder(config: ModelConfig) -> Shape:
     """The shape of a text encoder with a classifier of two classes, as in fine-tuning."""
     # ModernBERT has gated MLPs, and rotary embeddings instead of a position table.
     is_modern = config.kind == "modernbert"
+    # The weight and the bias of the norm after the embeddings are two more rows.
     rows = config.need("vocab_size") + config.get("type_vocab_size") + 2
     if not is_modern:
         rows += config.get("max_position_embeddings")
+    # The dense layer before the two classes, whose own few weights do not matter.
     classifier = config.hidden * (config.hidden + 1)
     shape = encoder(config, rows * config.hidden + classifier, matrices=3 if is_modern else 2)
     return replace(

@@ -82,23 +82,7 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     """The preference or RL setup of a config for TRL, LLaMA-Factory, ms-swift, axolotl or
     OpenRLHF."""
     trainer, generates, read = fields["trainer"], method in GENERATING, reader.text_named
-    share, sleeps, generated_at_once = None, False, 0
     read("num_generations", "answers to one prompt")
-    if generates:
-        mode = read("vllm_mode", "where the engine runs")
-        servers = [read(key, "a server elsewhere") for key in SERVER_KEYS]
-        named_share = read("vllm_gpu_memory_utilization", "the engine's share")
-        named_share = named_share or read("gpu_memory_utilization", "the share")
-        sleep = read("vllm_enable_sleep_mode", "the engine sleeps")
-        sleep = sleep or read("sleep_level", "the engine sleeps")
-        colocates = is_on(reader, "colocate_all_models") or mode == "colocate"
-        uses_engine = is_on(reader, "use_vllm") or colocates
-        if mode != "server" and not any(servers):
-            if uses_engine:
-                share = share_of(named_share, ENGINE_SHARE["trl"])
-                sleeps = sleep is not None and sleep not in (*FALSE, "0")
-            else:
-                generated_at_once = sequences_at_once(reader, fields)
     # LLaMA-Factory's critic is a head on the policy.
     critic: Literal["model", "head"] = "head" if trainer == "llama-factory" else "model"
     # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
@@ -110,10 +94,30 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
         critic=critic if method in WITH_CRITIC else "none",
         critic_name=read("critic_pretrain", "the critic") or SAME_AS_POLICY,
         frozen_in_16_bits=trainer != "trl" or bool(says_16_bits),
-        engine_share=share,
-        engine_sleeps=sleeps,
-        generated_at_once=generated_at_once,
+        **(generation(reader, fields) if generates else {}),
     )
+
+
+def generation(reader: Reader, fields: Fields) -> Fields:
+    """The fields of a setup that say what generates the answers: an engine beside the training or
+    the trainer itself; empty for a server elsewhere."""
+    read = reader.text_named
+    mode = read("vllm_mode", "where the engine runs")
+    servers = [read(key, "a server elsewhere") for key in SERVER_KEYS]
+    share = read("vllm_gpu_memory_utilization", "the engine's share")
+    share = share or read("gpu_memory_utilization", "the share")
+    sleep = read("vllm_enable_sleep_mode", "the engine sleeps")
+    sleep = sleep or read("sleep_level", "the engine sleeps")
+    colocates = is_on(reader, "colocate_all_models") or mode == "colocate"
+    uses_engine = is_on(reader, "use_vllm") or colocates
+    if mode == "server" or any(servers):
+        return {}
+    if not uses_engine:
+        return {"generated_at_once": sequences_at_once(reader, fields)}
+    return {
+        "engine_share": share_of(share, ENGINE_SHARE["trl"]),
+        "engine_sleeps": sleep is not None and sleep not in (*FALSE, "0"),
+    }
 
 
 def sequences_at_once(reader: Reader, fields: Fields) -> int:

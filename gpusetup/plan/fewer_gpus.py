@@ -51,6 +51,7 @@ def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus 
         return None
     offloads = decision.fits and decision.shown.recipe.offload
     most, fewer = (sequence_degrees(one.job, one.limits)[-1] for one in (decision, best))
+    # DataParallel uses no such degrees: its first GPU holds the outputs of all GPUs.
     reason = "Each GPU then needs less memory."
     if fewer > most:
         reason = (

@@ -91,6 +91,7 @@ def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: b
 def own_segments(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of memory segments for logits or their copies, which no other tensor reuses because
     none has the same size."""
+    # Expandable segments take any size, and gathered units reuse idle segments.
     if recipe.env or job.gathers:
         return 0.0
     bytes_per_logit = 0.0

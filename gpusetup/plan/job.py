@@ -269,7 +269,6 @@ class TrainingJob(Frozen):
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
 """Job field -> its default."""
 
-
 BESIDE_FIELDS = (
     "models_beside", "encoder_parameters", "sequences_of_sample", "engine_bytes", "engine_sleeps",
     "policy_leaves", "generated_at_once",

@@ -66,21 +66,26 @@ def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> T
     job = TrainingJob(**fields)
     setup = rl_setup_of(question, job)
     if setup is not None:
-        job = replace(
-            job,
-            models_beside=models_beside(setup, job),
-            sequences_of_sample=2 if setup.method in PAIRED else 1,
-            engine_bytes=(setup.engine_share or 0.0) * limits.capacity,
-            engine_sleeps=setup.engine_sleeps,
-            policy_leaves=setup.policy_leaves,
-            generated_at_once=setup.generated_at_once,
-        )
         says_loss = question.rl is not None or "loss" in named
         # Keep the loss for Unsloth, whose kernels compute log-probabilities without storing logits.
-        if not says_loss and trainer != "unsloth":
-            job = replace(job, loss=usual_loss(setup.method))
+        loss = job.loss if says_loss or trainer == "unsloth" else usual_loss(setup.method)
+        job = with_setup(replace(job, loss=loss), setup, limits)
     check(job, question)
     return job
+
+
+def with_setup(job: TrainingJob, setup: RlSetup, limits: MachineLimits) -> TrainingJob:
+    """A job of reinforcement learning or preferences: with the models beside the trained one, and
+    with the engine that generates."""
+    return replace(
+        job,
+        models_beside=models_beside(setup, job),
+        sequences_of_sample=2 if setup.method in PAIRED else 1,
+        engine_bytes=(setup.engine_share or 0.0) * limits.capacity,
+        engine_sleeps=setup.engine_sleeps,
+        policy_leaves=setup.policy_leaves,
+        generated_at_once=setup.generated_at_once,
+    )
 
 
 def has_adapters(named: Mapping[str, Any]) -> bool:

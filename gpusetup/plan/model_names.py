@@ -173,8 +173,7 @@ def size_in_name(text: str) -> SizeInName | None:
     (48000000000, 3000000000)
     """
     # `1_8b` means 1.8 billion.
-    name = re.sub(r"(?<=\d)_(?=\d)", ".", text)
-    hits = list(SIZES.finditer(name_with_dashes(name)))
+    hits = list(SIZES.finditer(name_with_dashes(re.sub(r"(?<=\d)_(?=\d)", ".", text))))
     # With two sizes (`Llama-8B-70B-merge`) the name does not tell which is the model's.
     if len({hit[0] for hit in hits}) != 1:
         return None

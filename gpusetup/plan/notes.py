@@ -261,5 +261,4 @@ def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
 def needs_memory_of_others(decision: RecipeDecision, hardware: Place) -> bool:
     """Whether the job only fits if other programs free the memory that they use now. They may leave
     the GPU before the training starts, or keep their memory."""
-    needed_now = decision.shown.memory.total + hardware.used_bytes
-    return needed_now > decision.limits.capacity
+    return decision.shown.memory.total + hardware.used_bytes > decision.limits.capacity

@@ -26,7 +26,6 @@ NOT_MEASURED = (
 )
 LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}
 
-
 UNIFIED_ADVICE = {
     "amd": " on Linux as it is installed (half of it; the kernel's parameter ttm.pages_limit "
     "raises that)",

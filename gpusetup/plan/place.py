@@ -103,7 +103,8 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
         return place_of(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
     try:
         matching = [row for row in rows_named(text, rows) if row.memory_gb]
-        hint = f"one of: {', '.join(dict.fromkeys(row.name for row in matching))}"
+        names = ", ".join(dict.fromkeys(row.name for row in matching))
+        hint = f"one of: {names}" if matching else "give `--gpu-mem 24GiB`"
     except UsageError:  # a compute capability (`sm_90`) does not name a card
         matching, hint = [], "name the card, or give `--gpu-mem 24GiB`"
     sxm_cards = [row for row in matching if "SXM" in row.name]
@@ -111,10 +112,7 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     exact_cards = [row for row in matching if tokens(row.name) - NOT_TELLING == words]
     usual = next((cards[0] for cards in (sxm_cards, exact_cards) if len(cards) == 1), None)
     if usual is None or usual.memory_bytes is None:
-        raise UsageError(
-            f"{text!r} exists with more than one memory size",
-            hint=hint if matching or "name the card" in hint else "give `--gpu-mem 24GiB`",
-        )
+        raise UsageError(f"{text!r} exists with more than one memory size", hint=hint)
     # Use the driver's name, because a machine with this card would show it.
     name = usual.smi_names[0] if usual.smi_names else usual.name
     return replace(
@@ -189,7 +187,6 @@ LARGEST_DRIVER_SHARE = 0.05
 The result is within 0.4 GiB of the real value for A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX
 3060 (11.76 of 12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20.
 """
-
 
 UNIFIED_SHARE = 0.93
 """The share of a board's memory that Linux and CUDA see, because firmware keeps the rest. GB10

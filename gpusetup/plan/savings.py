@@ -74,11 +74,13 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
 
 def adapters(job: TrainingJob) -> Changes:
     """Changes that switch to LoRA or to a quantised base, if the job does not use them yet."""
-    # Frozen weights already have no gradients, so adapters would not help.
+    # Frozen weights already have no gradients, so adapters would not help. Without adapters, fp8 is
+    # the only quantised format that can be trained.
     if job.frozen or (job.quantize and job.lora is not None):
         return {}
     if job.lora is not None:
         return {"4-bit weights (`--quantize nf4`)": {"quantize": "nf4"}}
+    # The frozen base is kept in 16 bits and computes in them, without mixed precision.
     lora = {"lora": 16, "dtype": "bf16", "amp": None}
     return {
         "LoRA of rank 16 (`--lora 16`)": lora,

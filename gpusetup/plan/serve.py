@@ -114,6 +114,7 @@ class Server(Frozen):
 
     @property
     def weight_bytes(self) -> float:
+        """The bytes of a GPU's share of the weights."""
         shape, table = self.shape, serve_table()
         if self.engine_name == LLAMA_CPP:
             return shape.parameters * table.gguf[self.weights] / 8 / self.gpus
@@ -173,16 +174,12 @@ def server_of(options: Mapping[str, Any], shape: Shape, hardware: Place) -> Serv
     table = serve_table()
     name = str(options["serve"]).partition("==")[0]
     engine = table.engines[name]
-    if name == LLAMA_CPP:
-        in_name = GGUF_FORMAT.search(options["model"] or "")
-        # The default of llama.cpp's tools, which most files on the hub have.
-        usual_weights, usual_cache = in_name[1].lower() if in_name else "q4_k_m", "fp16"
-    else:
-        named = format_in_name(options["model"] or "")
-        usual_weights, usual_cache = named or table.published.get(shape.kind, "bf16"), "bf16"
-    weights, cache = options["weights"] or usual_weights, options["cache"] or usual_cache
-    formats = table.gguf if name == LLAMA_CPP else table.weights
-    check_word(weights, f"format of {name}'s weights", formats)
+    is_llama_cpp = name == LLAMA_CPP
+    weights = options["weights"] or usual_format(options["model"] or "", shape, is_llama_cpp)
+    cache = options["cache"] or ("fp16" if is_llama_cpp else "bf16")
+    check_word(
+        weights, f"format of {name}'s weights", table.gguf if is_llama_cpp else table.weights
+    )
     check_word(cache, "type of a cache", table.cache)
     share = options.get("gpu_memory_utilization")
     if share is not None and not 0 < share <= 1:
@@ -214,6 +211,16 @@ def server_of(options: Mapping[str, Any], shape: Shape, hardware: Place) -> Serv
     )
 
 
+def usual_format(model: str, shape: Shape, is_llama_cpp: bool) -> str:
+    """The format of the weights if the question names none: by the model's name, or the one in
+    which such models are published."""
+    if is_llama_cpp:
+        in_name = GGUF_FORMAT.search(model)
+        # The default of llama.cpp's tools, which most files on the hub have.
+        return in_name[1].lower() if in_name else "q4_k_m"
+    return format_in_name(model) or serve_table().published.get(shape.kind, "bf16")
+
+
 def check_word(word: str, meaning: str, possible_words: Mapping[str, object]) -> None:
     """Raise UsageError with the possible words if `word` is not among them."""
     if word not in possible_words:
@@ -243,11 +250,11 @@ def serve_plan(
     left = free - requests * server.sequence_bytes(context)
     most_sequences = max(0, int(free // server.sequence_bytes(context)))
     fits = most_sequences >= requests
-    native = shape.native_context or LARGEST_SOLUTION
+    most_tokens = shape.native_context or LARGEST_SOLUTION
     longest = largest(lambda tokens: requests * server.sequence_bytes(tokens) <= free)
     command = None
     # An engine would refuse a context beyond the model's own.
-    if fits and context <= native:
+    if fits and context <= most_tokens:
         command = server.engine.command.format(
             context=context,
             sequences=requests,
@@ -275,7 +282,7 @@ def serve_plan(
         free_gib=round(left / GIB, 3),
         capacity_gib=round(hardware.capacity / GIB, 3),
         token_kib=round(server.token_bytes / 1024, 2),
-        largest_context=min(longest, native),
+        largest_context=min(longest, most_tokens),
         largest_sequences=most_sequences,
         command=command,
         notes=tuple(serve_notes(server, context)),

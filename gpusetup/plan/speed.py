@@ -53,10 +53,11 @@ def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow])
     # The slowest variant's peak, without sparsity; cards before Ampere only support fp16.
     tflops = [row.peak_tflops.get("bf16") or row.peak_tflops.get("fp16") for row in cards]
     peak = min(filter(None, tflops), default=None)
-    # If the peak is unknown, the exchange may overlap completely with computing, or dominate.
+    # With an unknown peak, all is possible: the exchange dominates, or computing hides it.
     computing, lowest, highest = None, 1.0, float(job.gpus)
     if peak:
         computing = step_flop(job, decision.shown.recipe) / (peak * 1e12 * SHARE_OF_PEAK)
+        # The exchange runs either after computing or during it.
         lowest = job.gpus * computing / (computing + sending)
         highest = job.gpus * computing / max(computing, sending)
     return Speed(

@@ -64,8 +64,7 @@ def usual_batch(trainer: str | None) -> int:
     >>> usual_batch("trl"), usual_batch("axolotl"), usual_batch(None)
     (8, 1, 1)
     """
-    row = trainer_table().trainers.get(trainer or "", {})
-    return int(row.get("usual_batch", 1))
+    return int(trainer_table().trainers.get(trainer or "", {}).get("usual_batch", 1))
 
 
 def row_of(trainer: str) -> Mapping[str, Any]:

@@ -213,8 +213,10 @@ def later_of(word: str, place: str, variant: str | None = None, marker: str = ""
         label = version.local or ""
         series = re.search(r"(?:torch|pt)[._]?(\d)[._]?(\d{1,2})", label)
         cuda = re.search(r"cu1\d{1,2}(?!\d)|^cpu$", label)
-        torch = f"=={series[1]}.{series[2]}.*" if series else None
-        torch = f"=={version.public}" if name == "torch" else torch
+        if name == "torch":
+            torch = f"=={version.public}"
+        elif series:
+            torch = f"=={series[1]}.{series[2]}.*"
         backend = cuda[0] if cuda else None
     return Later(
         text=text.strip(),

@@ -23,7 +23,7 @@ from gpusetup.catalog.companions import releases_with
 from gpusetup.choose.constraints import first_reason, in_scope, nearest, pick, preference
 from gpusetup.choose.host import BuildQuestion, Host, question_of
 from gpusetup.choose.installed import marker_environment
-from gpusetup.choose.wish import Wish, backend_label, label_of, specifier_text
+from gpusetup.choose.wish import Wish, as_option, backend_label, label_of, specifier_text
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
@@ -170,7 +170,7 @@ def bounds_of(lines: Iterable[Requested], later: Iterable[Later], catalog: Catal
             versions = str(Requirement(one.text).specifier)
         except (ValueError, RecursionError):
             continue
-        label = label_of(versions.split(",")[0])
+        label = next(filter(None, map(label_of, versions.split(","))), None)
         # A nightly's or a vendor's label (`+git1234`, `+nv25.3`) names no backend.
         if label and (label in catalog.backends or maker_of(label)):
             backend = backend or label
@@ -204,15 +204,15 @@ def with_requests(wish: Wish, requests: Sequence[Requested], bounds: Bounds) -> 
         if one.name in FAMILY:
             family.append(one.name)
         else:
+            # Every marker that comes here applies, so it says no more.
             packages.append(one.text.partition(";")[0].strip())
     torch = wish.torch
     if bounds.torch:
         # A bare version of `--torch` (`2.9.1`) means exactly that one, also beside a file's bounds.
         torch = ",".join(filter(None, (bounds.torch, specifier_text(wish.torch))))
-    exact = re.fullmatch(r"==(\d+\.\d+\.\d+\S*)", torch or "")
     return replace(
         wish,
-        torch=exact[1] if exact else torch or None,
+        torch=as_option(torch or ""),
         backend=wish.wanted_backend if wish.wanted_backend != "auto" else bounds.backend or "auto",
         family=named_family(family),
         packages=tuple(dict.fromkeys(packages)),

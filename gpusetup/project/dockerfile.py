@@ -16,14 +16,17 @@ INSTALLS = re.compile(
     r"(?:\S*/)?(?:(?:uv\s+)?pip3?|python[\d.]*\s+-m\s+(?:uv\s+)?pip)\s+install\s+(?P<pip>.*)"
     r"|(?:\S*/)?(?:conda|mamba|micromamba)\s+(?:install|create)\s+(?P<conda>.*)"
 )
-WITH_VALUE = (
-    *("-r", "-c", "-i", "-f", "-e", "-t", "-n", "-p", *SHORT_NAMES),
-    *("--target", "--prefix", "--timeout", "--python", "--channel", "--name", "--trusted-host"),
+SHORT_OPTION = re.compile(r"-[UIqvy]*(?P<letter>[bcefinprtCP])=?(?P<value>.*)")
+"""A short option that takes a value, alone (`-r`), joined (`-rmore.txt`) or after flags (`-Ur`)."""
+LONG_OPTIONS = (
+    *(*SHORT_NAMES, "--target", "--prefix", "--timeout", "--python", "--channel", "--name"),
     *("--retries", "--root", "--progress-bar", "--cache-dir", "--no-binary", "--only-binary"),
-    "--index-strategy",
+    *("--trusted-host", "--index-strategy"),
 )
 """Options of pip, uv and conda that are followed by a value."""
-LONGEST_COMMAND = 20_000
+VARIABLE = re.compile(r"\$\{(?P<braced>\w+)(?::-(?P<default>[^}]*))?\}|\$(?P<plain>\w+)")
+LONGEST_COMMAND, LONGEST_INSTRUCTION = 20_000, 100_000
+"""In characters: a stranger's variables may name others, and double the text with each line."""
 PYTHON_OF_UBUNTU = {"20.04": "3.8", "22.04": "3.10", "24.04": "3.12"}
 """The `python3` of Ubuntu's releases, on which NVIDIA's images are built (packages.ubuntu.com)."""
 
@@ -36,12 +39,12 @@ def read_dockerfile(path: str) -> Ask:
     image_backend: str | None = None
 
     def value_of(found: re.Match[str]) -> str:
-        return variables.get(found[1] or found[3], found[2] or found[0])
+        return variables.get(found["braced"] or found["plain"], found["default"] or found[0])
 
     for number, line in instructions(text):
         place = f"{Path(path).name}, line {number}"
         word, _, rest = line.partition(" ")
-        rest = re.sub(r"\$\{(\w+)(?::-([^}]*))?\}|\$(\w+)", value_of, rest.strip())[:100_000]
+        rest = VARIABLE.sub(value_of, rest.strip())[:LONGEST_INSTRUCTION]
         if word.upper() in ("ARG", "ENV"):
             for name, value in re.findall(r"""(\w+)[= ]["']?([^\s"']*)""", rest):
                 variables.setdefault(name, value)
@@ -111,26 +114,36 @@ def add_command(ask: Ask, installs: re.Match[str], place: str) -> None:
     except ValueError:
         ask.unread.append(f"{place}: {text[:80]}")
         return
-    for word in words:
-        option, equal, value = word.partition("=")
-        if word in WITH_VALUE:
-            option, value = word, next(words, "")
-        elif not equal or option not in WITH_VALUE:
-            if installs["conda"] is not None and not word.startswith("-"):
-                add_spec(ask, word, place)
-            elif not word.startswith("-"):
-                ask.add(word, place)
-            continue
-        kind = SHORT_NAMES.get(option, option)
-        if kind in ("-i", "-f", "-e"):
-            add_line(ask, kind, value, place)
-        elif kind in ("-r", "-c"):
+    for option, value in options_and_packages(words):
+        if installs["conda"] is not None:
+            # No option of conda names a package: `-c` is a channel, where pip's is a constraint.
+            if option is None:
+                add_spec(ask, value, place)
+        elif option is None:
+            ask.add(value, place)
+        elif option in ("-i", "-f", "-e"):
+            add_line(ask, option, value, place)
+        elif option in ("-r", "-c"):
             # The path inside the image differs from the one beside the Dockerfile, the name does
             # not.
             folder = Path(ask.path).parent
             files = (folder / value.lstrip("/"), folder / Path(value).name)
             file = next((file for file in files if file.is_file()), None)
             if file:
-                add_file(ask, file, place, is_limit=kind == "-c")
+                add_file(ask, file, place, is_limit=option == "-c")
             else:
-                ask.unread.append(f"{place}: -r {value[:80]}")
+                ask.unread.append(f"{place}: {option} {value[:80]}")
+
+
+def options_and_packages(words: Iterator[str]) -> Iterator[tuple[str | None, str]]:
+    """Yields each option that takes a value, under pip's short name, with its value, and each
+    package with None. Flags are left out."""
+    for word in words:
+        short = SHORT_OPTION.fullmatch(word)
+        name, equal, value = word.partition("=")
+        if short:
+            yield f"-{short['letter']}", short["value"] or next(words, "")
+        elif name in LONG_OPTIONS:
+            yield SHORT_NAMES.get(name, name), value if equal else next(words, "")
+        elif not word.startswith("-"):
+            yield None, word

@@ -19,7 +19,7 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import cuda_of
-from gpusetup.project.ask import Ask, Variant, named_family
+from gpusetup.project.ask import Ask, NamedIndex, Variant, named_family
 from gpusetup.project.decide import OF_THE_GPU, bounds_of
 
 PLATFORMS = {
@@ -47,51 +47,93 @@ def edit_for(
 ) -> Edit:
     """The edit for a project that names torch itself, or in the extra or group that was chosen. Its
     bounds stay as they are."""
+    if ask.is_poetry:
+        return poetry_edit(ask, build, variant, root)
+    return uv_edit(ask, build, variant, root, catalog)
+
+
+def poetry_edit(ask: Ask, build: TorchBuild, variant: Variant | None, root: str) -> Edit:
+    """A source for torch's index, unless the project has the one of this build already.
+
+    https://python-poetry.org/docs/repositories/#explicit-package-sources
+    """
+    name = variant.name if variant else None
+    own = index_of_torch(ask, name)
+    if own and own.backend == build.backend:
+        return no_edit(ask, build, ("poetry", "install"))
+    source = (own and own.name) or f"pytorch-{build.backend.replace('.', '-')}"
+    url = build.index or index_url(build.backend, root)
+    family = named_family(one.name for one in ask.of(name))
+    note = (
+        f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
+        f'the versions: `torch = {{ version = "...", source = "{source}" }}`'
+    )
+    table = ("[[tool.poetry.source]]", f'name = "{source}"', f'url = "{url}"')
+    return Edit(
+        lines=(*table, 'priority = "explicit"'),
+        steps=(("poetry", "lock"), ("poetry", "install")),
+        notes=(note,),
+    )
+
+
+def uv_edit(
+    ask: Ask, build: TorchBuild, variant: Variant | None, root: str, catalog: Catalog
+) -> Edit:
+    """The lines for uv, by what the project has already:
+
+    - this build's index: only the sources that members of torch's family lack, or nothing;
+    - the index of another build: the table in its place;
+    - sources of other extras: those of the chosen one beside them;
+    - none of these: an index, and a source for each member.
+    """
     name = variant.name if variant else None
     family = named_family(one.name for one in ask.of(name))
+    sources = sources_of(ask, name)
+    own = index_of_torch(ask, name)
     url = build.index or index_url(build.backend, root)
-    sources = {one.package: one.index for one in ask.sources if one.variant in (None, name)}
-    own = next((one for one in ask.indexes if one.name and one.name == sources.get("torch")), None)
-    if own is None and (ask.is_poetry or not ask.sources):
-        # An index without sources serves all packages, torch too.
-        own = next((index for index in ask.indexes if index.backend), None)
-    is_named = own is not None and own.backend == build.backend
-    named_already = f"{ask.path} names {build.backend} already: no edit"
-    if ask.is_poetry:
-        if is_named:
-            return Edit(steps=(("poetry", "install"),), notes=(named_already,))
-        # https://python-poetry.org/docs/repositories/#explicit-package-sources
-        source = (own and own.name) or f"pytorch-{build.backend.replace('.', '-')}"
-        table = ("[[tool.poetry.source]]", f'name = "{source}"', f'url = "{url}"')
-        note = (
-            f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
-            f'the versions: `torch = {{ version = "...", source = "{source}" }}`'
-        )
-        return Edit(
-            lines=(*table, 'priority = "explicit"'),
-            steps=(("poetry", "lock"), ("poetry", "install")),
-            notes=(note,),
-        )
-    steps = (("uv", "sync", *(variant.words if variant else ())),)
-    missing = [member for member in family if sources and member not in sources]
-    if is_named and not missing:
-        return Edit(steps=steps, notes=(named_already,))
-    if own is None and variant and ask.sources:
-        # A new extra beside those that have sources.
-        return edit_of_variants({variant: build}, ask, family, root, catalog, variant)
-    if own is not None and is_named:
+    sync = ("uv", "sync", *(variant.words if variant else ()))
+    if own and own.backend == build.backend:
+        # Without sources, the index serves every member already.
+        missing = [member for member in family if sources and member not in sources]
+        if not missing:
+            return no_edit(ask, build, sync)
         rows = [f'{member} = [{{ index = "{own.name}" }}]' for member in missing]
         note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
-        return Edit(lines=(SOURCES, *rows), steps=steps, notes=(note,))
-    if own is not None:
+        return Edit(lines=(SOURCES, *rows), steps=(sync,), notes=(note,))
+    if own:
         label = f"{own.name} ({own.backend})" if own.name else own.url
-        lines = ["[[tool.uv.index]]", f'url = "{url}"']
+        lines: tuple[str, ...] = ("[[tool.uv.index]]", f'url = "{url}"')
+        # No source can name an index without a name, so that one stays open to every package.
         if own.name:
-            lines = [lines[0], f'name = "{own.name}"', lines[1], "explicit = true"]
+            lines = (lines[0], f'name = "{own.name}"', lines[1], "explicit = true")
         note = f"{ask.path} has the index {label} already: replace its table with this one"
-        return Edit(lines=tuple(lines), steps=steps, notes=(note,))
+        return Edit(lines=lines, steps=(sync,), notes=(note,))
+    if variant and ask.sources:
+        return edit_of_variants({variant: build}, ask, family, root, catalog, variant)
     added = tuple(project_lines(family, url, build, catalog))
-    return Edit(lines=added, steps=steps, notes=notes_on_tables(ask, added))
+    return Edit(lines=added, steps=(sync,), notes=notes_on_tables(ask, added))
+
+
+def no_edit(ask: Ask, build: TorchBuild, step: tuple[str, ...]) -> Edit:
+    return Edit(steps=(step,), notes=(f"{ask.path} names {build.backend} already: no edit",))
+
+
+def sources_of(ask: Ask, variant: str | None) -> dict[str, str]:
+    """Package -> the name of its index, in the project itself or in this extra or group."""
+    return {one.package: one.index for one in ask.sources if one.variant in (None, variant)}
+
+
+def index_of_torch(ask: Ask, variant: str | None) -> NamedIndex | None:
+    """The index from which the project takes torch; None if it names none."""
+    wanted = sources_of(ask, variant).get("torch")
+    for index in ask.indexes:
+        if index.name and index.name == wanted:
+            return index
+    # In uv, an index without sources serves all packages, torch too. The sources that dependencies
+    # name in Poetry are not read, so there it is the index with torch's builds.
+    if ask.sources and not ask.is_poetry:
+        return None
+    return next((index for index in ask.indexes if index.backend), None)
 
 
 def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
@@ -222,6 +264,7 @@ def edit_of_variants(
             "torch is also among the dependencies of the whole project: remove it there, or it "
             "comes from the default index whenever no extra is chosen"
         )
+    # The extras beside this one have such tables already, so it only adds a row to each.
     if ask.sources:
         notes = ["the file has the list `torch` of sources already: add the row to it"]
     options = " or ".join(" ".join(variant.words) for variant in builds)

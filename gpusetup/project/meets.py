@@ -32,6 +32,7 @@ def project_answer(ask: Ask, host: Host, catalog: Catalog) -> ProjectAnswer | No
     lines = ask.of(decision.variant.name if decision.variant else None)
     names = [one.text for one in lines if one.name in FAMILY]
     names += [f"torch{one.torch}" for one in ask.later if one.torch]
+    # The answer is one line: it has room for four names, and for two ways out of a refusal.
     asks = ", ".join(names[:4])
     if refusal:
         ways = [line for line in (refusal.hint or "").splitlines() if line != UNCHANGED]

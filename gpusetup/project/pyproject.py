@@ -44,6 +44,7 @@ def read_pyproject(path: str) -> Ask:
         has_project=bool(project),
         is_poetry=bool(poetry) and "dependencies" not in project,
     )
+    # In TOML, a table that only has tables of its own need not stand in the file.
     if uv.keys() - {"index", "sources"}:
         ask.tables.append("[tool.uv]")
     if "sources" in uv:

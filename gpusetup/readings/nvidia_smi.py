@@ -73,7 +73,6 @@ def parse_error(line: str) -> int | None:
 
 BLANKS = ("", "n/a", "not supported", "not found", "unknown error", "err!", "none", "unknown")
 
-
 REASONS_FOR_A_BLANK = ("gpu is lost", "gpu requires reset", "insufficient")
 """The beginnings of cells that say why there is no value."""
 
@@ -139,8 +138,7 @@ def word_reader(values: Mapping[str, T]) -> Callable[[str | None], T | None]:
 
     def value_of(text: str | None) -> T | None:
         before_remark, _, _ = (text or "").partition(" (")
-        word = before_remark.strip(" []*").lower()
-        return values.get(word)
+        return values.get(before_remark.strip(" []*").lower())
 
     return value_of
 
@@ -447,8 +445,7 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
             headings.pop()
         headings.append((depth, label.strip()))
         if colon:
-            names = [name for _, name in headings]
-            yield "/".join(names), value
+            yield "/".join(name for _, name in headings), value
 
 
 def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str], Any]) -> list[Any]:

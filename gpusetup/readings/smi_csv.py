@@ -179,7 +179,6 @@ SHAPES = (
     ),
 )
 
-
 OF_NUMBERS = re.compile(
     r"index|count|utilization\.|temperature|memory\.|power\.(?!management)|clocks\.(?!_)(?!event)"
     r"|fan\.speed|ecc\.errors|pcie\."
@@ -253,11 +252,11 @@ def output_of(names: Sequence[str], lines: Sequence[str]) -> tuple[int, Smi] | N
         return None
     of_first_moment = [row for row in rows if row.get(MOMENT) == rows[0].get(MOMENT)]
     is_a_log = len(of_first_moment) < len(rows)
+    # A log covers many moments, so its measurements do not show the GPU's state now.
+    left_out = MEASURED if is_a_log else ()
     gpus = []
     for place, row in enumerate(of_first_moment):
         fields: dict[str, Any] = {"nvml_index": place}
-        # A log covers many moments, so its measurements do not show the GPU's state now.
-        left_out = MEASURED if is_a_log else ()
         values = values_of(row).items()
         fields.update((field, value) for field, value in values if field not in left_out)
         of_a_gpu = {part.name: fields[part.name] for part in fields_of(Gpu) if part.name in fields}

@@ -21,8 +21,7 @@ UNNAMED = "unknown"
 
 def missing(subject: str, source: str, problem: str) -> Snapshot:
     """A snapshot that only records that a source has no answer, and why."""
-    reading = Reading(subject=subject, source=source, problem=problem)
-    return Snapshot(readings=(reading,))
+    return Snapshot(readings=(Reading(subject=subject, source=source, problem=problem),))
 
 
 def first_known(values: Iterable[T]) -> T:

@@ -160,24 +160,23 @@ def _finding(finding: NodeFinding, remark: str = "") -> ScreenLine:
     return marked(MARKS[finding.severity], finding.id, f"{finding.title}{remark}", indent=4)
 
 
+OF_RECORDS = {
+    TAKEN_AT: ("old record", "the newest of {of} records is of {majority}; record it again"),
+    FUTURE: ("record from the future", "now it is {majority}; check the node's clock"),
+    COPIED: ("copied record", "so one of them was not examined; take a new record on each"),
+    KIND: ("the only node with", "{nodes} of {of} nodes have {majority}"),
+}
+"""Field that is no fact of a node -> its words, and what is said of the other nodes."""
+
+
 def _drift(drift: Drift) -> ScreenLine:
     """A line with a value that differs from the other nodes, and the value that the others have."""
-    words = words_of(drift.field.removeprefix(RATES))
-    majority = f"{drift.nodes} of {drift.of} nodes have {drift.majority}"
+    usual_words = words_of(drift.field.removeprefix(RATES))
+    words, others = OF_RECORDS.get(drift.field, (usual_words, OF_RECORDS[KIND][1]))
     # Two measured values are never equal, so the median represents the others.
     if drift.field.startswith(RATES):
-        majority = f"the median of {drift.of} devices is {drift.majority}"
-    elif drift.field == TAKEN_AT:
-        words = "old record"
-        majority = f"the newest of {drift.of} records is of {drift.majority}; record it again"
-    elif drift.field == FUTURE:
-        words = "record from the future"
-        majority = f"now it is {drift.majority}; check the node's clock"
-    elif drift.field == COPIED:
-        words = "copied record"
-        majority = "so one of them was not examined; take a new record on each"
-    elif drift.field == KIND:
-        words = "the only node with"
+        others = "the median of {of} devices is {majority}"
+    majority = others.format(nodes=drift.nodes, of=drift.of, majority=drift.majority)
     return marked(MARKS[drift.severity], words, f"{drift.value}, {majority}", indent=4)
 
 

@@ -67,9 +67,9 @@ as the installed version.
 """
 HAS_NO_CUDA = r"\b(?:returns? False|(?:is |are )?not available|unavailable|not (?:found|detected|working)|doesn't work)\b"
 """Words of a title that say that CUDA is missing, before the title names the torch version."""
-# `MacBook`, `M2 Max`, `Apple Silicon Mac`, `my M2`; not `Mac and Linux`, which a program supports.
+# `MacBook`, `M2 Max`, `my M2`; not `Mac and Linux`, which a program supports.
 MAC = (
-    r"\b[Ii]?Mac[Bb]ook|\biMac\b|\bMac (?:[Mm]ini|Studio|Pro)\b|\b[Aa]pple [Ss]ilicon\b"
+    r"\b[Ii]?Mac[Bb]ook|\biMac\b|\bMac (?:[Mm]ini|Studio|Pro)\b"
     r"|\bM[1-5] (?:Pro|Max|Ultra|Air|[Mm]ac|[Cc]hip|[Cc]pu)\b|\b[Mm]ac ?(?:OS )?M[1-5](?![A-Za-z0-9.])"
     r"|\b[Mm]y (?:base )?M[1-5]\b(?!\.\d|-)|\b[Mm]ac ?OS (?:Sonoma|Ventura|Sequoia|Monterey|Tahoe)\b"
     r"|\b(?:[Mm]y|[Oo]n an?|[Uu]n|[Uu]m|[Mm]einem|[Mm]on|[Mm]eu|[Mm]i) [Mm]ac(?:OS)?\b(?! (?:and|or|et|und|y|e|o) )"
@@ -198,6 +198,8 @@ PATTERNS = (
     FieldPattern("os.family", (".dylib", "@rpath"), r"Library not loaded: @rpath|\w\.dylib\b", USUAL, value="macos"),
     # `mac os 14.6`, `macOS: 15.1`.
     FieldPattern("os.family", ("mac os", "macos"), r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d\b", USUAL, value="macos"),
+    # `Inference on Apple Silicon`: not `CUDA, ROCm and Apple Silicon`, which a program supports.
+    FieldPattern("os.family", "apple silicon", r"(?i)(?<!,)(?<!/)(?<!and)(?<!or)(?<!for) apple silicon\b(?!,|/| (?:and|or|support)\b)", GUESS, value="macos"),
     # `MacBook`, `M2 Max`.
     FieldPattern("os.family", ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
     # `macOS 10.15` and older, which ran only on Intel processors.
@@ -230,6 +232,10 @@ PATTERNS = (
     FieldPattern("os.libc", ("glibc", "ldd ("), r"(?<!needs )(?<!requires )(?<!least )(?<!than )(?:\bglibc[ -](?:version )?|\bldd \([^)]{3,40}\) )(2\.\d{1,2})\b(?! or|\+| and)", HINT),
     # collect_env's `Libc version: glibc-2.35`.
     FieldPattern("os.libc", "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
+    # uv's `You're on Linux (`musllinux_1_2_x86_64`)`.
+    FieldPattern("os.libc", "you're on", r"You're on Linux \(`?(musl)linux_\d", SURE),
+    # `ls /lib/ld-musl-*`.
+    FieldPattern("os.libc", "/lib/ld-musl-", r"(?<!\S)/lib/ld-(musl)-\w{3,12}\.so\.1(?!\S)", USUAL),
     # mokutil's `SecureBoot enabled`.
     FieldPattern("os.secure_boot", "secureboot", r"SecureBoot (enabled|disabled)"),
     # `/etc/nv_tegra_release`: `# R36 (release), REVISION: 4.0`.
@@ -445,6 +451,8 @@ def implied(subject: str, value: str) -> Iterator[tuple[str, str | bool, int]]:
         # Macs with Apple's own processors started with macOS 11.
         if family == "macos" and INTEL_MACOS.search(value):
             yield "os.machine", "x86_64", USUAL
+    if subject == "os.name" and value.startswith("Alpine"):
+        yield "os.libc", "musl", USUAL
     if subject == "platform":
         if machine := PLATFORM_MACHINE.search(value):
             yield "os.machine", architecture_named(machine[1]), USUAL

@@ -44,7 +44,6 @@ MAX_LISTED_LINE, MAX_LOADER_LINE = 300, 2000
 """Longer lines are skipped when listings and loader messages are read, because the patterns are
 slow on them."""
 
-
 LIBRARY_ENDINGS = (".so", ".dll", ".pyd", ".dylib", "/nvcc")
 
 

@@ -80,7 +80,6 @@ def _with_meaning(event: Event, os: Os) -> Event:
 # The build string of a CPU build in conda: `py3.12_cpu_0`.
 CPU_BUILD = lazy(r"(?:^|_)cpu")
 
-
 ANSWERS_OF_TORCH = ("no-xpu", "backend-runs", "gpu-in-use")
 """Events that can only come from a torch that was imported."""
 

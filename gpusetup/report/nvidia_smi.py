@@ -33,7 +33,6 @@ QUERY_PARTS = (
 )  # fmt: skip
 """Lower-case headings that show that a text contains a part of the output of `nvidia-smi -q`."""
 
-
 BELOW_ALL_LISTS = GUESS - 1
 """The trust in lists of GPUs without names or addresses. Any other list is trusted more."""
 

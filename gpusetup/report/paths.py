@@ -50,7 +50,6 @@ Windows path."""
 DRIVES_IN_WSL = ("/mnt/c/", "/mnt/d/")
 """Where WSL mounts the Windows drives."""
 
-
 FIELDS_IN_PATHS: tuple[tuple[str, str, tuple[str, ...], re.Pattern[str]], ...] = (
     # A torch in the system's Python, where the makers of container images install it.
     ("torch.location", "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),

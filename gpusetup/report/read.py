@@ -80,5 +80,4 @@ def read_bytes(raw: bytes) -> Snapshot:
     archive."""
     if is_binary(raw):
         return Snapshot(origin="report")
-    text = decode(raw)
-    return read_report(text)
+    return read_report(decode(raw))

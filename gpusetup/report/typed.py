@@ -88,7 +88,7 @@ def typed(text: Text) -> Facts:
             if answer["cuda"] != "None":
                 yield Claim("torch.cuda", answer["cuda"], source, USUAL)
             yield Event(kind="output-shown", values={"what": "torch"}, source=source, text=path)
-        # That command raises an error if torch finds no GPU.
+        # `torch.cuda.init()` raises an error if torch finds no GPU.
         is_answer = answer or NAMES_A_GPU.search(line)
         if STARTS_CUDA in asked and is_answer and not text.has_any(FAILED):
             yield Claim("torch.cuda_available", True, source, USUAL)
@@ -98,6 +98,11 @@ def typed(text: Text) -> Facts:
             yield Claim("python.executable", other_python[1], source, HINT)
         question = ASKS_FOR_A_FILE.search(line)
         asked_module = question["module"] if question else ""
+    yield from _kernels_and_gpu(text)
+
+
+def _kernels_and_gpu(text: Text) -> Facts:
+    """torch's kernels and the GPU's capability, from the first output that shows both."""
     for number, line in enumerate(text.lines[:LINES_READ], 1):
         if answer := KERNELS_AND_CAPABILITY.search(line):
             kernels = answer["kernels"].replace("'", "").replace(",", " ").split()

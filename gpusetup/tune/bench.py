@@ -37,17 +37,9 @@ STARTING_SECONDS = 280.0
 model."""
 COMPILING_SECONDS = 900.0
 """The additional time in seconds that torch.compile may need."""
-LEAST_STEPS = 4
-"""The minimum number of steps in a trial: one to warm up, one whose memory is read, and two that
-are timed."""
 TIMED_SHARE = 0.1
 """The share of a search's remaining time that one trial may spend on timed steps; the rest is for
 trials of larger sizes."""
-FIRST_SECONDS = 30.0
-"""The extra time for the first trial of a search, because without that trial there is no result."""
-LEAST_CLIMB = 1.5
-"""Only a size at least this many times as large as the largest that ran tells something new about
-the speed."""
 FREE_SHARE = 0.02
 """The share of the memory to keep free for fragmentation and other programs."""
 LEAST_FREE_BYTES = 300 << 20
@@ -74,8 +66,6 @@ class BenchJob(Frozen):
     timed: bool = True
     """Whether to run additional steps to measure the speed; their memory is not read."""
     seconds: float = TIMED_SECONDS
-    least_seconds: float | None = None
-    """The minimum time in seconds for timed steps; None means half a second."""
     left: float | None = None
     """The seconds after which the trial is stopped; None means no limit from the search."""
     python: str | None = None
@@ -226,16 +216,12 @@ class Bench:
             line = f"batch {batch}"
             if goal.ends is not None:
                 remaining = goal.ends - began
-                # Assume that the trial takes at least as long as the quickest one so far.
-                batch = affordable(batch, trials, remaining - quickest_trial)
-                if batch is None:
+                # The next trial takes at least as long as the quickest one so far.
+                if trials and remaining <= quickest_trial:
                     break
                 line = f"batch {batch}, {max(0.0, remaining):.0f} s left"
-                # The first trial gets extra time, because without it there is no result.
-                settings |= {
-                    "left": remaining + (0.0 if trials else FIRST_SECONDS),
-                    "seconds": min(self.job.seconds, max(1.0, remaining * TIMED_SHARE)),
-                }
+                timed_seconds = min(self.job.seconds, max(1.0, remaining * TIMED_SHARE))
+                settings |= {"left": max(1.0, remaining), "seconds": timed_seconds}
             say(line)
             trial = self.trial(batch, **settings)
             trials.append(trial)
@@ -257,26 +243,6 @@ def seconds_allowed(job: BenchJob) -> float:
 
 LONGEST_DETAIL = 300
 """The number of characters to show from the end of the child's output, where the error is."""
-
-
-def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | None:
-    """The given batch size if it can be measured in this time, otherwise the largest size that can.
-    None if that size is hardly larger than one that already ran.
-
-    >>> ran = Trial(batch=8, status="ok", samples_per_second=10.0)
-    >>> [affordable(size, [ran], 10.0) for size in (4, 32)], affordable(32, [ran], 4.0)
-    ([4, 25], None)
-    """
-    ran = [trial for trial in trials if trial.status == "ok"]
-    largest = max(ran, key=lambda trial: trial.batch, default=None)
-    if largest is None or not largest.samples_per_second:
-        return batch if seconds > 0 or not trials else None
-    # Estimate the time on the assumption that larger sizes are about as fast as the largest that
-    # ran.
-    largest_in_time = int(seconds * largest.samples_per_second / LEAST_STEPS)
-    if batch <= largest_in_time:
-        return batch
-    return largest_in_time if largest_in_time >= LEAST_CLIMB * largest.batch else None
 
 
 def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:

@@ -77,9 +77,7 @@ def write_tuned(source: str, target: str | None, before: bytes, after: bytes) ->
         return target
     if before == after:
         return None
-    with blocked_by_files(f"Cannot keep the previous {source}"):
-        shutil.copy(source, source + SUFFIX)
-    write_bytes(source, after)
+    write_keeping_previous(source, after)
     return source
 
 

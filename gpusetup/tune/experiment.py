@@ -56,8 +56,8 @@ def network_size(case: ConfigCase) -> Iterator[Suggestion]:
             # A reference to another setting (`!ref <width>`, `${width}`) cannot be compared.
             if not current.startswith(("!", "$", "<", "&", "*")):
                 comparisons.append(
-                    f"{name_of(setting.path)} {preset.value(guide_key)} (yours: {current}, line "
-                    f"{setting.line})"
+                    f"{name_of(setting.path)} {preset.values.get(guide_key)} "
+                    f"(yours: {current}, line {setting.line})"
                 )
     if comparisons:
         yield (

@@ -192,7 +192,7 @@ def batch_mark(case: ConfigCase) -> BatchMark | None:
         return BatchMark(batch, batch, where, "multi-GPU guide", of_all_gpus=True)
     if training == "images":
         preset = image_preset(memory_bytes)
-        most = int(preset.value("batch_size") or 0)
+        most = int(preset.values.get("batch_size") or 0)
         # On cards smaller than the guide's smallest one, its batch size is only an upper limit.
         least = most if has_memory(memory_bytes, SMALLEST_IMAGE_CARD_GB) else 0
         where = f"For image networks on {card_of(case, preset)},"

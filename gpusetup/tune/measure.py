@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 from gpusetup.configs.settings import switch_value, whole_number
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.tune.answer import TuneAnswer
 from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
 from gpusetup.tune.case import Measured, known_settings
@@ -29,45 +29,42 @@ TABLE_TRIALS = 25
 """The approximate number of trials for the table, for the progress bar."""
 
 
-class MeasureRequest(Frozen):
-    """What the user asked `gpusetup tune` to measure."""
-
-    benchmark: bool
-    job: BenchJob
-    finds_fastest: bool = False
-    """Whether to search for the fastest batch size instead of the largest."""
-    largest: int | None = None
-    """The largest batch size to try; None means no limit."""
-    workers: int = 0
-    """The number of loader workers that the table tries: the number that the rules would write into
-    the config for this machine."""
-
-
 def measure(
-    request: MeasureRequest, showing: ShowProgress, config: Config | None
+    job: BenchJob,
+    showing: ShowProgress,
+    config: Config | None,
+    *,
+    table_workers: int | None = None,
+    finds_fastest: bool = False,
+    largest: int | None = None,
 ) -> tuple[TuneAnswer, Measured]:
-    """Run the requested measurement; returns the answer, and the results that may be written into
-    the config."""
+    """Measure the table, or search for the largest (`finds_fastest`: the fastest) batch size up to
+    `largest`. Returns the answer, and the results that may be written into the config.
+
+    `table_workers` is the number of loader workers that the table tries, which the rules would
+    write for this machine; None: search for a batch size instead.
+    """
     # The effective batch is the number of samples in one optimizer step, which only a config tells.
     setup, effective = _setup_of(config) if config else (Setup(), None)
-    with Bench(request.job) as bench:
+    with Bench(job) as bench:
         device = bench.device()
-        largest = min((one for one in (request.largest, effective) if one), default=None)
-        goal = Goal(limit_bytes=device.room(), start=setup.batch, largest=largest)
-        if request.benchmark:
-            table = TrialTable(bench, device, goal, setup, effective, request.workers)
+        goal = Goal(
+            limit_bytes=device.room(), start=setup.batch if config else FIRST, largest=largest
+        )
+        if table_workers is not None:
+            # The table stays within the effective batch; the search also tries larger sizes.
+            most = min((one for one in (largest, effective) if one), default=None)
+            goal = replace(goal, start=setup.batch, largest=most)
+            table = TrialTable(bench, device, goal, setup, effective, table_workers)
             return _fill_table(table, showing)
-        # Sizes above the config's batch are tried too.
-        start = setup.batch if config else FIRST
-        goal = replace(goal, start=start, largest=request.largest)
         trials: list[Trial] = []
         is_interrupted = True
         with showing(SEARCH_TRIALS) as say, suppress(KeyboardInterrupt):
-            bench.find(goal, trials, say, speed=request.finds_fastest)
+            bench.find(goal, trials, say, speed=finds_fastest)
             is_interrupted = False
-    raise_if_code_fails(request.job, trials)
+    raise_if_code_fails(job, trials)
     # After Ctrl-C, this is the best size among those that have run.
-    choose = fastest if request.finds_fastest else largest_that_ran
+    choose = fastest if finds_fastest else largest_that_ran
     batch_size = choose(trials, goal)
     answer = TuneAnswer(
         trials=tuple(trials),

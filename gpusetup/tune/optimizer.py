@@ -13,7 +13,7 @@ from gpusetup.configs.config import edited, read_config
 from gpusetup.configs.keys import key_of
 from gpusetup.configs.settings import dotted, value_of
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.tune.answer import Plain, TuneAnswer, difference
 from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails, saved_job
@@ -43,24 +43,13 @@ MOST_NAMES = 8
 """The maximum number of ignored keys that a message lists."""
 
 
-class SearchConfig(Frozen):
-    """The settings that a batch search reads from the user's dict: search options, or values of a
-    training config."""
-
-    options: Mapping[str, Any]
-    batch_size: int | None = None
-    """The training config's batch size, with which the search starts; None if it gives none."""
-    ignored: tuple[str, ...] = ()
-    """Keys that the batch search does not use."""
-
-
-def search_config(config: Mapping[str, Any]) -> SearchConfig:
+def search_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], int | None, list[str]]:
     """Read a dict of search options, or the batch, mixed precision and compile settings of a
-    training config.
+    training config. Returns the options, the batch size with which the search starts (None if there
+    is none), and the keys that the search does not use.
 
-    >>> read = search_config({"training": {"batch_size": 16, "use_mixed_precision": True}, "lr": 1})
-    >>> read.batch_size, read.options, read.ignored
-    (16, {'amp': True}, ('lr',))
+    >>> search_config({"training": {"batch_size": 16, "use_mixed_precision": True}, "lr": 1})
+    ({'amp': True}, 16, ['lr'])
     """
     options: dict[str, Any] = {}
     batch_size = None
@@ -82,7 +71,7 @@ def search_config(config: Mapping[str, Any]) -> SearchConfig:
             options.setdefault("compile", value)
         else:
             ignored.append(dotted(path))
-    return SearchConfig(options=options, batch_size=batch_size, ignored=tuple(ignored))
+    return options, batch_size, ignored
 
 
 def _leaves(config: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
@@ -144,13 +133,12 @@ class BatchSizeOptimizer:
         `BadInput` if the model does not train.
         """
         began = time.monotonic()
-        config = search_config(self.config)
-        options = config.options
+        options, batch_size, ignored = search_config(self.config)
         total_seconds = float(options.get("total_seconds") or TOTAL_SECONDS)
         say: Say = options.get("say") or print_progress
-        if config.ignored:
-            first_names = ", ".join(config.ignored[:MOST_NAMES])
-            hidden_count = len(config.ignored) - MOST_NAMES
+        if ignored:
+            first_names = ", ".join(ignored[:MOST_NAMES])
+            hidden_count = len(ignored) - MOST_NAMES
             more = f" and {hidden_count} more" if hidden_count > 0 else ""
             own = ", ".join(OPTIONS)
             say(f"not used by the search: {first_names}{more} (its own options: {own})")
@@ -194,7 +182,7 @@ class BatchSizeOptimizer:
                 half_from_now = time.monotonic() + total_seconds / 2
                 goal = Goal(
                     limit_bytes=replace(device, limit_bytes=limit_bytes).room(),
-                    start=config.batch_size or length_of(sample_data) or FIRST,
+                    start=batch_size or length_of(sample_data) or FIRST,
                     largest=options.get("max_batch_size"),
                     ends=max(began + total_seconds, half_from_now),
                 )
@@ -208,7 +196,7 @@ class BatchSizeOptimizer:
                 hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
             )
         figures = statistics(size, trials, goal)
-        return size, {**figures, "ignored": list(config.ignored)}
+        return size, {**figures, "ignored": ignored}
 
 
 def length_of(sample_data: Any) -> int | None:

@@ -12,21 +12,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from gpusetup.errors import UsageError
 
 ACCELERATION = "acceleration guide"
 OPTIMISATION = "optimisation guide"
-
-
-class Line(NamedTuple):
-    """One setting of a preset, with the reason and source that are written next to it."""
-
-    key: str
-    value: str
-    reason: str
-    source: str
 
 
 class Preset(NamedTuple):
@@ -39,129 +31,87 @@ class Preset(NamedTuple):
     guide: str
     expected: str
     """The speed, memory or utilisation that the guide promises."""
-    lines: tuple[Line, ...]
-
-    def value(self, key: str) -> str | None:
-        """The value that the preset sets for a key; None if it does not set the key."""
-        return next((line.value for line in self.lines if line.key == key), None)
-
-
-# --- the acceleration guide -----------------------------------------------------------------------
+    values: Mapping[str, str]
+    """Key -> value, as YAML, in the order of the file."""
+    other_reasons: Mapping[str, str] = {}
+    """Key -> the reason for its value, where it is not the usual one."""
 
 
-def _sequence_lines(
-    model: str, epochs: int, batch: tuple[int, int], hidden: int, workers: Line
-) -> tuple[Line, ...]:
-    """The lines of one of the acceleration guide's presets.
+REASONS = {
+    "model_type": "the guide's model for this much memory",
+    "hidden_size": "for this much memory; 128 to 256 are usual",
+    "num_layers": "2 to 4 are usual",
+    "dropout": "0.1 to 0.3 are usual",
+    "epochs": "watch the validation loss, stop earlier",
+    # "above" refers to the head of the file, which explains how to measure the batch.
+    "batch_size": "a starting point; see above",
+    "gradient_accumulation_steps": "so many batches are one step of the optimizer",
+    "amp": "use torch.amp, torch.cuda.amp is deprecated; saves 1 to 49 % of the memory",
+    "base_channels": "the width; memory grows with it",
+    "num_blocks": "the depth; memory grows with it",
+    "patch_size": "twice the side takes four times the memory",
+    "use_perceptual": "another loss, so another experiment",
+    "use_mixed_precision": "tensor cores; saves 1 to 49 % of the memory, by model",
+    "compile_model": "some models become slower: `--benchmark` measures it",
+    "grad_clip": "1.0 keeps one bad batch from ruining the run",
+    "num_workers": "one for each usable core is better: `gpusetup tune` sets it",
+    "pin_memory": "copies run while the GPU computes",
+    "persistent_workers": "workers do not start again in every epoch",
+    "prefetch_factor": "each worker prepares 2 batches",
+}
+"""Key of a preset -> the reason for its value."""
 
-    `batch` is the batch size and the number of accumulation steps.
+
+def _sequence_preset(*head: str, values: str) -> Preset:
+    """One of the acceleration guide's presets.
+
+    `values`: its model, width, epochs, batch size, accumulation and workers.
     """
-    batch_size, accumulation = batch
-    steps_reason = "the batch is one step of the optimizer"
-    if accumulation > 1:
-        steps_reason = f"{accumulation} x {batch_size} samples are one step of the optimizer"
-    return (
-        Line("model_type", model, "the guide's model for this much memory", ACCELERATION),
-        Line("hidden_size", str(hidden), "for this much memory; 128 to 256 are usual",
-             ACCELERATION),
-        Line("num_layers", "2", "2 to 4 are usual", f"{ACCELERATION}, its table"),
-        Line("dropout", "0.2", "0.1 to 0.3 are usual", f"{ACCELERATION}, its table"),
-        Line("epochs", str(epochs), "watch the validation loss, stop earlier", ACCELERATION),
-        # "above" refers to the head of the file, which explains how to measure the batch.
-        Line("batch_size", str(batch_size), "a starting point; see above", ACCELERATION),
-        Line("gradient_accumulation_steps", str(accumulation), steps_reason, ACCELERATION),
-        Line("amp", "true", "use torch.amp, torch.cuda.amp is deprecated; saves 1 to 49 % of "
-             "the memory", ACCELERATION),
-        workers,
-        Line("pin_memory", "true", "copies run while the GPU computes", ACCELERATION),
-    )  # fmt: skip
+    model, width, epochs, batch, steps, workers = values.split()
+    name, card, trains, expected = head
+    return Preset(name, card, trains, ACCELERATION, expected, {
+        "model_type": model, "hidden_size": width, "num_layers": "2", "dropout": "0.2",
+        "epochs": epochs, "batch_size": batch, "gradient_accumulation_steps": steps,
+        "amp": "true", "num_workers": workers, "pin_memory": "true",
+    })  # fmt: skip
 
 
-def _workers(count: int, source: str = ACCELERATION) -> Line:
-    """The line with the guide's number of workers, which `tune` replaces with a number that suits
-    the machine's cores."""
-    reason = "one for each usable core is better: `gpusetup tune` sets it"
-    return Line("num_workers", str(count), reason, source)
+def _image_preset(name: str, card: str, values: str, **other_reasons: str) -> Preset:
+    """One of the optimisation guide's presets.
 
+    `values`: its batch size, width, depth, patch size, workers, perceptual loss and compilation.
+    """
+    batch, width, depth, patch, workers, perceptual, compiles = values.split()
+    utilisation = "75 to 85 % utilisation instead of 20 %"
+    return Preset(name, card, "an image network", OPTIMISATION, utilisation, {
+        "batch_size": batch, "base_channels": width, "num_blocks": depth, "patch_size": patch,
+        "use_perceptual": perceptual, "use_mixed_precision": "true", "compile_model": compiles,
+        "grad_clip": "1.0", "num_workers": workers, "pin_memory": "true",
+        "persistent_workers": "true", "prefetch_factor": "2",
+    }, other_reasons)  # fmt: skip
 
-# --- the optimisation guide -----------------------------------------------------------------------
-
-# A GTX 1080 has compute capability 6.1, but tensor cores need 7.0.
-NO_TENSOR_CORES = "saves memory; hardly faster, because a GTX 1080 has no tensor cores"
-TENSOR_CORES = "tensor cores; saves 1 to 49 % of the memory, by model"
-COMPILE = "some models become slower: `--benchmark` measures it"
-
-
-class ImageFigures(NamedTuple):
-    """The optimisation guide's values for one card."""
-
-    batch: int
-    base_channels: int
-    num_blocks: int
-    patch_size: int
-    workers: int
-    perceptual: bool = True
-    compiles: bool = False
-    precision_reason: str = TENSOR_CORES
-    depth_source: str = OPTIMISATION
-    """The source of the number of blocks, the patch size and the workers."""
-
-
-def _image_lines(figures: ImageFigures) -> tuple[Line, ...]:
-    """The settings of one of the optimisation guide's presets."""
-    depth_source = figures.depth_source
-    perceptual_reason = "another loss, so another experiment"
-    return (
-        Line("batch_size", str(figures.batch), "a starting point; see above", OPTIMISATION),
-        Line("base_channels", str(figures.base_channels), "the width; memory grows with it",
-             OPTIMISATION),
-        Line("num_blocks", str(figures.num_blocks), "the depth; memory grows with it",
-             depth_source),
-        Line("patch_size", str(figures.patch_size), "twice the side takes four times the memory",
-             depth_source),
-        Line("use_perceptual", _switch(figures.perceptual), perceptual_reason, depth_source),
-        Line("use_mixed_precision", "true", figures.precision_reason, OPTIMISATION),
-        Line("compile_model", _switch(figures.compiles), COMPILE, OPTIMISATION),
-        Line("grad_clip", "1.0", "keeps one bad batch from ruining the run", OPTIMISATION),
-        _workers(figures.workers, depth_source),
-        Line("pin_memory", "true", "copies run while the GPU computes", OPTIMISATION),
-        Line("persistent_workers", "true", "workers do not start again in every epoch",
-             OPTIMISATION),
-        Line("prefetch_factor", "2", "each worker prepares 2 batches", OPTIMISATION),
-    )  # fmt: skip
-
-
-def _switch(is_on: bool) -> str:
-    return "true" if is_on else "false"
-
-
-# --- the rows -------------------------------------------------------------------------------------
-
-IMAGES = "an image network"
-UTILISATION = "75 to 85 % utilisation instead of 20 %"
 
 PRESETS: tuple[Preset, ...] = (
-    Preset("top", "a card with 12 GB or more", "a small transformer", ACCELERATION,
-           "2 to 3 times the speed, 6 to 8 GB, 1 to 1.5 hours",
-           _sequence_lines("transformer", 100, (512, 1), 256, _workers(4))),
-    Preset("balanced", "a card with 8 to 12 GB", "an LSTM", ACCELERATION,
-           "1.5 to 2 times the speed, 4 to 6 GB, 1.5 to 2 hours",
-           _sequence_lines("lstm", 50, (256, 1), 128, _workers(2))),
+    _sequence_preset(
+        "top", "a card with 12 GB or more", "a small transformer",
+        "2 to 3 times the speed, 6 to 8 GB, 1 to 1.5 hours", values="transformer 256 100 512 1 4"),
+    _sequence_preset(
+        "balanced", "a card with 8 to 12 GB", "an LSTM",
+        "1.5 to 2 times the speed, 4 to 6 GB, 1.5 to 2 hours", values="lstm 128 50 256 1 2"),
     # The guide gives no number of workers for this preset, so it has that of `balanced`.
-    Preset("saving", "a card with 8 GB or less", "an LSTM", ACCELERATION, "2 to 4 GB",
-           _sequence_lines("lstm", 50, (128, 2), 64, _workers(2))),
-    Preset("rtx-4090", "an RTX 4090 (24 GB)", IMAGES, OPTIMISATION, UTILISATION,
-           _image_lines(ImageFigures(64, 128, 12, 256, workers=12, compiles=True))),
+    _sequence_preset(
+        "saving", "a card with 8 GB or less", "an LSTM", "2 to 4 GB", values="lstm 64 50 128 2 2"),
+    _image_preset("rtx-4090", "an RTX 4090 (24 GB)", "64 128 12 256 12 true true"),
     # For this card the guide gives only batch and width; the other values are those of the next
     # smaller card.
-    Preset("rtx-4080", "an RTX 4080 (16 GB)", IMAGES, OPTIMISATION, UTILISATION,
-           _image_lines(ImageFigures(48, 96, 8, 192, workers=8,
-                                     depth_source=f"{OPTIMISATION}, RTX 4070"))),
-    Preset("rtx-4070", "an RTX 4070 (12 GB)", IMAGES, OPTIMISATION, UTILISATION,
-           _image_lines(ImageFigures(32, 96, 8, 192, workers=8))),
-    Preset("gtx-1080", "a GTX 1080 (8 GB)", IMAGES, OPTIMISATION, UTILISATION,
-           _image_lines(ImageFigures(16, 64, 6, 128, workers=6, perceptual=False,
-                                     precision_reason=NO_TENSOR_CORES))),
+    _image_preset("rtx-4080", "an RTX 4080 (16 GB)", "48 96 8 192 8 true false", **dict.fromkeys(
+        ("num_blocks", "patch_size", "use_perceptual"), "the RTX 4070's, for the guide gives none"
+    )),
+    _image_preset("rtx-4070", "an RTX 4070 (12 GB)", "32 96 8 192 8 true false"),
+    # Its compute capability is 6.1, but tensor cores need 7.0.
+    _image_preset(
+        "gtx-1080", "a GTX 1080 (8 GB)", "16 64 6 128 6 false false",
+        use_mixed_precision="saves memory; hardly faster, because a GTX 1080 has no tensor cores"),
 )  # fmt: skip
 
 LIST = "list"
@@ -189,9 +139,6 @@ def preset_named(name: str) -> Preset:
 
 # --- the file -------------------------------------------------------------------------------------
 
-WIDTH = 100
-"""The maximum line width of the file. The reasons are aligned in one column if they fit."""
-
 
 def preset_text(preset: Preset, file: str) -> str:
     """The preset as a YAML file; the commands in its comments contain the file's name."""
@@ -212,9 +159,9 @@ def preset_text(preset: Preset, file: str) -> str:
         "First, adapt the workers and the precision to your machine:",
         f"  gpusetup tune {quoted_file} --in-place",
     )
-    settings = [f"{line.key}: {line.value}" for line in preset.lines]
-    widest = max(map(len, settings))
+    widest = max(len(f"{key}: {value}") for key, value in preset.values.items())
     text = "".join(f"# {row}".rstrip() + "\n" for row in head) + "\n"
-    for setting, line in zip(settings, preset.lines, strict=True):
-        text += f"{setting:{widest}}  # {line.reason} ({line.source})\n"
+    for key, value in preset.values.items():
+        reason = preset.other_reasons.get(key, REASONS[key])
+        text += f"{f'{key}: {value}':{widest}}  # {reason} ({preset.guide})\n"
     return text

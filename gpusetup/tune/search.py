@@ -121,24 +121,15 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
 
 # --- the largest batch ----------------------------------------------------------------------------
 
-FAR = 0.86
-"""Below this share of the expected limit, the next size jumps to just below it; above, the search
-tries the size that would end it."""
-DOUBT = 0.04
-"""By this share, a jump stays below the expected limit. Readings differ by up to 1.5 % from step to
-step, and from some size on another phase or a larger workspace may take over."""
-FIRST_JUMP = 0.7
-"""The first jump goes to this share of the expected limit, because its line starts at the memory
-without a batch, which is too low."""
+JUMPS = (0.7, 0.96)
+"""To which share of the expected limit the first two jumps go. The line of the first starts at the
+memory without a batch, which is too low. The second stays below the limit, because readings differ
+by up to 1.5 % from step to step, and another phase or a larger workspace may take over."""
 NEAR_LIMIT = 0.985
-"""Where the lines end the search: a size this close to the expected limit ran or failed."""
-TOLERANCE = 0.028
-"""Without a failure, the result may be this share below the largest possible size."""
-TOLERANCE_AFTER_FAILURE = 0.035
-"""After a failure it may be a little further below, because a second failure costs more than the
-last samples are worth."""
-BEND = 0.15
-"""The error of a line, in samples; it matters if only a few samples fit."""
+"""To which share later jumps go: a size this close to the expected limit that ran or failed ends
+the search."""
+TOLERANCE = 0.03
+"""The result may be this share below the largest possible size."""
 FURTHEST = 128
 """The next size is at most this many times the largest that ran."""
 SHRINK = 8
@@ -151,7 +142,7 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     """The batch size to try next; None if the result is certain enough or no trials are left.
 
     The constants were chosen on simulated devices with workspaces, bends, fragmented memory and
-    noisy readings: 4.5 trials find 99 % of the largest size, and one search in a hundred fails
+    noisy readings: 4.3 trials find 99 % of the largest size, and one search in a hundred fails
     twice.
     """
     fitting = sorted((t for t in trials if fits(t, goal)), key=lambda trial: trial.batch)
@@ -164,9 +155,8 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
 
     largest_run = fitting[-1].batch
     limit = batch_at_limit(fitting, goal.limit_bytes)
-    largest_possible = min(limit + BEND, ceiling)
-    tolerance = TOLERANCE_AFTER_FAILURE if failing else TOLERANCE
-    is_close = largest_run >= (1 - tolerance) * largest_possible
+    largest_possible = min(limit, ceiling)
+    is_close = largest_run >= (1 - TOLERANCE) * largest_possible
     if is_close or largest_run >= math.floor(largest_possible):
         return None
     if failing:
@@ -176,11 +166,9 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
         # Memory is no limit below the largest size that is wanted.
         target = ceiling
     elif len(fitting) == 1:
-        target = largest_run + FIRST_JUMP * (limit - largest_run)
-    elif largest_run < FAR * limit:
-        target = (1 - DOUBT) * limit
+        target = largest_run + JUMPS[0] * (limit - largest_run)
     else:
-        target = NEAR_LIMIT * limit
+        target = (JUMPS[1] if len(fitting) == 2 else NEAR_LIMIT) * limit
     # The same size again would show nothing new.
     size = max(math.floor(min(target, FURTHEST * largest_run)), largest_run + 1)
     return min(size, math.floor(largest_possible))

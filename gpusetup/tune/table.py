@@ -1,14 +1,14 @@
 """Measures the acceleration guide's table: the config unchanged, then one change after another.
 
 A change is kept if it is faster by more than the noise. To find out, the table alternates runs with
-and without the change until the result is clear. The last row measures all kept changes together,
-alternating with the first row.
+and without the change. The last row measures all kept changes together, alternating with the first
+row.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from statistics import median
 from typing import Literal, NamedTuple
 
 from gpusetup.model.frozen import replace
@@ -17,29 +17,15 @@ from gpusetup.tune.batch import divisors
 from gpusetup.tune.bench import Bench, Device, Say
 from gpusetup.tune.search import Goal, Trial, fastest
 
-Verdict = Literal["gain", "no gain", "open"]
 LEAST_GAIN = 1.03
 """The smallest speed-up that counts as a gain: less than 3 % is not worth the trouble."""
-CONFIRMED_RUNS = 2
-"""The number of runs that both settings need before a gain counts, because other programs may
-disturb a single run."""
-ENOUGH_RUNS = 3
-"""With this many runs, the differences between runs are enough to judge the noise. If two settings
-are equally fast, all three runs of the first are faster than all three of the second in one of
-twenty cases."""
-MOST_RUNS = 5
-"""The maximum number of runs of a setting to find out whether it is faster than another one."""
-TIMED_SECONDS = (0.5, 1.0, 2.0)
-"""How long the runs of a setting time their steps; all later runs like the last one."""
-TABLE_SECONDS = 120.0
-"""After this many seconds for the whole table, each comparison ends as soon as both settings have
-run twice."""
-MOST_SECONDS = 30.0
-"""After this many seconds for one comparison, it ends as soon as both settings have run twice."""
+RUNS = 3
+"""How often both settings of a comparison run. If they are equally fast, all three runs of the
+first are faster than all three of the second in one of twenty cases."""
 
 ALREADY_ON = "it is on already"
 WITHIN_NOISE = "within the noise"
-UNSTEADY = "slower than in its first run: other programs disturb the measurement"
+UNSTEADY = "not clearly faster in its second runs: other programs disturb the measurement"
 
 
 class Setup(NamedTuple):
@@ -81,7 +67,6 @@ class TrialTable:
         self.setup, self.effective, self.workers = setup, effective, workers
         # Nothing is printed until `say` is replaced by the progress display.
         self.say: Say = lambda line: None
-        self.ends = time.monotonic() + TABLE_SECONDS
         self.rows: list[Row] = []
         # Each setting with the results of all its successful runs.
         self.runs: dict[Setup, list[Trial]] = {}
@@ -143,14 +128,12 @@ class TrialTable:
     def run(self, setup: Setup) -> Trial:
         """Run a setting once more and record the result."""
         self.say(setup.in_words())
-        number = min(len(self.runs.get(setup, ())), len(TIMED_SECONDS) - 1)
         trial = self.bench.trial(
             setup.batch,
             amp=setup.amp,
             compile=setup.compile,
             workers=setup.workers,
             loaded=True,
-            least_seconds=TIMED_SECONDS[number],
         )
         if trial.status == "ok":
             self.runs.setdefault(setup, []).append(trial)
@@ -173,26 +156,23 @@ class TrialTable:
             return row
         if name == "+AMP" and row.loss is None and before.loss is not None:
             return replace(row, detail=f"the loss becomes NaN in {row.amp}")
-        verdict = self.settle(setup_of(row), setup_of(before))
-        if verdict == "open":
-            return replace(row, detail=WITHIN_NOISE)
-        return replace(row, kept=verdict == "gain")
+        after, earlier = setup_of(row), setup_of(before)
+        # A change that is slower at once needs no more runs.
+        if speeds(self.runs[after])[0] < speeds(self.runs[earlier])[0]:
+            return row
+        self.alternate(after, earlier)
+        kept = is_faster(self.runs[after], self.runs[earlier])
+        gain = median(speeds(self.runs[after])) / median(speeds(self.runs[earlier]))
+        is_open = not kept and gain >= LEAST_GAIN
+        return replace(row, kept=kept, detail=WITHIN_NOISE if is_open else None)
 
-    def settle(self, setup: Setup, before: Setup) -> Verdict:
-        """Run two settings alternately until it is clear whether the first is faster; `open` if
-        noise hides the answer."""
-        ends = min(self.ends, time.monotonic() + MOST_SECONDS)
-        verdict = compare(self.runs[setup], self.runs[before])
-        for _ in range(MOST_RUNS - 1):
-            is_late = time.monotonic() > ends and len(self.runs[setup]) >= CONFIRMED_RUNS
-            if verdict != "open" or is_late:
-                break
-            # Alternately, so that a temporary slowdown of the machine affects both.
-            trials = [self.run(before), self.run(setup)]
-            if any(trial.status != "ok" for trial in trials):
-                break
-            verdict = compare(self.runs[setup], self.runs[before])
-        return verdict
+    def alternate(self, after: Setup, before: Setup) -> None:
+        """Run two settings alternately until both ran often enough or one fails, so that a slowdown
+        of the machine affects both."""
+        for setup in (before, after) * RUNS:
+            runs = self.runs.setdefault(setup, [])
+            if len(runs) < RUNS and self.run(setup).status != "ok":
+                return
 
     def all_together(self) -> Row:
         """The last row: all kept changes together, measured again alternately with the first
@@ -201,13 +181,11 @@ class TrialTable:
         del self.runs[best], self.runs[base]
         row = self.first_row("all", best)
         if row.status == "ok":
-            self.run(base)
-            # If the first row's setting fails this time, nothing can be compared.
-            verdict = self.settle(best, base) if base in self.runs else "open"
+            self.alternate(best, base)
             row = self.with_all_runs(row)
-            if verdict == "gain":
+            if is_faster(self.runs[best], self.runs[base]):
                 return row
-            row = replace(row, detail=WITHIN_NOISE if verdict == "open" else UNSTEADY)
+            row = replace(row, detail=UNSTEADY)
         not_again = "not clearly faster in the second run of all changes together"
         self.rows[:] = [
             replace(step, kept=False, detail=not_again) if step.kept else step for step in self.rows
@@ -220,22 +198,19 @@ class TrialTable:
         runs = self.runs.get(setup_of(row), ())
         if row.status != "ok" or not runs:
             return row
-        speed = speed_range(runs)
-        base_runs = self.runs.get(setup_of(self.rows[0]))
-        base_speed = speed_range(base_runs) if base_runs else None
-        counted = middle_half(runs)
-        middle_speed = counted[len(counted) // 2].samples_per_second
-        epoch = None
-        if row.dataset_length and middle_speed:
-            epoch = row.dataset_length / middle_speed
+        ordered = speeds(runs)
+        middle, base_speeds = median(ordered), speeds(self.runs.get(setup_of(self.rows[0]), ()))
+        # The spread between runs; the first run of a setting shows only that between its steps.
+        between_runs = 100 * (ordered[-1] - ordered[0]) / middle if len(runs) > 1 else 0.0
+        spread = row.spread_percent
         return replace(
             row,
             runs=len(runs),
-            samples_per_second=middle_speed,
+            samples_per_second=middle,
             # If a run timed only one step, its error is unknown.
-            spread_percent=100 * (speed.highest - speed.slowest) / speed.middle if speed else None,
-            speed_up=speed.middle / base_speed.middle if speed and base_speed else None,
-            seconds_per_epoch=epoch,
+            spread_percent=None if spread is None else max(spread, between_runs),
+            speed_up=middle / median(base_speeds) if base_speeds else None,
+            seconds_per_epoch=row.dataset_length / middle if row.dataset_length else None,
         )
 
     def show_losses(self) -> None:
@@ -284,75 +259,31 @@ def gains_by_role(rows: Sequence[Row]) -> dict[str, bool]:
     return {row.name.removeprefix("+").lower(): row.kept for row in rows if row.status != "skipped"}
 
 
-# --- whether a difference is noise ----------------------------------------------------------------
+def speeds(runs: Sequence[Trial]) -> list[float]:
+    """The samples per second of several runs, slowest first."""
+    return sorted(run.samples_per_second or 0.0 for run in runs)
 
 
-def middle_half(runs: Sequence[Trial]) -> list[Trial]:
-    """The runs sorted by speed, slowest first; of four or more, only the middle half."""
-    ordered = sorted(runs, key=lambda run: run.samples_per_second or 0.0)
-    quarter = len(ordered) // 4
-    return ordered[quarter : len(ordered) - quarter]
+def is_faster(after: Sequence[Trial], before: Sequence[Trial]) -> bool:
+    """Whether one setting is clearly faster than another: each of its runs is faster than all runs
+    of the other, and the middle one by `LEAST_GAIN`.
 
-
-class SpeedRange(NamedTuple):
-    """The speed of one setting over several runs, in samples per second."""
-
-    slowest: float
-    middle: float
-    highest: float
-
-
-def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
-    """The range of speeds over several runs; None if a run timed only one step.
-
-    With one or two runs, the differences between runs say little, so the spread of the steps within
-    each run counts too.
-
-    >>> def run(speed):
-    ...     return Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=2.0)
-    >>> quiet, disturbed = run(100.0), run(50.0)
-    >>> speed_range([quiet, disturbed])
-    SpeedRange(slowest=49.5, middle=100.0, highest=101.0)
-    >>> speed_range([quiet, quiet, quiet, disturbed])
-    SpeedRange(slowest=100.0, middle=100.0, highest=100.0)
+    >>> def runs(*speeds):
+    ...     return [Trial(batch=8, status="ok", samples_per_second=one, spread_percent=0.0)
+    ...             for one in speeds]
+    >>> before = runs(100.0, 99.0, 101.0)
+    >>> is_faster(runs(104.0, 105.0, 103.0), before), is_faster(runs(102.0, 102.0, 102.0), before)
+    (True, False)
+    >>> is_faster(runs(100.0, 140.0, 140.0), before), is_faster(runs(140.0), before)
+    (False, False)
     """
-    counted = middle_half(runs)
-    ends = []
-    for run in counted:
-        speed, spread = run.samples_per_second, run.spread_percent
-        if speed is None or spread is None:
-            return None
-        # Half of the spread lies on each side.
-        half = spread / 200 if len(runs) < ENOUGH_RUNS else 0.0
-        ends += [speed * (1 - half), speed * (1 + half)]
-    return SpeedRange(min(ends), counted[len(counted) // 2].samples_per_second or 0.0, max(ends))
-
-
-def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
-    """Whether one setting is faster than another, judged by several runs of both: `gain` if all its
-    runs are faster and the middle one by `LEAST_GAIN`, `no gain` if that can be ruled out, or
-    `open` if noise hides the answer.
-
-    >>> def runs(speed, spread=0.0):
-    ...     trial = Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=spread)
-    ...     return [trial, trial]
-    >>> compare(runs(104.0), runs(100.0)), compare(runs(102.0), runs(100.0))
-    ('gain', 'no gain')
-    >>> compare(runs(104.0, spread=10.0), runs(100.0)), compare(runs(104.0)[:1], runs(100.0))
-    ('open', 'open')
-    """
-    speed, speed_before = speed_range(after), speed_range(before)
-    if speed is None or speed_before is None:
-        return "no gain"
-    if speed.highest < LEAST_GAIN * speed_before.slowest:
-        return "no gain"
-    if min(len(after), len(before)) < CONFIRMED_RUNS:
-        return "open"
-    if speed.middle < speed_before.middle:
-        return "no gain"
-    is_apart = speed.slowest > speed_before.highest
-    is_worth_it = speed.middle >= LEAST_GAIN * speed_before.highest
-    return "gain" if is_apart and is_worth_it else "open"
+    # A run that timed a single step says nothing about noise, and neither do too few runs.
+    if min(len(after), len(before)) < RUNS or any(
+        run.spread_percent is None for run in (*after, *before)
+    ):
+        return False
+    fast, slow = speeds(after), speeds(before)
+    return fast[0] > slow[-1] and median(fast) >= LEAST_GAIN * median(slow)
 
 
 # --- what the table says --------------------------------------------------------------------------

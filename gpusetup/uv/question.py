@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from gpusetup.choose.wish import name_of
 from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login, without_logins
-from gpusetup.system.processes import run
+from gpusetup.system.processes import Output, run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import (
     QUESTION,
@@ -201,8 +202,6 @@ def _ask(question: Question, words: Sequence[str]) -> tuple[str, Path, tuple[str
     The command line contains nothing of the request, because other users may be able to read it.
     """
     verb, *options = words
-    variables = question.variables
-    notes: tuple[str, ...] = ()
     with private_folder() as folder:
         with blocked_by_files(f"{folder} cannot be written", MAKE_ROOM):
             project = folder / PROJECT
@@ -215,7 +214,7 @@ def _ask(question: Question, words: Sequence[str]) -> tuple[str, Path, tuple[str
                     path = folder / f"{option.strip('-')}.txt"
                     path.write_text("\n".join((*lines, "")), encoding="utf-8")
                     # The option alone would replace the files that the user's variable names.
-                    for file in (*variables.get(variable, "").split(), str(path)):
+                    for file in (*question.variables.get(variable, "").split(), str(path)):
                         options += [option, file]
         # The two commands name a project differently. The lock gets a place of its own, because
         # the user's settings may name a file for it.
@@ -223,19 +222,7 @@ def _ask(question: Question, words: Sequence[str]) -> tuple[str, Path, tuple[str
         is_lock = verb == "compile"
         options += ["--output-file", str(lock)] if is_lock else ["--requirements"]
         argv = [uv_program(), "pip", verb, *question.options, *options, str(project)]
-        output = run(argv, timeout=ASK_SECONDS, environment=variables)
-        if not (output.ok or question.wheels_folder):
-            if "in the provided package locations" in output.stderr:
-                # The user's settings forbid all indexes, so torch comes from their folders.
-                output = run((*argv, "--no-sources"), timeout=ASK_SECONDS, environment=variables)
-            elif undated := _undated(question, output.stderr):
-                # torch's own index states no dates, so with a limit by date it seems empty.
-                for name in undated:
-                    argv += ["--exclude-newer-package", f"{name}=false"]
-                output = run(argv, timeout=ASK_SECONDS, environment=variables)
-                setting = "UV_EXCLUDE_NEWER" if "UV_EXCLUDE_NEWER" in variables else "exclude-newer"
-                text = "hides newer files everywhere except on torch's index, which states no dates"
-                notes = (f"{setting} {text}",)
+        output, notes = _run_as_set(question, argv)
         if output.ok:
             return lock.read_text(encoding="utf-8") if is_lock else output.stdout, folder, notes
     problem = complaint(question.title, output)
@@ -245,11 +232,29 @@ def _ask(question: Question, words: Sequence[str]) -> tuple[str, Path, tuple[str
     raise problem
 
 
-def _undated(question: Question, warnings: str) -> list[str]:
-    """The packages of torch's index whose files a limit by date hides because they have no date."""
-    if WITHOUT_DATE not in warnings:
-        return []
-    return [name for name in question.names if f"`{name.replace('-', '_')}-" in warnings]
+def _run_as_set(question: Question, argv: Sequence[str]) -> tuple[Output, tuple[str, ...]]:
+    """uv's output with the user's settings, and notes. If a setting hides torch's own index, uv is
+    asked again with an exception for it."""
+    ask = partial(run, timeout=ASK_SECONDS, environment=question.variables)
+    output = ask(argv)
+    if output.ok or question.wheels_folder:
+        return output, ()
+    if "in the provided package locations" in output.stderr:
+        # The user's settings forbid all indexes, so torch comes from their folders.
+        return ask((*argv, "--no-sources")), ()
+    # torch's own index states no dates, so with a limit by date it seems empty.
+    if WITHOUT_DATE in output.stderr:
+        undated = [
+            f"--exclude-newer-package={name}=false"
+            for name in question.names
+            if f"`{name.replace('-', '_')}-" in output.stderr
+        ]
+        if undated:
+            is_variable = "UV_EXCLUDE_NEWER" in question.variables
+            setting = "UV_EXCLUDE_NEWER" if is_variable else "exclude-newer"
+            text = "hides newer files everywhere except on torch's index, which states no dates"
+            return ask((*argv, *undated)), (f"{setting} {text}",)
+    return output, ()
 
 
 def _require_page(index: str, name: str) -> None:

@@ -111,9 +111,10 @@ def test_what_is_not_read_is_named_once_and_ends_nothing(
         ("https://x/flash_attn-2.8.3%2Bcu12torch2.7-cp311-cp311-win_amd64.whl", "2.7", "cu12"),
         ("https://x/torch-2.5.1%2Bcu124-cp311-cp311-win_amd64.whl", "2.5.1", "cu124"),
         ("ext @ https://x/ext-1.0%2Bpt26cu124-cp311-cp311-win_amd64.whl", "2.6", "cu124"),
+        ("torch==2.5.1+cu118,<3", "2.5.1", "cu118"),
     ],
 )
-def test_a_wheels_name_shows_its_torch_and_its_cuda(
+def test_a_line_shows_its_torch_and_its_cuda(
     line: str, torch: str, backend: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written(folder, requirements__txt=f"{line}\nrich\n")
@@ -190,6 +191,27 @@ def test_a_strangers_file_gets_an_answer_or_one_error(
     assert main(["install", "-r", name, "--dry-run", "--from", LAPTOP]) in (0, 1, 2)
     assert main(["doctor", "--from", LAPTOP]) == 1  # its CPU build, whatever the folder has
     assert "gpusetup itself failed" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "backend", "unread"),
+    [
+        # conda's `-c` names a channel, pip's a constraints file.
+        ("conda install -y pytorch=2.5.1 pytorch-cuda=12.4 -c pytorch -cnvidia", "cu124", None),
+        ("pip install -Urmore.txt -climits.txt", None, None),
+        ("pip install torch==2.5.1 -c c.txt --timeout 9", None, "line 2: -c c.txt"),
+    ],
+)
+def test_each_option_of_an_install_line_means_what_its_program_means_by_it(
+    command: str, backend: str, unread: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"Dockerfile": f"FROM python:3.11\nRUN {command}\n", "limits__txt": "torch<2.6\n"}
+    written(folder, **files, more__txt="torch>=2.5\n")
+    code, answer, said = asked(capsys, "-r", "Dockerfile")
+    assert code == 0, said
+    assert answer["after"]["torch"].startswith("2.5.1+" + (backend or "cu"))
+    notes = [note for note in answer["notes"] if "not read" in note]
+    assert bool(notes) == bool(unread) and (unread or "") in "".join(notes)
 
 
 def test_an_image_with_a_torch_of_its_own_keeps_it(

@@ -132,6 +132,32 @@ UNCHANGED = [
         "reboot",
         "from the image",
     ),
+    (
+        "hint: You're on Linux (`musllinux_1_2_x86_64`), but `torch` (v2.6.0) only has wheels for "
+        "the following platforms: `manylinux_2_28_x86_64`",
+        "gpusetup install",
+        "with glibc",
+    ),
+    (
+        'NAME="Alpine Linux"\nPRETTY_NAME="Alpine Linux v3.22"\n'
+        "ERROR: No matching distribution found for torch",
+        "gpusetup install",
+        "with glibc",
+    ),
+    # The old module stays loaded until a reboot.
+    (
+        "OS: Ubuntu 22.04.1 LTS (x86_64)\nCUDA error: the provided PTX was compiled with an "
+        "unsupported toolchain.",
+        "modprobe nvidia",
+        "update the driver",
+    ),
+    (
+        "| NVIDIA-SMI 470.256.02   Driver Version: 470.256.02   CUDA Version: 11.4     |\n"
+        "OS: Ubuntu 22.04.1 LTS (x86_64)\nPyTorch version: 2.6.0+cu124\nRuntimeError: The NVIDIA "
+        "driver on your system is too old (found version 11040).",
+        "modprobe nvidia",
+        "you need no driver update",
+    ),
 ]
 
 

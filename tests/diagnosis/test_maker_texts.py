@@ -53,6 +53,10 @@ WAYS = (
         "access was encountered",
         "cuda-program-error", "AMD_SERIALIZE_KERNEL=3", "CUDA_LAUNCH_BLOCKING",
     ),
+    (
+        "  Name:                    gfx1100\nRuntimeError: HIP error: invalid device function",
+        "amd-gpu", "wheels have kernels for gfx1100", "no kernels",
+    ),
 )  # fmt: skip
 
 

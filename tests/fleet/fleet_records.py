@@ -6,9 +6,7 @@ memory, rates with a spread of 1 %) differs. A fault is on a node of its own, dr
 
 from __future__ import annotations
 
-import json
 import random
-from pathlib import Path
 from typing import Any
 
 Record = dict[str, Any]
@@ -128,18 +126,3 @@ def plant(kind: str, node: Record, verified: Record, rng: random.Random) -> None
         del node["gpus"][rng.randrange(8)]
     else:
         rng.choice(verified["checks"])["status"] = "failed"
-
-
-def write(folder: Path, count: int, planted: int, seed: int) -> dict[str, str]:
-    """The folder of records; the nodes with a fault and its kind."""
-    rng, faults = random.Random(seed), dict[str, str]()
-    chosen = {number: i for i, number in enumerate(rng.sample(range(count), planted))}
-    for number in range(count):
-        node, verified, name = machine(number), report(rng), f"gpu{number:05d}"
-        natural(node, rng)
-        if number in chosen:
-            faults[name] = FAULTS[chosen[number] % len(FAULTS)]
-            plant(faults[name], node, verified, rng)
-        (folder / f"{name}.json").write_text(json.dumps(node), encoding="utf-8")
-        (folder / f"{name}.verify.json").write_text(json.dumps(verified), encoding="utf-8")
-    return faults

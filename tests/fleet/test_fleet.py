@@ -212,9 +212,6 @@ def test_a_list_of_too_many_nodes_is_refused_before_it_fills_the_memory(text: st
         expanded(text)
 
 
-# --- judged once ----------------------------------------------------------------------------------
-
-
 # --- what nobody can compare, and what is old -----------------------------------------------------
 
 

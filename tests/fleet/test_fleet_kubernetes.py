@@ -17,28 +17,25 @@ import yaml
 
 from gpusetup.cli import main
 from gpusetup.fleet.engines import kubernetes
-from gpusetup.fleet.engines.engine import FleetRequest
-from gpusetup.fleet.engines.kubernetes import ClusterSetting
 from gpusetup.fleet.work import NodeWork
 
 VERSIONS = ("1.29", "1.33", "1.37")
-SETTING = ClusterSetting(image="train:1", runtime_class="nvidia")
 
 
-def jobs(monkeypatch: pytest.MonkeyPatch, setting: ClusterSetting) -> list[Any]:
+def jobs(monkeypatch: pytest.MonkeyPatch, *setting: str) -> list[Any]:
     """The Jobs for two nodes, one of them without a GPU."""
     nodes = ({"gpu-1.example.com": 8, "n": 0}, {"gpu-1.example.com": "", "n": ""})
     monkeypatch.setattr(kubernetes, "require_program", lambda program: None)
     monkeypatch.setattr(kubernetes, "nodes_of_cluster", lambda: nodes)
-    request = FleetRequest(work=NodeWork(python="python"), nodes=tuple(nodes[0]))
-    return [*yaml.safe_load_all(kubernetes.Kubernetes(request, setting).plan())]
+    work = NodeWork(python="python", nodes=tuple(nodes[0]))
+    return [*yaml.safe_load_all(kubernetes.Kubernetes(work, *setting).plan())]
 
 
 @pytest.fixture
 def objects(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
     watcher = yaml.safe_load(page.rpartition("```yaml\n")[2].partition("```")[0])
-    return [*jobs(monkeypatch, SETTING), *jobs(monkeypatch, ClusterSetting(image="i")), watcher]
+    return [*jobs(monkeypatch, "train:1", "nvidia"), *jobs(monkeypatch, "i"), watcher]
 
 
 # --- the objects ----------------------------------------------------------------------------------

@@ -479,16 +479,6 @@ def test_a_sick_node_is_drained_with_its_reason_and_resumed_when_it_is_cured(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="Slurm's daemons need Linux")
-def test_a_node_that_somebody_drained_stays_drained(slurm: Cluster) -> None:
-    slurm.run("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=new cables")
-    driver(slurm.folder.parent, "n2", **SICK)  # n1 was asked again when n2 is drained
-    slurm.until(lambda: f"n2 gpusetup: {ECC}" in slurm.reasons(), "n2 is not drained")
-    assert "new cables" in slurm.reasons()
-    slurm.run("scontrol", "update", "NodeName=n1", "State=RESUME")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="Slurm's daemons need Linux")
 def test_nodes_that_all_fail_are_not_all_drained_and_jobs_go_on(slurm: Cluster) -> None:
     folder = slurm.folder.parent
     for node in NODES:

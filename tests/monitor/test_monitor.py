@@ -401,7 +401,7 @@ def test_a_real_training_is_judged_by_what_holds_it_back(
     known = {key: value for key, value in BUSY.items() if key != "utilization"}
     state = machine({**known, "memory_used": 32 << 30})
     words = ("--interval", "0.25", "--json", "--")
-    done = run(*words, sys.executable, str(HERE / "trains.py"), kind, "7", str(state))
+    done = run(*words, sys.executable, str(HERE / "tune" / "trains.py"), kind, "7", str(state))
     told = documents(done.stdout)
     assert done.returncode == 0, done.stderr
     assert told[-1]["verdict"] == verdict, told[-1]["evidence"]

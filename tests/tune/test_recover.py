@@ -179,19 +179,6 @@ def test_dropout_is_said_and_can_be_refused() -> None:
         recover_from_oom(step_of(model, 4), batch_of(8), model=model, allow=())
 
 
-def test_a_buffer_that_a_failed_attempt_changed_is_put_back() -> None:
-    model = net()
-    model.register_buffer("calls", torch.zeros(()))
-
-    def step(part: Any) -> torch.Tensor:
-        model.calls += 1
-        raise torch.OutOfMemoryError(SAID)
-
-    with pytest.raises(CannotRecover, match="Not even 1 of 8 samples fit"):
-        recover_from_oom(step, batch_of(8), model=model)
-    assert model.calls == 0
-
-
 def test_an_optimizer_inside_the_backward_is_refused() -> None:
     model = net()
     model[0].weight.register_post_accumulate_grad_hook(lambda parameter: None)

@@ -11,7 +11,6 @@ import pytest
 from machines_named import machine_named
 
 from gpusetup.configs.config import Config, added_line, edited, read_config
-from gpusetup.errors import BadInput
 from gpusetup.tune.case import Facts, Measured, Proposal, facts_of
 from gpusetup.tune.rules import propose
 
@@ -184,26 +183,6 @@ def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> No
         beside = next(one for one in config.settings if one.path[-1:] == ("batch_size",))
         edit = added_line(config, beside, "new", "1")
         assert (edited(config, [edit]).raw if edit else None) == expected
-
-
-# --- JSON -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("raw", "said"),
-    [
-        (b'{"a": 1,,}', "c.json, line 1, column "),
-        (b'{"a": 1, "a": 2}', "the key 'a' is there twice"),
-        (b"/ c\n{}", "line 1, column 1: not JSON"),
-        (b"/* {}", "line 1, column 1: not JSON"),
-        (b'{"a": NaN}', "not JSON"),
-        (b"", "line 1, column 1: not JSON"),
-    ],
-)
-def test_what_is_no_json_is_refused_with_its_place(raw: bytes, said: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        read_config(raw, "c.json")
-    assert said in caught.value.message
 
 
 # --- real trainers ------------------------------------------------------------------------------

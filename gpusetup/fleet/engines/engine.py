@@ -3,11 +3,8 @@ and cleans up at the end."""
 
 from __future__ import annotations
 
-import random
 import secrets
 import shlex
-import threading
-import time
 from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from shutil import which
@@ -15,7 +12,6 @@ from shutil import which
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet.names import natural, slurm_list
 from gpusetup.fleet.work import NodeWork, script
-from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, end_children
 
 MOST_CHILDREN = 32
@@ -24,17 +20,6 @@ machine, which is often a login node."""
 MOST_NODES_IN_HINT = 50
 MOST_EXAMPLES = 3
 """How many busy nodes an error message lists as examples."""
-START_GAP_SECONDS = 0.1
-"""The average time between two starts, so that a scheduler never receives several requests at once.
-"""
-
-
-class FleetRequest(Frozen):
-    """The work of a `fleet run`, and the nodes that should do it."""
-
-    work: NodeWork
-    nodes: tuple[str, ...] = ()
-    """The names of the nodes; if empty, all idle nodes are used."""
 
 
 class Engine:
@@ -45,20 +30,20 @@ class Engine:
     """How many seconds longer than the work's own limit we wait for a node, so that it can start
     and finish."""
 
-    def __init__(self, request: FleetRequest, states: Mapping[str, str], where: str) -> None:
+    def __init__(self, work: NodeWork, states: Mapping[str, str], where: str) -> None:
         """`states` maps each node to the reason why it gets no work ("" if it is idle); `where`
         names the cluster in messages.
 
         Raises UsageError if a named node does not exist, and Blocked if no node is idle.
         """
-        self.work = request.work
+        self.work = work
         self.run_name = f"gpusetup-{secrets.token_hex(4)}"
-        unknown = [name for name in request.nodes if name not in states]
+        unknown = [name for name in work.nodes if name not in states]
         if unknown:
             some_nodes = sorted(states, key=natural)[:MOST_NODES_IN_HINT]
             message = f"{where} has no node {slurm_list(unknown)}"
             raise UsageError(message, hint=f"it has {slurm_list(some_nodes)}")
-        chosen = set(request.nodes or states)
+        chosen = set(work.nodes or states)
         self.nodes = tuple(sorted((name for name in chosen if not states[name]), key=natural))
         # Nodes that get no work, each with the reason, in the engine's order.
         self.skipped = {name: why for name, why in states.items() if why and name in chosen}
@@ -104,16 +89,8 @@ def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
     However this ends, it also stops all child processes and calls the engine's `end`.
     """
     pool = ThreadPoolExecutor(max_workers=MOST_CHILDREN)
-    start_lock = threading.Lock()
-
-    def ask_in_turn(node: str) -> Output:
-        # Hold the lock while waiting, so that the starts are spread out in time.
-        with start_lock:
-            time.sleep(START_GAP_SECONDS * random.uniform(0.5, 1.5))
-        return engine.ask(node)
-
     try:
-        futures = {pool.submit(ask_in_turn, node): node for node in engine.nodes}
+        futures = {pool.submit(engine.ask, node): node for node in engine.nodes}
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BaseException:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from shlex import quote
 
 from gpusetup.errors import UsageError
-from gpusetup.fleet.engines.engine import Engine, FleetRequest, require_program
+from gpusetup.fleet.engines.engine import Engine, require_program
 from gpusetup.fleet.names import SAFE, expanded
-from gpusetup.fleet.work import script
+from gpusetup.fleet.work import NodeWork, script
 from gpusetup.named_file import read_text
 from gpusetup.system.processes import Output, run
 
@@ -28,11 +28,11 @@ class Hosts(Engine):
 
     title = "hosts"
 
-    def __init__(self, request: FleetRequest, file: str) -> None:
+    def __init__(self, work: NodeWork, file: str) -> None:
         hosts = hosts_in(read_text(file, MOST_BYTES), file)
         require_program("ssh")
         # Without a scheduler, it is unknown which hosts are busy, so all count as idle.
-        super().__init__(request, dict.fromkeys(hosts, ""), file)
+        super().__init__(work, dict.fromkeys(hosts, ""), file)
         self.extra_seconds = CONNECT_SECONDS
 
     def command(self, node: str) -> tuple[str, ...]:

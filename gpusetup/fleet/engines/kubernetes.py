@@ -11,12 +11,11 @@ import re
 import time
 from pathlib import Path
 from string import Template
-from typing import NamedTuple
 
 from gpusetup.errors import Blocked, ToolFailed
-from gpusetup.fleet.engines.engine import Engine, FleetRequest, require_program
+from gpusetup.fleet.engines.engine import Engine, require_program
 from gpusetup.fleet.names import SAFE
-from gpusetup.fleet.work import script
+from gpusetup.fleet.work import NodeWork, script
 from gpusetup.model.frozen import replace
 from gpusetup.system.processes import Output, run
 
@@ -39,27 +38,20 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 BUSY = "no room: "
 
 
-class ClusterSetting(NamedTuple):
-    """The settings that all Kubernetes objects of one run share."""
-
-    image: str
-    runtime_class: str | None = None
-    """Set this to `nvidia` if the cluster's default runtime class gives containers no GPU."""
-
-
 class Kubernetes(Engine):
     """Runs the work as a Job on each node by calling kubectl."""
 
     extra_seconds = START_SECONDS
 
-    def __init__(self, request: FleetRequest, setting: ClusterSetting) -> None:
+    def __init__(self, work: NodeWork, image: str, runtime_class: str | None = None) -> None:
+        """`runtime_class`: `nvidia` if the cluster's default one gives containers no GPU."""
         require_program("kubectl")
-        self.setting = setting
+        self.image, self.runtime_class = image, runtime_class
         self.gpus, states = nodes_of_cluster()
         # Nodes without GPUs get work only if the user named them.
-        if not request.nodes:
+        if not work.nodes:
             states = {name: why for name, why in states.items() if self.gpus[name]}
-        super().__init__(request, states, "this cluster")
+        super().__init__(work, states, "this cluster")
         self.title = f"Kubernetes gets a Job ({self.run_name}) for each of"
 
     def plan(self) -> str:
@@ -75,8 +67,8 @@ class Kubernetes(Engine):
             "script": script(self.work),
             "seconds": int(self.work.limit) + START_SECONDS,
             "gpus": str(self.gpus[node]),
-            "image": self.setting.image,
-            "runtime_class": self.setting.runtime_class,
+            "image": self.image,
+            "runtime_class": self.runtime_class,
         }
         # As JSON, which is valid YAML, so that no value can end its line or begin another key.
         as_json = {name: json.dumps(value) for name, value in values.items()}

@@ -15,7 +15,7 @@ from contextlib import redirect_stdout
 from typing import Any, NamedTuple
 
 from gpusetup.errors import Blocked
-from gpusetup.fleet.engines.engine import Engine, FleetRequest
+from gpusetup.fleet.engines.engine import Engine
 from gpusetup.fleet.names import SAFE
 from gpusetup.fleet.work import NodeWork, script
 from gpusetup.model.frozen import replace
@@ -84,7 +84,7 @@ class Ray(Engine):
 
     title = "Ray gets an actor on each of"
 
-    def __init__(self, request: FleetRequest, address: str) -> None:
+    def __init__(self, work: NodeWork, address: str) -> None:
         # Redirect stdout, which must contain only our result, because Ray prints messages about its
         # nodes there.
         with redirect_stdout(sys.stderr):
@@ -92,13 +92,13 @@ class Ray(Engine):
         self.cluster_nodes = ray_nodes(self.ray.nodes())
         # Skip nodes without GPUs (such as a head node), unless no node has one: then test the CPUs.
         has_gpus = any(node.gpus for node in self.cluster_nodes.values())
-        wants_gpus = has_gpus and not request.nodes
+        wants_gpus = has_gpus and not work.nodes
         states = {
             name: NO_GPU if wants_gpus and not node.gpus else ""
             for name, node in self.cluster_nodes.items()
         }
         try:
-            super().__init__(request, states, "this Ray")
+            super().__init__(work, states, "this Ray")
         except BaseException:
             self.ray.shutdown()
             raise
@@ -153,6 +153,7 @@ NO_GPU = "it has no GPU in Ray"
 
 
 def _connected(address: str) -> Any:
+    """The module ray, connected to the cluster. Raises Blocked if it is missing or refuses."""
     try:
         import ray
     except ImportError as problem:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.fleet.engines.engine import Engine, FleetRequest, require_program
+from gpusetup.fleet.engines.engine import Engine, require_program
 from gpusetup.fleet.names import SAFE
-from gpusetup.fleet.work import script
+from gpusetup.fleet.work import NodeWork, script
 from gpusetup.system.processes import Output, run
 
 SINFO = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%P|%c|%G|%E")
@@ -36,7 +36,7 @@ class Slurm(Engine):
     all."""
 
     def __init__(
-        self, request: FleetRequest, partition: str | None, srun_options: Sequence[str] = ()
+        self, work: NodeWork, partition: str | None, srun_options: Sequence[str] = ()
     ) -> None:
         """`partition` limits the run to one partition (None means all); `srun_options` are added to
         every srun command."""
@@ -51,7 +51,7 @@ class Slurm(Engine):
             )
         self.resources, states = node_resources(output.stdout, partition)
         where = f"partition {partition}" if partition else "this Slurm"
-        super().__init__(request, states, where)
+        super().__init__(work, states, where)
         self.title = f"Slurm gets an exclusive job ({self.run_name}) for each of"
         self.environment = outside_a_job(os.environ)
         # If the work itself takes only a few seconds, do not wait a whole minute longer.

@@ -202,6 +202,8 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
         return f"the journal names a folder that gpusetup did not make: {journal.former[:80]!r}"
     if os.path.lexists(former) and (former.is_symlink() or not former.is_dir()):
         return f"{former} is no folder"
+    # Reverting the change that makes an environment deletes it. In `keeping` it is only completed,
+    # and a later undo leaves the environment.
     removes_environment = journal.venv and journal.phase != "keeping"
     if removes_environment and os.path.lexists(store / RECEIPT):
         return "it is of an environment that is being made, but this one is done"

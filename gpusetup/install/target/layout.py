@@ -18,7 +18,8 @@ from gpusetup.install.switching.files import files_below
 from gpusetup.model.frozen import Frozen
 
 LIBRARIES = ("site-packages", "dist-packages")
-"""Folders that stay even if they are empty."""
+"""The names of the folders in which Pythons keep packages; Debian's own has the second. They stay
+even if they are empty."""
 
 
 def real_below(prefix: str, folder: str) -> str:

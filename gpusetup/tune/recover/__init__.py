@@ -77,9 +77,8 @@ class ModelHistory:
         """Whether the check found that the loss trains only parameters of the model."""
         self.micro: int | None = None
         """The micro-batch size that fitted after memory ran out; None if it never ran out."""
-        self.checks: dict[Any, tuple[int, str | None]] = {}
-        """The step function's code -> how many of its batches were split, and the difference that
-        `compare_halves` found, in words."""
+        self.checks: dict[Any, str | None] = {}
+        """The step function's code -> the difference that `compare_halves` found, in words."""
 
 
 Backward = Callable[[torch.Tensor], None]
@@ -269,22 +268,16 @@ class _Attempts:
         """How the gradient of some samples differs from the gradient of their two halves, in words;
         None if no difference was found.
 
-        The comparison runs at the 1st, 2nd, 4th, 8th and so on split batch until it finds a
-        difference.
+        The comparison runs once for each step function, at its first split batch.
         """
         code = getattr(self.case.step, "__code__", None)
-        earlier_calls, difference = self.history.checks.get(code, (0, None))
-        calls = earlier_calls + 1
-        # Use at least two samples, so that there are two halves.
-        micro = max(2, min(self.part_losses[0].samples, LARGEST_CHECK))
-        is_to_try = calls.bit_count() == 1 and difference is None
-        if is_to_try and micro <= self.count:
-            # Different samples for each comparison.
-            start = calls.bit_length() * micro % (self.count - micro + 1)
+        if code not in self.history.checks:
+            # Use at least two samples, so that there are two halves.
+            micro = min(max(2, min(self.part_losses[0].samples, LARGEST_CHECK)), self.count)
             with self.undo.preserved_state():
-                difference = gradient_difference(self.case, start, micro, self.model)
-        self.history.checks[code] = calls, difference
-        return difference
+                difference = gradient_difference(self.case, micro, self.model)
+            self.history.checks[code] = difference
+        return self.history.checks[code]
 
 
 ROUNDING = 1e-12

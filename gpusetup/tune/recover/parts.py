@@ -285,23 +285,21 @@ RANDOM_MODULES = (
 )
 
 
-def gradient_difference(
-    case: BatchStep, start: int, micro: int, model: torch.nn.Module
-) -> str | None:
-    """How much the gradient of `micro` samples differs from the gradient of their two halves, in
-    words; None if rounding explains the difference."""
+def gradient_difference(case: BatchStep, micro: int, model: torch.nn.Module) -> str | None:
+    """How much the gradient of the first `micro` samples differs from the gradient of their two
+    halves, in words; None if rounding explains the difference."""
     parts = list[PartLosses]()
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    middle, end = start + micro // 2, start + micro
+    middle = micro // 2
     try:
         with _deterministic(model):
             random_state = torch.get_rng_state()
-            whole, _ = case.part(start, end, parts)
+            whole, _ = case.part(0, micro, parts)
             if not torch.equal(random_state, torch.get_rng_state()):
                 return None  # random numbers are reported separately
             difference = torch.autograd.grad(whole, trained, materialize_grads=True)
             scale = _norm(difference)
-            halves = [case.part(start, middle, parts), case.part(middle, end, parts)]
+            halves = [case.part(0, middle, parts), case.part(middle, micro, parts)]
             total_weight = 1.0 if case.sums else sum(weight for _, weight in halves)
             for loss, weight in halves:
                 # In a part in which no sample counts, the mean is NaN.

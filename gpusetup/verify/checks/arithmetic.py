@@ -192,13 +192,21 @@ def divisions(device: str) -> Iterator[Part]:
 pointwise = answered("Python's math", functions_of_numbers, odd_numbers, divisions)
 
 
+SOLVE_ROUNDINGS = 64
+"""A condition number below two loses hardly any digit."""
+DECOMPOSITION_ROUNDINGS = 16
+"""This is for one row: the errors of a sum grow like the root of the number of its terms."""
+
+
 def solved_systems(device: str) -> Iterator[Part]:
     for rows in (3, 33, 129):
+        # The diagonal outweighs the sum of its row's noise (-1, 0 and 1), so the matrix is well
+        # conditioned and, with its transpose, positive definite, as Cholesky needs it.
         noise = tensor(whole_numbers(rows * rows, 1, f"system {rows}"), device, rows, rows)
         matrix = noise + 4 * rows * torch.eye(rows, device=device)
         known = tensor(whole_numbers(rows * 2, 9, f"solution {rows}"), device, rows, 2)
         found = torch.linalg.solve(matrix, matrix @ known)
-        yield closely(f"solve {rows}", found, known, 64, "float32")
+        yield closely(f"solve {rows}", found, known, SOLVE_ROUNDINGS, "float32")
         symmetric = matrix + matrix.t()
         lower = torch.linalg.cholesky(symmetric)
         q, r = torch.linalg.qr(matrix)
@@ -208,7 +216,8 @@ def solved_systems(device: str) -> Iterator[Part]:
             ("qr", q @ r, matrix),
             ("eigenvectors", (vectors * values) @ vectors.t(), symmetric),
         ):
-            yield closely(f"{label} {rows}", back, given, 16 * rows**0.5, "float32")
+            roundings = DECOMPOSITION_ROUNDINGS * rows**0.5
+            yield closely(f"{label} {rows}", back, given, roundings, "float32")
 
 
 linalg = answered("products of whole numbers", solved_systems)

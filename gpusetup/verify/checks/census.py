@@ -76,6 +76,7 @@ def terms_of(info: Any, device_kind: str, dtype: Any) -> Optional[Tuple[float, f
         if is_active is None or not is_active(*COMPARED, device_kind, dtype, {}):
             continue
         for decorator in decoration.decorators:
+            # toleranceOverride and precisionOverride keep their tolerances by format in `d`.
             tolerances = getattr(decorator, "d", None)
             if isinstance(tolerances, dict):
                 found = tolerances.get(dtype, TOLERANCE)

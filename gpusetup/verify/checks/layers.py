@@ -113,31 +113,38 @@ def standardised(x: Any, eps: float, axes: Tuple[int, ...]) -> Any:
     return centred / (centred.square().mean(axes, keepdim=True) + eps).sqrt()
 
 
+NORM_ROUNDINGS = 32
+"""A number is divided by the root of a sum, and the gradient subtracts two such sums."""
+
+
 def normalisations(device: str) -> Iterator[Part]:
-    def layer_norm(x: Any, w: Any, b: Any) -> Any:
+    def layer_norm(x: Any, w: Any, b: Any, eps: float) -> Any:
         return functional.layer_norm(x, x.shape[1:], w, b, eps)
 
-    def layer_standardised(x: Any, w: Any, b: Any) -> Any:
+    def layer_standardised(x: Any, w: Any, b: Any, eps: float) -> Any:
         return standardised(x, eps, (1,)) * w + b
 
-    def group_standardised(x: Any) -> Any:
+    def group_standardised(x: Any, eps: float) -> Any:
         return standardised(x.reshape(4, 3, -1), eps, (2,)).reshape(x.shape)
 
-    def rms_standardised(x: Any) -> Any:
-        return x / (x.square().mean(1, keepdim=True) + used).sqrt()
+    def rms_standardised(x: Any, eps: float) -> Any:
+        return x / (x.square().mean(1, keepdim=True) + eps).sqrt()
 
     for name in formats(device):
-        # The spread 0.001 gives a variance of a tenth of the usual eps.
+        # The spread 0.001 gives a variance of a tenth of the usual eps, and the eps 0.75 is three
+        # times the variance of the spread 0.5, so both show whether eps is added to the variance.
         for spread, eps in ((1.0, 1e-5), (0.001, 1e-5), (0.5, 0.75)):
             of = f"spread {spread:g}, eps {eps:g}"
             for width in (16, 130, 1026):
                 x = normal(device, 6, width, salt=f"norm {width}", name=name) * spread
                 w, b = (normal(device, width, salt=f"{n} {width}", name=name) for n in "wb")
                 label = f"layer norm of {width}, {of}"
-                yield from compared(label, NORM_ROUNDINGS, layer_norm, layer_standardised, x, w, b)
+                run, formula = partial(layer_norm, eps=eps), partial(layer_standardised, eps=eps)
+                yield from compared(label, NORM_ROUNDINGS, run, formula, x, w, b)
             x = normal(device, 4, 6, 7, 5, salt="norm of images", name=name) * spread
             run = partial(functional.group_norm, num_groups=3, eps=eps)
-            yield from compared(f"group norm, {of}", NORM_ROUNDINGS, run, group_standardised, x)
+            formula = partial(group_standardised, eps=eps)
+            yield from compared(f"group norm, {of}", NORM_ROUNDINGS, run, formula, x)
             statistics = {"running_mean": None, "running_var": None, "training": True}
             run = partial(functional.batch_norm, eps=eps, **statistics)
             formula = partial(standardised, eps=eps, axes=(0, 2, 3))
@@ -147,16 +154,17 @@ def normalisations(device: str) -> Iterator[Part]:
         steps = (1e-4, None) if name == "float32" else (1e-4,)
         for step in steps if hasattr(functional, "rms_norm") else ():
             x = normal(device, 6, 130, salt="rms norm", name=name) * 0.001
-            used = torch.finfo(torch.float32).eps if step is None else step
             run = partial(functional.rms_norm, normalized_shape=(130,), eps=step)
-            yield from compared(f"RMS norm, eps {step}", NORM_ROUNDINGS, run, rms_standardised, x)
+            eps = torch.finfo(torch.float32).eps if step is None else step
+            formula = partial(rms_standardised, eps=eps)
+            yield from compared(f"RMS norm, eps {step}", NORM_ROUNDINGS, run, formula, x)
 
 
 norms = answered("formulas in float64 on the CPU", normalisations)
 
 
-NORM_ROUNDINGS = 32
-"""A number is divided by the root of a sum, and the gradient subtracts two such sums."""
+SOFTMAX_ROUNDINGS = 32
+"""A share is the exponential of a rounded difference, divided by a sum of such."""
 
 
 def logarithms_of_shares(x: Any) -> Any:
@@ -172,8 +180,11 @@ def softmaxes(device: str) -> Iterator[Part]:
     for name in formats(device):
         for width in (5, 129, 1027, 4099):
             x = normal(device, 3, width, salt=f"softmax {width}", name=name)
-            yield from compared(f"softmax of {width}", 32, shares, shares_by_logarithms, x)
-            yield from compared(f"log-softmax of {width}", 32, logs, logarithms_of_shares, x)
+            for label, run, formula in (
+                (f"softmax of {width}", shares, shares_by_logarithms),
+                (f"log-softmax of {width}", logs, logarithms_of_shares),
+            ):
+                yield from compared(label, SOFTMAX_ROUNDINGS, run, formula, x)
 
 
 IGNORED = -100
@@ -181,9 +192,9 @@ IGNORED = -100
 
 
 def losses(device: str) -> Iterator[Part]:
-    def formula(x: Any, reduction: str) -> Any:
-        kept = targets[targets != IGNORED]
-        logs = logarithms_of_shares(x)[targets != IGNORED].gather(1, kept[:, None])
+    def formula(x: Any, targets: Any, reduction: str) -> Any:
+        is_kept = targets != IGNORED
+        logs = logarithms_of_shares(x)[is_kept].gather(1, targets[is_kept, None])
         return -logs.mean() if reduction == "mean" else -logs.sum()
 
     for width in (5, 1027, 70_001):
@@ -192,7 +203,7 @@ def losses(device: str) -> Iterator[Part]:
         for reduction in ("mean", "sum"):
             options = {"target": targets.to(device), "reduction": reduction}
             run = partial(functional.cross_entropy, **options)
-            known = partial(formula, reduction=reduction)
+            known = partial(formula, targets=targets, reduction=reduction)
             # The sum of so many shares rounds more than a few do, and enters each gradient.
             roundings = 64 + width**0.5
             label = f"{reduction} of losses of {width} classes"
@@ -202,7 +213,9 @@ def losses(device: str) -> Iterator[Part]:
 softmax = answered("formulas in float64 on the CPU", softmaxes, losses)
 
 
-BACKENDS = ("MATH", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
+BACKENDS_ON_EVERY_DEVICE = ("MATH", "FLASH_ATTENTION")
+BACKENDS_ON_CUDA = (*BACKENDS_ON_EVERY_DEVICE, "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
+"""torch's kernels for attention. The last two exist for CUDA and ROCm alone."""
 NOT_OFFERED = ("No available kernel", "No viable backend", "cuDNN Frontend error", "No execution")
 """Parts of torch's messages if a backend of attention does not support a call."""
 ATTENTION_ROUNDINGS = 64
@@ -230,6 +243,7 @@ def by_backend(backend: str) -> Iterator[None]:
 
 def attention(device: str) -> Iterator[Part]:
     attend = functional.scaled_dot_product_attention
+    backends = BACKENDS_ON_CUDA if kind(device) == "cuda" else BACKENDS_ON_EVERY_DEVICE
     for name in formats(device):
         for queries, keys, is_causal in ((65, 65, False), (65, 65, True), (33, 129, False)):
             is_seen = torch.ones(queries, keys, dtype=torch.bool)
@@ -240,7 +254,7 @@ def attention(device: str) -> Iterator[Part]:
             )
             run = partial(attend, is_causal=is_causal)
             formula = partial(attended, is_seen=is_seen)
-            for backend in BACKENDS if kind(device) == "cuda" else BACKENDS[:2]:
+            for backend in backends:
                 label = f"{backend.lower()}, {queries} x {keys}, causal {is_causal}"
                 try:
                     with by_backend(backend):
@@ -262,11 +276,8 @@ masks = answered("weighted sums in float64 on the CPU", attention)
 
 
 def recurrent_nets(device: str) -> Iterator[Part]:
-    def run(x: Any) -> Any:
+    def outputs_of(x: Any, net: Any) -> Any:
         return net(x)[0]
-
-    def formula(x: Any) -> Any:
-        return exact_net(x)[0]
 
     for label in ("LSTM", "GRU"):
         torch.manual_seed(asked().seed)
@@ -274,6 +285,7 @@ def recurrent_nets(device: str) -> Iterator[Part]:
         exact_net = copy.deepcopy(net).double()
         net.to(device, format_of("float32"))
         x = normal(device, 9, 5, 12, salt=label)
+        run, formula = partial(outputs_of, net=net), partial(outputs_of, net=exact_net)
         yield from compared(label, RECURRENT_ROUNDINGS, run, formula, x)
         outputs, state = net(x)
         last = state[0] if label == "LSTM" else state

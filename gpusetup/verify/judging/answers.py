@@ -132,7 +132,8 @@ def closely(label: str, computed: Any, known: Expected, roundings: float, name: 
     if not bool(right.isfinite().all()):
         return holds(label, False, "the expected result is not finite")
     size = float(right.abs().max()) if right.numel() else 0.0
-    # If the answer is in float64, the known one has rounding errors of the same size.
+    # If the answer is in float64, the known one has rounding errors of the same size: both add up,
+    # and twice their sum leaves room, because no more exact answer is known.
     roundings *= 4 if name == "float64" else 1
     return agree(label, flat(computed), right, roundings * ROUNDOFF[name] * size)
 
