@@ -309,7 +309,7 @@ def test_a_chip_of_apple_gets_the_wheel_for_macos(name: str, capsys: Capture) ->
         (("--gpu", "M4"), 2, "say `Apple M4` or `Tesla M4`"),
         (("--gpu", "M3", "--os", "linux"), 2, "is a chip of Apple"),
         (("--gpu", "RX 7900 XTX", "--backend", "cu130"), 1, "is AMD's"),
-        (("--gpu", "RX 7900 XTX", "--gpu", "RTX 3090"), 1, "two makers"),
+        (("--gpu", "RX 7900 XTX", "--gpu", "RTX 3090"), 1, "two vendors"),
         (("--gpu", "RX 580"), 1, "ROCm no longer supports Polaris"),
         (("--gpu", "gfx1013"), 1, "no ROCm build of torch has kernels"),
         (("--gpu", "UHD 770"), 1, "not among the GPUs of torch's XPU builds"),
