@@ -37,7 +37,7 @@ PyTorch version: 2.6.0+cu124 in /home/me/venv
 CHECK_IT = "Check that this is your problem"
 FIX_IT = "How to fix it"
 OTHER_MESSAGES = "Other messages of this cause:"
-MOST_WORDS = 190
+MOST_WORDS = 130
 """Of a page: a longer one leaves out further messages that lead to it."""
 NO_PAGE = ("ok", "unknown", "report-cut", "report-empty", "rule-broken")
 """Answers about the text that doctor read: nobody searches for them."""
@@ -241,7 +241,7 @@ def markdown(record: Cause) -> str:
             # The fence is longer than any run of backticks in it.
             fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
             parts.append(f"{fence}{kind}\n{text}\n{fence}")
-    parts.insert(1, f"Finding: `{record.id}` ([how to read this page](index.md))")
+    parts.insert(1, f"Finding: [`{record.id}`](index.md)")
     return "\n\n".join(parts) + "\n"
 
 
