@@ -32,7 +32,7 @@ COMMANDS = {
     "export NCCL_P2P_DISABLE=1    # if peer access fails\n"
     "unset PYTORCH_CUDA_ALLOC_CONF    # if expandable_segments fail",
     "cuda-home-unset": "export CUDA_HOME=/usr/local/cuda    # the folder of the toolkit",
-    "cuda-lib-missing": "gpusetup install    # if torch itself lacks the library",
+    "cuda-lib-missing": "gpusetup install",
     "cuda-launch-blocking": "unset CUDA_LAUNCH_BLOCKING\n"
     "$env:CUDA_LAUNCH_BLOCKING = ''    # in PowerShell",
     "cuda-misses-gpu": "sudo reboot",

@@ -186,8 +186,9 @@ def blocks(record: Cause) -> list[Block]:
     words += len(OTHER_MESSAGES.split())
     messages = []
     for line in headings_of(record.id)[1:]:
-        words += len(line.split())
-        if words <= MOST_WORDS:
+        longer = words + len(line.split())
+        if longer <= MOST_WORDS:
+            words = longer
             messages.append(line)
     if messages:
         check[1:1] = [Block("p", OTHER_MESSAGES), Block("text", "\n".join(messages))]

@@ -337,6 +337,7 @@ CAUSES = (
         failure=7,
         says=(
             says(r"Expected all tensors to be on the same device, but found at least two devices, (?P<first>\w+(?::\d+)?) and (?P<second>\w+(?::\d+)?)", example="RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0!"),
+            says(r"Expected all tensors to be on the same device, but got \w+ is on (?P<first>\w+(?::\d+)?), different from other tensors on (?P<second>\w+(?::\d+)?)", example="RuntimeError: Expected all tensors to be on the same device, but got mat2 is on cpu, different from other tensors on mps:0"),
             # Two types on the same device are no matter of devices.
             says(r"Input type \(torch\.\w+\) and weight type \(torch\.cuda\.\w+\) should be the same", example="RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same"),
         ),
