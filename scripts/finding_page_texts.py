@@ -96,7 +96,7 @@ COMMANDS = {
     "maker-libraries-mixed": WITHOUT_FOLDERS.format("rocm|oneapi")
     + "\nunset LD_PRELOAD\ngpusetup install --venv .venv-torch    # if it still fails",
     "maker-wrong-build": "gpusetup install",
-    "mixed-conda-pip": "conda remove -y pytorch torchvision torchaudio\n"
+    "mixed-conda-pip": "conda remove -y --force pytorch\n"
     "python -m pip uninstall -y torch torchvision torchaudio\ngpusetup install",
     "module-shadowed": "mv torch.py my_torch.py\nrm -rf __pycache__",
     "nccl-duplicate-gpu": "torchrun --nproc-per-node=gpu train.py    # your own script",

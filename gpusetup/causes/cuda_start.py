@@ -347,7 +347,7 @@ CAUSES = (
         text="Join the group that owns the device nodes (the command below shows the group), and "
         "log out and in again. If the group is root, an administrator or a setting "
         "(NVreg_DeviceFileMode) restricted access: by default, every user can open the nodes. "
-        "`sudo chmod a+rw /dev/nvidia*` opens them until the next boot",
+        "`sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm` opens them until the next boot",
         # Source: udev rules of the driver packages.
         explains=("driver-not-loaded",),
         commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),

@@ -361,10 +361,11 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="The build, its compiler or nvcc uses a C++ standard that is too old for torch's "
         "headers",
-        means="torch's headers need C++14 since torch 1.5, and C++17 since torch 2.1.",
+        means="torch's headers need C++14 since torch 1.5, C++17 since torch 2.1, and C++20 since "
+        "torch 2.14.",
         text="Use a newer release of the extension, or set a newer -std=c++ in its setup.py. "
-        "Build with gcc 9 or newer (set CC and CXX) and the nvcc of torch's CUDA (set "
-        "CUDA_HOME). nvcc 11.0 and newer supports C++17, and 12.0 and newer supports C++20. "
+        "Build with gcc 9 or newer (for C++20: gcc 11; set CC and CXX) and the nvcc of torch's "
+        "CUDA (set CUDA_HOME). nvcc 11.0 and newer supports C++17, and 12.0 and newer supports C++20. "
         "As an alternative, install the torch release that the extension was written for",
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
         look=(*WHICH_CUDA, "g++ --version"),

@@ -145,7 +145,7 @@ def test_the_receipt_tells_what_came_from_where_and_no_secret(
 # --- what bad input gets -------------------------------------------------------------------------
 
 USAGE = {
-    "neither a terminal nor --yes": ((), "no terminal to ask on"),
+    "neither a terminal nor --yes": ((), "no terminal for the confirmation"),
     "the same for an undo": (("--undo",), "`--yes` undoes without asking"),
     "two targets": (("--yes", "--python", "a", "--venv", "b"), "not allowed with argument"),
     "another machine for real": (("--yes", "--from", "rtx3050-laptop"), "--dry-run"),

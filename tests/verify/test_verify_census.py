@@ -58,7 +58,7 @@ def test_what_differs_is_named_with_the_way_to_repeat_it_and_has_not_failed() ->
 
 
 def test_an_unknown_operator_is_a_wrong_question() -> None:
-    with pytest.raises(WrongQuestion, match="'nothing' is no operator"):
+    with pytest.raises(WrongQuestion, match="'nothing' is not an operator"):
         asked_for("nothing")
 
 
