@@ -25,6 +25,7 @@ import pytest
 import warm
 from _pytest.doctest import DoctestModule
 from installing import Install, World, enter, installer, new_world, same_place
+from replayed import Judge, judge_in
 
 from gpusetup.catalog import file as catalog_file
 
@@ -136,6 +137,12 @@ def others(name: str, variants: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
         block = variants[start : start + size]
         chosen = random.Random(f"{SEED} {name} {start}").choice(block)
         yield from (item for item in block if item is not chosen)
+
+
+@pytest.fixture
+def judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Judge:
+    """The monitor's summary of a text that is replayed; under `text` is what a person reads."""
+    return judge_in(tmp_path, capsys)
 
 
 @pytest.fixture

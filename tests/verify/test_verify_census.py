@@ -106,7 +106,8 @@ def test_what_torchs_own_test_skips_is_not_compared(name: str) -> None:
 def test_the_arguments_lie_as_torchs_allocator_aligns_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the H100, arguments that verify had moved by some bytes ended the process."""
     info = census.database()["addmm"]
-    multiply, offsets = info.op, []
+    multiply = info.op
+    offsets: list[int] = []
 
     def noted(*tensors: Any, **options: Any) -> Any:
         offsets.extend(each.storage_offset() for each in tensors)
