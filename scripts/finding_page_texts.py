@@ -155,13 +155,13 @@ COMMANDS = {
 """What to type where doctor's commands need a machine, with its own numbers and paths, or fit only
 the example's."""
 WORDS = {
-    "amd-gpu": "A ROCm build is installed, so first see whether you may open the GPU. If your "
+    "amd-gpu": "A ROCm build is installed, so first see whether your user may use the GPU. If your "
     "groups lack `render` and `video`, join them, and log out and in again. If /dev/kfd is "
     "missing, no amdgpu driver is loaded (maker-driver-not-loaded). In docker add `--device "
     "/dev/kfd --device /dev/dri --group-add video --group-add $(stat -c %g /dev/dri/renderD128)`. "
     "Unset HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES. The message "
     "`invalid device function` means that the build lacks kernels for the GPU (rocm-arch-missing)",
-    "cuda-sees-no-device": "Unset CUDA_VISIBLE_DEVICES, or name GPUs that `nvidia-smi -L` lists. "
+    "cuda-sees-no-device": "Unset CUDA_VISIBLE_DEVICES, or set it to GPUs that `nvidia-smi -L` lists. "
     "If MIG is on without an instance, see mig-misconfigured; in a container, container-no-gpu",
     "driver-missing": "Install the driver with your distribution's own package (the commands are "
     "Ubuntu's) and reboot: until then, nouveau (the open-source driver) usually has the GPU. "

@@ -454,7 +454,7 @@ CAUSES = (
             r"(?:gcc|g\+\+|cc|c\+\+|clang\+*)\S* ?' failed: No such|unable to execute",
         ),
         title="A package must be compiled, but there is no C++ compiler",
-        means="No wheel fits this Python and system, so the installer compiles the package.",
+        means="There is no wheel for this Python and system, so the installer tries to compile it.",
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
         "Debian and Ubuntu: build-essential), or install a wheel of the package instead",
         # Source: messages of setuptools and cpp_extension.

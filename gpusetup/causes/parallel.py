@@ -167,7 +167,7 @@ CAUSES = (
     Cause(
         "nccl-timeout",
         title="An NCCL collective timed out",
-        means="One rank (process) waits for another that died, hangs or does other work. If a "
+        means="One rank (process) is waiting for another that has died, is hanging or is busy. If a "
         "rank has a different error, that error shows why.",
         text="Look for the first error in every rank's log. If no rank has one, see where each of "
         "them waits (`py-spy dump --pid PID`), and turn on NCCL's own log",
