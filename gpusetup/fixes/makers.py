@@ -563,8 +563,8 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
     return replace(
         join_groups(context, AMD),
         text="The build is right, so first see whether your user may use the GPU: `rocminfo` must "
-        "list it, and `ls -l /dev/kfd` must show the node. If you may not, join the groups render and "
-        "video. If /dev/kfd is missing, the kernel has no amdgpu driver for this GPU (in a "
+        "list it, and `ls -l /dev/kfd` must show the node. If it may not, join the groups render "
+        "and video. If /dev/kfd is missing, the kernel has no amdgpu driver for this GPU (in a "
         f"container: start it with `{ACCESS[AMD.id].options}`). {hidden}{then}",
     )
 
