@@ -161,8 +161,9 @@ WORDS = {
     "/dev/kfd --device /dev/dri --group-add video --group-add $(stat -c %g /dev/dri/renderD128)`. "
     "Unset HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES. The message "
     "`invalid device function` means that the build lacks kernels for the GPU (rocm-arch-missing)",
-    "cuda-sees-no-device": "Unset CUDA_VISIBLE_DEVICES, or set it to GPUs that `nvidia-smi -L` lists. "
-    "If MIG is on without an instance, see mig-misconfigured; in a container, container-no-gpu",
+    "cuda-sees-no-device": "Unset CUDA_VISIBLE_DEVICES, or set it to GPUs that `nvidia-smi -L` "
+    "lists. If MIG is on without an instance, see mig-misconfigured; in a container, "
+    "container-no-gpu",
     "driver-missing": "Install the driver with your distribution's own package (the commands are "
     "Ubuntu's) and reboot: until then, nouveau (the open-source driver) usually has the GPU. "
     "Afterwards `nvidia-smi` lists the GPU",
