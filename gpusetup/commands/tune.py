@@ -163,9 +163,9 @@ def run(question: TuneQuestion, out: Console) -> Reply:
     if question.measures:
         answer, measured = _measure(question, out, config, facts)
     if config and facts:
-        from gpusetup.tune.rules import NOTHING_MEASURED, propose
+        from gpusetup.tune.rules import propose
 
-        proposal = propose(config, facts, measured or NOTHING_MEASURED)
+        proposal = propose(config, facts, measured)
         answer = replace(answer, device=answer.device or facts.gpu)
         answer = _written(question, answer, config, proposal)
     is_answered = config or answer.batch_size or answer.benchmark
