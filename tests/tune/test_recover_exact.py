@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from gpusetup.errors import UsageError
 from gpusetup.tune import recover_from_oom
 from gpusetup.tune.recover import CannotRecover, Recovered
-from gpusetup.tune.recover.parts import batch_size, part_of
+from gpusetup.tune.recover.batches import batch_size, part_of
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -148,7 +148,7 @@ def test_exact_or_said(loss: Any, batch: Any, how: Any, exact: bool, fits: int) 
     assert done.split and len(said) == 1
     if exact:
         assert far < EXACT
-        unchecked = ("whether the loss may be split was not checked (memory ran out)",)
+        unchecked = ("gpusetup did not check whether the loss may be split (memory ran out)",)
         assert done.differs == (() if fits > 1 else unchecked), "two samples are none too many"
         assert ("with the same gradient" in said[0]) == (fits > 1)
     else:
