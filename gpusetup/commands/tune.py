@@ -260,7 +260,7 @@ def _measure(
     from gpusetup.render.tune import measuring
     from gpusetup.system.system import System
     from gpusetup.tune.bench import BenchJob
-    from gpusetup.tune.measure import measure
+    from gpusetup.tune.measure import benchmark, search
     from gpusetup.tune.rules import worker_count
 
     job = BenchJob(
@@ -270,11 +270,9 @@ def _measure(
         memory_limit_bytes=question.gpu_mem,
         python=choose_target(System(), question.python).python,
     )
-    return measure(
-        job,
-        partial(measuring, out.talk),
-        config,
-        table_workers=worker_count(facts)[0] if question.benchmark and facts else None,
-        finds_fastest=question.objective == "speed",
-        largest=question.max,
-    )
+    showing = partial(measuring, out.talk)
+    if question.benchmark and facts:
+        workers, _ = worker_count(facts)
+        return benchmark(job, showing, config, workers=workers, largest=question.max)
+    is_fastest = question.objective == "speed"
+    return search(job, showing, config, finds_fastest=is_fastest, largest=question.max)
