@@ -49,7 +49,6 @@ from gpusetup.install.switching.journal import (
 )
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.receipt import write_receipt
-from gpusetup.install.switching.renames import renames_of
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, files_of_all, versions
@@ -227,8 +226,9 @@ class Change:
         remove_empty(path for path in aside if f"-info{os.sep}" in path)
         flush(self.store)
         self.enter("installing")
-        for source, place in renames_of(coming):
-            os.makedirs(os.path.dirname(place), exist_ok=True)
+        for folder in {os.path.dirname(place) for place in coming.values()}:
+            os.makedirs(folder, exist_ok=True)
+        for source, place in coming.items():
             os.rename(source, place)
         flush(self.store)
         self.enter("verifying")

@@ -29,7 +29,6 @@ from typing import Literal
 from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.switching.files import no_link, write_safely
-from gpusetup.install.switching.mounts import mount_on_the_way
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.own_cache import MAKING, own_folder, own_path
 from gpusetup.system.refusals import blocked_by_files
@@ -109,19 +108,10 @@ def _outside(path: str, prefix: str) -> Blocked:
 
 
 def require_inside(store: Path, paths: Iterable[str]) -> None:
-    """Raise Blocked if a path is outside the environment, behind a symbolic link, or on another
-    mount."""
-    listed = list(paths)
-    outside = first_outside(store, listed)
+    """Raise Blocked if a path is outside the environment or behind a symbolic link."""
+    outside = first_outside(store, paths)
     if outside is not None:
         raise _outside(outside, str(store.parent))
-    mount = mount_on_the_way(store.parent, listed)
-    if mount is not None:
-        raise Blocked(
-            f"{mount} is another mount inside {store.parent}: files there cannot be moved aside "
-            "with the others",
-            hint="nothing was changed; unmount it, or use another environment: `--venv DIR`",
-        )
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
