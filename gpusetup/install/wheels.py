@@ -108,7 +108,7 @@ def newest_torch(folder: str, python: str) -> str:
 def fetch_into_folder(job: InstallJob, plan: Plan) -> int:
     """Download the wheels of a plan into its folder, and return how many they are."""
     folder = Path(plan.target)
-    torch_index, torch_login = split_login(plan.choice.index_url)
+    torch_index, torch_login = split_login(plan.torch_index)
     logins = {urlsplit(torch_index).netloc: torch_login} if torch_login else {}
     # uv's lock leaves out the logins of the user's indexes, and uv cannot save a wheel as a file.
     for variable in INDEX_VARIABLES:

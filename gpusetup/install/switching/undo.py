@@ -7,13 +7,12 @@ Packages that others have changed since then stay as they are, together with the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import Blocked
-from gpusetup.install.job import InstallJob
 from gpusetup.install.switching.change import Change, bytecode_of, files_in
 from gpusetup.install.switching.journal import (
     STORE,
@@ -24,7 +23,7 @@ from gpusetup.install.switching.journal import (
     text_of,
 )
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.target.layout import (
+from gpusetup.install.target import (
     INFO,
     Distribution,
     Layout,
@@ -43,24 +42,19 @@ TWICE = "fix that, then run `gpusetup install --undo` again; nothing is lost unt
 UNCHANGED = "nothing was changed; `gpusetup install --torch VERSION` installs another"
 
 
-def undo(job: InstallJob, layout: Layout) -> None:
+def undo(talk: Callable[[str], None], layout: Layout) -> None:
     """Restore the packages that the last installation replaced.
 
     It applies the installation's own journal in reverse. If it is killed, or cannot write a file,
     the next run completes it.
     """
-    store = store_of(layout)
-    with interruptible(), locked(store, job.talk):
+    store = Path(layout.prefix, STORE)
+    with interruptible(), locked(store, talk):
         change = undo_known(store, layout)
-        job.talk("Restoring the previous state ...")
+        talk("Restoring the previous state ...")
         with uninterrupted(), blocked_by_files("Cannot restore the previous state", TWICE):
             change.enter("moving", undoes=True, venv=False)
             change.put_back()
-
-
-def store_of(layout: Layout) -> Path:
-    """The folder in which an environment keeps the files for an undo."""
-    return Path(layout.prefix, STORE)
 
 
 def undo_known(store: Path, layout: Layout) -> Change:

@@ -23,7 +23,7 @@ from gpusetup.errors import Blocked, ToolFailed, Unreached
 from gpusetup.install.job import InstallJob, Plan, run_step
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE, first_of_python
-from gpusetup.install.target.layout import (
+from gpusetup.install.target import (
     LIBRARIES,
     Layout,
     distributions,
@@ -91,7 +91,7 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "tmp").mkdir(parents=True)
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
-    environment = fetching_environment(plan.choice.index_url)
+    environment = fetching_environment(plan.torch_index)
     with job.show_progress(plan.wheels):
         output = run_step(job, plan.steps[-1], environment)
     if not output.ok:
