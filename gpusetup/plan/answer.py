@@ -37,8 +37,8 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
-from gpusetup.plan.memory import other_gpu_bytes
-from gpusetup.plan.notes import assumed_settings, needs_memory_of_others, notes
+from gpusetup.plan.memory import memory, other_gpu_bytes
+from gpusetup.plan.notes import assumed_settings, needs_memory_of_others, notes, older_version
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.rl import GENERATING, uncounted_models
@@ -147,6 +147,12 @@ def reasons_for_close(
         )
         if not decide(job_of(in_a_loop, job.shape, request.limits), request.limits).fits:
             yield "a plain loop in 32 bits would not fit (`--trainer` names yours)"
+    older = older_version(question)
+    if older:
+        older_job = replace(job, loss=older["loss"])
+        needed = memory(older_job, decision.shown.recipe).total
+        if needed > request.limits.capacity:
+            yield f"{older['name']} needs {needed / GIB:.1f} GiB"
     if needs_memory_of_others(decision, request.hardware):
         yield "other programs use some of the GPU's memory"
 

@@ -57,7 +57,8 @@ def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> T
         "context": context_of(question, shape),
         "batch": samples if in_samples else TOKEN_BUDGET,
         "tokens": question.tokens,
-        "accumulate": question.accumulate or 1,
+        # Two micro-batches stand for any number, because gradients are kept between all of them.
+        "accumulate": question.accumulate or (2 if row_of(trainer).get("accumulates") else 1),
         "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
         "tables": sum(table.parameters for table in question.tables),
     }

@@ -3,7 +3,7 @@ should consider."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB, MIB
@@ -14,6 +14,7 @@ from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.states import FROZEN_ENCODER_BYTES
+from gpusetup.plan.trainers import row_of
 
 
 def notes(question: TrainingQuestion, decision: RecipeDecision, hardware: Place) -> Iterator[str]:
@@ -148,6 +149,9 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
     """How plan assumes that the model is trained, because no trainer is named; the screen says it
     in its first lines."""
     named_fields = question.job_fields.keys()
+    older = older_version(question)
+    if older:
+        yield f"plan assumes {older['assumed']}; for {older['name']}, add `--loss {older['loss']}`"
     if question.trainer is not None or question.rl is not None:
         return
     if not named_fields and job.shards_parameters:
@@ -172,6 +176,15 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
             "plan assumes no checkpointing, as in a plain training loop; `--checkpointing` turns "
             "it on"
         )
+
+
+def older_version(question: TrainingQuestion) -> Mapping[str, str] | None:
+    """The trainer's older version or other setting whose loss needs more memory than plan assumes
+    (`TrainerTable.trainers`); None if there is none, or if the question names the loss."""
+    if question.trainer is None or question.method or question.rl or "loss" in question.job_fields:
+        return None
+    older: Mapping[str, str] | None = row_of(question.trainer).get("older")
+    return older
 
 
 def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:

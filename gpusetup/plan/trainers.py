@@ -36,7 +36,9 @@ class TrainerTable(Frozen):
     `masters` tells whether it keeps trained 16-bit weights in 32 bits: `always`, only for `sharded`
     weights (FSDP), or `never`. `kernels` marks trainers whose attention kernels support capped
     scores. `encodes_before` tells whether it encodes texts and images before it trains a diffusion
-    model. `weights` is `as published` if it loads weights in the checkpoint's type.
+    model. `weights` is `as published` if it loads weights in the checkpoint's type. `accumulates`
+    tells that a step has several micro-batches by default. `older` names a version or setting that
+    people also use and whose loss needs more memory than the one that plan assumes.
     """
     writes: Mapping[str, TrainerKeys]
 
