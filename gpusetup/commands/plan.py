@@ -35,7 +35,7 @@ from gpusetup.plan.question import TrainingQuestion, shape_of_question
 from gpusetup.plan.rl import method_named
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.shape import Shape
-from gpusetup.plan.tables import EmbeddingTable, table_named
+from gpusetup.plan.trained_parts import EmbeddingTable, table_named
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text
@@ -102,11 +102,6 @@ class PlanQuestion(CommandQuestion):
         "layers), 90%%",
         const="all",
         metavar="PART",
-        group=MODEL,
-    )
-    encoded_before: bool = switch(
-        "for a denoiser: assume that you encode texts and images before training, so that its "
-        "text encoders and VAE are not on the GPU",
         group=MODEL,
     )
     embedding: tuple[EmbeddingTable, ...] = options(
@@ -377,7 +372,6 @@ def question_of(options: PlanQuestion) -> TrainingQuestion:
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
         tables=options.embedding,
-        encoded_before=options.encoded_before,
         job_fields=options.job_fields(),
     )
 
@@ -400,8 +394,6 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     overrides = {name: value for name, value in overrides.items() if value is not None}
     if from_options.tables:
         overrides["tables"] = from_options.tables
-    if from_options.encoded_before:
-        overrides["encoded_before"] = True
     # plan finds this value itself.
     if from_options.solve in ("context", "batch"):
         overrides[from_options.solve] = None

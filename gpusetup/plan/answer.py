@@ -168,7 +168,7 @@ def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
     question, shape, config = request.question, request.job.shape, request.config
     setup = rl_setup_of(question, request.job)
     uncounted = [f"the shape of {shape.name} ({shape.assumed})"] if shape.assumed else []
-    uncounted += uncounted_models(setup, shape)
+    uncounted += uncounted_models(setup, shape) if setup else ()
     if question.params is not None and question.context is None and request.job.context == 1:
         # A convolution keeps a value for every pixel, which a number of parameters does not show.
         uncounted.append("what a sample keeps beyond one row of a table (an image, a text)")

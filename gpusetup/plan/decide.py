@@ -10,7 +10,6 @@ from gpusetup.plan.job import Recipe, Strategy, TrainingJob, longest_sequence_fi
 from gpusetup.plan.measured import NONE, is_standard, measured_recipe
 from gpusetup.plan.memory import JobMemory, memory
 from gpusetup.plan.rl import beside_in_words
-from gpusetup.plan.shape import DENOISERS
 from gpusetup.plan.states import host_bytes
 
 CLEAR = 0.03
@@ -107,13 +106,6 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     """Why a job that should fit may still run out of memory, as a sentence; None for well-tested
     kinds of jobs."""
     shape = job.shape
-    # The estimate for diffusion models is rough, because training scripts differ in what they keep
-    # on the GPU, and because the levels of a U-Net have different widths.
-    if shape.kind in DENOISERS:
-        return (
-            f"plan only roughly estimates the activations of {shape.name}, and runs on images and "
-            f"video {OFTEN_MORE}"
-        )
     if shape.roughly:
         return (
             f"{shape.name} has layers without attention: plan counts their weights, but only "

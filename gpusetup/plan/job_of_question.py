@@ -10,7 +10,6 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.plan.decide import MachineLimits, sequence_degrees
 from gpusetup.plan.forward_memory import LOSSES, SAME_LOSS
-from gpusetup.plan.frozen_parts import frozen_share
 from gpusetup.plan.job import (
     BYTES,
     JOB_DEFAULTS,
@@ -19,11 +18,12 @@ from gpusetup.plan.job import (
     TrainingJob,
     least_tokens,
 )
-from gpusetup.plan.model_names import format_in_name
+from gpusetup.plan.models import format_in_name
 from gpusetup.plan.question import TrainingQuestion, context_of, counts_samples
 from gpusetup.plan.rl import PAIRED, SUPERVISED, RlSetup, models_beside, usual_loss, usual_setup
-from gpusetup.plan.shape import DENOISERS, Shape
+from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
+from gpusetup.plan.trained_parts import frozen_share
 from gpusetup.plan.trainers import row_of, trainer_defaults
 
 
@@ -48,9 +48,6 @@ def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> T
     # A trainer needs at least one sample per GPU, and so does training on images.
     is_per_gpu = question.trainer is not None or not shape.writes_text
     samples = question.batch if question.batch is not None else (gpus if is_per_gpu else 1)
-    # The data may be encoded before the training, because the question says so or because the
-    # trainer always does this; then text encoders and VAE are not on the GPU.
-    encodes_before = question.encoded_before or row_of(trainer).get("encodes_before")
     fields |= {
         "shape": shape,
         "gpus": gpus,
@@ -62,8 +59,6 @@ def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> T
         "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
         "tables": sum(table.parameters for table in question.tables),
     }
-    if shape.kind in DENOISERS and not encodes_before:
-        fields["encoder_parameters"] = shape.encoder_parameters
     job = TrainingJob(**fields)
     setup = rl_setup_of(question, job)
     if setup is not None:
@@ -80,7 +75,7 @@ def with_setup(job: TrainingJob, setup: RlSetup, limits: MachineLimits) -> Train
     with the engine that generates."""
     return replace(
         job,
-        models_beside=models_beside(setup, job),
+        models_beside=tuple(models_beside(setup, job)),
         sequences_of_sample=2 if setup.method in PAIRED else 1,
         engine_bytes=(setup.engine_share or 0.0) * limits.capacity,
         engine_sleeps=setup.engine_sleeps,
@@ -120,8 +115,7 @@ def job_fields(
         fields["dtype"] = named.get("dtype", "bf16")
         # Most tools that train adapters switch checkpointing on: PEFT's
         # `prepare_model_for_kbit_training`, TRL, axolotl, LLaMA-Factory, ms-swift and Unsloth.
-        # Scripts for U-Nets (kohya, diffusers) do not.
-        fields["checkpointing"] = named.get("checkpointing", shape.kind != "unet")
+        fields["checkpointing"] = named.get("checkpointing", True)
     if named.get("selective"):
         fields["checkpointing"] = True
     elif "checkpointing" in named:

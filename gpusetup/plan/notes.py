@@ -13,7 +13,6 @@ from gpusetup.plan.job import BYTES, Recipe, TrainingJob, samples, yarn
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
-from gpusetup.plan.states import FROZEN_ENCODER_BYTES
 from gpusetup.plan.trainers import row_of
 
 
@@ -51,18 +50,6 @@ def model_notes(job: TrainingJob) -> Iterator[str]:
         yield f"{shape.name} has the shape of {shape.base}, which is in its name"
     if shape.assumed:
         yield f"the shape of {shape.name} is not known: {shape.assumed}"
-    # Only diffusion models have such encoders.
-    if shape.encoder_parameters:
-        yield (
-            f"planned with {job.context:,} tokens per sample; for another resolution, give its "
-            "number of tokens with `--context`"
-        )
-    if job.encoder_parameters:
-        encoder_gib = FROZEN_ENCODER_BYTES * job.encoder_parameters / GIB
-        yield (
-            f"the text encoders and the VAE are counted on the GPU ({encoder_gib:.1f} GiB): "
-            "if you encode texts and images before the training, add `--encoded-before`"
-        )
 
 
 def parts_beside(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:

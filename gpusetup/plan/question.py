@@ -9,16 +9,15 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.models import (
-    WITHOUT_ATTENTION,
     is_at_hand,
-    model_named,
     model_of_size,
     parameter_count,
-    shape_or_relative,
+    refuse_uncounted,
+    shape_or_assumed,
 )
 from gpusetup.plan.rl import RlSetup
 from gpusetup.plan.shape import Shape
-from gpusetup.plan.tables import EmbeddingTable
+from gpusetup.plan.trained_parts import EmbeddingTable
 
 LARGEST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
@@ -54,8 +53,6 @@ class TrainingQuestion(Frozen):
     GPUs."""
     method: str | None = None
     """The name of the training method (`dpo`, `grpo`), used if there is no `rl` from a config."""
-    encoded_before: bool = False
-    """Whether the texts and images for a diffusion model are encoded before the training."""
     rl: RlSetup | None = None
     """The additional models of preference or reinforcement learning, as read from a config."""
     job_fields: Mapping[str, Any] = {}
@@ -130,8 +127,7 @@ def shape_of_question(
                 hint=f"1 to {largest:,}",
             )
     if question.model is not None and question.params is not None:
-        if WITHOUT_ATTENTION.search(question.model.lower()):
-            return model_named(question.model)  # raises the error that says why
+        refuse_uncounted(question.model)
         raise UsageError(
             "`--model` and `--params` both say what is trained",
             hint="leave one of them out",
@@ -139,7 +135,7 @@ def shape_of_question(
     if question.model is not None:
         if fetch is not None and not is_at_hand(question.model):
             return fetch(question.model)
-        return shape_or_relative(question.model)
+        return shape_or_assumed(question.model)
     if question.params is not None:
         parameters = parameter_count(question.params)
         if question.solve == "batch" and question.context is None:
@@ -152,7 +148,7 @@ def shape_of_question(
                 f"`--context 1`\nfor images and all else, {MEASURE_HINT}",
             )
         has_tokens = question.context is not None or question.solve == "context"
-        return model_of_size(parameters, has_tokens=has_tokens)
+        return model_of_size(parameters) if has_tokens else model_of_size(parameters, 0)
     raise UsageError(
         "Say what to train: `--model`, `--from-config` or `--params`",
         hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',

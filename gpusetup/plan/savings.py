@@ -37,10 +37,6 @@ def same_training(job: TrainingJob) -> Changes:
     changes: Changes = {}
     if job.dtype == "fp32" and not job.amp:
         changes["mixed precision (`--amp bf16`)"] = {"amp": "bf16"}
-    if job.encoder_parameters:
-        changes["texts and images encoded before the training (`--encoded-before`)"] = {
-            "encoder_parameters": 0
-        }
     if not job.checkpointing:
         changes["checkpointing (`--checkpointing`)"] = {"checkpointing": True}
     # Image models and classifiers have no vocabulary, so they have no large logits.

@@ -23,7 +23,7 @@ from gpusetup.model.units import GIB
 from gpusetup.model.versions import Capability
 from gpusetup.plan.decide import LARGEST_SOLUTION, largest
 from gpusetup.plan.memory import NCCL
-from gpusetup.plan.model_names import format_in_name
+from gpusetup.plan.models import format_in_name
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion, shape_of_question
 from gpusetup.plan.shape import Shape

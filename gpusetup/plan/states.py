@@ -226,17 +226,6 @@ def states_beside(job: TrainingJob, recipe: Recipe) -> float:
     return total
 
 
-FROZEN_ENCODER_BYTES = 2
-"""Bytes per weight of frozen encoders, which diffusers' scripts load in 16 bits
-(`weight_dtype`)."""
-
-
-def frozen_encoders(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of an image or video model's frozen text encoders and VAE; every GPU holds them
-    completely."""
-    return job.encoder_parameters * FROZEN_ENCODER_BYTES
-
-
 def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
     """The extra bytes that Trinity-RFT, which fills a token budget, needed in measurements when a
     sharded strategy ran on one GPU."""
