@@ -24,12 +24,13 @@ from gpusetup.plan.cells import plans
 from gpusetup.plan.job import SHARDED, Attention
 from gpusetup.plan.job_of_question import job_of
 from gpusetup.plan.models import fetched_shape
-from gpusetup.plan.other_makers import place_of_machine, place_of_name
 from gpusetup.plan.place import (
     Place,
     count_in_name,
     memory_size,
     place_of,
+    place_of_machine,
+    place_of_name,
 )
 from gpusetup.plan.question import TrainingQuestion, shape_of_question
 from gpusetup.plan.rl import method_named
@@ -345,17 +346,14 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
     config_gpus = from_config.gpus if from_config else None
     gpus = options.gpus or config_gpus or usual_gpus
     question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
-    limits = hardware.limits(question.sp, predict=options.predict)
+    place = replace(hardware, sp=question.sp, predict=options.predict)
     if question.solve == "gpus" and not options.gpus:  # plan finds the number of GPUs
         question = replace(question, gpus=None)
     return PlanRequest(
         question=question,
-        hardware=hardware,
-        limits=limits,
-        job=job_of(question, shape, limits),
-        config=config.read_for_gpus(from_config, gpus) if from_config else None,
-        notes=from_config.notes if from_config else (),
-        rope=from_config.rope if from_config else None,
+        place=place,
+        job=job_of(question, shape, place),
+        from_config=from_config,
         gpu_rows=tuple(load_catalog().gpus),
     )
 

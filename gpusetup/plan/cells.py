@@ -12,6 +12,7 @@ from gpusetup import named_file
 from gpusetup.catalog.gpus import GpuRow, one_memory, rows_named
 from gpusetup.errors import BadInput, GpuSetupError, UsageError
 from gpusetup.model.documents import PlanCell, PlanMemory
+from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import cell
 from gpusetup.plan.decide import decide
@@ -54,7 +55,7 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
                 gpus=int(number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)),
                 context=int(number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)),
             )
-            yield cell(decide(job, hardware.limits(predict=predict)), hardware.gpu)
+            yield cell(decide(job, replace(hardware, predict=predict)))
         except GpuSetupError as problem:
             hint = f" ({problem.hint})" if problem.hint else ""
             # All fields but `error`, the model and the GPU are placeholders.

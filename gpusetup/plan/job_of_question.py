@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
-from gpusetup.plan.decide import MachineLimits, sequence_degrees
+from gpusetup.plan.decide import sequence_degrees
 from gpusetup.plan.forward_memory import LOSSES, SAME_LOSS
 from gpusetup.plan.job import (
     BYTES,
@@ -19,6 +19,7 @@ from gpusetup.plan.job import (
     least_tokens,
 )
 from gpusetup.plan.models import format_in_name
+from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion, context_of, counts_samples
 from gpusetup.plan.rl import PAIRED, SUPERVISED, RlSetup, models_beside, usual_loss, usual_setup
 from gpusetup.plan.shape import Shape
@@ -27,7 +28,7 @@ from gpusetup.plan.trained_parts import frozen_share
 from gpusetup.plan.trainers import row_of, trainer_defaults
 
 
-def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> TrainingJob:
+def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJob:
     """The training job that a question describes; UsageError if the question contradicts itself.
 
     The question's settings take precedence over the trainer's defaults. If no trainer is named,
@@ -43,7 +44,7 @@ def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> T
     fields = job_fields(question, shape, named, trainer)
     in_samples = counts_samples(question, shape)
     # Trinity-RFT shards with FSDP2, which needs Linux.
-    if not in_samples and not limits.linux and "strategy" not in named:
+    if not in_samples and not place.linux and "strategy" not in named:
         fields["strategy"] = "ddp" if gpus > 1 else "single"
     # A trainer needs at least one sample per GPU, and so does training on images.
     is_per_gpu = question.trainer is not None or not shape.writes_text
@@ -65,19 +66,19 @@ def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> T
         says_loss = question.rl is not None or "loss" in named
         # Keep the loss for Unsloth, whose kernels compute log-probabilities without storing logits.
         loss = job.loss if says_loss or trainer == "unsloth" else usual_loss(setup.method)
-        job = with_setup(replace(job, loss=loss), setup, limits)
+        job = with_setup(replace(job, loss=loss), setup, place)
     check(job, question)
     return job
 
 
-def with_setup(job: TrainingJob, setup: RlSetup, limits: MachineLimits) -> TrainingJob:
+def with_setup(job: TrainingJob, setup: RlSetup, place: Place) -> TrainingJob:
     """A job of reinforcement learning or preferences: with the models beside the trained one, and
     with the engine that generates."""
     return replace(
         job,
         models_beside=tuple(models_beside(setup, job)),
         sequences_of_sample=2 if setup.method in PAIRED else 1,
-        engine_bytes=(setup.engine_share or 0.0) * limits.capacity,
+        engine_bytes=(setup.engine_share or 0.0) * place.capacity,
         engine_sleeps=setup.engine_sleeps,
         policy_leaves=setup.policy_leaves,
         generated_at_once=setup.generated_at_once,
@@ -147,9 +148,6 @@ def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup | None:
 
 # --- contradictions -------------------------------------------------------------------------------
 
-ANY_MACHINE = MachineLimits(capacity=0)
-"""Limits for `sequence_degrees`, which does not read the capacity."""
-
 
 def check(job: TrainingJob, question: TrainingQuestion) -> None:
     """Raise UsageError for the first parts of the job that contradict each other; others may follow
@@ -178,11 +176,11 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
     for is_so, message, hint in contradictions:
         if is_so:
             raise UsageError(message, hint=hint)
-    if question.sp and question.sp not in sequence_degrees(job, ANY_MACHINE):
+    if question.sp and question.sp not in sequence_degrees(job):
         raise impossible_degree(job, question.sp)
     if question.solve == "gpus":
         return
-    sp = question.sp or sequence_degrees(job, ANY_MACHINE)[-1]
+    sp = question.sp or sequence_degrees(job)[-1]
     least = least_tokens(job, sp)
     for key, budget in (
         ("ppo_max_token_len_per_gpu", job.tokens),
@@ -202,7 +200,7 @@ def impossible_degree(job: TrainingJob, sp: int) -> UsageError:
     # If each GPU holds a whole copy of the model, only degree 1 is possible, so the message lists
     # the degrees that sharding would allow.
     sharded_job = replace(job, strategy="fsdp") if job.copies_model else job
-    degrees = sequence_degrees(sharded_job, ANY_MACHINE)
+    degrees = sequence_degrees(sharded_job)
     if sp in degrees:
         return UsageError(
             f"`--sp {sp}` needs a strategy that shards the model; {job.strategy} keeps a "

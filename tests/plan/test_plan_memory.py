@@ -17,18 +17,17 @@ from scripts_loaded import script
 from gpusetup.cli import main
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.decide import MachineLimits
 from gpusetup.plan.forward_memory import LOSSES
 from gpusetup.plan.job import SHARDED, TOKEN_BUDGET, Recipe, TrainingJob
 from gpusetup.plan.measured import CELLS
 from gpusetup.plan.memory import memory
 from gpusetup.plan.models import model_named
-from gpusetup.plan.place import capacity
+from gpusetup.plan.place import Place, capacity
 from gpusetup.plan.states import OPTIMIZERS
 
 PUBLISHED = script("published")
 MET: list[Any] = PUBLISHED.met()
-LINUX = MachineLimits(capacity=20 * GIB)
+LINUX = Place(gpu="", total_bytes=20 * GIB, capacity=20 * GIB)
 
 
 # --- what was measured and published --------------------------------------------------------------
