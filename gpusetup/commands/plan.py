@@ -63,7 +63,7 @@ JOB_OPTIONS = {
 }  # fmt: skip
 """Job field -> the option that sets it."""
 SERVING_OPTIONS = (
-    "serve", "model", "params", "context", "batch", "weights", "cache", "gpu_memory_utilization",
+    "serve", "model", "params", "context", "batch", "weights", "gpu_memory_utilization",
 )  # fmt: skip
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
@@ -243,9 +243,6 @@ class PlanQuestion(CommandQuestion):
     )
     weights: str | None = option(
         "type of the weights, e.g. bf16, fp8, int4 or q4_k_m", metavar="TYPE", group=SERVING
-    )
-    cache: str | None = option(
-        "type of the KV cache, e.g. bf16, fp8 or q8_0", metavar="TYPE", group=SERVING
     )
     gpu_memory_utilization: float | None = option(
         "the share of the GPU's memory that the server may use, e.g. 0.95 (SGLang calls this "
@@ -429,7 +426,7 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
 # --- options that exclude each other --------------------------------------------------------------
 
 WHERE = ("--gpu", "--gpu-mem", "--from")
-ONLY_FOR_SERVERS = ("--weights", "--cache", "--gpu-memory-utilization")
+ONLY_FOR_SERVERS = ("--weights", "--gpu-memory-utilization")
 TAKES = {
     "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus", "--tp",
                 *ONLY_FOR_SERVERS, *WHERE),
