@@ -54,7 +54,6 @@ class ModelBeside(Frozen):
     """The bytes of one weight."""
     trained: bool = False
     """Whether the model has gradients and optimizer states like the policy (a critic)."""
-    on_host: bool = False
 
 
 class TrainingJob(Frozen):

@@ -16,7 +16,7 @@ from typing import Literal
 
 from gpusetup.configs.settings import FALSE, TRUE
 from gpusetup.errors import GpuSetupError, UsageError
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_reader import Fields, Reader
 from gpusetup.plan.job import BYTES, ModelBeside, Recipe, TrainingJob
 from gpusetup.plan.models import model_named
@@ -51,13 +51,11 @@ class RlSetup(Frozen):
 
     method: str
     has_reference: bool = False
-    reference_on_host: bool = False
     reward_models: tuple[str, ...] = ()
     """The names of the reward models; `SAME_AS_POLICY` for a model that the config does not
     name."""
     critic: Literal["none", "model", "head"] = "none"
     """What estimates the value of an answer: nothing, a separate model, or a head on the policy."""
-    critic_name: str = SAME_AS_POLICY
     frozen_in_16_bits: bool = True
     """Whether frozen models are in 16 bits; otherwise they have the policy's type."""
     engine_share: float | None = None
@@ -138,25 +136,23 @@ def models_beside(setup: RlSetup, job: TrainingJob) -> Iterator[ModelBeside]:
                 role=role,
                 parameters=parameters,
                 weight_bytes=2 if setup.frozen_in_16_bits else policy_bytes,
-                on_host=role == "reference" and setup.reference_on_host,
             )
-    if setup.critic == "model" and (parameters := parameters_of(setup.critic_name, job.shape)):
+    if setup.critic == "model":
         # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
         # small to count.
         yield ModelBeside(
             role="critic",
-            parameters=parameters,
+            parameters=job.shape.parameters,
             weight_bytes=policy_bytes,
             trained=job.lora is None,
         )
 
 
 def uncounted_models(setup: RlSetup, policy: Shape) -> Iterator[str]:
-    """The additional models whose size is unknown, as the answer lists them."""
-    named = [("reward model", name) for name in setup.reward_models]
-    for role, name in (*named, ("critic", setup.critic_name)):
+    """The reward models whose size is unknown, as the answer lists them."""
+    for name in setup.reward_models:
         if parameters_of(name, policy) is None:
-            yield f"the {role} {name}"
+            yield f"the reward model {name}"
 
 
 def beside_in_words(job: TrainingJob) -> str:
@@ -189,6 +185,9 @@ SIGNS = {
     "dpo": ("precompute_ref_log_probs", "rpo_alpha", "pref_beta", "pref_loss", "ref_model"),
 }
 """Method -> keys that only its trainers have, to recognise it in configs that do not name it."""
+REWARD_KEYS = ("reward_model", "reward_model_path", "reward_pretrain")
+OFFLOAD_KEYS = ("param_offload", "optimizer_offload")
+"""verl's keys that move the actor's weights and states to the host while the engine generates."""
 SERVER_KEYS = ("vllm_server_host", "vllm_server_base_url", "vllm_num_engines")
 """Keys that occur only if a server on other GPUs generates the answers."""
 
@@ -216,101 +215,96 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     """The preference or RL setup with its additional models, as fields of the question; empty for
     supervised training.
 
-    For Trinity-RFT the setup is empty too, because its explorer generates on other GPUs, and
-    because the measured table already includes its reference model's memory.
+    It is the method's usual setup, changed by what the config says about the reference, the reward
+    models and what generates the answers. For Trinity-RFT it is empty too, because its explorer
+    generates on other GPUs, and the measured table already includes its reference model's memory.
     """
+    trainer, read = fields["trainer"], reader.text_named
     is_verl = reader.has_map("actor_rollout_ref")
-    if fields["trainer"] == "trinity" and not is_verl:
-        reader.text_named("algorithm_type", "the method of training")
+    if trainer == "trinity" and not is_verl:
+        read("algorithm_type", "the method of training")
         return {}
     method = method_of(reader)
     if method is None:
         return {}
-    if is_verl:
-        return {"rl": verl_setup(reader, method), "offload_optimizer": None}
-    trainer, read = fields["trainer"], reader.text_named
     read("num_generations", "answers to one prompt")
-    generates = method in GENERATING
-    critic: Literal["none", "model", "head"] = "none"
-    if method in WITH_CRITIC:
-        # LLaMA-Factory's critic is a head on the policy.
-        critic = "head" if trainer == "llama-factory" else "model"
+    adapters = fields.get("lora") is not None
+    usual = usual_setup(method, "verl" if is_verl else trainer, 1, adapters=adapters)
+    changes: Fields = {"has_reference": has_reference(reader, usual, is_verl=is_verl)}
+    if is_verl:
+        reader.assumed.append(
+            "actor_rollout_ref: the engine shares the GPUs, and sleeps while the actor is trained"
+        )
+    if method in GENERATING:
+        changes |= generation(reader, fields, is_verl=is_verl)
+    names = [name for key in REWARD_KEYS if (name := read(key, "the reward model"))]
+    # A name with a slash is a model's; other reward functions and servers are not on these GPUs.
+    names += [name for _, name in reader.named("reward_funcs") if "/" in name]
+    if names and not is_verl:
+        changes["reward_models"] = tuple(name for name in names if "://" not in name)
+    # With LoRA, LLaMA-Factory's reward model is a second adapter, and its critic is always a head.
+    if trainer == "llama-factory":
+        changes |= {"critic": "head" if usual.critic == "model" else "none"}
+        changes |= {"reward_models": ()} if adapters else {}
     # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
     says_16_bits = fields.get("strategy") or fields.get("dtype") not in (None, "fp32")
-    setup = RlSetup(
-        method=method,
-        has_reference=has_reference(reader, fields, method),
-        reward_models=reward_models(reader, fields, method) if generates else (),
-        critic=critic,
-        critic_name=read("critic_pretrain", "the critic") or SAME_AS_POLICY,
-        frozen_in_16_bits=trainer != "trl" or bool(says_16_bits),
-        **(generation(reader, fields) if generates else {}),
-    )
-    says_loss = fields.get("loss") or fields.get("fused_kernels")
-    return {"rl": setup} if says_loss else {"rl": setup, "loss": usual_loss(method)}
+    changes["frozen_in_16_bits"] = trainer != "trl" or bool(says_16_bits)
+    says_loss = is_verl or fields.get("loss") or fields.get("fused_kernels")
+    setup: Fields = {"rl": replace(usual, **changes)}
+    if is_verl:
+        # This key has no effect while the actor is trained (`OFFLOAD_KEYS`).
+        return {**setup, "offload_optimizer": None}
+    return setup if says_loss else {**setup, "loss": usual_loss(method)}
 
 
-def generation(reader: Reader, fields: Fields) -> Fields:
-    """The fields of a setup that say what generates the answers: an engine beside the training or
-    the trainer itself; empty for a server elsewhere."""
+def has_reference(reader: Reader, usual: RlSetup, *, is_verl: bool) -> bool:
+    """Whether a frozen reference copy of the policy is kept in memory, by what the config says
+    about it, or else as in the method's `usual` setup."""
+    named = reader.text_named("ref_model", "the reference model")
+    ahead = reader.text_named("precompute_ref_log_probs", "log-probabilities before the training")
+    weights = [reader.text_named(key, "the weight of the reference")
+               for key in ("beta", "init_kl_coef")]  # fmt: skip
+    if is_verl:
+        # verl has a reference only for a KL loss or penalty; read both keys.
+        return is_on(reader, "use_kl_loss") | is_on(reader, "use_kl_in_reward")
+    # With adapters, the base model without them is the reference.
+    if not usual.has_reference and not weighs_no_reference(usual.method):
+        return False
+    if named or ahead in TRUE:
+        return bool(named)
+    # With a weight of 0 the trainer loads no reference.
+    weight = next(filter(None, weights), None)
+    return usual.has_reference if weight is None else re.fullmatch(r"0(\.0*)?", weight) is None
+
+
+def generation(reader: Reader, fields: Fields, *, is_verl: bool) -> Fields:
+    """The fields of a setup that say what generates the answers: an engine beside the training, a
+    server elsewhere or the trainer itself."""
     read = reader.text_named
     mode = read("vllm_mode", "where the engine runs")
     servers = [read(key, "a server elsewhere") for key in SERVER_KEYS]
     share = read("vllm_gpu_memory_utilization", "the engine's share")
-    share = share or read("gpu_memory_utilization", "the share")
+    share = share or read("gpu_memory_utilization", "the engine's share of the card")
+    is_share = share and re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", share)
     sleep = read("vllm_enable_sleep_mode", "the engine sleeps")
     sleep = sleep or read("sleep_level", "the engine sleeps")
+    stays = read("free_cache_engine", "the engine frees its memory") in FALSE
     colocates = is_on(reader, "colocate_all_models") or mode == "colocate"
-    uses_engine = is_on(reader, "use_vllm") or colocates
+    uses_engine = is_verl or is_on(reader, "use_vllm") or colocates
+    engine: Fields = {"engine_share": None, "engine_sleeps": False, "generated_at_once": 0}
     if mode == "server" or any(servers):
-        return {}
+        return engine
     if uses_engine:
-        return {
-            "engine_share": share_of(share, ENGINE_SHARE["trl"]),
-            "engine_sleeps": sleep is not None and sleep not in (*FALSE, "0"),
-        }
+        usual_share = ENGINE_SHARE["verl" if is_verl else "trl"]
+        engine["engine_share"] = float(share) if share and is_share else usual_share
+        engine["engine_sleeps"] = not stays if is_verl else sleep not in (None, "0", *FALSE)
+        # During a training step, the actor's weights and states are on the GPU in any case.
+        offloads = [read(key, "the actor on the host", "actor") in TRUE for key in OFFLOAD_KEYS]
+        return {**engine, "policy_leaves": all(offloads)}
     # By default, TRL generates the sequences of all micro-batches of an optimizer step at once.
     text = read("steps_per_generation", "micro-batches of one generation") or ""
     micro_batches = int(text) if re.fullmatch(r"\d{1,5}", text) else fields.get("accumulate") or 1
-    return {"generated_at_once": (fields.get("per_gpu") or 1) * micro_batches}
-
-
-def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
-    """Whether a frozen reference copy of the policy is kept in memory."""
-    named = reader.text_named("ref_model", "the reference model")
-    ahead = reader.text_named("precompute_ref_log_probs", "log-probabilities before the training")
-    weight = reader.text_named("beta", "the weight of the reference")
-    weight = weight or reader.text_named("init_kl_coef", "the weight of the reference")
-    # With adapters, the base model without them is the reference.
-    if method in WITHOUT_REFERENCE or fields.get("lora") is not None:
-        return False
-    if named:
-        return True
-    if ahead in TRUE:
-        return False
-    # With a weight of 0 the trainer loads no reference.
-    if weight:
-        return re.fullmatch(r"0(\.0*)?", weight) is None
-    return not (weighs_no_reference(method) and fields["trainer"] in BY_TRL)
-
-
-def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...]:
-    """The names of the reward models, without reward functions and remote servers."""
-    judge = reader.text_named("reward_model_type", "how answers are judged")
-    names: list[str] = []
-    for key in ("reward_model", "reward_model_path", "reward_pretrain"):
-        name = reader.text_named(key, "the reward model")
-        if name and "://" not in name:
-            names.append(name)
-    for setting, name in reader.named("reward_funcs"):
-        reader.note(setting, f"how answers are judged: {name}")
-        if "/" in name:  # a model id; a bare word names a function
-            names.append(name)
-    if method == "ppo" and not names and not is_on(reader, "remote_rm_url"):
-        names.append(SAME_AS_POLICY)
-    # With LoRA, LLaMA-Factory's reward model is a second adapter on the same base.
-    shares_base = fields["trainer"] == "llama-factory" and fields.get("lora") is not None
-    return () if judge == "api" or shares_base else tuple(names)
+    return {**engine, "generated_at_once": (fields.get("per_gpu") or 1) * micro_batches}
 
 
 def is_on(reader: Reader, name: str) -> bool:
@@ -318,43 +312,3 @@ def is_on(reader: Reader, name: str) -> bool:
     server's address, means on."""
     text = reader.text_named(name, name.replace("_", " "))
     return text is not None and text not in FALSE
-
-
-def share_of(text: str | None, default: float) -> float:
-    """The share of the card's memory in a text; the default if it is no number from 0 to 1."""
-    is_share = text is not None and re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", text)
-    return float(text) if text is not None and is_share else default
-
-
-def verl_setup(reader: Reader, method: str) -> RlSetup:
-    """The models that verl keeps on the same GPUs: actor, rollout engine, reference, critic and
-    reward model.
-
-    The engine frees its memory for the training unless `free_cache_engine` is off. With
-    `param_offload` the actor is on the host while the engine generates, but during a training step
-    its weights and optimizer states are on the GPU.
-    """
-    read = reader.text_named
-    share = read("gpu_memory_utilization", "the engine's share of the card", "rollout")
-    sleeps = read("free_cache_engine", "the engine frees its memory", "rollout")
-    actor_leaves = read("param_offload", "the actor's weights on the host", "actor")
-    states_leave = read("optimizer_offload", "its states on the host", "actor")
-    reference_leaves = read("param_offload", "the reference on the host", "ref")
-    judges = read("enable", "a reward model", "reward_model") in TRUE
-    judge = read("path", "the reward model", "reward_model") if judges else None
-    weighs_reference = [is_on(reader, key) for key in ("use_kl_loss", "use_kl_in_reward")]
-    read("n", "answers to one prompt", "rollout")
-    reader.assumed.append(
-        "actor_rollout_ref: the engine shares the GPUs, and sleeps while the actor is trained"
-    )
-    return RlSetup(
-        method=method,
-        has_reference=any(weighs_reference),
-        reference_on_host=reference_leaves in TRUE,
-        reward_models=(judge or SAME_AS_POLICY,) if judges else (),
-        critic="model" if method == "ppo" else "none",
-        critic_name=read("path", "the critic", "critic") or SAME_AS_POLICY,
-        engine_share=share_of(share, ENGINE_SHARE["verl"]),
-        engine_sleeps=sleeps not in FALSE,
-        policy_leaves=actor_leaves in TRUE and states_leave in TRUE,
-    )

@@ -212,8 +212,6 @@ def states_beside(job: TrainingJob, recipe: Recipe) -> float:
         return 0.0
     total = 0.0
     for model in job.models_beside:
-        if model.on_host:
-            continue
         weights = per_gpu(job, model.parameters, "parameters")
         if not model.trained:
             total += weights * model.weight_bytes
