@@ -194,8 +194,8 @@ def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
     if request.place.remark:
         yield request.place.remark
     from_config = request.from_config
-    remark = factor_remark(from_config.rope, decision.job) if from_config else None
-    if remark:
+    rope = from_config.rope if from_config else None
+    if rope and (remark := factor_remark(rope, decision.job)):
         yield remark
     if decision.fits and decision.recipe.env:
         yield SET_BEFORE_START
