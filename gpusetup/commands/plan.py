@@ -22,7 +22,6 @@ from gpusetup.plan import config
 from gpusetup.plan.answer import PlanRequest, answer
 from gpusetup.plan.cells import plans
 from gpusetup.plan.job import SHARDED, Attention
-from gpusetup.plan.job_of_question import job_of
 from gpusetup.plan.models import fetched_shape
 from gpusetup.plan.place import (
     Place,
@@ -32,7 +31,7 @@ from gpusetup.plan.place import (
     place_of_machine,
     place_of_name,
 )
-from gpusetup.plan.question import TrainingQuestion, shape_of_question
+from gpusetup.plan.question import TrainingQuestion, job_of, shape_of_question
 from gpusetup.plan.rl import method_named
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.shape import Shape

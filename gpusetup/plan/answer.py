@@ -21,12 +21,11 @@ from gpusetup.plan.job import (
     tokens,
     yarn,
 )
-from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.notes import assumed_settings, needs_memory_of_others, notes, older_version
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import TrainingQuestion
+from gpusetup.plan.question import TrainingQuestion, job_of, rl_setup_of
 from gpusetup.plan.rl import GENERATING, uncounted_models
 from gpusetup.plan.rope import factor_remark
 from gpusetup.plan.savings import better_with_fewer, helps, visible_devices

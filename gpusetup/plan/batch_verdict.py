@@ -15,10 +15,9 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
 from gpusetup.plan.decide import decide, doubt, near_limit
 from gpusetup.plan.job import BYTES, Recipe, TrainingJob
-from gpusetup.plan.job_of_question import job_of
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import shape_of_question
+from gpusetup.plan.question import job_of, shape_of_question
 from gpusetup.plan.savings import helps
 
 
