@@ -196,7 +196,9 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         torch_line = f"{memory.allocated:8.2f}  in tensors, {must_reserve:.2f} reserved"
         # Ignore smaller differences, because the screen shows only two decimals.
         if memory.reserved > must_reserve + 0.01:
-            torch_line += f" (up to {memory.reserved:.2f} with memory to spare)"
+            # The total is what must be reserved and CUDA's own memory, and nvidia-smi shows both.
+            shown = memory.reserved + memory.total - must_reserve
+            torch_line += f"; nvidia-smi shows up to {shown:.2f}"
         lines["torch reports"] = torch_line
 
     title = "Memory per GPU (GiB)"
