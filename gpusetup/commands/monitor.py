@@ -29,10 +29,10 @@ from gpusetup.system.processes import StreamingChild
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
+    from gpusetup.monitor.documents import Summary
     from gpusetup.monitor.host import RunningProcess
     from gpusetup.monitor.session import WatchLimits
     from gpusetup.monitor.sources import SampleSource
-    from gpusetup.monitor.summary import Story
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, a verdict with its evidence, and the next step. The verdict is good,
@@ -152,12 +152,12 @@ def start_nvml(interval: float, count: int = 0) -> StreamingChild:
 
 
 class Watching(NamedTuple):
-    """The source, the options, the recording and the known facts of one run of the monitor."""
+    """The source, the options, the recording and what is known of one run of the monitor."""
 
     source: SampleSource
     question: MonitorQuestion
     recording: Recording
-    story: Story
+    about: Summary
 
 
 def _watch(question: MonitorQuestion, out: Console) -> Reply:
@@ -165,7 +165,7 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
     nvml = start_nvml(question.interval, 1 if question.once else 0)
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import running_process
-    from gpusetup.monitor.summary import Story
+    from gpusetup.monitor.summary import UNJUDGED
 
     # Open the process first, so that an error for a process that does not exist comes without a
     # delay.
@@ -180,8 +180,8 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
         if question.once:
             return _once(source, question)
         recording = stack.enter_context(Recording(out, question.csv))
-        story = Story(source=source.name, not_watched=source.not_watched)
-        watching = Watching(source, question, recording, story)
+        about = replace(UNJUDGED, source=source.name, not_watched=source.not_watched)
+        watching = Watching(source, question, recording, about)
         if question.after:
             return _command(watching)
         return _until_ended(watching, process)
@@ -241,7 +241,7 @@ def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
     with recording.live(), suppress(KeyboardInterrupt):
         recording.take(watch(watching.source, recording.out.talk, _limits(watching), tree))
     command = process.command if process else None
-    recording.finish(replace(watching.story, command=command), aside=False)
+    recording.finish(replace(watching.about, command=command), aside=False)
     return Reply()
 
 
@@ -261,10 +261,8 @@ def _command(watching: Watching) -> Reply:
         code = command.exit_code()
     # A program may print the errors that it survives, so only a failed one has a last error.
     error = command.error() if code else None
-    story = replace(
-        watching.story, command=argv, exit_code=code, error=error, epochs=command.epochs()
-    )
-    recording.finish(story)
+    about = replace(watching.about, command=argv, exit=code, error=error, epochs=command.epochs())
+    recording.finish(about)
     return Reply(exit_code=code)
 
 
@@ -297,12 +295,12 @@ def _once(source: SampleSource, question: MonitorQuestion) -> Reply:
 
 def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.documents import Sample, Summary
+    from gpusetup.monitor.documents import Sample
     from gpusetup.monitor.record import read_recording
-    from gpusetup.monitor.summary import story_of
+    from gpusetup.monitor.summary import UNJUDGED
 
     with Recording(out) as recording, ExitStack() as screen:
-        recorded: Summary | None = None
+        recorded = UNJUDGED
         if question.demo:
             out.talk(
                 "This is a recording of another machine. monitor watches nothing on this machine."
@@ -328,12 +326,11 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
                 f"{gpu_count}. If there are more, record again with `timestamp,index`"
             )
         screen.close()
-        story = story_of(recorded)
-        source = story.source or (log.name if log else None)
-        command = tuple(question.after or ()) or story.command
+        source = recorded.source or (log.name if log else None)
+        command = question.after or recorded.command
+        about = replace(recorded, source=source, command=command)
         has_utilization = log is None or log.has_utilization
-        story = replace(story, source=source, command=command, has_utilization=has_utilization)
-        recording.finish(story, aside=False)
+        recording.finish(about, aside=False, has_utilization=has_utilization)
     return Reply()
 
 

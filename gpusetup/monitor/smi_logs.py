@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+from gpusetup.child_scripts.nvml_fields import LANE_BYTES, THROTTLE_REASONS
 from gpusetup.model.frozen import fields, replace
 from gpusetup.model.machine import GpuProcess
 from gpusetup.model.units import MIB
@@ -24,7 +25,6 @@ from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
 from gpusetup.readings.nvidia_smi import (
     GPU_HEAD,
     SMI_VERSION,
-    THROTTLE_BITS,
     cell,
     flag,
     gpu_rows,
@@ -106,8 +106,6 @@ def log_that_begins(line: str, beginning: Sequence[str]) -> SmiLog | None:
     return None
 
 
-LANE_BYTES = (0.0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
-"""Bytes per second and lane in one direction, indexed by PCIe generation (PCI-SIG)."""
 SAMPLE_FIELDS = {field.name for field in fields(GpuSample)}
 
 
@@ -229,7 +227,7 @@ def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
     # before driver 535. `[Not Supported]` in all of them means that this card reports none.
     active = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
     if "throttle_reasons" not in values and any(map(cell, active.values())):
-        reasons = tuple(name for _, name in THROTTLE_BITS if flag(active.get(name)))
+        reasons = tuple(name for name in THROTTLE_REASONS if flag(active.get(name)))
         values["throttle_reasons"] = reasons
     # The count over the card's life shows new errors too.
     aggregate = integer(row.get("ecc.errors.uncorrected.aggregate.total"))

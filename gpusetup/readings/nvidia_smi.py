@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from gpusetup.child_scripts.nvml_fields import THROTTLE_REASONS, throttle_reasons
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.frozen import fields as field_list
 from gpusetup.model.machine import Gpu, GpuProcess
@@ -169,15 +170,6 @@ compute_mode = word_reader(
 driver_model = word_reader({"wddm": "WDDM", "tcc": "TCC", "wdm": "TCC", "mcdm": "MCDM"})
 
 
-# NVML's bits for the reasons why the clocks are reduced (nvml.h, nvmlClocksEventReason*).
-THROTTLE_BITS = (
-    (0x001, "gpu_idle"), (0x002, "applications_clocks_setting"), (0x004, "sw_power_cap"),
-    (0x008, "hw_slowdown"), (0x010, "sync_boost"), (0x020, "sw_thermal_slowdown"),
-    (0x040, "hw_thermal_slowdown"), (0x080, "hw_power_brake_slowdown"),
-    (0x100, "display_clock_setting"),
-)  # fmt: skip
-
-
 def throttle_mask(text: str | None) -> tuple[str, ...] | None:
     """
     >>> throttle_mask("0x0000000000000044")
@@ -185,7 +177,7 @@ def throttle_mask(text: str | None) -> tuple[str, ...] | None:
     """
     mask = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,16})", cell(text) or "")
     bits = int(mask[1], 16) if mask else 0
-    return tuple(name for bit, name in THROTTLE_BITS if bits & bit) if mask else None
+    return tuple(throttle_reasons(bits)) if mask else None
 
 
 def dotted(text: str | None) -> str | None:
@@ -484,7 +476,7 @@ def query_values(page: str) -> dict[str, Any]:
         else:
             # One yes is enough, for example if one of several memory banks has a pending repair.
             values[name] = True if True in told else told[0]
-    flags = {reason: read_at(lines, reason.replace("_", " "), flag) for _, reason in THROTTLE_BITS}
+    flags = {reason: read_at(lines, reason.replace("_", " "), flag) for reason in THROTTLE_REASONS}
     if any(flags.values()):
         values["throttle_reasons"] = tuple(reason for reason, on in flags.items() if True in on)
     return values

@@ -21,7 +21,8 @@ from standin import A100, RTX_3050
 
 from gpusetup import cli
 from gpusetup.model.codec import to_json
-from gpusetup.monitor.summary import Story, summarise
+from gpusetup.model.frozen import replace
+from gpusetup.monitor.summary import UNJUDGED, summarise
 from gpusetup.monitor.tally import RunTally
 
 HERE = Path(__file__).resolve().parents[1]
@@ -418,7 +419,7 @@ TOUCHES = "memory touches 99 % and the command ends with an error"
 def written(run: Run, file: Path, exit_code: int | None = 0) -> Path:
     """A composed run as its record."""
     told = summarise(
-        RunTally(run.samples), Story(source="nvml", command=run.command, exit_code=exit_code)
+        RunTally(run.samples), replace(UNJUDGED, source="nvml", command=run.command, exit=exit_code)
     )
     file.write_text("".join(to_json(one) + "\n" for one in (*run.samples, told)), "utf-8")
     return file

@@ -18,7 +18,7 @@ from monitor_composer import TRAIN, Gpu, Host, Run, Tree, compose, loop
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary, TreeSample
 from gpusetup.monitor.host import ProcessTree
-from gpusetup.monitor.summary import Story, summarise
+from gpusetup.monitor.summary import UNJUDGED, summarise
 from gpusetup.monitor.tally import RunTally
 from gpusetup.render.monitor import summary_text
 
@@ -35,7 +35,7 @@ def with_wait(run: Run, waited: float | None) -> Run:
 
 
 def judged(run: Run) -> Summary:
-    return summarise(RunTally(run.samples), Story(command=run.command, exit_code=run.exit))
+    return summarise(RunTally(run.samples), replace(UNJUDGED, command=run.command, exit=run.exit))
 
 
 def on_a_full_machine(tree: Tree, waited: float | None, gpus: list[Gpu] | None = None) -> Summary:

@@ -10,9 +10,10 @@ import pytest
 from monitor_composer import Run
 from monitor_kinds import KINDS, SEEDS, composed
 
+from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary
 from gpusetup.monitor.steps import STEPS
-from gpusetup.monitor.summary import Story, summarise
+from gpusetup.monitor.summary import UNJUDGED, summarise
 from gpusetup.monitor.tally import RunTally
 from gpusetup.monitor.verdicts import CASES, ORDER
 
@@ -32,7 +33,7 @@ def counted(name: str, seed: int) -> RunTally:
 
 def summary(name: str, seed: int) -> Summary:
     run = composed_once(name, seed)
-    return summarise(counted(name, seed), Story(command=run.command, exit_code=run.exit))
+    return summarise(counted(name, seed), replace(UNJUDGED, command=run.command, exit=run.exit))
 
 
 def wrong(name: str, seed: int) -> Iterator[str]:
@@ -55,7 +56,7 @@ def test_verdict_and_next_step_are_right_and_no_file_is_made_up(seed: int) -> No
 
 
 def no_file_is_made_up_where_no_command_is_known(name: str, seed: int) -> None:
-    told = summarise(counted(name, seed), Story(exit_code=composed_once(name, seed).exit))
+    told = summarise(counted(name, seed), replace(UNJUDGED, exit=composed_once(name, seed).exit))
     said = " ".join((*told.advice, told.next.text if told.next else ""))
     command = (told.next and told.next.command) or ""
     assert not re.search(r"CONFIG|train\.py|conf/", f"{said} {command}"), (name, said, command)
@@ -82,7 +83,7 @@ def test_the_table_names_only_steps_that_there_are() -> None:
 def test_advice_does_not_repeat_what_the_command_says(words: str, absent: str) -> None:
     run = composed("tiny kernels, one core is full, workers rest", 1)
     command = ("python", "train.py", *words.split())
-    told = summarise(RunTally(run.samples), Story(command=command))
+    told = summarise(RunTally(run.samples), replace(UNJUDGED, command=command))
     said = " ".join((*told.advice, told.next.text if told.next else ""))
     assert not re.search(absent, said), said
 

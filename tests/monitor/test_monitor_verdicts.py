@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from monitor_composer import A100, RTX4090, TRAIN, Gpu, Host, Run, Tree, compose, loop
 
+from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary
-from gpusetup.monitor.summary import Story, summarise
+from gpusetup.monitor.summary import UNJUDGED, summarise
 from gpusetup.monitor.tally import RunTally
 
 
 def judged(run: Run, **more: Any) -> Summary:
-    story = Story(command=run.command, exit_code=run.exit, **more)
+    story = replace(UNJUDGED, command=run.command, exit=run.exit, **more)
     return summarise(RunTally(run.samples), story)
 
 

@@ -14,7 +14,8 @@ from recorded_monitor import FIRST_RUN, SECOND_RUN, WORKLOADS, recording
 from replayed import Judge, dmon, verdict_and_step
 
 from gpusetup.model.codec import to_plain
-from gpusetup.monitor.summary import Story, summarise
+from gpusetup.model.frozen import replace
+from gpusetup.monitor.summary import UNJUDGED, summarise
 from gpusetup.monitor.tally import RunTally
 
 Said = pytest.CaptureFixture[str]
@@ -44,7 +45,9 @@ def contradictions(summary: Mapping[str, Any]) -> list[str]:
 @each("kind", sorted(KINDS))
 def test_composed_runs(kind: str) -> None:
     run = composed(kind, 0)
-    summary = summarise(RunTally(run.samples), Story(command=run.command, exit_code=run.exit))
+    summary = summarise(
+        RunTally(run.samples), replace(UNJUDGED, command=run.command, exit=run.exit)
+    )
     assert contradictions(to_plain(summary)) == [], summary.evidence
 
 

@@ -11,7 +11,7 @@ from replayed import Judge, csv, verdict_and_step
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import ProcessUse
-from gpusetup.monitor.summary import Story, summarise
+from gpusetup.monitor.summary import UNJUDGED, summarise
 from gpusetup.monitor.tally import RunTally
 
 TABLE = """\
@@ -89,7 +89,7 @@ def test_a_server_beside_a_command_that_is_watched(command: str, said: str) -> N
     for sample in run.samples:
         gpu = replace(sample.gpus[0], processes=holders)
         samples.append(replace(sample, gpus=(gpu,)))
-    summary = summarise(RunTally(samples), Story(command=run.command))
+    summary = summarise(RunTally(samples), replace(UNJUDGED, command=run.command))
     step = summary.next.id if summary.next else "none"
     assert f"{summary.verdict}/{summary.cause} {step}" == said, summary.evidence
     if summary.next:
