@@ -120,9 +120,6 @@ FINDINGS: tuple[tuple[Sign, str, str], ...] = (
      "nothing ran in the last {gpu.seconds_after_work} s, while its memory was still in use",
      "see-how-it-ended"),
     (s.shared_by_programs, "{sharers}; each may get only a part of its time", "see-whose-they-are"),
-    (s.has_only_begun,
-     "the first {gpu.parts.start} s were the start (loading, compilation), and the work after it "
-     "is too short to judge", "record-longer"),
     (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
 )  # fmt: skip
 """What the user should act on even if the working GPUs are used well, with the most urgent first:
@@ -268,9 +265,8 @@ def hang(run: WatchedRun) -> Judgement | None:
     if run.exit is None and len(spinning) < len(working):
         spinning = [gpu for gpu in spinning if spins_to_the_end(gpu, marks.HANG_SECONDS_UNENDED)]
     # One spinning GPU of a job that failed may have waited for ranks on other machines.
-    has_ranks = run.launched or run.nodes > 1
     held = [gpu for gpu in run.gpus if worked(gpu) or run.held(gpu)]
-    waits_for_others = len(held) > 1 or (has_ranks and bool(run.exit))
+    waits_for_others = len(held) > 1 or (run.launched and bool(run.exit))
     most_of_them_spin = len(spinning) > 0 and len(spinning) * 2 >= len(working)
     if not (most_of_them_spin and waits_for_others):
         return None

@@ -111,19 +111,6 @@ def is_launched(command: Sequence[str] | None) -> bool:
     return LAUNCHERS.search(" ".join(command or ()).lower()) is not None
 
 
-NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d{1,6})(?!\d)")
-
-
-def nodes_of(command: Sequence[str] | None) -> int:
-    """The number of machines that the command's launcher options name; 1 if they name none.
-
-    >>> nodes_of(("torchrun", "--nnodes=1:4", "t.py")), nodes_of(("torchrun", "t.py"))
-    (4, 1)
-    """
-    match = NODES.search(" ".join(command or ()))
-    return int(match[1]) if match else 1
-
-
 COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")
 
 

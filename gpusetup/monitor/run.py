@@ -10,7 +10,7 @@ from functools import cached_property
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.programs import foreign_holders, is_launched, kind_of, nodes_of
+from gpusetup.monitor.programs import foreign_holders, is_display, is_launched, kind_of
 from gpusetup.monitor.tally import RunTally
 from gpusetup.monitor.throttling import Throttle, active_throttle
 from gpusetup.monitor.work import Work, below, highest, or_zero, percent, percentile, work_of
@@ -55,9 +55,8 @@ class WatchedRun:
         self.host_memory: float | None = highest(shares)
         """The highest share of the machine's memory that was in use, in percent."""
         self.command, self.exit = command, exit_code
-        self.kind, self.nodes = kind_of(command), nodes_of(command)
-        """The kind of the command's program, judged by the command line only, and the number of
-        machines that the command runs on."""
+        self.kind = kind_of(command)
+        """The kind of the command's program, judged by the command line only."""
         # A script may also start its ranks without a launcher (torch.multiprocessing).
         self.launched = is_launched(command) or or_zero(self.ranks) > 1
         """Whether a launcher or the script itself started several ranks."""
@@ -200,7 +199,17 @@ class Subject:
 
     @cached_property
     def foreign_holders(self) -> list[ProcessUse]:
-        """The processes that use much of this GPU's memory and do not belong to the job."""
+        """The processes that use much of this GPU's memory and do not belong to the job.
+
+        If the GPU has more processes than the command has on all GPUs, the surplus belongs to other
+        programs; we assume that these are the smallest.
+        """
+        last = self.work.rows[-1]
+        ranks = (last.tree.gpu_processes if last.tree else None) or math.inf
+        computing = [use for use in last.gpu.processes or () if not is_display(use)]
+        if len(computing) > ranks:
+            by_memory = sorted(computing, key=lambda use: -or_zero(use.memory_bytes))
+            return by_memory[round(ranks) :]
         command_kind = self.run.kind if self.run.command else None
         return foreign_holders(self.gpu.big_holders, command_kind)
 

@@ -101,7 +101,7 @@ STEPS: dict[str, StepRule] = {
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes", "gpusetup plan {config}"),
     "free-the-card": StepRule("{other_users}", ON_THE_GPU,
-        s.shared_with_others | s.used_by_others | s.held_by_others | s.several_holders),
+        s.held_by_others | s.shared_by_programs),
     "leave-a-margin": StepRule(
         "Find the largest batch that leaves a margin, and accumulate gradients",
         "gpusetup tune --batch-size --code MODULE:FUNCTION"),
@@ -119,8 +119,6 @@ STEPS: dict[str, StepRule] = {
         "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
         "container, or one that has died without giving its memory back. End it; if nothing is "
         "found, reset the GPU", "sudo fuser -v /dev/nvidia*"),
-    "record-longer": StepRule(
-        "Record longer: a minute or more after the start shows how the work itself runs"),
     "cool": StepRule(
         "Improve the cooling{of_peers}: check fans, dust, airflow and neighbouring cards",
         "nvidia-smi -i {peer_labels} -q -d TEMPERATURE,PERFORMANCE"),

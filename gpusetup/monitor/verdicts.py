@@ -113,8 +113,8 @@ CASES: tuple[VerdictCase, ...] = (
     # first.
     VerdictCase("input-starved", "neighbours",
          starved & s.others_full,
-         "{worked} while other programs used {others_cpu} % CPU of {run.host_cores} cores"
-         "{core_wait}", ("free-the-cpu",)),
+         "{worked} while other programs used {others_cpu} % CPU of {run.host_cores} cores",
+         ("free-the-cpu",)),
     VerdictCase("input-starved", "quota",
          starved & s.cores_used_up & s.fewer_cores & ~s.no_gpu,
          "{worked} while the command used {work.cpu} % CPU, all of the {cores} cores that it may "

@@ -124,7 +124,7 @@ def team(subject: Subject) -> str:
     gpus = subject.together
     if not subject.run.launched:
         return f"alike on all {gpus} GPUs, most likely ranks of one job that wait for each other"
-    return f"the job's GPUs wait for each other (here: {gpus}, machines: {subject.run.nodes})"
+    return f"the job's GPUs wait for each other (here: {gpus})"
 
 
 @phrase
@@ -323,12 +323,6 @@ def loaders(subject: Subject) -> str:
 
 
 @phrase
-def core_wait(subject: Subject) -> str:
-    share = subject.work.cpu_wait_share
-    return "" if share is None else f"; its threads waited for a core {share:.0f} % of their time"
-
-
-@phrase
 def config(subject: Subject) -> str | None:
     """The training config that the command line names, quoted for a shell; None if it names
     none."""
@@ -364,7 +358,7 @@ def where_it_waits(subject: Subject) -> str:
         words = "A loaded model that gets no requests is normal. Otherwise, see where it waits"
     # `launched` only shows whether there are ranks if the command's processes were watched.
     processes_are_known = run.command is not None and run.is_watched
-    if not (run.launched or run.nodes > 1) and (has_one_gpu or processes_are_known):
+    if not run.launched and (has_one_gpu or processes_are_known):
         return f"{words}: the command prints what it is doing now"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
