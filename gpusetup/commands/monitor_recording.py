@@ -12,9 +12,9 @@ from typing import TextIO
 
 from gpusetup.model.codec import to_json
 from gpusetup.monitor.documents import Sample, Summary
+from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.samples_csv import CsvWriter
 from gpusetup.monitor.summary import summarise
-from gpusetup.monitor.tally import RunTally
 from gpusetup.render.console import Console
 from gpusetup.render.screen import can_be_drawn_on
 from gpusetup.system.refusals import blocked_by_files

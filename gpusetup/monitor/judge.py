@@ -255,7 +255,7 @@ def hang(run: WatchedRun) -> Judgement | None:
     progress = f"the job has not moved since second {{:.0f}} of {run.seconds:.0f}:"
     resting = [gpu for gpu in working if rests_to_the_end(gpu, run)]
     if len(resting) == len(run.at_work):
-        since = progress.format(max(or_zero(gpu.tally.quiet_since) for gpu in resting))
+        since = progress.format(max(or_zero(gpu.quiet_since) for gpu in resting))
         words = f"{since} its GPUs did nothing, its processes rested, and nothing was read"
         return Judgement("bursty", "hang", words, step)
     # The ranks whose kernels poll for another rank's data.

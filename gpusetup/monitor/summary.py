@@ -19,9 +19,8 @@ from gpusetup.monitor.documents import (
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import judge
 from gpusetup.monitor.notes import advice, notes
-from gpusetup.monitor.run import Subject, WatchedRun, worked
+from gpusetup.monitor.run import RunTally, Subject, WatchedRun, worked
 from gpusetup.monitor.steps import next_step
-from gpusetup.monitor.tally import RunTally
 from gpusetup.monitor.work import Work, percentile
 
 UNJUDGED = Summary(verdict=None, evidence="nothing was watched")
@@ -83,7 +82,7 @@ def gpu_summary(gpu: GpuRun) -> GpuSummary:
         index=gpu.first.index,
         name=gpu.name,
         uuid=gpu.first.uuid,
-        samples=gpu.tally.moments.count,
+        samples=gpu.moments.count,
         memory_total_bytes=gpu.latest.memory_total_bytes or gpu.first.memory_total_bytes,
         throttled={
             name: round(share / 100, 4) for name, share in (work.reasons if work else {}).items()

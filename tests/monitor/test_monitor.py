@@ -22,8 +22,8 @@ from standin import A100, RTX_3050
 from gpusetup import cli
 from gpusetup.model.codec import to_json
 from gpusetup.model.frozen import replace
+from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.summary import UNJUDGED, summarise
-from gpusetup.monitor.tally import RunTally
 
 HERE = Path(__file__).resolve().parents[1]
 Machine = Callable[..., Path]

@@ -18,8 +18,8 @@ from monitor_composer import TRAIN, Gpu, Host, Run, Tree, compose, loop
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary, TreeSample
 from gpusetup.monitor.host import ProcessTree
+from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.summary import UNJUDGED, summarise
-from gpusetup.monitor.tally import RunTally
 from gpusetup.render.monitor import summary_text
 
 FULL = Host(cores=2, others=185)

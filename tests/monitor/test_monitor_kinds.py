@@ -12,9 +12,9 @@ from monitor_kinds import KINDS, SEEDS, composed
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary
+from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.steps import STEPS
 from gpusetup.monitor.summary import UNJUDGED, summarise
-from gpusetup.monitor.tally import RunTally
 from gpusetup.monitor.verdicts import CASES, ORDER
 
 PART = 0.95

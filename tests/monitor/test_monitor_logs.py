@@ -14,9 +14,9 @@ from monitor_kinds import composed
 
 from gpusetup import cli
 from gpusetup.monitor.documents import GpuSample, Sample, Summary
+from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.smi_logs import log_that_begins
 from gpusetup.monitor.summary import summarise
-from gpusetup.monitor.tally import RunTally
 
 
 def rows(run: Run) -> Iterator[tuple[int, Sample, GpuSample]]:

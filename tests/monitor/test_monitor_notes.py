@@ -10,8 +10,8 @@ from monitor_composer import A100, RTX4090, TRAIN, Gpu, Run, Tree, compose, paus
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import ProcessUse, Summary
+from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.summary import UNJUDGED, summarise
-from gpusetup.monitor.tally import RunTally
 
 TREE = Tree(main=70, workers=4, each=20)
 

@@ -10,8 +10,8 @@ from monitor_composer import A100, RTX4090, TRAIN, Gpu, Host, Run, Tree, compose
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary
+from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.summary import UNJUDGED, summarise
-from gpusetup.monitor.tally import RunTally
 
 
 def judged(run: Run, **more: Any) -> Summary:

@@ -15,8 +15,8 @@ from replayed import Judge, dmon, verdict_and_step
 
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
+from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.summary import UNJUDGED, summarise
-from gpusetup.monitor.tally import RunTally
 
 Said = pytest.CaptureFixture[str]
 

@@ -11,8 +11,8 @@ from replayed import Judge, csv, verdict_and_step
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import ProcessUse
+from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.summary import UNJUDGED, summarise
-from gpusetup.monitor.tally import RunTally
 
 TABLE = """\
 Mon Nov 16 20:15:{second:02d} 2026
