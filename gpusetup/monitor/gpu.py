@@ -80,14 +80,11 @@ class MemoryShare(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The last part of a run, in which a GPU looked busy but drew little power."""
+    """The last part of a run, in which a GPU looked busy but drew little power, and its work before
+    that, which is kept apart because means over the whole run would hide a hang."""
 
-    since: float
-    seconds: float
     work: Work
     before: Work | None
-    """The GPU's work before that part. It is kept apart because means over the whole run would hide
-    a hang."""
 
 
 class GpuRun:
@@ -232,7 +229,6 @@ class GpuRun:
         # Quiet samples have no phase until work follows them; only then do they become a pause.
         after_work = [row for row in measured if not row.phase] if self.has_worked else []
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
-        body = body[loading(body) :]
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
         # A recording that ends in a quiet stretch of about the length of its pauses ends in one.
@@ -332,8 +328,7 @@ class GpuRun:
         spinning = at_work[begin:]
         if not spinning:
             return None
-        since = spinning[0].seconds
-        return Tail(since, spinning[-1].seconds - since, Work(spinning), work_of(at_work[:begin]))
+        return Tail(Work(spinning), work_of(at_work[:begin]))
 
     @cached_property
     def processes(self) -> dict[int, ProcessUse]:
@@ -441,19 +436,6 @@ def spins(gpu: GpuSample) -> bool:
 
 
 # --- the start ------------------------------------------------------------------------------------
-
-
-def loading(body: Sequence[Moment]) -> int:
-    """How many samples at the start show only stray kernels, before the GPU works most of the time;
-    0 if there are none.
-
-    While a program loads a checkpoint or compiles, it runs a small kernel now and then.
-    """
-    uses = [or_zero(row.gpu.utilization_percent) for row in body]
-    begin = next((place for place, use in enumerate(uses) if use >= marks.STRAY_USE), len(uses))
-    later = [use for use in uses[begin:] if use > marks.QUIET]
-    # A GPU that never works much is not a late starter: it simply works little.
-    return begin if later and fmean(later) >= marks.LOW else 0
 
 
 WARM_UP_CHUNKS = 64

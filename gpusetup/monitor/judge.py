@@ -80,12 +80,10 @@ def with_gpus_named(run: WatchedRun, judgement: Judgement, case: VerdictCase) ->
     if judgement.subject is None or len(run.gpus) == 1 or judgement.evidence.startswith("GPU "):
         return judgement
     equals = [one for one in run.subjects if case_of(one) is case]
-    # For throttled clocks, name all GPUs that need the same fix. Their sentences may differ in
-    # their figures, so say whose figures are shown.
+    # For throttled clocks, name all GPUs that need the same fix.
     shown_gpu = judgement.subject.gpu
     named = [one.gpu for one in equals] if case.verdict == "throttled" else [shown_gpu]
-    differ = len(named) > 1 and len({filled(case.sentence, one) for one in equals}) > 1
-    whose = f" (figures of GPU {shown_gpu.label})" if differ else ""
+    whose = f" (figures of GPU {shown_gpu.label})" if len(named) > 1 else ""
     return judgement._replace(evidence=f"GPU {labels(named)}: {judgement.evidence}{whose}")
 
 
@@ -110,8 +108,8 @@ def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> J
 
 
 END_OF_WORK = (
-    "its work ended at second {gpu.ended_at} of {run.seconds}, and its memory was freed: the "
-    "process ended{freed}"
+    "its work ended at second {gpu.ended_at} of {run.seconds}, and its memory (at most "
+    "{gpu.memory.peak} % full) was freed: the process ended"
 )
 FINDINGS: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_grew & ~s.server, "{memory_growth}; a leak?", "find-the-leak"),
@@ -272,7 +270,7 @@ def hang(run: WatchedRun) -> Judgement | None:
         return None
     # The hang begins when the first GPU spins, because the others may still have had work in their
     # queues.
-    since = progress.format(min(gpu.tail.since for gpu in spinning if gpu.tail))
+    since = progress.format(min(gpu.tail.work.rows[0].seconds for gpu in spinning if gpu.tail))
     noun = "GPUs" if len(spinning) > 1 else "GPU"
     quiet = labels(gpu for gpu in held if gpu not in spinning)
     others = f", GPU {quiet} did nothing" if quiet else ""
@@ -287,7 +285,9 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
     """Whether the GPU looked busy for at least this many seconds at the end, but moved no data and
     drew much less power than before."""
     tail = gpu.tail
-    if tail is None or tail.seconds < seconds or tail.work.power_watts is None:
+    if tail is None or tail.work.power_watts is None:
+        return False
+    if tail.work.rows[-1].seconds - tail.work.rows[0].seconds < seconds:
         return False
     # Kernels that poll need far less power than kernels that compute.
     watts_before = or_zero(tail.before.power_watts) if tail.before else 0.0

@@ -203,4 +203,6 @@ def named_with_size(process: ProcessUse) -> str:
     path, dash, options = (process.name or "a process").replace("\\", "/").partition(" -")
     # The module that Python runs (`-m ipykernel_launcher`) tells more than the name `python`.
     name = path.rpartition("/")[2] + (dash + options)[:24]
-    return f"{name} (PID {process.pid}, {(process.memory_bytes or 0) / GIB:.1f} GiB)"
+    # Windows reports no memory of a process.
+    size = f", {process.memory_bytes / GIB:.1f} GiB" if process.memory_bytes else ""
+    return f"{name} (PID {process.pid}{size})"

@@ -122,10 +122,13 @@ STEPS: dict[str, StepRule] = {
     "cool": StepRule(
         "Improve the cooling{of_peers}: check fans, dust, airflow and neighbouring cards",
         "nvidia-smi -i {peer_labels} -q -d TEMPERATURE,PERFORMANCE"),
-    "check-the-supply": StepRule("{supply}", POWER_DETAILS),
+    "check-the-supply": StepRule(
+        "Check the power cables and the slot{of_peers}, and the power supply. If all GPUs brake, "
+        "look at what they share: the server's power supplies, and power capping in the BMC",
+        POWER_DETAILS),
     "raise-the-power-limit": StepRule(
         "Raise the power limit{of_peers} to what the card is rated at, if the cooling allows it",
-        "{set_limits}"),
+        "sudo nvidia-smi -i {peer_labels} -pl {gpu.power_default}"),
     "plug-it-in": StepRule(
         "Connect the charger and choose the performance mode: the GPU gets less power than it can "
         "use", POWER_DETAILS, s.laptop),

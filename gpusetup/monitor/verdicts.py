@@ -167,7 +167,8 @@ CASES: tuple[VerdictCase, ...] = (
          small),
     VerdictCase("launch-bound", "kernels",
          s.light & (s.busy | ~(s.gaps | (s.watched & ~s.core_full))),
-         "{kernels_ran} but drew only {work.power_share} % of the power limit{small_kernels}",
+         "{kernels_ran} but drew only {work.power_share} % of the power limit: they are too small, "
+         "or one of them only waits",
          small),
     # Patterns without a known cause.
     VerdictCase("bursty", "unknown",
