@@ -229,6 +229,7 @@ class GpuRun:
         # Quiet samples have no phase until work follows them; only then do they become a pause.
         after_work = [row for row in measured if not row.phase] if self.has_worked else []
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
+        body = body[loading(body) :]
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
         # A recording that ends in a quiet stretch of about the length of its pauses ends in one.
@@ -436,6 +437,19 @@ def spins(gpu: GpuSample) -> bool:
 
 
 # --- the start ------------------------------------------------------------------------------------
+
+
+def loading(body: Sequence[Moment]) -> int:
+    """How many samples at the start show only stray kernels, before the GPU works most of the time;
+    0 if there are none.
+
+    While a program loads a checkpoint or compiles, it runs a small kernel now and then.
+    """
+    uses = [or_zero(row.gpu.utilization_percent) for row in body]
+    begin = next((place for place, use in enumerate(uses) if use >= marks.STRAY_USE), len(uses))
+    later = [use for use in uses[begin:] if use > marks.QUIET]
+    # A GPU that never works much is not a late starter: it simply works little.
+    return begin if later and fmean(later) >= marks.LOW else 0
 
 
 WARM_UP_CHUNKS = 64
