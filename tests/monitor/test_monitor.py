@@ -137,24 +137,6 @@ def test_links_limits_and_the_use_of_each_process_are_told(machine: Machine) -> 
     assert {gpu["nvlink_tx_bytes_per_second"] for gpu in rates} == {0}
 
 
-def test_a_gpu_with_mig_tells_its_memory_and_no_utilisation(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine({**BUSY, "mig_mode": 1, "mig_max": 7, "mig.0": "MIG-aa", "utilization": "!3"})
-    cli.main(["monitor", "--once", "--json"])
-    gpu, *others = documents(capsys.readouterr().out)[0]["gpus"]
-    assert gpu["utilization_percent"] is None and gpu["memory_used_bytes"] == 30 << 30
-    assert not others
-
-
-def test_without_a_terminal_there_is_the_summary_alone(machine: Machine) -> None:
-    machine(BUSY, RTX_3050)
-    done = run("0.3", "--interval", "0.2")
-    assert done.stdout.startswith("Watched ") and "Verdict: " in done.stdout
-    assert "\x1b" not in done.stdout
-    assert done.returncode == 0
-
-
 # --- which GPUs -----------------------------------------------------------------------------------
 
 
@@ -382,16 +364,6 @@ def test_signals_are_passed_on(machine: Machine, number: int) -> None:
     assert watching.line() == "ready"
     code, _, said = watching.end(number)
     assert code == 40 and "Verdict" in said
-
-
-def test_the_command_is_watched_where_no_gpu_can_be_watched(machine: Machine) -> None:
-    machine(**{"nvml.init": 9})
-    script = "import time; time.sleep(1.5)"
-    done = run("--json", "--interval", "0.1", "--", sys.executable, "-c", script)
-    told = documents(done.stdout)
-    assert done.returncode == 0 and told[-1]["source"] == "machine"
-    assert told[-1]["verdict"] is not None, told[-1]["evidence"]
-    assert told[-1]["not_watched"].startswith("NVML: Driver Not Loaded")
 
 
 @pytest.mark.slow

@@ -95,19 +95,6 @@ def test_all_cores_of_a_quota_are_not_all_of_the_machine(cores: int, said: str) 
     assert f"{summary.verdict}/{summary.cause} {summary.next.id}" == said, summary.evidence
 
 
-def test_blocked_workers_that_read_over_the_network_wait_for_the_network() -> None:
-    tree = Tree(main=22, workers=2, each=9, blocked=1.5)
-    summary = judged(compose(random.Random(3), [], tree, Host(network=6e7), command=TRAIN))
-    assert (summary.verdict, summary.cause) == ("input-starved", "network"), summary.evidence
-    assert "MB/s came over the network" in summary.evidence
-
-
-def test_a_hang_of_one_process_is_told_without_ranks() -> None:
-    summary = judged(compose(random.Random(3), [], Tree(main=30), Host(), command=TRAIN))
-    assert summary.next and summary.next.id == "see-where-it-waits"
-    assert "NCCL" not in summary.next.text
-
-
 def samples_of(program: str, seconds: float, *, every: float = 0.2) -> list[TreeSample]:
     """What the monitor samples of a Python program."""
     child = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
@@ -173,15 +160,3 @@ def test_threads_that_get_no_core_are_counted_as_waiting() -> None:
     if not waits:
         pytest.skip("this kernel does not count the waiting")
     assert max(waits) > 100, waits
-
-
-def test_an_unknown_number_of_cores_is_left_out() -> None:
-    tree = Tree(main=30)
-    run = compose(random.Random(3), [], tree, Host(), command=TRAIN)
-    samples = []
-    for sample in run.samples:
-        host = sample.host and replace(sample.host, cores=None)
-        processes = sample.tree and replace(sample.tree, cores=None)
-        samples.append(replace(sample, host=host, tree=processes))
-    summary = judged(replace(run, samples=tuple(samples)))
-    assert "the command used" in summary.evidence and "of 0 cores" not in summary.evidence

@@ -53,7 +53,7 @@ def smi_csv(run: Run) -> Iterator[str]:
 FULL = "a steady training, nobody watched its processes"
 BURSTS = "bursts that nobody watched the cause of"
 NOTHING = "nothing runs and nobody holds the card"
-HOT = "one hot card of eight makes all ranks wait"
+STEADY = "a steady training beside its workers"
 
 
 def judged(lines: Iterator[str]) -> Summary:
@@ -84,7 +84,7 @@ def test_a_log_without_times_says_what_is_assumed(
 @given(
     st.lists(
         st.one_of(
-            st.sampled_from([*list(smi_csv(composed(HOT, 0)))[:9], "index\n", '0, "'],),
+            st.sampled_from([*list(smi_csv(composed(STEADY, 0)))[:9], "index\n", '0, "'],),
             st.text(max_size=60),
         ),
         min_size=1, max_size=12,

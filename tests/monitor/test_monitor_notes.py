@@ -69,10 +69,3 @@ def test_a_lowered_limit_is_raised_to_what_the_card_is_rated_at() -> None:
     told = judged(compose(random.Random(1), [gpu, gpu, Gpu(use=96)], card=A100))
     assert told.next is not None
     assert told.next.command == "sudo nvidia-smi -i 0,1 -pl 400"
-
-
-def test_a_reading_of_one_moment_says_so() -> None:
-    watched = run(Gpu(use=97))
-    moment = replace(watched, samples=watched.samples[-1:])
-    assert any("one sample shows a moment" in note for note in judged(moment).notes)
-    assert not any("a moment" in note for note in judged(watched).notes)

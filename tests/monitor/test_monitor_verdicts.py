@@ -34,18 +34,6 @@ def test_a_full_core_is_the_loader_only_if_it_reads(inputs: float, verdict: str)
     assert summary.verdict == verdict, summary.evidence
 
 
-def in_turns(at_work: float, in_gaps: float, period: float = 10) -> Any:
-    """One value while the GPU works, another while it rests."""
-    return lambda at: at_work if at % period < period * 0.6 else in_gaps
-
-
-def test_loader_workers_that_never_rest_are_the_loader() -> None:
-    gpu = Gpu(use=in_turns(97, 0, 8))
-    tree = Tree(main=40, workers=8, each=95, cores=16)
-    summary = judged(run([gpu], tree, seconds=240))
-    assert (summary.verdict, summary.cause) == ("input-starved", "workers"), summary.evidence
-
-
 def test_three_of_four_gpus_that_nobody_uses_get_a_next_step() -> None:
     unused = Gpu(use=0, memory=0.3, holders=())
     gpus = [Gpu(use=96), unused, unused, unused]
