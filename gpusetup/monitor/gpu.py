@@ -21,7 +21,6 @@ from gpusetup.monitor.work import (
     is_quiet,
     mean,
     or_zero,
-    percent,
     percentile,
     rated_watts,
     work_of,
@@ -77,14 +76,6 @@ class MemoryShare(NamedTuple):
     first: float
     full_in: float | None
     """Seconds from the end of the run until memory is full, if it keeps growing at this rate."""
-
-
-class Tail(NamedTuple):
-    """The last part of a run, in which a GPU looked busy but drew little power, and its work before
-    that, which is kept apart because means over the whole run would hide a hang."""
-
-    work: Work
-    before: Work | None
 
 
 class GpuRun:
@@ -313,25 +304,6 @@ class GpuRun:
         )
 
     @cached_property
-    def tail(self) -> Tail | None:
-        """The part at the end in which the GPU looked busy but drew little power; None if there is
-        none. Quiet samples neither begin nor end it, because after a hang was killed the GPU is
-        quiet."""
-        at_work = [
-            row for row in self.rows if not is_quiet(row.gpu) and row.gpu.utilization_percent
-        ]
-        begin = 0
-        # The last two samples may show work again, because a process that is killed may still run
-        # some kernels.
-        for number, row in enumerate(at_work[:-2], 1):
-            if not spins(row.gpu):
-                begin = number
-        spinning = at_work[begin:]
-        if not spinning:
-            return None
-        return Tail(Work(spinning), work_of(at_work[:begin]))
-
-    @cached_property
     def processes(self) -> dict[int, ProcessUse]:
         """All processes that were on the GPU, by pid, each with its last known values."""
         return {use.pid: use for row in self.rows for use in row.gpu.processes or ()}
@@ -427,13 +399,6 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     # that.
     least = min(later - earlier for earlier, later in pairwise(quarters))
     return growth >= marks.LEAK_GROWTH and least >= growth / 12
-
-
-def spins(gpu: GpuSample) -> bool:
-    """Whether the GPU looks busy but draws hardly any power, as if it waits in a collective."""
-    power_share = percent(gpu.power_watts, gpu.power_limit_watts or rated_watts(gpu.name))
-    is_busy = or_zero(gpu.utilization_percent) >= marks.SPINNING_USE
-    return is_busy and below(power_share, marks.IDLE_POWER + marks.LIGHT_POWER)
 
 
 # --- the start ------------------------------------------------------------------------------------
