@@ -30,7 +30,7 @@ def phases(low: int, *, work: int = 26, rest: int = 14, rounds: int = 4) -> str:
 def test_long_phases_with_stray_kernels_are_whole_pauses(low: int, judged: Judge) -> None:
     summary = judged(phases(low))
     assert verdict_and_step(summary) == "bursty/pauses shorter-pauses", summary["evidence"]
-    assert "70 s at most" in summary["text"] and "paused 3 times" in summary["text"]
+    assert "paused 3 times" in summary["text"]
 
 
 def test_a_share_of_the_work_says_that_it_leaves_the_pauses_out(judged: Judge) -> None:
