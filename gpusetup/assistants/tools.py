@@ -291,7 +291,7 @@ TOOLS = (
         options=(
             *("model", "params", "context", "batch", "gpu", "gpu_mem", "gpus", "strategy"),
             *("optimizer", "dtype", "amp", "lora", "quantize", "checkpointing", "max_context"),
-            *("max_batch", "gpus_needed", "serve", "weights", "cache"),
+            *("max_batch", "gpus_needed", "serve", "weights"),
         ),
         arguments=MACHINE,
         answer=_plan,
