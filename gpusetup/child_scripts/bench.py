@@ -13,11 +13,13 @@ After an answer with `"spent": true`, the next request needs a new process. Pyth
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
+import math
 import os
 import sys
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import torch
 
@@ -80,15 +82,16 @@ def description(problem: BaseException) -> str:
 
 
 LEFT_BYTES = 64 << 20
-"""How many bytes a trial may leave on a GPU whose process runs the next one: cuBLAS keeps
+"""How many bytes a trial may leave behind in a process that runs the next one: cuBLAS keeps
 workspaces of up to 32 MiB. More than this belongs to the user's code, and would distort the next
 size."""
+IMPORTED_BYTES: List[int] = []
+"""The memory of the host that this process used before it built its first model."""
 
 
 def answer_request(request: Answer) -> Answer:
-    """Run a request. It is the process's last one if it leaves memory behind or the device in a
-    state that would distort the next size: after every trial on the CPU, and on a GPU after a
-    compiled model, an unexpected error or memory that cannot be freed."""
+    """Run a request. It is the process's last one if it would distort the next size: after a
+    compiled model, an unexpected error, or a trial whose memory cannot be freed."""
     try:
         if request["mode"] == "devices":
             return run_devices(request)
@@ -96,21 +99,31 @@ def answer_request(request: Answer) -> Answer:
     except BaseException as problem:
         # Any exception of the user's code, even SystemExit, is the answer.
         answer = {"status": "error", "detail": description(problem)}
+    imported_bytes = answer.pop("imported_bytes", None)
+    if imported_bytes is not None and not IMPORTED_BYTES:
+        IMPORTED_BYTES.append(imported_bytes)
     is_sound = answer["status"] == "ok" or "OutOfMemoryError" in answer["detail"]
-    on_gpu = request.get("device") != "cpu" and torch.cuda.is_available()
-    is_reusable = on_gpu and is_sound and not request.get("compile")
-    return {**answer, "spent": not is_reusable or not release_gpu_memory()}
+    # The compiler does not free the memory of compiled code.
+    is_reusable = is_sound and not request.get("compile")
+    return {**answer, "spent": not is_reusable or left_bytes(request) > LEFT_BYTES}
 
 
-def release_gpu_memory() -> bool:
-    """Free the last request's GPU memory. Returns whether almost nothing of it is left."""
-    try:
-        gc.collect()
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        return int(torch.cuda.memory_allocated()) <= LEFT_BYTES
-    except Exception:  # a driver in a bad state may raise anything
-        return False
+def left_bytes(request: Answer) -> float:
+    """Free the last trial's memory. Returns how much of it is left, infinity if unknown."""
+    gc.collect()
+    if request.get("device") != "cpu" and torch.cuda.is_available():
+        try:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            return int(torch.cuda.memory_allocated())
+        except Exception:  # a driver in a bad state may raise anything
+            return math.inf
+    with contextlib.suppress(Exception):  # only glibc has malloc_trim
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)
+    resident = trial_memory.process_memory("VmRSS")
+    return resident - IMPORTED_BYTES[0] if resident and IMPORTED_BYTES else math.inf
 
 
 def serve() -> None:
