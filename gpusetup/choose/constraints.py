@@ -132,8 +132,7 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
 
 
 def _against_the_kind(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason against a CUDA build without an NVIDIA GPU, and against a CPU build where there is
-    one, or may be one."""
+    """The reason against a CUDA build without an NVIDIA GPU, and against a CPU build beside one."""
     host = question.host
     # A backend that is named is accepted, because images are often built on a host without the GPU
     # on which they will run.
@@ -148,8 +147,7 @@ def _against_the_kind(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def first_reason(question: BuildQuestion) -> str:
-    """The reason against the build that the request names, in a few words: that of the build with
-    the fewest objections."""
+    """The reason against the build with the fewest objections that the request names, in short."""
     maker = maker_of(question.backend)
     if question.maker and maker not in (None, question.maker.id):
         return f"is for GPUs of {BY_ID[maker].name}"

@@ -64,8 +64,7 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
 
 @lru_cache(maxsize=1024)
 def _newest_fitting(question: BuildQuestion) -> Choice:
-    """The choice without the notes about one machine. It is cached, because many reports are about
-    equal hosts."""
+    """The choice without the notes about one machine; cached, because many hosts are equal."""
     reasons = [(build, why_not(build, question)) for build in in_scope(question)]
     fitting = [build for build, reason in reasons if reason is None]
     fitting.sort(key=preference(question))
@@ -194,8 +193,7 @@ def changes(question: BuildQuestion) -> Iterator[tuple[Kind, str | None, BuildQu
 # --- notes ----------------------------------------------------------------------------------------
 
 STALE_DAYS = 120
-"""The age in days from which the catalog counts as outdated: torch has a release about every two
-months."""
+"""In days. An older catalog is outdated: torch has a release about every two months."""
 NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 ELSEWHERE = {
     ("windows", "aarch64"): (
@@ -217,8 +215,7 @@ def age_note(as_of: str, today: str) -> str | None:
 
 
 def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Iterator[str]:
-    """Yields notes on why no build fits: the platform, backend or torch is not in the catalog, or
-    conda has a build instead."""
+    """Yields notes on what the catalog lacks if no build fits, or on conda's build."""
     host, catalog, backend = question.host, question.catalog, question.backend
     torch = question.wish.torch
     if conda and conda.cuda:
@@ -283,8 +280,7 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
 
 
 def on_host(question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
-    """Yields notes on a driver or GPUs that are newer than the catalog, on a Jetson, and on GPUs of
-    other makers."""
+    """Yields notes on what is newer than the catalog, on a Jetson, and on other makers' GPUs."""
     host, catalog, jetpack = question.host, question.catalog, question.host.jetpack
     age = f"is newer than the catalog of {catalog.as_of}"
     if host.driver and catalog.driver_is_newer(host.driver):

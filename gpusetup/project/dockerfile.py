@@ -116,8 +116,7 @@ def add_command(ask: Ask, installs: re.Match[str], place: str) -> None:
 
 
 def options_and_packages(words: Iterator[str]) -> Iterator[tuple[str | None, str]]:
-    """Yields each option that takes a value, under pip's short name, with its value, and each
-    package with None. Flags are left out."""
+    """Yields each option with its value, by pip's short name, and each package with None."""
     for word in words:
         short = SHORT_OPTION.fullmatch(word)
         name, equal, value = word.partition("=")

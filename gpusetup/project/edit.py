@@ -109,8 +109,7 @@ def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def project_lines(names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog) -> list[str]:
-    """The TOML lines that make uv install these packages from torch's index, on all platforms for
-    which the index has this build."""
+    """The TOML lines that make uv install these packages from torch's index, where it has them."""
     marker = marker_of(build, catalog)
     lines = index_lines("pytorch", url, build)
     if "explicit = true" not in lines:
@@ -133,8 +132,7 @@ def index_lines(name: str, url: str, build: TorchBuild) -> list[str]:
 
 
 def marker_of(build: TorchBuild, catalog: Catalog) -> str:
-    """The environment marker for the platforms on which torch's index has a build; "" if there are
-    none."""
+    """The marker of the platforms for which torch's index has a build; "" if there are none."""
     torch, backend, markers = build.torch, build.backend, []
     for marker, (family, machine) in PLATFORMS.items():
         platform = f"{family}-{machine}"

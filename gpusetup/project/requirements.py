@@ -100,8 +100,7 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
 
 
 def option_of(line: str) -> tuple[str, str]:
-    """pip's option in a line, by its short name, and its value. The option is "" for a
-    requirement."""
+    """pip's option in a line, by its short name, and its value; "" for a requirement."""
     option = OPTION.fullmatch(line.strip())
     if not option:
         return "", line.strip()
