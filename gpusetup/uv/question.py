@@ -32,7 +32,7 @@ from gpusetup.uv.errors import (
     QUESTION,
     complaint,
     hint_for,
-    names_not_found,
+    lacks,
     names_without_wheel,
 )
 from gpusetup.uv.pages import answered, text_of
@@ -203,8 +203,9 @@ def _ask(question: Question, words: Sequence[str]) -> Answer:
             return Answer(packages=packages, notes=notes)
     problem = complaint(question.title, output)
     if isinstance(problem, Unsatisfiable) and not question.wheels_folder:
-        for name in {*question.names} & {*names_not_found(problem.message)}:
-            _require_page(question.index, name)
+        for name in question.names:
+            if lacks(problem.message, name):
+                _require_page(question.index, name)
     raise problem
 
 

@@ -74,13 +74,10 @@ def former(case: Case) -> None:
     case.world.fill(case.venv, wheel)
 
 
-def by_venv(*words: str, python: str = sys.executable) -> Callable[[Case], None]:
-    def made(case: Case) -> None:
-        argv = [python, "-m", "venv", "--without-pip", *words, str(case.venv)]
-        subprocess.run(argv, check=True, capture_output=True)
-        former(case)
-
-    return made
+def by_venv(case: Case) -> None:
+    argv = [sys.executable, "-m", "venv", "--without-pip", str(case.venv)]
+    subprocess.run(argv, check=True, capture_output=True)
+    former(case)
 
 
 def two_names_of_lib(case: Case) -> None:
@@ -90,19 +87,9 @@ def two_names_of_lib(case: Case) -> None:
     assert (case.venv / "lib64").is_symlink()
 
 
-def libraries_are_a_link_outside(case: Case) -> None:
+def an_odd_name(case: Case) -> None:
+    case.venv = case.world.folder / 'it\'s "Übung 数" [1] 100%s;&#|,= $HOME \\n `y`'
     plain(case)
-    site = case.site
-    site.rename(case.outside / "packages")
-    site.symlink_to(case.outside / "packages")
-
-
-def called(name: str) -> Callable[[Case], None]:
-    def made(case: Case) -> None:
-        case.venv = case.world.folder / name
-        plain(case)
-
-    return made
 
 
 def own_base(case: Case) -> Path:
@@ -225,12 +212,6 @@ def two_of_one_name(case: Case) -> None:
     (left / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.9.0\n")
 
 
-def a_file_where_a_folder_comes(case: Case) -> None:
-    bare(case)
-    (case.site / "nvidia").write_text("no folder\n")
-    (case.venv / "share").write_text("no folder\n")
-
-
 def a_folder_where_a_file_comes(case: Case) -> None:
     bare(case)
     (case.site / "top.py").mkdir()
@@ -284,18 +265,14 @@ NEW, LEADS_OUT = (0, ""), (3, "a symbolic link leads out of it")
 Made = Callable[[Case], None]
 LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     # how the environment was made
-    "venv": (by_venv(), NEW),
+    "venv": (by_venv, NEW),
     "sees the system's torch": (system_packages_with_torch, NEW),
     "lib64 is a link to lib": (two_names_of_lib, NEW),
-    "site-packages is a link outside": (
-        libraries_are_a_link_outside,
-        LEADS_OUT,
-    ),
     "no environment": (no_environment, NEW),
     "managed by the system": (managed_by_the_system, (3, "managed by the operating system")),
     "dist-packages": (scheme_of_debian, NEW),
     # where it lies and how it is named
-    "an odd name": (called('it\'s "Übung 数" [1] 100%s;&#|,= $HOME \\n `y`'), NEW),
+    "an odd name": (an_odd_name, NEW),
     # another torch before it
     "torch on PYTHONPATH": (path_of_the_shell, (3, "imports before any of")),
     # what form the former torch has
@@ -306,10 +283,6 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     "an empty list": (empty_list, (3, "keeps no list of its files (RECORD)")),
     "a link that others share": (link_that_others_share, LEADS_OUT),
     "a link to the system's torch": (link_to_the_systems_torch, LEADS_OUT),
-    "a file where a folder comes": (
-        a_file_where_a_folder_comes,
-        (3, "the previous state was restored"),
-    ),
     "a folder where a file comes": (a_folder_where_a_file_comes, (3, "is a folder")),
     # what the file system refuses
     "overlay": (overlay, NEW),
