@@ -66,7 +66,7 @@ def install_by_conda(
         recover(store)
         job.talk("conda solves, downloads and installs: this takes minutes ...")
         step = Step(argv=argv, timeout_seconds=INSTALL_SECONDS)
-        output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
+        output = run_step(job, step, os.environ, gently_seconds=CLEANING_SECONDS)
         if not output.ok:
             raise ToolFailed(
                 f"conda cannot install it: {output.problem or said_by(output)}",

@@ -81,16 +81,17 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
     """
     venv, layout = target.venv, target.layout
     verdict: dict[str, Any] | None = None
-    store = Path(venv or layout.prefix, STORE)
+    store = Path(target.prefix, STORE)
     with interruptible(), locked(store, job.talk):
         job.store = store
         _require_unchanged(target, plan)
-        phase: Phase = "making" if venv else "staging"
-        journal = Journal(phase=phase, venv=venv is not None, keep=not in_image_build())
-        change = begun(store, journal)
+        change = begun(store, makes_venv=venv is not None)
         with change.or_back(job):
             if venv:
-                layout = _made_environment(job, target, plan)
+                output = run_step(job, plan.steps[0], uv_environment())
+                if not output.ok:
+                    raise complaint(f"{venv} cannot be made", output)
+                layout = replace(layout_of(target.python), prefix=venv)
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
@@ -103,25 +104,13 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
     return verdict
 
 
-def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
-    """Create the environment of a plan, and return its layout."""
-    assert target.venv is not None, "only an environment with a folder is made"
-    output = run_step(job, plan.steps[0], uv_environment())
-    if not output.ok:
-        raise complaint(f"{target.venv} cannot be made", output)
-    return replace(layout_of(target.python), prefix=target.venv)
-
-
 def _require_unchanged(target: Target, plan: Plan) -> None:
     """Raise Blocked if another program has changed the environment since the plan was made, or has
     begun to change it."""
-    if target.venv is None:
-        is_same = target.installed.items() >= plan.before.items()
-    else:
-        names = {entry.name for entry in Path(target.venv).iterdir()}
-        is_same = names == {STORE}
-    has_journal = read_journal(Path(plan.target, STORE)) is not None
-    if not is_same or has_journal:
+    is_same = target.installed.items() >= plan.before.items()
+    if target.venv:
+        is_same = {entry.name for entry in Path(target.venv).iterdir()} == {STORE}
+    if not is_same or read_journal(Path(plan.target, STORE)) is not None:
         raise Blocked(
             f"{plan.target} was changed by another program in the meantime",
             hint="nothing was changed; run this again",
@@ -147,21 +136,28 @@ def recover(store: Path) -> Journal | None:
     return journal
 
 
-def begun(store: Path, journal: Journal) -> Change:
+def begun(store: Path, *, makes_venv: bool) -> Change:
     """Begin a change: write its journal before anything else changes."""
-    # Each change gets a folder with a new name, because the folder of an earlier change may be
-    # kept.
-    change = Change(store, replace(journal, former=f"former-{secrets.token_hex(4)}"))
+    journal = Journal(
+        phase="making" if makes_venv else "staging",
+        # Each change gets a folder with a new name, because the folder of an earlier change may be
+        # kept.
+        former=f"former-{secrets.token_hex(4)}",
+        venv=makes_venv,
+        # What is kept in an image's layer would make the image larger for ever.
+        keep=not in_image_build(),
+    )
+    change = Change(store, journal)
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
         try:
-            (store / change.journal.former).mkdir(parents=True)
+            change.former.mkdir(parents=True)
             remove(store / STAGING)
             (store / STAGING).mkdir(mode=0o700)
-            if journal.venv:
-                note_making(store, change.journal)
+            if makes_venv:
+                note_making(store, journal)
                 # An environment that was deleted from this folder may have left its receipt.
                 remove(store / RECEIPT)
-            require_followable(store, change.journal)
+            require_followable(store, journal)
             change.enter(journal.phase)
         except (OSError, Blocked):
             # If the journal cannot be written, remove these folders now, because no later run would
@@ -185,10 +181,8 @@ class Change:
     @property
     def aside(self) -> dict[str, str]:
         """Maps each file to move aside to the path at which the store keeps it."""
-        places: dict[str, str] = {}
-        for number, path in enumerate(paths_in(self.store, self.journal.moves)):
-            places[path] = str(self.former / f"{number:05d}")
-        return places
+        paths = paths_in(self.store, self.journal.moves)
+        return {path: str(self.former / f"{number:05d}") for number, path in enumerate(paths)}
 
     @property
     def former(self) -> Path:
@@ -279,13 +273,11 @@ class Change:
         store = self.store
         flush(store)
         self.enter("keeping")
-        fresh, receipt = store / NEXT_RECEIPT, store / RECEIPT
-        if fresh.exists():
-            fresh.replace(receipt)
-        changes_torch = "torch" in self.journal.after
+        if (store / NEXT_RECEIPT).exists():
+            (store / NEXT_RECEIPT).replace(store / RECEIPT)
         if not self.journal.keep:
             (store / UNDO).unlink(missing_ok=True)
-        elif changes_torch or not keeps_torch(store):
+        elif "torch" in self.journal.after or not keeps_torch(store):
             kept = files_in(self.former)
             write_journal(store, replace(self.journal, phase="keeping", kept=kept), UNDO)
         remove_empty(self.aside)

@@ -25,10 +25,6 @@ def write_receipt(
     """
     from gpusetup.redaction import redact_document
 
-    wheels: list[dict[str, Any]] = []
-    for wheel in plan.wheels:
-        row = {"name": wheel.name, "version": wheel.version}
-        wheels.append({**row, "url": wheel.url, "sha256": wheel.sha256})
     receipt = {
         "schema": "gpusetup.receipt/1",
         "gpusetup": __version__,
@@ -38,7 +34,10 @@ def write_receipt(
         "installer": "uv",
         "before": {**plan.before},
         "after": {**plan.after},
-        "wheels": wheels,
+        "wheels": [
+            {name: getattr(wheel, name) for name in ("name", "version", "url", "sha256")}
+            for wheel in plan.wheels
+        ],
         "steps": list(map(to_plain, job.done)),
         "verdict": {"verdict": verdict["verdict"]} if verdict else None,
     }
