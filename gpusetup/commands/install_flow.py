@@ -31,9 +31,9 @@ from gpusetup.errors import Blocked
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
 from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
-from gpusetup.install.recovery import recover_unfinished, target_folder
 from gpusetup.install.switching import change
 from gpusetup.install.switching import undo as undoing
+from gpusetup.install.switching.change import recover_unfinished, target_folder
 from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, Journal, read_journal
 from gpusetup.install.target import (
     Target,

@@ -17,8 +17,8 @@ from gpusetup.model.documents import DoneStep
 from gpusetup.model.frozen import Frozen, Record, replace
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import Output, run
-from gpusetup.uv.lock import Wheel
 from gpusetup.uv.program import Settings
+from gpusetup.uv.question import Wheel
 
 VERIFY = Path(__file__).resolve().parent.parent / "verify"
 VERIFY_SECONDS = 900.0

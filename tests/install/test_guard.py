@@ -15,7 +15,7 @@ import uv
 from installing import TORCH, Install, Said, World, needs_linux, state_of, versions_in
 
 from gpusetup import cli
-from gpusetup.install.guard import CONSTRAINTS
+from gpusetup.uv.program import GUARD_FILE as CONSTRAINTS
 
 pytestmark = needs_linux
 Guard = Callable[..., Said]

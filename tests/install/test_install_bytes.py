@@ -74,7 +74,7 @@ def spoiled_stage(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], objec
     from gpusetup.install.switching import unpack
     from gpusetup.install.switching.unpack import compared
     from gpusetup.install.target import Layout
-    from gpusetup.uv.lock import Wheel
+    from gpusetup.uv.question import Wheel
 
     def spoiled(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
         spoil(next(root.glob("lib/python*/site-packages")))

@@ -11,14 +11,17 @@ creates folders, but it only removes empty ones.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gpusetup.errors import BadInput, Blocked
+from gpusetup import __version__
+from gpusetup.errors import BadInput, Blocked, GpuSetupError
 from gpusetup.install.job import (
     InstallJob,
     Plan,
@@ -27,7 +30,7 @@ from gpusetup.install.job import (
     run_step,
     torch_stays,
 )
-from gpusetup.install.switching.files import flush, remove
+from gpusetup.install.switching.files import flush, remove, write_safely
 from gpusetup.install.switching.journal import (
     JOURNAL,
     NEXT_RECEIPT,
@@ -47,7 +50,6 @@ from gpusetup.install.switching.journal import (
     write_journal,
 )
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.receipt import write_receipt
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target import (
     LIBRARIES,
@@ -56,12 +58,17 @@ from gpusetup.install.target import (
     distributions,
     files_of_all,
     layout_of,
+    require_possible_folder,
     versions,
 )
 from gpusetup.model.builds import FAMILY
+from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
+from gpusetup.probe.own_files import how_to_end, interruption
+from gpusetup.probe.target import choose_target
 from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
+from gpusetup.system.system import System
 from gpusetup.uv.errors import complaint
 from gpusetup.uv.program import uv_environment
 
@@ -419,3 +426,104 @@ def drop_leftovers(store: Path) -> None:
         remove(unfinished_file)
     with suppress(OSError):
         store.rmdir()
+
+
+# --- an interrupted change ------------------------------------------------------------------------
+
+
+def target_folder(python: str | None, venv: str | None, *, is_undo: bool = False) -> Path:
+    """The folder of the environment that `--python` or `--venv` names, or of the active one, even
+    if it has no interpreter yet."""
+    if venv:
+        require_possible_folder(venv)
+        return Path(venv).absolute()
+    if python:
+        named = Path(python).absolute()
+        # A run that was killed may have left an environment without an interpreter.
+        for folder in (named, named.parent.parent):
+            if (folder / STORE).is_dir():
+                return folder
+    try:
+        return Path(choose_target(System(), python).prefix)
+    except GpuSetupError:
+        # To restore the previous packages, no interpreter is needed.
+        for name in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX"), ".venv"):
+            if is_undo and name and (Path(name) / STORE).is_dir():
+                return Path(name).absolute()
+        raise
+
+
+def recover_unfinished(
+    folder: Path, talk: Callable[[str], None], *, dry_run: bool = False
+) -> Journal | None:
+    """Finish or roll back an interrupted change and return its journal; None if there is none. A
+    dry run only reports it."""
+    store = folder / STORE
+    journal = read_journal(store)
+    head = interruption(str(folder)) if journal else ""
+    if dry_run:
+        if journal:
+            half_made = journal.venv and journal.phase != "keeping"
+            talk(f"{head}; {how_to_end(str(folder), System().family, half_made=half_made)}.")
+        return None
+    # These folders remain if a run was killed after it had deleted its journal.
+    leftovers = (store / STAGING, store / "installer")
+    if journal is None and not any(path.exists() for path in leftovers):
+        return None
+    # Take the lock first, because another run may still be active and need these folders.
+    with locked(store, talk):
+        if read_journal(store) is None:
+            drop_leftovers(store)
+            return None
+        talk(f"{head}; recovering first ...")
+        ended = recover(store)
+    # A new environment that was reverted leaves only its folder.
+    if ended and ended.venv and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+    if ended:
+        state = "new" if ended.phase == "keeping" else "previous"
+        talk(f"{folder} is in its {state} state again.")
+    return ended
+
+
+# --- the receipt ----------------------------------------------------------------------------------
+
+
+def write_receipt(
+    path: Path, plan: Plan, job: InstallJob, verdict: Mapping[str, Any] | None
+) -> None:
+    """Write the receipt of an installation, without logins, user names and home folders.
+
+    The host of each file stays, because a reader of the receipt wants to know where a package came
+    from.
+    """
+    from gpusetup.redaction import redact_document
+
+    receipt = {
+        "schema": "gpusetup.receipt/1",
+        "gpusetup": __version__,
+        "installed_at": now(),
+        "python": plan.python,
+        "backend": plan.backend,
+        "installer": "uv",
+        "before": {**plan.before},
+        "after": {**plan.after},
+        "wheels": [
+            {name: getattr(wheel, name) for name in ("name", "version", "url", "sha256")}
+            for wheel in plan.wheels
+        ],
+        "steps": list(map(to_plain, job.done)),
+        "verdict": {"verdict": verdict["verdict"]} if verdict else None,
+    }
+    redacted = redact_document(receipt)
+    # These facts are added after the redaction, which would hide a private index.
+    for row, wheel in zip(redacted["wheels"], plan.wheels, strict=True):
+        row["file"] = wheel.filename
+        row["host"] = wheel.host or None
+    redacted["hosts"] = list(plan.hosts)
+    write_safely(path, json.dumps(redacted, indent=2) + "\n")
+
+
+def now() -> str:
+    """The present time in UTC, as ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
