@@ -100,8 +100,6 @@ def outside_of(place: Place) -> str:
 
 Spoil = Callable[[Place], object]
 JOURNALS: dict[str, Spoil] = {
-    "made: an absolute path outside": lambda p: p.made(outside_of(p)),
-    "made: the prefix itself": lambda p: p.made(p.venv),
     "made: behind a link": lambda p: p.made(through_a_link(p, "docs")),
     "moves: from outside": lambda p: (p.keep(), p.moves(f"{outside_of(p)}/thesis.txt")),
     "former: a link": lambda p: (
@@ -145,7 +143,6 @@ UNDOS: dict[str, Spoil] = {
         (p.store / FORMER).mkdir(),
         p.write("undo.json", made=["bin/python", "bin/activate"]),
     ),
-    "a NUL": lambda p: p.moves(f"{p.site}/a\0b", name="undo.json"),
     "the receipt is deep": lambda p: (p.store / RECEIPT).write_text('{"x":' + "[" * 99_999),
     "former is a link": lambda p: (
         (p.store / FORMER).symlink_to(p.home / "Documents"),
@@ -201,24 +198,6 @@ def test_doctor_looks_at_such_a_journal_and_comes_back(world: World) -> None:
     assert said.returncode in (0, 1), said.stderr
     json.loads(said.stdout)
     assert whole_state(home / "Documents") == before
-
-
-def test_what_no_environment_has_stays_when_one_that_was_being_made_goes(
-    world: World, install: Install
-) -> None:
-    """A checkout that says of itself that it is an environment which is being made."""
-    home = planted(world)
-    project = world.folder / "project"
-    place_of = project / ".gpusetup"
-    place_of.mkdir(parents=True)
-    (project / "work.py").write_text("weeks")
-    (project / "bin").mkdir()
-    row = {"schema": "gpusetup.journal/2", "phase": "making", "venv": True}
-    (place_of / "journal.json").write_text(json.dumps(row))
-    before = whole_state(home)
-    install("--venv", str(project), *WANTED)
-    assert (project / "work.py").read_text() == "weeks"
-    assert whole_state(home) == before
 
 
 def test_a_cache_that_others_could_fill_is_not_used(
