@@ -32,7 +32,6 @@ from gpusetup.install.conda import by_conda, conda_program, conda_says, install_
 from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
 from gpusetup.install.switching import change
-from gpusetup.install.switching import undo as undoing
 from gpusetup.install.switching.change import recover_unfinished, target_folder
 from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, Journal, read_journal
 from gpusetup.install.target import (
@@ -363,11 +362,11 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
         return reply(planned, _undo_screen(planned))
     layout = layout_of_folder(folder)
     check_target(layout)
-    journal = undoing.undo_known(store, layout).journal
+    journal = change.undo_known(store, layout).journal
     planned = _planned_undo(folder, journal)
 
     def restore_previous() -> Reply:
-        undoing.undo(out.talk, layout)
+        change.undo(out.talk, layout)
         return _undone(folder, journal)
 
     return carry_out(question, out, planned, _undo_screen(planned), restore_previous)
