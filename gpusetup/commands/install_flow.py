@@ -174,13 +174,12 @@ def _chosen(run: Run, wish: Wish) -> Task:
         return choose_task(question, wish, host, out.talk)
 
     def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
-        # Asking the index may take minutes, so check for reasons to stop first.
         stop_early(question, wish, host, choice, out.talk)
         _check_environment(run, new_environment(question, wish, choice, host.machine))
         out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
     index = PersonIndex(host.machine, question.root, look_before_asking)
-    return choose_task(question, wish, host, None, index)
+    return choose_task(question, wish, host, out.talk, index)
 
 
 def _check_environment(run: Run, elsewhere: str) -> None:

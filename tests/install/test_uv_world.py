@@ -189,17 +189,6 @@ def test_constraints_and_overrides_of_the_person_count(
     assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
 
 
-def test_a_constraint_that_nothing_meets_is_named_with_uvs_own_sentence(
-    world: World, install: Install
-) -> None:
-    users_file(world, 'constraint-dependencies = ["filelock<1"]\n')
-    said = install("--venv", "env", *WANTED)
-    assert said.exit in (1, 3) and not Path("env").exists()
-    shown = " ".join(said.err.split())
-    assert "filelock" in shown and "unsatisfiable" in shown
-    assert "network" not in shown and "disk" not in shown
-
-
 # --- where a package came from --------------------------------------------------------------------
 
 
@@ -310,16 +299,6 @@ def torch_page_without_dates(world: World) -> Fault:
     name = next((world.folder / "wheels").glob("torch-*")).name
     link = f'<a href="{name}">{name}</a>'
     return Fault(body=f"<!DOCTYPE html><html><body>{link}</body></html>".encode())
-
-
-def test_a_limit_by_date_that_leaves_nothing_is_named_with_uvs_own_hint(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("UV_EXCLUDE_NEWER", "2020-01-01")
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 1, said.err
-    shown = " ".join(said.err.split())
-    assert "filtered by `exclude-newer`" in shown
 
 
 # --- folders with odd names -----------------------------------------------------------------------
