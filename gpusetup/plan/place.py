@@ -227,7 +227,7 @@ def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
     if written_gb is None:
         raise UsageError(
             f"How much memory has {text!r}?",
-            hint=f"add it to the name: `--gpu '{gpu.name} 24GB'`",
+            hint=f"add it to the name, such as `--gpu '{gpu.name} 24GB'`",
         )
     return place_of_maker(gpu.name, text, written_gb * GIB, maker)
 
