@@ -95,7 +95,7 @@ class PlanQuestion(CommandQuestion):
         "read the job from this training config", metavar="FILE", group=MODEL
     )
     fetch_config: bool = switch(
-        "read the config.json of an unknown model from its hub (uses the network)", group=MODEL
+        "if gpusetup does not know the model, download its config.json from its hub", group=MODEL
     )
     freeze: str | None = option(
         "freeze the whole model, or only this PART of it: embeddings, 10 (the first ten "

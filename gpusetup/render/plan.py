@@ -262,8 +262,8 @@ def _helps(plan: PlanCell) -> Iterator[str]:
     recipes = [help for help in plan.helps if help.kind == "recipe"]
     other_helps = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
-        yield from _steps("If it runs out of memory anyway, in this order", recipes, plan)
-        title = "Or change a setting" if recipes else "If it runs out of memory anyway"
+        yield from _steps("If it still runs out of memory, try these in order", recipes, plan)
+        title = "Or change a setting" if recipes else "If it still runs out of memory"
         yield from _steps(title, other_helps, plan)
     else:
         enough = [help for help in other_helps if help.recipe]
