@@ -40,8 +40,6 @@ class Parts(NamedTuple):
     body: Work | None
     """The same as `work`, but including the pauses."""
     paused: Work | None
-    whole: Work | None
-    """The means over all samples, including the start and the end."""
     rest: Work | None
     """The time after the last work."""
     pauses: Sequence[float]
@@ -55,10 +53,6 @@ class Parts(NamedTuple):
         if not self.paused or not self.body:
             return 0.0
         return self.paused.samples / self.body.samples * 100
-
-    @property
-    def longest_pause(self) -> float:
-        return max(self.pauses, default=0.0)
 
 
 class MemoryShare(NamedTuple):
@@ -233,7 +227,6 @@ class GpuRun:
             work=work_of([row for row in body if row.phase == WORK], self.highest_clock),
             body=work_of(body, self.highest_clock),
             paused=work_of([row for row in body if row.phase != WORK]),
-            whole=work_of(measured),
             rest=work_of(after_work),
             pauses=[length for since, length in self.all_pauses if since >= judged_from],
             start=judged_from - measured[0].seconds if body else 0.0,

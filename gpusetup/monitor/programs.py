@@ -86,11 +86,7 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
 
 
 def what_runs(command: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command that are neither options nor (probably) values of options.
-
-    >>> what_runs(("python", "-u", "a/train.py", "--eval", "yes", "-m", "x"))
-    ('python', 'a/train.py', 'x')
-    """
+    """The words of a command that are neither options nor (probably) values of options."""
     words = []
     for previous, word in zip(("", *command), command, strict=False):
         # In `--eval yes`, the word after an option may be its value, unless it is a program.
@@ -102,11 +98,7 @@ def what_runs(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_launched(command: Sequence[str] | None) -> bool:
-    """Whether the command contains a launcher such as torchrun, which starts the ranks.
-
-    >>> is_launched(("python", "-m", "torch.distributed.run", "t.py")), is_launched(("python",))
-    (True, False)
-    """
+    """Whether the command contains a launcher such as torchrun, which starts the ranks."""
     # Ignore case, because program names may contain capitals on Windows.
     return LAUNCHERS.search(" ".join(command or ()).lower()) is not None
 
