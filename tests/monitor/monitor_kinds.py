@@ -7,7 +7,6 @@ what a rule makes of it. A kind is composed several times, with other cards, len
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 from monitor_composer import (
     A100,
@@ -17,7 +16,6 @@ from monitor_composer import (
     KINDS,
     L40S,
     RANKS,
-    RTX3060,
     RTX4090,
     TRAIN,
     Card,
@@ -34,26 +32,17 @@ from monitor_composer import (
     ramp,
     random_bursts,
     ranks,
-    some,
     steady,
     then,
     train,
     workers,
 )
 
-from gpusetup.model.frozen import replace
-
 SEEDS = range(4)
 
 
 def composed(name: str, seed: int) -> Run:
     return KINDS[name].make(random.Random(f"{name} {seed}"))
-
-
-UNKNOWN = Card(name="NVIDIA Graphics Device", gib=48, watts=300, idle=25, mhz=2400)
-
-
-RTX3090 = Card(name="NVIDIA GeForce RTX 3090", gib=24, watts=350, idle=25, mhz=2100)
 
 
 LIMITS = ("power_limit_watts", "power_limit_default_watts", "power_limit_max_watts")
@@ -100,22 +89,6 @@ kind("pauses for evaluation and checkpoints", "good")(
 )
 
 
-@kind("the first epoch reads from a cold disk, later ones from memory", "good")
-def _(d: Dice) -> Run:
-    end = d.uniform(80, 140)
-    return train(
-        d,
-        Gpu(use=then((end, loop(0.1, 0.4)), (9999, steady(d)))),
-        Tree(
-            main=40,
-            workers=8,
-            each=then((end, 10), (9999, 30)),
-            reads=then((end, 9e7), (9999, 1e5)),
-        ),
-        seconds=400,
-    )
-
-
 @kind("a laptop that draws a third of its limit", "throttled", "plug-it-in")
 def _(d: Dice) -> Run:
     silent = d.choice(((), LIMITS[1:], LIMITS[2:]))
@@ -148,25 +121,6 @@ def hung(d: Dice, since: float) -> Gpu:
         bus=45,
         nvlink=lambda at: 8e10 if at < since else None,
     )
-
-
-def spinning(d: Dice, since: float) -> Gpu:
-    return Gpu(
-        use=then((since, steady(d)), (9999, 100)),
-        weight=then((since, d.uniform(0.75, 0.9)), (9999, d.uniform(0.1, 0.16))),
-        bus=45,
-        pcie=2e6,
-    )
-
-
-def touching(run: Run, since: float) -> Run:
-    """From then on no memory is touched."""
-    samples = tuple(
-        sample if sample.seconds < since else replace(
-            sample, gpus=tuple(replace(gpu, memory_busy_percent=0) for gpu in sample.gpus))
-        for sample in run.samples
-    )  # fmt: skip
-    return replace(run, samples=samples)
 
 
 kind(
@@ -206,22 +160,6 @@ kind("parameters stay on the CPU and travel each step", "communication-bound", "
         HOST,
         card=card(d, BIG),
         command="deepspeed train.py --deepspeed z3.json",
-    )
-)
-
-
-kind(
-    "a collective hangs: kernels spin and nothing moves",
-    "communication-bound idle",
-    "see-where-it-waits",
-)(
-    lambda d: compose(
-        d,
-        ranks(4, Gpu(use=100, weight=0.14, bus=0, nvlink=0.0, pcie=1e6)),
-        Tree(main=100, helpers=300, ranks=4, cores=64),
-        Host(cores=64),
-        card=A100,
-        command=RANKS,
     )
 )
 
@@ -297,16 +235,6 @@ def _(d: Dice) -> Run:
     )
 
 
-kind("an offloaded optimizer steps on the CPU", "communication-bound", "stay-on-the-gpu")(
-    lambda d: train(
-        d,
-        Gpu(use=loop(d.uniform(1, 2), d.uniform(1.5, 3)), memory=70, pcie=d.uniform(9e9, 16e9)),
-        Tree(main=d.uniform(400, 1400), cores=32),
-        seconds=150,
-    )
-)
-
-
 kind(
     "workers decode without rest, cores are free", "input-starved", "more-workers", "cheaper-items"
 )(
@@ -364,13 +292,6 @@ kind("a molecular simulation of a small system", "launch-bound", "more-in-parall
 )
 
 
-kind("memory nearly full all the time", "memory-tight", "leave-a-margin")(
-    lambda d: train(
-        d, Gpu(use=steady(d), memory=d.uniform(96.5, 98.5)), Tree(main=70, workers=4, each=20)
-    )
-)
-
-
 @kind("memory touches 99 % and the command ends with an error", "memory-tight", "leave-a-margin")
 def _(d: Dice) -> Run:
     end = d.uniform(60, 100)
@@ -390,15 +311,6 @@ kind("memory grows until it is full", "memory-tight", "find-the-leak", "leave-a-
         Tree(main=70, workers=4, each=20),
         seconds=200,
         exit=1,
-    )
-)
-
-
-kind("starved, and a little warm", "input-starved", "more-workers", "cheaper-items")(
-    lambda d: train(
-        d,
-        Gpu(use=loop(0.1, d.uniform(0.2, 0.4)), reasons=some(0.2, "sw_thermal_slowdown")),
-        Tree(main=30, workers=2, each=d.uniform(88, 98), cores=16),
     )
 )
 
@@ -477,19 +389,6 @@ def _(d: Dice) -> Run:
     return compose(d, [gpu], None, host, card=card(d), silent=("processes",))
 
 
-kind("a notebook of somebody holds half of the memory", "memory-tight", "free-the-card")(
-    lambda d: train(
-        d,
-        Gpu(
-            use=d.uniform(55, 75),
-            memory=99.2,
-            holders=((4000, "python", "compute"), (991, "python3", "compute")),
-        ),
-        Tree(main=65, workers=4, each=25, ranks=1),
-    )
-)
-
-
 kind(
     "a small network on data that are on the card already",
     "launch-bound",
@@ -504,20 +403,8 @@ kind(
 )
 
 
-DESKTOP = ((900, "explorer.exe", "both"), (950, "msedge.exe", "both"), (960, "dwm.exe", "both"))
-
-
-def faint(d: Dice) -> Callable[[float], float]:
-    return lambda at: max(0.0, d.gauss(d.uniform(3, 7), 4))
-
-
 kind("torch computes on the CPU", "idle", "see-whether-torch-can")(
     lambda d: train(d, Gpu(use=0, memory=0.5, holders=()), Tree(main=d.uniform(700, 1500)))
-)
-
-
-kind("nothing runs and nobody holds the card", "idle", "watch-the-command", "")(
-    lambda d: compose(d, [Gpu(use=0, memory=0.3, holders=())], card=card(d))
 )
 
 
@@ -585,24 +472,8 @@ kind("the data are tokenised for the whole time that was watched", "idle", "prep
 )
 
 
-kind("the only card is lost in the middle of a good run", "faulty", "see-why-it-was-lost")(
-    lambda d: train(
-        d, Gpu(use=steady(d), lost_after=60), Tree(main=70, workers=4, each=20), seconds=90, exit=1
-    )
-)
-
-
 kind("the model was left on the CPU, the card only holds a context", "idle", "move-to-the-gpu")(
     lambda d: train(d, Gpu(use=0, memory=2), Tree(main=d.uniform(700, 1500), workers=2, each=3))
-)
-
-
-kind("a desktop on Windows: all of its programs are of both kinds", "idle", "watch-the-command")(
-    lambda d: compose(
-        d,
-        [Gpu(use=faint(d), weight=0.2, memory=d.uniform(5, 18), holders=DESKTOP)],
-        card=card(d, (RTX4090, RTX3060)),
-    )
 )
 
 
@@ -649,13 +520,3 @@ def _(d: Dice) -> Run:
         Tree(main=then((since, 70), (9999, 0.3)), workers=4, each=then((since, 30), (9999, 0))),
         seconds=since + 150,
     )
-
-
-kind("MIG is on: no utilisation is told", "none", "ask-the-driver")(
-    lambda d: compose(
-        d,
-        [Gpu(use=60, memory=40)],
-        card=card(d, (A100, H100)),
-        silent=("utilization_percent", "memory_busy_percent"),
-    )
-)
