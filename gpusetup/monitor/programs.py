@@ -159,32 +159,20 @@ def without_resting(
 def foreign_holders(
     holders: Sequence[ProcessUse], command_kind: str | None = None
 ) -> list[ProcessUse]:
-    """The processes among these holders that do not belong to the watched job.
+    """The processes among these holders that do not belong to the watched job: servers and
+    notebooks beside another program.
 
-    `command_kind`: the kind of the watched command, if it is known. A server or a notebook next to
-    a training does not belong to it. If the programs have different names, the largest one counts
-    as the job; processes with the same name may be its ranks.
+    `command_kind`: the kind of the watched command, if it is known.
 
     >>> def held(name, gib): return ProcessUse(pid=1, name=name, memory_bytes=gib << 30)
     >>> [use.name for use in foreign_holders([held("ollama", 14), held("python", 9)])]
     ['ollama']
-    >>> foreign_holders([held("python", 14), held("python", 9)])
-    []
     """
     waiting = [use for use in holders if kind_of(None, (use.name or "",)) in WAITING_KINDS]
     if command_kind is not None:
         return [] if command_kind in WAITING_KINDS else waiting
-    if waiting:
-        # If all of them are servers and notebooks, these are themselves the watched job.
-        return waiting if len(waiting) < len(holders) else []
-    # With several Python processes, it is unknown which of them is the job.
-    if any(INTERPRETERS.search(holder.name or "") for holder in holders[1:]):
-        return []
-    return [holder for holder in holders if holder.name != holders[0].name]
-
-
-INTERPRETERS = re.compile(r"(^|[/\\\\])(python[\d.]*(\.exe)?|pt_main_thread)( |$)")
-"""Processes whose name does not show which program they run."""
+    # If all of them are servers and notebooks, these are themselves the watched job.
+    return waiting if len(waiting) < len(holders) else []
 
 
 def named_with_size(process: ProcessUse) -> str:
