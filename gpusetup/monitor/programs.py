@@ -7,13 +7,11 @@ server, a notebook or a simulation.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 
 from gpusetup.model.units import GIB
-from gpusetup.monitor.documents import GpuSample, ProcessUse
-from gpusetup.monitor.marks import QUIET
+from gpusetup.monitor.documents import ProcessUse
 
 SIMULATION = "simulation"
 """Its options tell it (`--num_envs 4096`); otherwise they contain names of models and data sets,
@@ -128,32 +126,8 @@ def is_display(process: ProcessUse) -> bool:
 
 # --- processes that hold a GPU's memory -----------------------------------------------------------
 
-BIG_HOLDER = 10.0
-"""The share of the GPU's memory, in percent, from which a process is named. A desktop and a bare
-CUDA context use less."""
 WAITING_KINDS = ("server", "notebook")
 """Kinds of programs that keep their memory while they wait for users."""
-
-
-def big_holders(gpu: GpuSample) -> list[ProcessUse]:
-    """The processes that use at least 10 % of the GPU's memory at this moment, largest first."""
-    least = (gpu.memory_total_bytes or math.inf) * BIG_HOLDER / 100
-    # A process's memory may be unknown, because Windows does not report it.
-    big = [use for use in gpu.processes or () if (use.memory_bytes or 0) >= least]
-    return sorted(big, key=lambda use: -(use.memory_bytes or 0))
-
-
-def without_resting(
-    holders: Sequence[ProcessUse], samples: Sequence[GpuSample]
-) -> list[ProcessUse]:
-    """Only the given processes that may compute: a process that computed nothing in any sample is
-    left out. nvidia-smi's table does not show how much a process computes; such a process stays."""
-    most: dict[int, float] = {}
-    for gpu in samples:
-        for use in gpu.processes or ():
-            if use.sm_percent is not None:
-                most[use.pid] = max(most.get(use.pid, 0.0), use.sm_percent)
-    return [use for use in holders if most.get(use.pid, 100.0) > QUIET]
 
 
 def foreign_holders(

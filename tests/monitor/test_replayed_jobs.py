@@ -45,7 +45,11 @@ TIGHT = "memory-tight/margin free-the-card"
             "not the job's: ollama (PID 9921, 14.5 GiB)",
         ),
         (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB) share GPU 0"),
-        (((1, "/opt/game/Game.x86", 15000), (2, "blender", 9000)), TIGHT, "blender (PID 2, 8.8 GiB) share GPU 0"),
+        (
+            ((1, "/opt/game/Game.x86", 15000), (2, "blender", 9000)),
+            TIGHT,
+            "blender (PID 2, 8.8 GiB) share GPU 0",
+        ),
         (((1, "VLLM::EngineCore", 24000),), "good/ none", ""),
         (((1, "VLLM::EngineCore", 23500), (2, "python", 500)), "good/ none", ""),
         (((1, "python", 24000),), "memory-tight/margin leave-a-margin", ""),
