@@ -8,11 +8,11 @@ from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, places, proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version, is_an_identifier
-from gpusetup.evidence.context import RuleContext, events, gpus, in_container, on
+from gpusetup.evidence.context import RuleContext, gpus, in_container, on
 from gpusetup.evidence.places import in_wsl, on_windows_without_container
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, filled, lines
 
 WITH_COMPUTE = Fix(
@@ -175,7 +175,7 @@ CAUSES = (
     Cause(
         "libcuda-driver-mismatch",
         certain_if=proofs.message_states_it,
-        title="The loaded libcuda does not match the loaded kernel driver (error 803)",
+        title="The loaded libcuda does not match the loaded kernel driver (error {code})",
         means="The loader finds an old or mounted copy of libcuda, or the library of "
         "cuda-compat, before the driver's own libcuda.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
@@ -184,6 +184,7 @@ CAUSES = (
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
         needs_root=True,
+        formerly=("driver-call-unsupported",),
     ),
     Cause(
         "forward-compat-unsupported",
@@ -218,17 +219,6 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
         commands=("ulimit -v unlimited",),
-    ),
-    Cause(
-        "driver-call-unsupported",
-        check=CheckCommand("cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libcuda.so.*", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\n/usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"),
-        title="The CUDA library needs a newer kernel driver (error 36)",
-        means="The driver's libraries are newer than its kernel module.",
-        text="Install the same version of the kernel driver and the libraries, then reboot",
-        # Source: CUDA Driver API reference, CUresult.
-        kind_of="libcuda-driver-mismatch",
-        needs_reboot=True,
-        needs_root=True,
     ),
     Cause(
         "cuda-unknown-error",
@@ -287,18 +277,6 @@ CAUSES = (
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             r"You should always run with libnvidia-ml\.so",
             says(r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda", example="libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1"),
-        ),
-        cases=(
-            # The stub is in the folder, but no program has loaded it.
-            Message(
-                where=(
-                    lambda context: all(
-                        "folder" in event.values for event in events(context, "libcuda-stub")
-                    ),
-                    lambda context: context.snapshot.cuda_api.init_code != 34,
-                ),
-                only=Severity.WARNING,
-            ),
         ),
     ),
     Cause(
@@ -396,24 +374,16 @@ CAUSES = (
     Cause(
         "compute-mode-exclusive",
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nTesla T4, Exclusive_Process"),
-        title="{who}: its compute mode allows one process at a time",
+        title="{who}: its compute mode does not allow another CUDA program",
         plain="The GPU is busy, or another process uses it in exclusive mode (error 46)",
-        means="The compute mode Exclusive_Process allows one process at a time, and another "
-        "process uses the GPU.",
-        text="End the other process, or set the compute mode to default. If no process uses the "
-        "GPU, reboot",
+        means="The compute mode Exclusive_Process allows one process at a time, and another process uses the GPU. The mode "
+        "Prohibited allows none.",
+        text="End the other process, or set the compute mode to default. If no process uses the GPU, reboot",
         # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
         says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
         look=("nvidia-smi",),
         commands=("sudo nvidia-smi -c DEFAULT",),
-    ),
-    Cause(
-        "compute-mode-prohibited",
-        check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nTesla T4, Prohibited"),
-        title="{who}: its compute mode does not allow CUDA programs",
-        means="An administrator set the compute mode Prohibited, which allows no CUDA program.",
-        text="Set the compute mode to default",
-        # Source: nvidia-smi's manual page.
+        formerly=("compute-mode-prohibited",),
     ),
     Cause(
         "vgpu-no-compute",

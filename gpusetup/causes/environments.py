@@ -6,7 +6,7 @@ import re
 
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events, is_report
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -32,15 +32,6 @@ def _into_new_environment(context: RuleContext) -> Lines:
     """The command that installs torch into a new environment, because the system manages the
     current one."""
     return (paste.into_new_environment(context),)
-
-
-def _does_no_harm(context: RuleContext) -> bool:
-    """Whether the file that hides a module may be harmless: on this probed machine, torch can be
-    imported, and the hidden module is not torch itself."""
-    if is_report(context) or context.torch.import_error:
-        return False
-    shadowed = [event.values.get("module", "") for event in events(context, "module-shadowed")]
-    return not any(module.startswith("torch") for module in shadowed)
 
 
 NAMES = (
@@ -149,22 +140,12 @@ CAUSES = (
         title="{path} hides the module {module} from programs started in this folder",
         plain="A local file hides a module from programs started in this folder",
         means="Python looks in the working folder first.",
-        text="Rename that file or folder (and delete its __pycache__), or start Python in "
-        "another folder",
+        text="Rename that file or folder (and delete its __pycache__), or start Python in another folder. Uninstall a package that hides "
+        "a module of Python (enum34, typing, dataclasses)",
         # Source: Python documentation, sys.path.
         explains=(
             "torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing",
             "torch-missing", "torch-half-installed",
-        ),
-        events=("backport-in-the-way", "module-shadowed"),
-        cases=(
-            Message(
-                having={"package": ""},
-                title="The package {package} hides Python's own module {module}",
-                means="The package is a backport for old Python versions and breaks newer ones.",
-                text="Uninstall the package",
-                commands=("pip uninstall -y {package}",),
-            ),
         ),
         alike={
             'python -c "import torch; print(torch.__file__, torch.__path__)"': (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.evidence.places import gpu_is_listed
@@ -97,41 +97,17 @@ CAUSES = (
         not_examples=("GPU 没有错误，程序正常", "一切正常，没有异常"),
     ),
     Cause(
-        "gpu-hang",
-        title="{who} hung ({what})",
-        means="A CUDA kernel does not finish, the driver has a bug, or the GPU is not stable "
-        "(overclocking, power, heat).",
-        text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot "
-        "be reset). Update the driver. If other programs hang too, remove overclocking, check "
-        "power and cooling, and have the GPU examined",
-        # Source: NVIDIA, "Xid Errors", catalog.
-        kind_of="hardware-fault",
-        look=BUG_REPORT,
-        needs_root=True,
-        needs_reboot=True,
-    ),
-    Cause(
         "hardware-fault",
         title="{who} reported a fault: {what}",
-        means="A part of the GPU failed, for example a controller, a link or a power connector.",
-        text="Reset the GPU or reboot, because the driver or the GPU's firmware may have stopped. If the "
-        "fault comes back, install another branch of the driver. If the fault comes back again, "
-        "check heat and power and run NVIDIA's field diagnostic",
+        means="A part of the GPU failed, for example a controller, a link or a power connector, or a CUDA kernel did not finish.",
+        text="Save the driver's report, then end the programs on the GPU and reset it, or reboot: the driver or the GPU's firmware may "
+        "have stopped. If the fault comes back, install another branch of the driver, remove overclocking, and check heat, power "
+        "and seating. If it comes back again, run NVIDIA's field diagnostic and have the GPU replaced",
         # Source: NVIDIA, "Xid Errors".
         explains=("compute-mode-exclusive", "nvlink-degraded", "fabric-unhealthy"),
         events=("hardware-fault", "sxid"),
         commands=("sudo reboot",),
         look=BUG_REPORT,
-        # These Xids concern memory, links, power or the display. The driver or the firmware can
-        # also cause the others.
-        cases=(
-            Message(
-                having={"number": "^(?:54|56|57|58|74|80|81|92|136|14[3-9]|150|167)$"},
-                title="{who} reported a hardware fault: {what}",
-                text="Reboot. If the fault comes back, run NVIDIA's field diagnostic and have the "
-                "GPU replaced",
-            ),
-        ),
         says=(
             says(rf"{FIRMWARE_STATUS}62\b", status="NV_ERR_RESET_REQUIRED", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!"),
             says(r"uncorrectable nvlink|cuda_error_nvlink_uncorrectable", what="nvlink"),
@@ -147,6 +123,7 @@ CAUSES = (
             "the GPU: faulty or not",
             "proc'd: 99 (1 Gflop/s)   errors: 0  temps: 71 C (WARNING!)",
         ),
+        formerly=("gpu-hang",),
     ),
     Cause(
         "xid-of-a-program",

@@ -125,6 +125,7 @@ CAUSES = (
         text="Unset CUDA_LAUNCH_BLOCKING",
         commands=("unset CUDA_LAUNCH_BLOCKING",),
         # Source: CUDA C++ Programming Guide, environment variables.
+        formerly=("memory-caching-off",),
     ),
     Cause(
         "tf32-precision",

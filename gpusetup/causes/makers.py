@@ -75,6 +75,7 @@ CAUSES = (
             prints="03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] "
             "Navi 31 [Radeon RX 7900 XTX]\n\tKernel modules: amdgpu",
         ),
+        formerly=("wsl-rocm-missing",),
     ),
     Cause(
         "container-no-maker-gpu",
@@ -148,6 +149,7 @@ CAUSES = (
             command='python -c "import torch; print(torch.cuda.get_arch_list())"',
             prints="['gfx900', 'gfx906', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100']",
         ),
+        formerly=("rocm-gpu-unsupported",),
     ),
     Cause(
         "maker-libraries-mixed",
@@ -177,6 +179,7 @@ CAUSES = (
             "libtorch_xpu.so: undefined symbol: zeInit",
             "libsycl.so.8: version 2025.1 is installed",
         ),
+        formerly=("rocm-older-than-torch", "rocm-libraries-mixed", "torch-builds-mixed", "oneapi-libraries-mixed",),
     ),
     Cause(
         "apple-silicon",
@@ -194,6 +197,7 @@ CAUSES = (
                 "the CPU.",
             ),
         ),
+        formerly=("python-for-intel-mac", "macos-too-old-for-mps", "macos-too-old"),
     ),
     Cause(
         "amd-gpu",
@@ -226,6 +230,7 @@ CAUSES = (
                 "kernel driver and its device nodes, so look there before you reinstall anything.",
             ),
         ),
+        formerly=("maker-cache-unwritable", "rocm-headers-missing", "rocm-sdk-incomplete"),
     ),
     Cause(
         "intel-gpu",
@@ -254,30 +259,6 @@ CAUSES = (
                 "only.",
             ),
         ),
+        formerly=("xpu-no-float64", "level-zero-headers-missing"),
     ),
 )  # fmt: skip
-
-FORMER_IDS = {
-    **dict.fromkeys(
-        ("python-for-intel-mac", "macos-too-old-for-mps", "macos-too-old"), "apple-silicon"
-    ),
-    **dict.fromkeys(
-        (
-            "rocm-older-than-torch",
-            "rocm-libraries-mixed",
-            "torch-builds-mixed",
-            "oneapi-libraries-mixed",
-        ),
-        "maker-libraries-mixed",
-    ),
-    "wsl-rocm-missing": "maker-driver-not-loaded",
-    "xpu-wheel-on-nvidia": "rocm-wheel-on-nvidia",
-    "memory-caching-off": "cuda-launch-blocking",
-    "builds-for-gpu": "arch-too-old-for-wheel",
-    "rocm-gpu-unsupported": "rocm-arch-missing",
-    **dict.fromkeys(("xpu-no-float64", "level-zero-headers-missing"), "intel-gpu"),
-    **dict.fromkeys(
-        ("maker-cache-unwritable", "rocm-headers-missing", "rocm-sdk-incomplete"), "amd-gpu"
-    ),
-}
-"""The id that a finding had before -> the record that explains it now."""

@@ -431,6 +431,7 @@ CAUSES = (
         symptom=True,
         failure=7,
         says=(r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",),
+        formerly=("torch-release-regressed",),
     ),
     Cause(
         "cuda-library-error",

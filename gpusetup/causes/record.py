@@ -123,6 +123,8 @@ class Cause(Message, kw_only=False):
     prints about it."""
 
     id: str
+    formerly: Words = ()
+    """Older ids, which `doctor --explain` still knows."""
     severity: Severity = Severity.ERROR
     """The highest severity that the finding can have."""
     check: CheckCommand | None = None
