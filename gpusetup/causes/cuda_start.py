@@ -115,6 +115,7 @@ DESKTOP_PROFILE = (
 CAUSES = (
     Cause(
         "libcuda-missing",
+        by_check=True,
         title="The driver's CUDA library is missing or does not load: CUDA cannot start",
         means="nvidia-smi works without these libraries. Driver packages for servers, and "
         "containers, sometimes don't include the compute libraries. An interrupted installation leaves files of two "
@@ -155,6 +156,7 @@ CAUSES = (
     ),
     Cause(
         "system-not-ready-fabric-manager",
+        by_check=True,
         check=CheckCommand("systemctl is-active nvidia-fabricmanager; python -c 'import torch; torch.cuda.init()'", "inactive\nRuntimeError: Error 802: system not yet initialized"),
         certain_if=proofs.gpus_are_on_nvswitch,
         title="The NVSwitch fabric is not ready on {who}",
@@ -188,7 +190,6 @@ CAUSES = (
     ),
     Cause(
         "forward-compat-unsupported",
-        certain_if=proofs.compatibility_library_is_read,
         title="CUDA loads a forward compatibility library (cuda-compat), which this GPU or driver "
         "does not allow (error 804)",
         means="Forward compatibility works only on data centre GPUs, and only with some drivers.",
@@ -201,6 +202,7 @@ CAUSES = (
     ),
     Cause(
         "mps-server",
+        by_check=True,
         title="The CUDA MPS daemon refuses this process",
         means="The MPS daemon, which shares the GPU among programs, belongs to another user, is "
         "not ready, or has too many clients.",
@@ -211,6 +213,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-init-out-of-memory",
+        by_check=True,
         title="CUDA failed to start because it ran out of memory (error 2)",
         means="CUDA reserves a large address space, which `ulimit -v` or a small virtual machine "
         "does not allow.",
@@ -281,6 +284,7 @@ CAUSES = (
     ),
     Cause(
         "uvm-missing",
+        by_check=True,
         check=CheckCommand("ls -l /dev/nvidia-uvm; lsmod | grep nvidia_uvm", "ls: cannot access '/dev/nvidia-uvm': No such file or directory"),
         cases=(
             Message(
@@ -319,6 +323,7 @@ CAUSES = (
     ),
     Cause(
         "device-permission",
+        by_check=True,
         title="This user has no permission to open {node}",
         means="Only members of one group can open the device nodes, or SELinux or cgroup rules "
         "block access.",
@@ -351,6 +356,7 @@ CAUSES = (
     ),
     Cause(
         "mig-misconfigured",
+        by_check=True,
         title="{who}: {what}",
         plain="MIG is on, but there is no MIG instance, or there are several and none is selected",
         means="NVML counts GPUs but CUDA counts MIG instances, so torch's index is too large. If "
@@ -373,6 +379,7 @@ CAUSES = (
     ),
     Cause(
         "compute-mode-exclusive",
+        by_check=True,
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nTesla T4, Exclusive_Process"),
         title="{who}: its compute mode does not allow another CUDA program",
         plain="The GPU is busy, or another process uses it in exclusive mode (error 46)",
@@ -387,6 +394,7 @@ CAUSES = (
     ),
     Cause(
         "vgpu-no-compute",
+        by_check=True,
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nGRID T4-2A, Prohibited"),
         refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
@@ -405,6 +413,7 @@ CAUSES = (
     ),
     Cause(
         "vgpu-unlicensed",
+        by_check=True,
         check=CheckCommand("nvidia-smi -q | grep -i license", "    License Status                    : Unlicensed (Restricted)"),
         certain_if=proofs.message_states_it,
         title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
@@ -427,6 +436,7 @@ CAUSES = (
     ),
     Cause(
         "invalid-device-ordinal",
+        by_check=True,
         check=CheckCommand('python -c "import torch; print(torch.cuda.device_count())"', "1"),
         title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
         means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
@@ -119,6 +119,7 @@ CAUSES = (
     ),
     Cause(
         "no-target",
+        by_check=True,
         severity=Severity.NOTE,
         title="gpusetup found no Python environment, so it did not look for torch",
         means="gpusetup ignores the environment that uvx or pipx created for gpusetup "
@@ -135,7 +136,7 @@ CAUSES = (
     ),
     Cause(
         "module-shadowed",
-        certain_if=proofs.folder_of_the_sources_is_read,
+        certain_if=facts.failing_file_is_in_a_checkout,
         check=CheckCommand('python -c "import torch; print(torch.__file__)"', "/home/me/project/torch.py"),
         title="{path} hides the module {module} from programs started in this folder",
         plain="A local file hides a module from programs started in this folder",

@@ -9,7 +9,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.companions import conda_install
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import (
     RuleContext,
@@ -212,7 +212,6 @@ CAUSES = (
     Cause(
         "gpu-too-old-for-flash-attention",
         certain_if=proofs.message_states_it,
-        refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8), "", alike.TORCHS_KERNELS),),
         title="FlashAttention supports {needs} GPUs and newer, but this GPU is older",
         plain="FlashAttention supports Ampere GPUs and newer, but this GPU is older",
         means="FlashAttention 2 needs an Ampere GPU (compute capability 8.0) or newer, and "
@@ -543,6 +542,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-home-unset",
+        by_check=True,
         title="The CUDA toolkit is installed, but the build does not find it: {fact}",
         means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
         text="Do not install another toolkit. Set CUDA_HOME to the installed toolkit, in the shell "

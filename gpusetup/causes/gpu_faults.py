@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Refutation
-from gpusetup.evidence import gpu_facts, proofs
+from gpusetup.causes.record import Cause, CheckCommand
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import BUS, CAPABILITY
@@ -41,6 +41,7 @@ NO_NVIDIA_GPU = (
 CAUSES = (
     Cause(
         "gpu-fell-off-bus",
+        by_check=True,
         certain_if=proofs.message_states_it,
         title="{who} {have} fallen off the PCI bus",
         means="Possible causes are a power fault, overheating, a loose card, or PCIe power saving "
@@ -64,6 +65,7 @@ CAUSES = (
     ),
     Cause(
         "gsp-timeout",
+        by_check=True,
         title="The system processor (GSP) of {who} does not respond",
         means="The GPU's firmware or hardware stopped working.",
         text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
@@ -77,6 +79,7 @@ CAUSES = (
     ),
     Cause(
         "ecc-error",
+        by_check=True,
         certain_if=proofs.message_states_it,
         title="{who}: memory errors that ECC cannot correct",
         means="A row of the GPU's memory is bad. A reset replaces the bad row with a spare row, "
@@ -98,6 +101,7 @@ CAUSES = (
     ),
     Cause(
         "hardware-fault",
+        by_check=True,
         title="{who} reported a fault: {what}",
         means="A part of the GPU failed, for example a controller, a link or a power connector, or a CUDA kernel did not finish.",
         text="Save the driver's report, then end the programs on the GPU and reset it, or reboot: the driver or the GPU's firmware may "
@@ -141,6 +145,7 @@ CAUSES = (
     ),
     Cause(
         "power-thermal-throttle",
+        by_check=True,
         severity=Severity.WARNING,
         title="{who}: throttled because of heat or power",
         means="The GPU lowers its clocks to protect itself.",
@@ -210,7 +215,6 @@ CAUSES = (
             "nvidia-smi --query-gpu=name,compute_cap --format=csv",
             "name, compute_cap\nTesla T4, 7.5",
         ),
-        refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
         title="{gpus} does not support bfloat16, which needs compute capability 8.0",
         text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
         "train one",
@@ -234,7 +238,6 @@ CAUSES = (
     Cause(
         "gpu-too-old-for-triton",
         certain_if=proofs.message_states_it,
-        refuted_by=(Refutation(gpu_facts.gpu_is_at_least(7)),),
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
         text='Run without compilation: remove torch.compile, or use backend="eager"',
         commands=("export TORCHDYNAMO_DISABLE=1",),
@@ -260,6 +263,7 @@ CAUSES = (
     ),
     Cause(
         "no-nvidia-gpu",
+        by_check=True,
         check=CheckCommand("lspci | grep -iE 'vga|3d|display'", "00:02.0 VGA compatible controller: Intel Corporation UHD Graphics 630 (Desktop)"),
         title="This machine has no NVIDIA GPU",
         means="CUDA needs an NVIDIA GPU, but torch's CPU build works without one.",

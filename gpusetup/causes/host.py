@@ -99,6 +99,7 @@ CAUSES = (
     ),
     Cause(
         "pip-cache-disk-full",
+        by_check=True,
         certain_if=proofs.message_states_it,
         title="There is too little disk space to install torch",
         means="torch's wheels need 3 GiB of disk space, and another 5 GiB once they are unpacked.",

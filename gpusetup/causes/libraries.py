@@ -278,6 +278,7 @@ CAUSES = (
     ),
     Cause(
         "wrong-libcuda-loaded",
+        by_check=True,
         check=CheckCommand("ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH", "        libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/local/cuda/lib64/stubs"),
         title="The program does not load the driver's own libcuda: {fact}",
         means="libcuda itself tells the program which CUDA version it supports. If the loader "
@@ -292,6 +293,7 @@ CAUSES = (
     ),
     Cause(
         "library-not-on-path",
+        by_check=True,
         title="The loader does not search the folder of {library}",
         means="A wheel's libraries are in folders of site-packages that only torch searches. A "
         "program that loads one of these libraries itself needs the library's folder on its path.",
@@ -303,6 +305,7 @@ CAUSES = (
     ),
     Cause(
         "dll-load-order",
+        by_check=True,
         title="Older DLLs are loaded before torch: {fact}",
         means="A process loads only one copy of each DLL. Qt, OpenCV and other packages include "
         "their own C++ runtime. If that runtime is older than torch's and loads first, torch's "
@@ -328,7 +331,8 @@ CAUSES = (
     ),
     Cause(
         "source-checkout-imported",
-        certain_if=proofs.folder_of_the_sources_is_read,
+        by_check=True,
+        certain_if=facts.failing_file_is_in_a_checkout,
         check=CheckCommand('python -c "import vllm; print(vllm.__file__)"  # the package in your traceback', "/home/me/vllm/vllm/__init__.py"),
         title="{fact}",
         plain="Python imports a package from its source folder, not the installed one",
@@ -342,6 +346,7 @@ CAUSES = (
     ),
     Cause(
         "other-torch-imported",
+        by_check=True,
         check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
         title="The program does not import the torch that is listed: {fact}",
         means="A second environment, ~/.local or a program's own Python has its own torch.",

@@ -33,6 +33,7 @@ that follows it."""
 CAUSES = (
     Cause(
         "out-of-memory",
+        by_check=True,
         certain_if=proofs.numbers_show_it_is_full,
         check=CheckCommand("nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv", "name, memory.total [MiB], memory.used [MiB]\nNVIDIA GeForce RTX 3090, 24576 MiB, 24110 MiB"),
         title="The GPU's memory is full",

@@ -183,6 +183,7 @@ CAUSES = (
     ),
     Cause(
         "torch-missing",
+        by_check=True,
         certain_if=proofs.no_torch_is_listed,
         means="The Python that runs the program has no torch. Often the reason is that torch was "
         "installed into another environment.",
@@ -282,6 +283,7 @@ CAUSES = (
     ),
     Cause(
         "torch-sees-no-gpu",
+        by_check=True,
         check=CheckCommand('python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"', "2.9.1+cu128 12.8 False"),
         title="torch.cuda.is_available() is False",
         means="PyTorch asked CUDA for a GPU and got none. Usually another finding is the cause, "
@@ -471,6 +473,7 @@ CAUSES = (
     ),
     Cause(
         "no-kernel-image",
+        by_check=True,
         check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(
             Refutation(_kernel_of_hip_is_missing, "amd-gpu"),

@@ -182,7 +182,7 @@ CAUSES = (
     ),
     Cause(
         "python-no-wheel",
-        certain_if=proofs.python_is_outside_the_wheels,
+        by_check=True,
         refuted_by=(Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
@@ -200,6 +200,7 @@ CAUSES = (
     ),
     Cause(
         "no-wheel-for-platform",
+        by_check=True,
         certain_if=proofs.message_states_it,
         title="{asked} has no wheel for {what}",
         plain="torch has no wheel for this system",
@@ -234,6 +235,7 @@ CAUSES = (
     ),
     Cause(
         "wrong-index",
+        by_check=True,
         plain="The index, or a version's label such as `+cu121`, does not exist",
         title="{asked} does not exist where the installer looked",
         means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "

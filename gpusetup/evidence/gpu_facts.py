@@ -63,19 +63,6 @@ def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
     return any(sm in build.kernels for build in builds if parsed(build.torch) == newest)
 
 
-def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
-    """A fact that holds if every GPU whose compute capability is known has at least this one."""
-    least = Capability(major, minor)
-
-    def fact(context: RuleContext) -> str:
-        known = [gpu for gpu in gpus(context) if gpu.compute_capability]
-        if not known or any((gpu.compute_capability or least) < least for gpu in known):
-            return ""
-        return f"{gpu_names(tuple(known))} has compute capability {known[0].compute_capability}"
-
-    return fact
-
-
 def torch_lists_the_target(context: RuleContext) -> str:
     """torch's own list of kernels contains the AMD target that the text names."""
     named = [

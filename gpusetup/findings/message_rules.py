@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from gpusetup.causes.record import RECORDS, Message
-from gpusetup.causes.table import BY_CHECK, CAUSES
+from gpusetup.causes.table import CAUSES
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import (
     RuleContext,
@@ -227,7 +227,7 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
 def said(context: RuleContext) -> Findings:
     """A finding for each of these causes whose message occurs."""
     for cause in CAUSES:
-        if cause.id in BY_CHECK:
+        if cause.by_check:
             continue
         messages = [
             event
