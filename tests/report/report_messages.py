@@ -77,7 +77,7 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("vgpu-unlicensed", "    vGPU Software Licensed Product\n        Product Name                      : NVIDIA RTX Virtual Workstation\n        License Status                    : Unlicensed (Unrestricted)"),
     ("vgpu-no-compute", "GPU 0: GRID A100-8C\nmsg=\"error looking up nvidia GPU memory\" error=\"cuda driver library failed to get device context 801\""),
     # --- the kernel, dkms, containers: what pasted logs hold besides
-    ("gpu-hang", "NVRM: Xid (PCI:0000:41:00): 109, pid=4711, name=python3, Ch 00000011, errorString CTX SWITCH TIMEOUT, Info 0x3c00c"),
+    ("hardware-fault", "NVRM: Xid (PCI:0000:41:00): 109, pid=4711, name=python3, Ch 00000011, errorString CTX SWITCH TIMEOUT, Info 0x3c00c"),
     ("driver-build-failed", "Error! Bad return status for module build on kernel: 6.14.0-37-generic (x86_64)\nConsult /var/lib/dkms/nvidia/535.54.03/build/make.log for more information."),
     ("container-no-gpu", "I tensorflow/stream_executor/cuda/cuda_diagnostics.cc:156] kernel driver does not appear to be running on this host (0123456789ab): /proc/driver/nvidia/version does not exist"),
     ("gpu-not-supported-by-driver", "[  5.1] NVRM: The NVIDIA Quadro K4000 GPU installed in this system is\nNVRM:  supported through the NVIDIA 470.xx Legacy drivers. Please\nNVRM:  visit http://www.nvidia.com/object/unix.html for more\nNVRM:  information.  The 550.54.14 NVIDIA driver will ignore\nNVRM:  this GPU.  Continuing probe...\nNVRM: No NVIDIA GPU found."),
