@@ -25,8 +25,6 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.fixes import paste
-from gpusetup.fixes.extension_packages import distribution_of
 from gpusetup.fixes.owners import lender_of
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
 
@@ -220,17 +218,6 @@ def _maker(context: RuleContext) -> str:
     return maker_of(context.torch.backend) or (next(iter(vendors)) if len(vendors) == 1 else "")
 
 
-def build_again(context: RuleContext) -> str:
-    """The build command of the failing package, with its whole output."""
-    program, failing = program_of(context), context.snapshot.failing
-    modules = (failing.program or "", *(program.packages if program else ()))
-    for distribution in map(distribution_of, modules):
-        if distribution:
-            options = ("--no-build-isolation",) if program is None or program.on_torch else ()
-            return paste.pip(context, "install", "-v", *options, distribution)
-    return INSTALLER_OUTPUT
-
-
 # --- in the words of the system -------------------------------------------------------------------
 
 ON_A_PC = "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion"
@@ -247,14 +234,12 @@ FORMS: dict[str, dict[str, str]] = {
         # Event 2004 is Windows' report that virtual memory ran out.
         alike.HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
         "gcc --version": "where.exe cl gcc clang",
-        alike.LIBCUDA_IN_IT: "nvidia-smi  # in the container",
         HOOK_LOG: "docker info",
         alike.BOTH_SHELLS: "Get-ChildItem env: | Sort-Object Name",
         alike.AMD_TARGETS: alike.WHICH_ROCM,
         alike.KERNEL_OF_MAKER: EVENTS_OF_WINDOWS,
         alike.WHICH_STACK: ON_A_PC,
-        alike.XPU_SEES: f"{ON_A_PC}; Get-ChildItem env: | Sort-Object Name",
-        alike.INTEL_RUNTIME: "python -m pip list; Get-ChildItem env: | Sort-Object Name",
+        alike.XPU_SEES: ON_A_PC,
     },
     "macos": {
         # A Mac has no NVIDIA driver, so the person uses it to work on another machine.
@@ -295,8 +280,6 @@ FORMS: dict[str, dict[str, str]] = {
 
 def in_words_of_system(context: RuleContext, command: str) -> str:
     """The command in its form for the system of the text."""
-    if command == INSTALLER_OUTPUT and context.snapshot.failing.stage == "build":
-        command = build_again(context)
     lent = lender_of(context)
     systems = {
         "windows": on(context, "windows"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import Lines, lines
@@ -53,7 +52,6 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
         or _notebook(context)
         or image(context)
         or _of_a_folder(context)
-        or translation_layer(context)
         or _project(context)
         or _program(context)
         or _unnamed_container(context)
@@ -174,14 +172,6 @@ def _notebook(context: RuleContext) -> EnvironmentOwner | None:
     lender = lender_of(context)
     if lender is None:
         return None
-    if _named(context, "offline"):
-        return EnvironmentOwner(
-            because=f"this notebook of {lender.name} has no network, so nothing can be downloaded",
-            way=f"Use a GPU that the installed torch supports: {lender.gives_a_gpu}. Or add wheels "
-            "that a notebook with network downloaded (`pip download`) as input, and install them "
-            "with `pip install --no-index --find-links FOLDER`",
-            holds_all_packages=True,
-        )
     # The lender's torch serves all of its GPUs but Kaggle's oldest (P100).
     old_gpu = events(context, "gpu-not-in-wheel", "no-kernel-image")
     first_step = lender.gives_a_gpu if old_gpu else f"Undo the installation: {lender.anew}"
@@ -194,9 +184,6 @@ def _notebook(context: RuleContext) -> EnvironmentOwner | None:
 
 # --- images and containers ------------------------------------------------------------------------
 
-AMDS_FOLDER = re.compile(r"/opt/conda/envs/py_3\.\d+")
-"""Where the images rocm/pytorch and rocm/vllm have their environment (ROCm/pytorch's Dockerfiles:
-`conda create -n py_3.12`)."""
 SYSTEMS_FOLDER = re.compile(r"/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages")
 """The folder in which an image's maker installs torch; environments of users are in other folders.
 """
@@ -238,9 +225,6 @@ def _image_of_a_maker(context: RuleContext) -> str:
         return event.values.get("image", "")
     if _named(context, "maker-image"):
         return "of NVIDIA (its `a0` version of torch is on no index)"
-    amds_folder = AMDS_FOLDER.search(context.snapshot.python.executable or "")
-    if amds_folder and "amd" in vendors_of(context.snapshot):
-        return f"of AMD (rocm/pytorch and rocm/vllm keep their Python in {amds_folder[0]})"
     if in_container(context) and SYSTEMS_FOLDER.match(context.torch.location or ""):
         return "in whose system folder its maker put it"
     return ""
@@ -295,19 +279,6 @@ def _of_a_folder(context: RuleContext) -> EnvironmentOwner | None:
             commands=lines("gpusetup install --venv .venv"),
         )
     return None
-
-
-def translation_layer(context: RuleContext) -> EnvironmentOwner | None:
-    """ZLUDA: it runs a CUDA build of torch on an AMD GPU."""
-    name = _named(context, "translation")
-    if not name:
-        return None
-    return EnvironmentOwner(
-        because=f"{name} lets a CUDA build of torch run on the AMD GPU",
-        way=f"Keep that build. Install the HIP SDK and the {name} that the program's own page "
-        "lists for this GPU, with the rocBLAS library files for its target; or use a ROCm "
-        "build of torch without it",
-    )
 
 
 def _project(context: RuleContext) -> EnvironmentOwner | None:
@@ -367,8 +338,8 @@ def _program(context: RuleContext) -> EnvironmentOwner | None:
     name = _named(context, "program")
     if not name:
         return None
-    way = f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment"
-    if was_tried(context, "program-update"):
-        way = "Its updater was already tried. In its environment"
-    because = f"the environment is {name}'s own"
-    return EnvironmentOwner(because=because, way=way, is_closed=False)
+    return EnvironmentOwner(
+        because=f"the environment is {name}'s own",
+        way=f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment",
+        is_closed=False,
+    )

@@ -181,12 +181,6 @@ def _is_in_use(match: re.Match[str]) -> bool:
 
 # --- labels ---------------------------------------------------------------------------------------
 
-LABEL_WORDS = (
-    *("gpu", "graphics", "video card", "videocard", "display adapter", "vga", "accelerator"),
-    *("grafikkarte", "carte graphique", "tarjeta gráfica", "placa de vídeo", "scheda video"),
-    *("karta graficzna", "видеокарта", "显卡", "顯示卡", "グラボ", "グラフィックボード", "그래픽"),
-)
-"""Words for a GPU in labels, in lower case."""
 LABEL = (
     r"(?:my |your )?(?:gpus?|graphics(?: (?:card|adapter))?|video ?card|display adapter|vga|accelerator"
     r"|grafikkarte|carte graphique|tarjeta gráfica|placa de vídeo|scheda video|karta graficzna"
@@ -205,8 +199,6 @@ LONGEST_NAME = 60
 def labelled_gpus(text: Text) -> Iterator[Event]:
     """The GPUs of other makers that the text's own labels name, read as the option `--gpu` reads
     them."""
-    if not text.has_any(LABEL_WORDS):
-        return
     for index, line in enumerate(text.lines):
         if label := LABELLED.match(line):
             yield from _gpu_in_a_value(label[1], index + 1)

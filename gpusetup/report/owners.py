@@ -24,12 +24,6 @@ TORCHS_FILE = lazy(
 )
 """The path of one of torch's files, in a traceback or a warning. The group `root` is the folder
 above `site-packages`."""
-# `Update/update_comfyui_and_python_dependencies.bat`, but not `should I run update_wizard_linux.sh`.
-UPDATER = lazy(
-    r"(?<!should I run )\b(?:update_comfyui_and_python_dependencies|update_wizard_(?:windows|linux|macos))\b",
-    re.I,
-)
-"""The script with which a program updates its own environment."""
 
 
 def owners(text: Text) -> Facts:
@@ -51,8 +45,6 @@ def owners(text: Text) -> Facts:
         compiled.setdefault((match["listed"] or match["file"]).lower().replace("_", "-"), match)
     for package, match in compiled.items():
         yield _event(text, "compiled-for-torch", match, {"package": package})
-    if updater := UPDATER.search(flat):
-        yield _event(text, "remedy-tried", updater, {"what": "program-update"})
 
 
 def _folder_of_torch(text: Text, flat: str) -> Facts:
