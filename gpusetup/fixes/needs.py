@@ -167,11 +167,6 @@ def engine_of_the_node(context: RuleContext) -> str:
 # --- what was tried, and what changes together ----------------------------------------------------
 
 
-def reboot_was_tried(context: RuleContext) -> str:
-    """The machine was restarted already, and the failure is still there."""
-    return "the machine was already restarted" if owners.was_tried(context, "reboot") else ""
-
-
 def reinstall_was_tried(context: RuleContext) -> str:
     """The same torch was reinstalled already."""
     build, torch = context.choice.build, context.torch
@@ -278,12 +273,6 @@ NEEDS: tuple[NeedRow, ...] = (
         lines=INSTALLS_TORCH,
         denied=reinstall_was_tried,
         instead="Reinstalling the same torch changes nothing",
-    ),
-    NeedRow(
-        what="reboot",
-        lines=r"^sudo reboot$",
-        denied=reboot_was_tried,
-        instead="Another restart changes nothing",
     ),
     NeedRow(
         what="host",

@@ -242,7 +242,8 @@ def collect_env(text: Text) -> Facts:
     for match in LISTED_GPUS.finditer(text.flat):
         source = text.source(match.start())
         listed = match[1].strip(" *-")
-        if listed.startswith("No CUDA"):
+        # A build for Intel's GPUs prints it on a machine where nothing is wrong.
+        if listed.startswith("No CUDA") and "xpu available: true" not in text.low:
             # collect_env prints "No CUDA" if torch has no device and neither nvidia-smi nor nvcc
             # answers. A machine with a CUDA build may well have a GPU but no driver.
             build = BUILT_WITH.search(text.flat)

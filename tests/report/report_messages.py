@@ -10,13 +10,6 @@ DEVICE_COUNT = (
     "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
     "NumCudaDevices() that might have already set an error? Error "
 )
-WARNED = (
-    "/usr/lib/python3.10/site-packages/torch/cuda/__init__.py:141: UserWarning: CUDA initialization: "
-    "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() "
-    "that might have already set an error? Error "
-)
-INTERNAL = "(Triggered internally at ../c10/cuda/CUDAFunctions.cpp:108.)"
-
 MESSAGES: tuple[tuple[str, str], ...] = (
     # --- the slot
     ("pcie-degraded", "pci 0000:01:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x4 link at 0000:00:1c.0 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)"),
