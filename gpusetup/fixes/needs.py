@@ -427,15 +427,20 @@ def _after_the_owners_way(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
 
 
 def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
-    """The fix with the owner's instructions in place of each installation command."""
+    """The fix with the owner's instructions in place of each command that installs something: any
+    package if the owner holds all of them, otherwise torch. A fix without such a command stays."""
     installs = CHANGES_PACKAGES if owner.holds_all_packages else INSTALLS_TORCH
     if not _changes_torch(fix) and not any_line(installs, command_lines(fix)):
         return fix
     kept = map_blocks(fix, lambda block: None if any_line(installs, block.commands) else block)
-    others = tuple(need for need in fix.needs if need.what != TORCH)
     because = Need(what="owner of the environment", state="denied", because=owner.because)
-    commands = kept.commands or owner.commands
-    return replace(kept, text=owner.sentence, commands=commands, needs=(*others, because))
+    return replace(
+        kept,
+        text=owner.sentence,
+        commands=kept.commands or owner.commands,
+        # Which torch is there no longer matters.
+        needs=(*(need for need in fix.needs if need.what != TORCH), because),
+    )
 
 
 def _changes_torch(fix: Fix) -> bool:

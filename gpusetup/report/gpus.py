@@ -42,23 +42,6 @@ NUMBERED_GPU = lazy(
     re.I,
 )
 """A numbered GPU, as programs list them when they start."""
-# `a Blackwell GPU`, `RTX 50 series`, `50 系`; `Pascal GPU`, `GTX 10xx`.
-FAMILIES = (
-    (
-        "Blackwell",
-        lazy(
-            r"\bblackwell\b(?! support)|\bRTX ?50(?:[ -]?series|xx)\b|(?<![\d.])50 ?系(?:列)?", re.I
-        ),
-        Capability(12, 0),
-    ),
-    (
-        "Pascal",
-        lazy(r"\bpascal gpu|\b(?:GTX ?)?10(?:[ -]?series|xx)\b", re.I),
-        Capability(6, 1),
-    ),
-)
-"""Architectures that people name instead of a model, with the compute capability of their GeForce
-cards."""
 MAX_GPUS = 16
 """The most GPUs in one machine (NVIDIA's DGX-2)."""
 
@@ -116,20 +99,10 @@ def only_gpu_named(text: Text) -> Gpu | None:
     A card that worked, or that another machine has ("on my old 3080 it worked"), does not count.
     """
     names = _different_names(_names_in(text.flat))
-    if names:
-        # The GPU in a DGX Spark is called GB10.
-        name = names[0].replace("DGX Spark", "GB10")
-        return Gpu(name=name) if len(names) == 1 else None
-    families = [
-        (family, capability)
-        for family, pattern, capability in FAMILIES
-        if pattern.search(text.flat, 0, CHARACTERS_READ)
-    ]
-    # A text that names several families probably lists what a program supports.
-    if len(families) != 1:
+    if len(names) != 1:
         return None
-    family, capability = families[0]
-    return Gpu(name=f"a {family} GPU", compute_capability=capability)
+    # The GPU in a DGX Spark is called GB10.
+    return Gpu(name=names[0].replace("DGX Spark", "GB10"))
 
 
 def _names_in(flat: str) -> Iterator[str]:
