@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gpusetup.catalog.builds import Catalog, completed_from_catalog
 from gpusetup.causes.alike import ON_THE_BUS
@@ -13,6 +13,7 @@ from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
+from gpusetup.choose.coming import offer_of
 from gpusetup.choose.commands import answer_of, with_build
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import moved_with
@@ -35,56 +36,14 @@ from gpusetup.evidence.context import (
     lines_of_a_person,
 )
 from gpusetup.evidence.wording import is_program_output
-from gpusetup.model.documents import CauseCheck, Fit, ReadFact, ResolveAnswer
-from gpusetup.model.finding import Finding, RuledOut, Severity, map_blocks, unique_evidence
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.documents import CauseCheck, DoctorAnswer, ResolveAnswer
+from gpusetup.model.finding import Finding, Severity, map_blocks, unique_evidence
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-
-if TYPE_CHECKING:
-    from gpusetup.model.finding import Stage
 
 OK, UNKNOWN = "ok", "unknown"
 Sureness = Literal["certain", "likely"]
 SEVERITIES = list(Severity)
-
-
-class Diagnosis(Frozen):
-    cause: str
-    """The id of the root cause or of the program's failure; `ok` or `unknown` if there is none."""
-    findings: tuple[Finding, ...]
-    """All findings, the root first, then by severity. A consequence has the id of the finding that
-    explains it."""
-    choice: Choice
-    """The build of torch that `install` would choose, and the newest build."""
-    snapshot: Snapshot
-    """The machine that was judged, completed with facts from the catalog."""
-    answer: ResolveAnswer
-    """The choice as a document, with the commands of every installer."""
-    proof: str | None = None
-    """What proves `ok`, in one line."""
-    confidence: Sureness | None = None
-    """Like `certainty`, but also `likely` if another error remains unexplained."""
-    certainty: Sureness | None = None
-    """`certain` if the text proves the cause and nothing remains open; None if there is no cause.
-    """
-    check: CauseCheck | None = None
-    """How to check a cause that is only likely."""
-    facts: tuple[ReadFact, ...] = ()
-    """What was read."""
-    fit: tuple[Fit, ...] = ()
-    """Whether what was read fits together."""
-    other_causes: tuple[str, ...] = ()
-    """The errors that the root does not explain."""
-    ruled_out: tuple[RuledOut, ...] = ()
-    """Causes that a message suggests but a reading rules out."""
-    next_reading: str | None = None
-    """The command whose output would decide between the possible causes."""
-    symptom: str | None = None
-    """The id of the finding that describes a symptom without its cause."""
-    program: str | None = None
-    """The program that the text is about."""
-    stage: Stage | None = None
-    """At what it failed."""
 
 
 def diagnose(
@@ -94,7 +53,7 @@ def diagnose(
     *,
     other_host: bool = False,
     rules: Iterable[Rule] | None = None,
-) -> Diagnosis:
+) -> DoctorAnswer:
     """Diagnose one machine. `choice` is the torch chosen for the machine; if it is None, a build is
     chosen.
 
@@ -139,7 +98,7 @@ def diagnose(
     if is_text and cause == UNKNOWN:
         findings = tuple(map(without_changes, findings))
     shown = [_marked(finding, root, main, reading) for finding in findings]
-    return Diagnosis(
+    return DoctorAnswer(
         cause=cause,
         proof=proof(context, fits) if cause == OK else None,
         symptom=symptom.id if symptom else None,
@@ -147,9 +106,10 @@ def diagnose(
         stage=stage_of(context, root),
         # The root first, then by severity, then in the order of the records.
         findings=tuple(sorted(shown, key=lambda one: (not one.root, _gravity(one), order_of(one)))),
-        choice=context.choice,
+        resolution=answer,
+        newest=offer_of(context.choice, context.snapshot),
         snapshot=context.snapshot,
-        answer=answer,
+        catalog_as_of=catalog.as_of,
         # An error that the root does not explain leaves the answer less sure as a whole.
         confidence=sureness(certain and not others) if root and is_caused else None,
         certainty=sureness(certain) if is_caused else None,

@@ -11,7 +11,8 @@ from closing.shells import Refused
 from closing.simulator import acts, paste
 from closing.world import World
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.machine import Container
 
@@ -80,21 +81,21 @@ IN_WORDS: dict[str, str] = {
 """Where a fix has no commands to paste here, and why."""
 
 
-def _settled(root: Finding, after: Diagnosis, old: World, new: World) -> bool:
+def _settled(root: Finding, after: DoctorAnswer, old: World, new: World) -> bool:
     """A fixed point: the cause lies outside, what could be done was done, and nothing else came."""
     others = errors(after).keys() <= errors(judged(old)).keys()
     return root.id in OUTSIDE and others and not broken(new) - broken(old)
 
 
-def judged(world: World) -> Diagnosis:
+def judged(world: World) -> DoctorAnswer:
     return diagnose(world.snapshot, load_catalog())
 
 
-def root_of(diagnosis: Diagnosis) -> Finding | None:
+def root_of(diagnosis: DoctorAnswer) -> Finding | None:
     return next((finding for finding in diagnosis.findings if finding.root), None)
 
 
-def errors(diagnosis: Diagnosis) -> dict[str, str]:
+def errors(diagnosis: DoctorAnswer) -> dict[str, str]:
     return {f.id: f.title for f in diagnosis.findings if f.severity is Severity.ERROR}
 
 
@@ -123,7 +124,7 @@ def of_the_host(world: World, commands: Sequence[str]) -> World:
 
 
 def left_behind(
-    root: Finding, before: Diagnosis, after: Diagnosis, old: World, new: World
+    root: Finding, before: DoctorAnswer, after: DoctorAnswer, old: World, new: World
 ) -> str | None:
     """What speaks against a fix: its cause is still there, another has come, or it broke some."""
     still = next((f for f in after.findings if f.id == root.id and f.root), None)
@@ -178,7 +179,7 @@ def alternatives_hold(world: World) -> list[str]:
     return found
 
 
-def _ended(outcome: Outcome, last: Diagnosis, world: World) -> Outcome:
+def _ended(outcome: Outcome, last: DoctorAnswer, world: World) -> Outcome:
     outcome.ends = last.cause
     wrong = trouble(world) if last.cause == "ok" else set()
     if wrong:

@@ -15,7 +15,8 @@ from report_classes import CLASSES, SMI_ONE
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.commands.doctor import exit_code
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.documents import DoctorAnswer
 from gpusetup.report.read import read_report
 
 WORKS = "Python 3.11\ntorch 2.5.1+cu124\n>>> torch.cuda.is_available()\nTrue\n"
@@ -110,7 +111,7 @@ IN_IT = (
 
 
 @cache
-def read(text: str) -> Diagnosis:
+def read(text: str) -> DoctorAnswer:
     return diagnose(read_report(text), load_catalog())
 
 
