@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import NamedTuple
 
-from gpusetup.accelerators.amd import gfx_of
+from gpusetup.accelerators.amd import BOARDS
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.row import is_switched_off
 from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
-from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import HINT, Claim, Facts
+from gpusetup.model.patterns import in_any_case, lazy
+from gpusetup.report.facts import CHARACTERS_READ, HINT, Claim, Facts
 
 NVIDIA_WORD = lazy(r"NVIDIA(?! driver)|GeForce|\b(?:RTX|GTX|Tesla)\b")
 # `01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA106M [GeForce RTX 3060]`.
@@ -125,21 +124,24 @@ ERRORS_OF_ROCM = ("HIP error", "rocBLAS error", "ROCm error", "MIOpen")
 """How messages of AMD's software begin that show the maker but not the GPU."""
 
 
-MAX_NAMES = 20
-"""The most names of one maker's GPUs that are read; a log repeats them."""
+# `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
+# prints on every machine.
+HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)")
+"""Words of a program that runs on an AMD GPU."""
+BOARD_ENDING = "(?:(?: ?(?:XTX?|GRE)|[MS])(?![A-Za-z0-9]))?"
+"""What may follow a board's number in its name: `RX 6600 XT`."""
 
 
 def other_makers_gpu_events(text: Text) -> Facts:
-    """A GPU of each maker other than NVIDIA, found by its name or by messages of its software: the
-    first whose target is known, otherwise the first."""
+    """The first GPU of each maker other than NVIDIA, found by its name or by messages of its
+    software; and a board of AMD's whose target is known, if the text is about ROCm."""
     for vendor, needles, pattern in OTHER_MAKERS:
         # The patterns are slow, and most texts contain none of the needles.
         if not text.has_any(needles):
             continue
-        matches = [*islice(filter(_is_in_use, pattern.finditer(text.flat)), MAX_NAMES)]
-        if not matches:
+        match = next(filter(_is_in_use, pattern.finditer(text.flat)), None)
+        if match is None:
             continue
-        match = next((one for one in matches if gfx_of(one[0])), matches[0])
         name, source = match[match.lastindex or 0], text.source(match.start())
         gpu = other_makers_gpu(vendor, name.strip(), source)
         if name.startswith(ERRORS_OF_ROCM):
@@ -149,6 +151,11 @@ def other_makers_gpu_events(text: Text) -> Facts:
         if vendor == "apple":
             yield Claim("os.machine", "aarch64", source, HINT)
             yield Claim("os.family", "macos", source, HINT)
+    # Without words of ROCm, a Radeon may be the graphics beside an NVIDIA GPU.
+    for board, _ in BOARDS if HIP_WORDS.search(text.low) else ():
+        name = f"(?:{board}){BOARD_ENDING}"
+        if named := in_any_case(name).search(text.flat, 0, CHARACTERS_READ):
+            yield other_makers_gpu("amd", named[0].strip(), text.source(named.start()))
 
 
 # `gfx1030, gfx1100`, `'gfx906' 'gfx908'`: two targets with only punctuation between them.
