@@ -28,6 +28,7 @@ REFUSED_BY_BASH = {"&", "||", "(", ")", "<", ">", "|&", ">>", "<<"}
 
 
 SUBSTITUTED = (
+    ("stat -c %G /dev/nvidia", "video"),
     ("uname -r", "6.8.0-generic"),
     ("rpm -E %fedora", "43"),
 )
