@@ -258,7 +258,7 @@ CAUSES = (
         "gpu-too-old-for-triton",
         certain_if=proofs.message_states_it,
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(7)),),
-        title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
+        title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0 or higher",
         text='Run without compilation: remove torch.compile, or use backend="eager"',
         commands=("export TORCHDYNAMO_DISABLE=1",),
         says=(

@@ -24,8 +24,8 @@ from gpusetup.choose.other_makers import refuse_two_makers
 from gpusetup.choose.packages import (
     PackageQuestion,
     PackageSet,
+    Search,
     notes_on_sources,
-    set_by_index,
     set_by_table,
     source_only,
 )
@@ -47,20 +47,20 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     """
     refuse_two_makers(wish, host.machine)
     maker = question_of(wish, host, catalog).maker
+    is_joint = bool(wish.words) and (wish.offline or index is not None)
     if maker is None:
         choice = choose_with_packages(wish, host, catalog, index)
+    elif is_joint and not wish.from_project:
+        raise Unsatisfiable(
+            "gpusetup chooses packages together with torch only for NVIDIA GPUs, not for "
+            f"{maker.name} GPUs",
+            hint="leave out the packages to see torch's build, and install them after it",
+        )
     else:
-        is_joint = bool(wish.words) and (wish.offline or index is not None)
-        whose = f"for {maker.name} GPUs"
-        if is_joint and not wish.from_project:
-            raise Unsatisfiable(
-                f"gpusetup chooses packages together with torch only for NVIDIA GPUs, not {whose}",
-                hint="leave out the packages to see torch's build, and install them after it",
-            )
         choice = least_change(wish, host, catalog)
         if is_joint:
-            note = f"{whose}, gpusetup asks no index for other packages: install them last"
-            choice = replace(choice, notes_on_packages=(note,))
+            note = "gpusetup asks no index for other packages: install them last"
+            choice = replace(choice, notes_on_packages=(f"for {maker.name} GPUs, {note}",))
     # Packages that come with torch must work with it. doctor uses the same table.
     numpy = numpy_beside(choice.build.torch, catalog) if choice.build else None
     return replace(choice, limits=(numpy,)) if numpy else choice
@@ -69,8 +69,11 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
 def choose_with_packages(
     wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
 ) -> Choice:
-    """Choose torch, and also the requested packages if an index or the companion table can be
-    asked."""
+    """The choice of torch for an NVIDIA GPU or the CPU. If the request has packages, the index or
+    the companion table may change it to a torch that works with them.
+
+    Packages without a wheel anywhere are left out first, and a note says how to build them.
+    """
     question = PackageQuestion(wish=wish, host=host, catalog=catalog, by_table=index is None)
     sources = source_only(question)
     question = question.without(sources)
@@ -83,14 +86,13 @@ def choose_with_packages(
     if wish.words and wish.offline:
         chosen = set_by_table(question)
     elif wish.words and is_on_an_index and index is not None:
-        index.begin(choice, question.words)
+        index.begin(choice, wish.words)
         may_leave_gpu_unused = not choice.moves and has_cpu_build_beside_gpu(wish, host, catalog)
         # Packages that bring torch need it on the GPU, so its CPU build does not stay.
         if may_leave_gpu_unused and "torch" in index.ask(SetQuestion(words=wish.words)).packages:
             choice = least_change(wish, host, catalog)
         # If torch is installed, the search starts with the installed build.
-        prefer = choice.build if choice.installed else None
-        chosen = set_by_index(question, index, prefer)
+        chosen = Search(question, index).best(choice.build if choice.installed else None)
     elif choice.build is not None and choice.moves and question.why_not(choice.build):
         # The installer chooses the versions, but the table knows that torch must be another.
         chosen = set_by_table(question)
@@ -143,10 +145,9 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
             choice, wish=replace(choice.wish, packages=packages), notes_on_packages=chosen.notes
         )
     exact = replace(wish.exactly(build), packages=packages)
-    installed = choice.installed
     # Request the backend too, unless torch would then no longer support the GPUs that it supports
     # now.
-    if installed is not None and crosses(installed.backend, build.backend):
+    if choice.installed is not None and crosses(choice.installed.backend, build.backend):
         exact = replace(exact, backend=wish.backend)
     moved = least_change(exact, question.host, question.catalog)
     held = [package.by for package in chosen.held_back if package.package == "torch"]

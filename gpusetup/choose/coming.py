@@ -5,19 +5,12 @@ from __future__ import annotations
 
 import re
 
-from packaging.requirements import Requirement
-
 from gpusetup.catalog.builds import Catalog
 from gpusetup.choose.choice import Choice, crosses
 from gpusetup.choose.commands import requirements_on_torch_index
 from gpusetup.choose.compatibility import NUMPY_1, companions_of_another, takes_numpy
 from gpusetup.choose.host import Host
-from gpusetup.choose.installed import (
-    followers,
-    installed_family,
-    installed_packages,
-    is_of_conda,
-)
+from gpusetup.choose.installed import followers, installed_family, installed_packages
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, Offer
@@ -57,18 +50,29 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
     """
     build, machine, wish = choice.build, host.machine, choice.wish
     assert build is not None, "what comes is for a build"
-    installed = installed_packages(machine)
-    wanted = wanted_family(choice, host)
+    installed, wanted = installed_packages(machine), wanted_family(choice, host)
+    chosen = {package.name: package for package in choice.packages}
+    packages = []
+    for word in wish.packages:
+        package = chosen.get(name_of(word))
+        # Without a version from an index, the installer chooses one that the requirement allows.
+        if package is None or package.version is None:
+            packages.append(word)
+        elif not package.index_url:
+            packages.append(package.requirement)
+    from_torch_index = requirements_on_torch_index(choice)
     if choice.moves:
         members = {*installed_family(machine), *wanted}
+        again = list(followers(machine, build))
         numpy = installed.get("numpy")
         # A constraint does not make an installer replace a numpy that is already installed.
-        has_other_numpy = numpy and not takes_numpy(build.torch, numpy.version, catalog)
+        if numpy and not takes_numpy(build.torch, numpy.version, catalog):
+            again.append(NUMPY_1)
         return Coming(
             family=tuple(name for name in FAMILY if name in members),
-            packages=exact_packages(choice),
-            on_torch_index=requirements_on_torch_index(choice),
-            followers=(*followers(machine, build), *((NUMPY_1,) if has_other_numpy else ())),
+            packages=tuple(packages),
+            on_torch_index=from_torch_index,
+            followers=tuple(again),
         )
     missing = [name for name in wanted if name != "torch" and name not in installed]
     # A companion that does not match the torch that stays is installed again. If the user asked
@@ -86,12 +90,12 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
                 f"No {name} is known for torch {machine.torch.version}",
                 hint="nothing was changed; `gpusetup resolve --explain` shows which torch has one",
             )
-    arriving = [name for name in (*missing, *to_repair) if name in versions]
-    staying = [name for name in FAMILY if name in installed and name not in (*arriving, *to_repair)]
+    coming = (*missing, *to_repair)
+    staying = (name for name in FAMILY if name in installed and name not in coming)
     return Coming(
-        family=tuple(name for name in FAMILY if name in arriving),
-        packages=exact_packages(choice),
-        on_torch_index=requirements_on_torch_index(choice),
+        family=tuple(name for name in FAMILY if name in coming and name in versions),
+        packages=tuple(packages),
+        on_torch_index=from_torch_index,
         pinned=tuple(f"{name}=={installed[name].version}" for name in staying),
     )
 
@@ -102,30 +106,8 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
     wish = choice.wish
     members = {"torch", *wish.family, *(package.name for package in choice.packages)}
     if members == {"torch"} and not wish.packages:
-        # Installed companions change together with torch.
         members.update(installed_family(host.machine))
     return tuple(name for name in FAMILY if name in members)
-
-
-def exact_packages(choice: Choice) -> tuple[str, ...]:
-    """The requested packages as requirements, with exact versions if a set was chosen. Packages
-    from torch's own index are left out."""
-    chosen = {package.name: package for package in choice.packages}
-    words = []
-    for word in choice.wish.packages:
-        package = chosen.get(name_of(word))
-        # Without a version from an index, the installer chooses one that the requirement allows.
-        if package is None or package.version is None:
-            words.append(word)
-            continue
-        # `on_torch_index` lists these, because they come from another index.
-        if package.index_url:
-            continue
-        requirement = Requirement(word)
-        extras = ",".join(sorted(requirement.extras))
-        name = f"{requirement.name}[{extras}]" if extras else requirement.name
-        words.append(f"{name}=={package.version}")
-    return tuple(words)
 
 
 # --- instead --------------------------------------------------------------------------------------
@@ -138,7 +120,7 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
     build, index_url = (newest.build, newest.index_url) if newest else (None, None)
     # If conda installed torch, the offer comes from conda's channels: a wheel over it would mix the
     # two.
-    by_conda = machine.python.manager == "conda" and is_of_conda(machine)
+    by_conda = machine.python.manager == "conda" and machine.torch.installer == "conda"
     if newest and newest.conda and by_conda and machine.origin != "report":
         build, index_url = newest.conda, None
     if build is None or (installed and crosses(installed.backend, build.backend)):

@@ -31,10 +31,8 @@ class InstallerOptions(Frozen):
     python: str | None = None
     """The target interpreter; None leaves the choice to the installer."""
     packages: Words = FAMILY
-    """The packages to install, without companions that have no release for this torch."""
-    on_torch_index: Words = ()
-    """Requirements that come from torch's own index, besides torch and its companions:
-    `torchcodec==0.17.0+cu126`."""
+    """Members of torch's family by name, and requirements for other packages. A companion that has
+    no release for this torch is left out."""
     index_root: str = INDEX_ROOT
     again: bool = False
     """Whether this version is already installed but incomplete, so that it must be reinstalled."""
@@ -48,9 +46,7 @@ class InstallerOptions(Frozen):
 
     @property
     def beside_torch(self) -> Words:
-        """The packages to install other than torch, torchvision and torchaudio."""
-        # torch and its companions are listed by name only, so an entry with a version is another
-        # package.
+        """The requirements for packages other than torch, torchvision and torchaudio."""
         return tuple(package for package in self.packages if package not in FAMILY)
 
 
@@ -100,7 +96,7 @@ def _steps(install: Words, choice: Choice, options: InstallerOptions) -> tuple[S
         label = f"+{build.backend}" if is_labelled else ""
         exact.append(f"{build.project(name)}=={version}{label}")
         again += [name] if options.again or not is_labelled else []
-    exact += options.on_torch_index
+    exact += requirements_on_torch_index(choice)
     url = build.index or index_url(build.backend, options.index_root)
     if install[0] == "uv":
         # torch's own index comes before the indexes in the user's configuration, because uv uses
@@ -113,8 +109,7 @@ def _steps(install: Words, choice: Choice, options: InstallerOptions) -> tuple[S
     # torch by itself neither installs numpy nor needs it.
     is_torch_alone = {*family} <= {"torch"} and not options.beside_torch
     limits = () if is_torch_alone else choice.limits
-    everything = (*install, *exact, *options.beside_torch, *limits)
-    rest = Step(argv=everything)
+    rest = Step(argv=(*install, *exact, *options.beside_torch, *limits))
     # Without torch's packages, the default index has everything.
     if not exact:
         return (rest,)
@@ -123,6 +118,17 @@ def _steps(install: Words, choice: Choice, options: InstallerOptions) -> tuple[S
         whole_family = Step(argv=(*install, *from_torch_index, *exact))
         return (whole_family, rest) if options.beside_torch else (whole_family,)
     return (Step(argv=(*install, "--no-deps", *from_torch_index, *exact)), rest)
+
+
+def requirements_on_torch_index(choice: Choice) -> Words:
+    """The packages in the chosen set that come from torch's own index, without torch and its
+    companions: `torchcodec==0.17.0+cu126`."""
+    # A package has an `index_url` only if it comes from torch's own index.
+    return tuple(
+        package.requirement
+        for package in choice.packages
+        if package.index_url and package.name not in FAMILY
+    )
 
 
 # --- conda ----------------------------------------------------------------------------------------
@@ -145,7 +151,9 @@ RESERVED = ("base", "root")
 def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     """The steps for conda: one, or three if a new environment is created.
 
-    Raises Unsatisfiable if conda's channels have no build that fits.
+    On the channel `pytorch`, the companions' versions are pinned. On conda-forge, the solver picks
+    those that were built for this torch. Raises Unsatisfiable if conda's channels have no build
+    that fits.
     """
     name, version = options.conda_name, options.conda_python
     # The new environment is named even though it should be active by then. If `conda activate`
@@ -153,29 +161,34 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     target: Words = ("--name", name) if name else ()
     if options.conda_prefix and not name:
         target = ("--prefix", options.conda_prefix)
+    command = ("conda", "install", "--yes", *target)
     if not {*FAMILY} & {*options.packages}:
-        step = Step(
-            argv=("conda", "install", "--yes", *target, "--freeze-installed", *options.packages),
-        )
-        return (step,)
+        return (Step(argv=(*command, "--freeze-installed", *options.packages)),)
     build = choice.build
     if build is None or build.channel == "pytorch":
         # For each wheel, the matching build from conda's channels is chosen too.
         build = choice.conda
     if build is None:
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
-    channels = [word for one in CHANNELS[build.channel] for word in ("--channel", one)]
-    specs = (*conda_specs(build, options.packages), *options.beside_torch)
+    companions = build.family(tuple(name for name in options.packages if name != "torch"))
+    if build.channel == "conda-pytorch":
+        # This channel's last torch is 2.5.1. A metapackage selects the CUDA or the CPU build.
+        specs = [f"pytorch::pytorch=={build.torch}"]
+        specs += [f"pytorch::{one}=={release}" for one, release in companions.items()]
+        specs.append(f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly")
+        specs += [MKL] if build.os == "linux" else []
+    else:
+        # Plain `pytorch` becomes a CPU build if no GPU is visible.
+        metapackage = "pytorch-gpu" if build.cuda else "pytorch-cpu"
+        specs = [f"{metapackage}={build.torch}", *companions]
+        specs += [f"cuda-version={build.cuda}"] if build.cuda else []
     # The torch on conda-forge declares which numpy it needs, but the one on the channel `pytorch`
     # does not. The limits are for the chosen torch, which may be another one.
     is_chosen = choice.build is not None and choice.build.torch == build.torch
     limits = choice.limits if build.channel == "conda-pytorch" and is_chosen else ()
-    install = Step(
-        argv=(
-            *("conda", "install", "--yes", *target),
-            *("--override-channels", *channels, *specs, *limits),
-        ),
-    )
+    channels = [word for one in CHANNELS[build.channel] for word in ("--channel", one)]
+    argv = (*command, "--override-channels", *channels, *specs, *options.beside_torch, *limits)
+    install = Step(argv=argv)
     if not name:
         return (install,)
     python = f"python={version}" if version else "python"
@@ -185,36 +198,8 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     # Python comes from conda-forge, whichever channel torch comes from. Without `--yes`, conda asks
     # before it removes an environment of the same name.
     source = ("--override-channels", "--channel", "conda-forge")
-    return (
-        Step(
-            argv=("conda", "create", "--name", name, *source, python),
-        ),
-        Step(argv=("conda", "activate", name)),
-        install,
-    )
-
-
-def conda_specs(build: TorchBuild, packages: Words) -> Words:
-    """The conda match specs for torch and its companions.
-
-    On the channel `pytorch`, the companions' versions are pinned. On conda-forge, the solver picks
-    the companions that were built for this torch.
-    """
-    companions = build.family(packages)
-    companions.pop("torch", None)
-    if build.channel == "conda-pytorch":
-        # This channel's last torch is 2.5.1. A metapackage selects the CUDA or the CPU build.
-        flavour = f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly"
-        return (
-            f"pytorch::pytorch=={build.torch}",
-            *(f"pytorch::{name}=={version}" for name, version in companions.items()),
-            flavour,
-            *((MKL,) if build.os == "linux" else ()),
-        )
-    # Plain `pytorch` becomes a CPU build if no GPU is visible.
-    metapackage = "pytorch-gpu" if build.cuda else "pytorch-cpu"
-    cuda = (f"cuda-version={build.cuda}",) if build.cuda else ()
-    return (f"{metapackage}={build.torch}", *companions, *cuda)
+    create = Step(argv=("conda", "create", "--name", name, *source, python))
+    return create, Step(argv=("conda", "activate", name)), install
 
 
 def new_environment(machine: Snapshot, name: str | None) -> str | None:
@@ -261,13 +246,11 @@ according to the help of uv 0.13.9. For other backends the command names the ind
 
 def tool_command(packages: Sequence[str], answer: ResolveAnswer) -> tuple[Words, ...]:
     """The uv command that installs a tool together with torch from its own index; none if no
-    package or no torch is given.
-
-    torch is installed with an exact version, so that `uv tool upgrade` does not replace it.
-    """
+    package or no torch is given."""
     if not packages or answer.torch is None:
         return ()
     tool, *libraries = packages
+    # With an exact version, `uv tool upgrade` does not replace torch.
     beside = [word for one in (f"torch=={answer.torch}", *libraries) for word in ("--with", one)]
     source = ("--index", answer.index_url) if answer.index_url else ()
     if re.fullmatch(UV_BACKENDS, answer.backend or ""):
@@ -279,10 +262,7 @@ def tool_command(packages: Sequence[str], answer: ResolveAnswer) -> tuple[Words,
 
 
 def answer_of(
-    choice: Choice,
-    machine: Snapshot,
-    packages: tuple[str, ...] = FAMILY,
-    conda_name: str | None = None,
+    choice: Choice, machine: Snapshot, packages: Words = FAMILY, conda_name: str | None = None
 ) -> ResolveAnswer:
     """The public document of a choice, with the commands for each installer; there are none if the
     installer has no build that fits.
@@ -290,11 +270,11 @@ def answer_of(
     `packages` are torch and the packages to install together with it. `conda_name` names a new
     environment for conda's commands.
     """
-    build = choice.build
+    build, python = choice.build, python_tag(machine)
     answer = ResolveAnswer(
         torch=None,
         index_url=choice.index_url,
-        python=python_tag(machine),
+        python=python,
         served=choice.served,
         fallbacks=choice.alternatives,
         rejections=choice.rejections,
@@ -308,20 +288,19 @@ def answer_of(
         index_root=choice.index_root or INDEX_ROOT,
         python=machine.python.executable,
         packages=packages,
-        on_torch_index=requirements_on_torch_index(choice),
         conda_prefix=machine.python.prefix if machine.python.manager == "conda" else None,
         conda_name=conda_name,
-        conda_python=python_tag(machine),
+        conda_python=python,
     )
     # Only torch and its companions come from conda, so conda's commands omit the other packages.
-    family = tuple(package for package in packages if package in FAMILY)
+    family = replace(options, packages=tuple(name for name in packages if name in FAMILY))
     commands: dict[str, tuple[Words, ...]] = {}
     for name, steps_of in INSTALLERS.items():
-        what = replace(options, packages=family) if name == "conda" else options
         try:
-            commands[name] = tuple(step.argv for step in steps_of(choice, what))
+            steps = steps_of(choice, family if name == "conda" else options)
         except Unsatisfiable:
-            commands[name] = ()
+            steps = ()
+        commands[name] = tuple(step.argv for step in steps)
     return with_build(replace(answer, commands=commands), build)
 
 
@@ -334,15 +313,4 @@ def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
         torchaudio=build.torchaudio,
         backend=build.backend,
         driver_floor=build.driver_floor,
-    )
-
-
-def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
-    """The packages in the chosen set that come from torch's own index, without torch and its
-    companions."""
-    # A package has an `index_url` only if it comes from torch's own index.
-    return tuple(
-        package.requirement
-        for package in choice.packages
-        if package.index_url and package.name not in FAMILY
     )

@@ -14,7 +14,7 @@ from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.builds import Catalog, Channel
 from gpusetup.catalog.kernels import release, served_by
 from gpusetup.choose.host import CHANNELS, BuildQuestion
-from gpusetup.choose.other_makers import builds_of_maker, why_no_build, why_no_kernels
+from gpusetup.choose.other_makers import builds_of_maker, why_no_builds, why_no_kernels
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
 from gpusetup.model.versions import parsed
@@ -127,10 +127,9 @@ def why_driver_lacks_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
 def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
     host, maker, gpus = question.host, question.maker, question.maker_gpus
     if maker:
-        rows = builds_of_maker(maker, gpus, question.platform, question.catalog)
-        reasons = [why_no_build(gpu, maker, rows) for gpu in gpus]
-        # AMD's own index always has the kernels: its extras install those for exactly these GPUs.
-        reasons += [why_no_kernels(build, gpu) for gpu in gpus if build.index is None]
+        rows = in_scope(question)
+        never = why_no_builds(maker, gpus, rows, question.platform, question.catalog)
+        reasons = (*never, *(why_no_kernels(build, gpu) for gpu in gpus))
         return next(filter(None, reasons), None)
     # A GPU that the catalog does not know excludes no build; a note names it. Several GPUs of one
     # kind are named once.

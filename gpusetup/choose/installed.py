@@ -84,9 +84,9 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     are unknown.
     """
     torch, catalog, host = machine.torch, question.catalog, question.host
-    backend = installed_backend(machine, catalog)
     if not torch.version or torch.installed is False:
         return None
+    backend = installed_backend(machine, catalog)
     # Without the backend, the build is chosen according to what the report asks for.
     if backend == UNREAD and machine.origin == "report":
         return None
@@ -131,13 +131,11 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
     A build for an accelerator does not work on a machine without such a GPU. A CPU build only
     counts as working on a machine without an NVIDIA GPU.
     """
-    host = question.host
-    maker = maker_of(build.backend)
-    if question.maker:
-        is_its = maker == question.maker.id
-        return is_its and why_kernels_lack_a_gpu(build, question) is None
-    has_codes = bool(build.kernels or build.ptx)
+    host, maker = question.host, maker_of(build.backend)
+    has_codes = bool(build.kernels or build.ptx or question.maker)
     covers = not has_codes or why_kernels_lack_a_gpu(build, question) is None
+    if question.maker:
+        return maker == question.maker.id and covers
     # If torch printed that CUDA is available, the driver works, but the build may still lack
     # kernels for the GPU.
     if machine.torch.cuda_available:
@@ -168,11 +166,6 @@ def is_damaged(machine: Snapshot) -> bool:
     return is_incomplete or machine.torch.import_error is not None
 
 
-def is_of_conda(machine: Snapshot) -> bool:
-    """Whether conda installed the torch on this machine."""
-    return machine.torch.installer == "conda"
-
-
 # --- packages that need a certain torch -----------------------------------------------------------
 
 
@@ -197,28 +190,11 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
         if need is None:
             continue
         # A package that was installed from a folder or by conda may not exist on any index.
-        is_on_an_index = not package.direct and package.installer not in ("conda", "develop")
-        can_follow = is_on_an_index and "@" not in need
+        is_elsewhere = package.direct or package.installer in ("conda", "develop") or "@" in need
         broken.append(
-            Dependent(name=name, version=package.version, needs=need, can_follow=can_follow)
+            Dependent(name=name, version=package.version, needs=need, can_follow=not is_elsewhere)
         )
     return tuple(broken)
-
-
-def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
-    """The names of packages to install again, because their installed release needs another torch
-    than this build."""
-    # The other packages stay as they are, and a note says that they may fail.
-    return tuple(package.name for package in dependents(machine, build) if package.can_follow)
-
-
-def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
-    """The names of torch, its companions and the packages that change with it."""
-    # A report does not show the whole environment, so assume that torchvision and torchaudio are
-    # installed too.
-    if machine.packages is None or machine.origin == "report":
-        return FAMILY
-    return (*installed_family(machine), *(followers(machine, build) if build else ()))
 
 
 def is_broken(text: str, new_versions: Mapping[str, str], machine: Snapshot) -> bool:
@@ -239,6 +215,22 @@ def is_broken(text: str, new_versions: Mapping[str, str], machine: Snapshot) -> 
     if address and f"{normalised(requirement.name)}-{version}" not in address:
         return True
     return not requirement.specifier.contains(version, prereleases=True)
+
+
+def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
+    """The names of packages to install again, because their installed release needs another torch
+    than this build."""
+    # The other packages stay as they are, and a note says that they may fail.
+    return tuple(package.name for package in dependents(machine, build) if package.can_follow)
+
+
+def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
+    """The names of torch, its companions and the packages that change with it."""
+    # A report does not show the whole environment, so assume that torchvision and torchaudio are
+    # installed too.
+    if machine.packages is None or machine.origin == "report":
+        return FAMILY
+    return (*installed_family(machine), *(followers(machine, build) if build else ()))
 
 
 SYSTEMS = {

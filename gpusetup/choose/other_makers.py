@@ -41,13 +41,12 @@ CPU_WORKS = "The CPU build runs there: add `--backend cpu`"
 def maker_to_serve(wish: Wish, machine: Snapshot, presence: str) -> Maker | None:
     """The maker (AMD or Intel) whose builds are needed, according to the requested backend or the
     GPUs; None if the ordinary builds work. `presence` tells of NVIDIA's GPUs."""
-    wanted = maker_of(wish.wanted_backend)
     makers = (gpu.maker for gpu in gpus_of_makers(machine))
     own = next((maker for maker in makers if maker in NAME_OF_BUILDS), None)
     # With an NVIDIA GPU, the ordinary search explains why there is no build for another maker.
     if wish.wanted_backend == "cpu" or (presence == "some" and own is None):
         return None
-    needed = own or wanted
+    needed = own or maker_of(wish.wanted_backend)
     return BY_ID[needed] if needed in NAME_OF_BUILDS else None
 
 
@@ -73,8 +72,7 @@ def refuse_two_makers(wish: Wish, machine: Snapshot) -> None:
 
 def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
     """The GPUs that the build should support. Graphics that are too small to be worth it, or that
-    torch has no build for, do not count: the CPU build is right for them, unless the user names a
-    backend."""
+    torch has no build for, do not count: the CPU build is right for them."""
     stack = machine.makers
     if machine.gpus or stack is None:
         return machine.gpus or ()
@@ -85,49 +83,12 @@ def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
 def builds_of_maker(
     maker: Maker, gpus: tuple[Gpu, ...], platform: str, catalog: Catalog
 ) -> tuple[TorchBuild, ...]:
-    """The builds for a maker's GPUs on a platform, best first: those of PyTorch's index, then those
-    of AMD's."""
-    of_pytorch = builds_of_pytorch(catalog, maker, platform)
-    of_amd = builds_of_amd(catalog, gpus, platform) if maker is AMD else ()
-    # AMD's own kernels for the target need no variable that AMD does not support.
-    is_amds_first = any(needs_override(gpu) for gpu in gpus)
-    return (*of_amd, *of_pytorch) if is_amds_first else (*of_pytorch, *of_amd)
-
-
-def needs_override(gpu: Gpu) -> bool:
-    """Whether PyTorch's wheels have no kernels for a GPU's target, but for a related target, so
-    that they only run there with HSA_OVERRIDE_GFX_VERSION."""
-    return gpu.target in RELATIVES and gpu.target not in BUILT_FOR
-
-
-def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
-    """The reason why a ROCm build on PyTorch's index has no kernels for a GPU; None if it has them
-    or may have them."""
-    if gpu.target is None or not row.backend.startswith("rocm"):
-        return None
-    target = RELATIVES[gpu.target][0] if needs_override(gpu) else gpu.target
-    serves = has_kernels(target, row.backend.removeprefix("rocm"), row.torch)
-    # No kernel list was read for this newer ROCm version, so assume that it still supports the
-    # targets of earlier versions, but no others.
-    if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):
-        return None
-    if target in LAST_ROCM and serves is False:
-        last = LAST_ROCM[target]
-        return f"its rocBLAS has no files for {gpu.target}, which wheels have up to ROCm {last}"
-    first = FIRST_ROCM.get(target)
-    since = f", which wheels have from ROCm {first} on" if first else ""
-    return f"has no kernels for {gpu.target}{since}"
-
-
-def builds_of_pytorch(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuild, ...]:
-    """The builds for a maker's GPUs on PyTorch's index for a platform: the newest torch first, and
-    within it the newest ROCm whose kernels were read.
-
-    Python versions, C library and companions are those of the CPU build of the same torch, which is
-    built the same way.
-    """
+    """The builds for a maker's GPUs on a platform, best first: those of PyTorch's index with the
+    newest torch and the newest ROCm whose kernels were read, then those of AMD's index."""
     rows = []
     for release in catalog.other_makers:
+        # Python versions, C library and companions are those of the CPU build of the same torch,
+        # which is built the same way.
         cpu_build = catalog.row_of(release.torch, "cpu", *platform.split("-"))
         for backend in release.seen.get(platform, "").split() if cpu_build else ():
             if cpu_build and maker_of(backend) == maker.id:
@@ -137,7 +98,11 @@ def builds_of_pytorch(catalog: Catalog, maker: Maker, platform: str) -> tuple[To
         version = parsed(row.backend.removeprefix(maker.label or "") or "0")
         return parsed(row.torch), version <= parsed(BUILT_FOR_ROCM), version
 
-    return tuple(sorted(rows, key=best_last, reverse=True))
+    of_pytorch = tuple(sorted(rows, key=best_last, reverse=True))
+    of_amd = builds_of_amd(catalog, gpus, platform) if maker is AMD else ()
+    # AMD's own kernels for the target need no variable that AMD does not support.
+    is_amds_first = any(needs_override(gpu) for gpu in gpus)
+    return (*of_amd, *of_pytorch) if is_amds_first else (*of_pytorch, *of_amd)
 
 
 def builds_of_amd(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
@@ -169,31 +134,55 @@ def builds_of_amd(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tup
     )
 
 
-def why_no_build(gpu: Gpu, maker: Maker, rows: Sequence[TorchBuild]) -> str | None:
-    """The reason why no build supports a GPU; None if one does or the GPU's target is unknown."""
-    if maker is INTEL and not has_xpu(gpu.name):
-        return (
-            f"{gpu.name} is not among the GPUs of torch's XPU builds: they are for Arc, the Core "
-            f"Ultra's Arc graphics and Data Center GPU Max. {CPU_WORKS}"
-        )
-    if maker is not AMD or gpu.target is None or gpu.target in (*BUILT_FOR, *RELATIVES):
+def needs_override(gpu: Gpu) -> bool:
+    """Whether PyTorch's wheels have no kernels for a GPU's target, but for a related target, so
+    that they only run there with HSA_OVERRIDE_GFX_VERSION."""
+    return gpu.target in RELATIVES and gpu.target not in BUILT_FOR
+
+
+def why_no_kernels(build: TorchBuild, gpu: Gpu) -> str | None:
+    """The reason why a ROCm build has no kernels for a GPU; None if it has them, or may have them
+    because the GPU's target is unknown. AMD's own index has them: its extras are for the GPU."""
+    if build.index or gpu.target is None or not build.backend.startswith("rocm"):
         return None
-    # AMD's own index has kernels for exactly these GPUs.
-    if any(row.index for row in rows):
+    target = RELATIVES[gpu.target][0] if needs_override(gpu) else gpu.target
+    serves = has_kernels(target, build.backend.removeprefix("rocm"), build.torch)
+    # No kernel list was read for this newer ROCm version, so assume that it still supports the
+    # targets of earlier versions, but no others.
+    if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):
         return None
-    if gpu.target in DROPPED:
-        generation = f"{DROPPED[gpu.target]} ({gpu.target})"
-        return f"ROCm no longer supports {generation}: {gpu.name}. {CPU_WORKS}"
-    return f"no ROCm build of torch has kernels for {gpu.name} ({gpu.target})"
+    if target in LAST_ROCM and serves is False:
+        last = LAST_ROCM[target]
+        return f"its rocBLAS has no files for {gpu.target}, which wheels have up to ROCm {last}"
+    first = FIRST_ROCM.get(target)
+    since = f", which wheels have from ROCm {first} on" if first else ""
+    return f"has no kernels for {gpu.target}{since}"
 
 
 def why_no_builds(
     maker: Maker, gpus: Sequence[Gpu], rows: Sequence[TorchBuild], platform: str, catalog: Catalog
 ) -> tuple[str, ...]:
-    """The reasons why no build can serve all of these GPUs; empty if none is known."""
-    problems = tuple(filter(None, (why_no_build(gpu, maker, rows) for gpu in gpus)))
+    """The reasons why none of a maker's builds (`rows`) can serve all of these GPUs; empty if none
+    is known."""
+    problems = []
+    has_amds_index = any(row.index for row in rows)
+    for gpu in gpus:
+        target = gpu.target
+        if maker is INTEL and not has_xpu(gpu.name):
+            problems.append(
+                f"{gpu.name} is not among the GPUs of torch's XPU builds: they are for Arc, the "
+                f"Core Ultra's Arc graphics and Data Center GPU Max. {CPU_WORKS}"
+            )
+        # AMD's own index has kernels for exactly these GPUs.
+        if maker is not AMD or target in (None, *BUILT_FOR, *RELATIVES) or has_amds_index:
+            continue
+        problem = f"no ROCm build of torch has kernels for {gpu.name} ({target})"
+        if target in DROPPED:
+            generation = f"{DROPPED[target]} ({target})"
+            problem = f"ROCm no longer supports {generation}: {gpu.name}. {CPU_WORKS}"
+        problems.append(problem)
     if rows or problems:
-        return problems
+        return tuple(problems)
     listed = {
         one.replace("-", " on ")
         for release in catalog.other_makers
@@ -235,11 +224,12 @@ def notes_of(
                 f"none of PyTorch's wheels has kernels for {name}. Those for {target} run there "
                 f"with HSA_OVERRIDE_GFX_VERSION={version}, which AMD does not support"
             )
-    newest = "?"
-    for release in catalog.other_makers:  # oldest torch first
-        if maker.id in map(maker_of, " ".join(release.seen.values()).split()):
-            newest = release.torch
+    seen = [
+        release.torch
+        for release in catalog.other_makers
+        if maker.id in map(maker_of, " ".join(release.seen.values()).split())
+    ]
     yield (
-        f"gpusetup knows the {NAME_OF_BUILDS[maker.id]} builds up to torch {newest}, but "
+        f"gpusetup knows the {NAME_OF_BUILDS[maker.id]} builds up to torch {seen[-1]}, but "
         "they were never run with gpusetup: run `gpusetup verify` afterwards"
     )

@@ -53,9 +53,8 @@ from gpusetup.model.versions import parsed
 OLDEST = "2.5"
 """Older torch versions are only tried if one of them, or a certain release of a package, is
 requested."""
-MOST_TRIES = 5
-"""How many builds an index is asked about; uv takes seconds for each."""
-MOST_BACKENDS = 3
+MOST_TRIES, MOST_BACKENDS = 5, 3
+"""How many builds an index is asked about, and for how many backends; uv takes seconds for each."""
 MOST_ROUNDS = 20
 """How often packages are left out of one question; each round leaves out at least one."""
 YEAR = 365
@@ -88,6 +87,11 @@ class PackageQuestion(Frozen):
         """The question for torch alone."""
         return question_of(self.wish, self.host, self.catalog)
 
+    @property
+    def newest_alone(self) -> TorchBuild | None:
+        """The newest build that fits if packages are ignored; None if no build fits."""
+        return next(iter(candidates(replace(self, wish=self.wish.of_torch_alone))), None)
+
     def without(self, names: Iterable[str]) -> PackageQuestion:
         """The same question without these packages."""
         left_out = {*names}
@@ -96,9 +100,8 @@ class PackageQuestion(Frozen):
 
     def why_not(self, build: TorchBuild) -> str | None:
         """The first reason why a package has no release for a build; None if every one has."""
-        facts, by_table = self.host.facts, self.by_table
         reasons = (
-            why_not_beside(word, build, facts, self.catalog, by_table=by_table)
+            why_not_beside(word, build, self.host.facts, self.catalog, by_table=self.by_table)
             for word in self.words
         )
         return next(filter(None, reasons), None)
@@ -133,12 +136,6 @@ def candidates(
     return tuple(sorted(fitting, key=lambda build: parsed(build.torch), reverse=True))
 
 
-def newest_alone(question: PackageQuestion) -> TorchBuild | None:
-    """The newest build that fits if packages are ignored; None if no build fits."""
-    builds = candidates(replace(question, wish=question.wish.of_torch_alone))
-    return builds[0] if builds else None
-
-
 def labelled(name: str, version: str, build: TorchBuild) -> str:
     """The version with the label of the build's backend, as on torch's index. Packages and builds
     without labels (torch's wheels for macOS) keep the plain version."""
@@ -169,15 +166,14 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
             packages.append(JointPackage(name=name, version=version, index_url=index, asked=True))
             continue
         limits = requirement.specifier
-        if project is None:
-            unknown += [name] if name not in FAMILY else []
-        else:
-            # The first row that goes with the build bounds the package.
-            for row in rows_meant(project, limits, by_table=True):
-                if not why_row_differs(project, row, build, catalog, by_table=True):
-                    # A row that names neither torch nor CUDA excludes no version.
-                    limits &= SpecifierSet(row.versions if row.torch or row.cuda else "")
-                    break
+        if project is None and name not in FAMILY:
+            unknown.append(name)
+        # The first row that goes with the build bounds the package.
+        for row in rows_meant(project, limits, by_table=True) if project else ():
+            if project and not why_row_differs(project, row, build, catalog, by_table=True):
+                # A row that names neither torch nor CUDA excludes no version.
+                limits &= SpecifierSet(row.versions if row.torch or row.cuda else "")
+                break
         package = JointPackage(
             name=name,
             version=None,
@@ -201,8 +197,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
 def source_only(question: PackageQuestion) -> dict[str, str]:
     """Maps the names of requested packages that no index has as a wheel, by the table, to their
     requirements. They are left out of the question if something else remains."""
-    build = newest_alone(question)
-    words: dict[str, str] = {}
+    build, words = question.newest_alone, dict[str, str]()
     for word in question.words if build else ():
         project = companion_table().project(name_of(word))
         rows = rows_meant(project, Requirement(word).specifier) if project else ()
@@ -218,13 +213,11 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
 def notes_on_sources(words: Mapping[str, str], question: PackageQuestion) -> Iterator[str]:
     """Yields a note with the command for packages that are built from source after torch."""
     os = question.host.machine.os.family
-    plain = {}
+    plain = {name: word for name, word in words.items() if not companion_table().project(name)}
     for name, word in words.items():
-        if companion_table().project(name):
+        if name not in plain:
             way = way_to_build(word, os)
             yield f"{name} has no wheel on an index, so install it after torch: {way}"
-        else:
-            plain[name] = word
     if plain:
         command = shell_line(("uv", "pip", "install", *plain.values()), os)
         yield f"built from source when you install: {', '.join(plain)}: `{command}`"
@@ -233,17 +226,7 @@ def notes_on_sources(words: Mapping[str, str], question: PackageQuestion) -> Ite
 # --- by an index ----------------------------------------------------------------------------------
 
 
-def set_by_index(
-    question: PackageQuestion, index: AnsweringIndex, prefer: TorchBuild | None = None
-) -> PackageSet:
-    """The set of packages from an index. `prefer` is the installed build if it works.
-
-    Raises Unsatisfiable if no set works, or only one with an old release of a requested package.
-    """
-    return _Search(question, index).best(prefer)
-
-
-class _Search:
+class Search:
     """A search in an index, with the packages that it left out and the reasons that it met."""
 
     def __init__(self, question: PackageQuestion, index: AnsweringIndex) -> None:
@@ -260,15 +243,25 @@ class _Search:
         self.newest: Mapping[str, Released] = {}
 
     def best(self, prefer: TorchBuild | None) -> PackageSet:
-        builds = candidates(self.question, prefer)
+        """The set of packages from the index. `prefer` is the installed build if it works.
+
+        Raises Unsatisfiable if no set works, or only one with an old release of a requested
+        package.
+        """
+        builds, words = candidates(self.question, prefer), self.question.words
         if not builds:
             raise nothing_goes_together(self.question)
-        words = self.question.words
         self.newest = self._newest_releases()
-        for build in self._installed_first(builds, prefer):
-            answer = self._try(build, words)
-            if not answer.reason and not self._years_behind(answer):
-                return self._set(build, answer)
+        if prefer is not None:
+            # The installed torch, and the nearest newer one, change the environment least.
+            newer = [build for build in builds if parsed(build.torch) > parsed(prefer.torch)]
+            near = [build for build in newer if build.torch == newer[-1].torch][:1]
+            if prefer in builds or not self.question.why_not(prefer):
+                near.insert(0, prefer)
+            for build in near:
+                answer = self._try(build, words)
+                if not answer.reason and not self._years_behind(answer):
+                    return self._set(build, answer)
         answers: list[IndexAnswer] = []
         # Without the pins, uv looks through years of older releases, until one fits this torch.
         for asked in dict.fromkeys((tuple(map(self._at_newest, words)), words)):
@@ -286,18 +279,6 @@ class _Search:
                         steps=[f"check the spelling, or name the index that has it: `{setting}`"],
                     )
         raise self._nothing_found(builds[0], answers[0])
-
-    def _installed_first(
-        self, builds: Sequence[TorchBuild], prefer: TorchBuild | None
-    ) -> Iterator[TorchBuild]:
-        """Yields the installed torch if it is a candidate, and the nearest newer one, because it
-        changes the environment least."""
-        if prefer is None:
-            return
-        if prefer in builds or not self.question.why_not(prefer):
-            yield prefer
-        newer = [build for build in builds if parsed(build.torch) > parsed(prefer.torch)]
-        yield from [build for build in newer if build.torch == newer[-1].torch][:1]
 
     def _named_by_uv(
         self, builds: Sequence[TorchBuild], words: tuple[str, ...]
@@ -422,41 +403,40 @@ class _Search:
             project = companion_table().project(name)
             is_of_torch_index = name in (*FAMILY, *answer.on_torch_index)
             extras = Requirement(self.asked[name]).extras if name in self.asked else ()
-            packages.append(
-                JointPackage(
-                    name=name,
-                    version=labelled(name, release.version, build),
-                    index_url=torch_index if is_of_torch_index else None,
-                    # Packages that the table does not know declare their requirements themselves.
-                    declared=project is None or project.declares,
-                    asked=name in self.asked,
-                    extras=tuple(sorted(extras)),
-                )
+            package = JointPackage(
+                name=name,
+                version=labelled(name, release.version, build),
+                index_url=torch_index if is_of_torch_index else None,
+                # Packages that the table does not know declare their requirements themselves.
+                declared=project is None or project.declares,
+                asked=name in self.asked,
+                extras=tuple(sorted(extras)),
             )
+            packages.append(package)
         packages.sort(key=lambda one: (one.name not in FAMILY, not one.asked, one.name))
+        notes = [*notes_on_sources(self.sources, self.question)]
+        for reason in dict.fromkeys(self.others.values()):
+            names = ", ".join(name for name, why in self.others.items() if why == reason)
+            notes.append(
+                f"left to your installer, because torch is not the reason: {names}: {reason}"
+            )
+        os = self.question.host.machine.os
+        if os.family == "linux" and not (os.libc or "").startswith("glibc "):
+            notes.append(
+                f"the C library is unknown, so gpusetup assumes glibc {USUAL_GLIBC}; to set "
+                "another version, add `--glibc`"
+            )
         return PackageSet(
             build=build,
             packages=tuple(packages),
             held_back=tuple(self._held_back(build, answer)),
-            notes=(*self._notes(), *answer.notes),
+            notes=(*notes, *answer.notes),
             left_out=(*self.sources, *self.others),
         )
 
-    def _notes(self) -> Iterator[str]:
-        yield from notes_on_sources(self.sources, self.question)
-        for reason in dict.fromkeys(self.others.values()):
-            names = ", ".join(name for name, why in self.others.items() if why == reason)
-            yield f"left to your installer, because torch is not the reason: {names}: {reason}"
-        os = self.question.host.machine.os
-        if os.family == "linux" and not (os.libc or "").startswith("glibc "):
-            yield (
-                f"the C library is unknown, so gpusetup assumes glibc {USUAL_GLIBC}; to set "
-                "another version, add `--glibc`"
-            )
-
     def _held_back(self, build: TorchBuild, answer: IndexAnswer) -> Iterator[HeldBack]:
         """Yields torch and each package that is not at its newest release, with the reason."""
-        newest = newest_alone(self.question) or build
+        newest = self.question.newest_alone or build
         if parsed(newest.torch) > parsed(build.torch):
             of_newest = (one for (tried, _), one in self.failures.items() if tried == newest)
             reasons = (
@@ -471,12 +451,9 @@ class _Search:
             found = answer.packages.get(name)
             if found is None or parsed(found.public) >= parsed(release.public):
                 continue
+            is_own = name in answer.on_torch_index
             of_table = why_release_differs(
-                name,
-                release.public,
-                build,
-                self.question.catalog,
-                of_torch_index=name in answer.on_torch_index,
+                name, release.public, build, self.question.catalog, of_torch_index=is_own
             )
             # What holds for any torch is the better reason.
             met = filter(None, (self.with_any_torch, *self.failures.values()))
@@ -534,11 +511,10 @@ class _Search:
             torch = pick(replace(self.question.of_torch, host=facts))
             gives = f", which gives torch {torch.torch} from {torch.backend}" if torch else ""
             side = "older" if other < minor else "newer"
+            way = f"`uv venv --python {name}`, then run this again with `--python .venv`{gives}"
             raise refusal(
                 f"{word} has wheels for Python {name} and {side} only; this Python is {python}",
-                steps=[
-                    f"`uv venv --python {name}`, then run this again with `--python .venv`{gives}"
-                ],
+                steps=[way],
             )
 
     def _nothing_found(self, newest: TorchBuild, first: IndexAnswer) -> Unsatisfiable:
@@ -592,12 +568,9 @@ def refusal(cause: str, *more: str, steps: Iterable[str] = ()) -> Unsatisfiable:
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     """The error if no build has a release of every package, with the reason and what to do
     instead."""
-    host, newest = question.host, newest_alone(question)
+    host, newest = question.host, question.newest_alone
     if newest is None:
         return nothing_fits(newest_fitting(question.of_torch, host.machine))
-    pinned = _pin_that_decides(question)
-    if pinned:
-        return pinned
     steps = []
     for word in question.words:
         project = companion_table().project(name_of(word))
@@ -605,6 +578,9 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
         # Only packages that cause the failure need a workaround.
         if project is None or not alone.why_not(newest):
             continue
+        pinned = _why_pin_cannot_run(word, question)
+        if pinned:
+            return pinned
         # Do not suggest an hour of compiling for a package that cannot compute on these GPUs.
         runs = why_not_on_gpus(project, newest, host.facts) is None
         if runs and not any(map(project.has_wheels, project.rows)):
@@ -625,29 +601,26 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     )
 
 
-def _pin_that_decides(question: PackageQuestion) -> Unsatisfiable | None:
+def _why_pin_cannot_run(word: str, question: PackageQuestion) -> Unsatisfiable | None:
     """The error if a pinned companion needs a torch that cannot run on this host, with the nearest
-    release that works; None if no pin is the cause."""
-    of_torch = question.of_torch
-    for word in question.words:
-        project = companion_table().project(name_of(word))
-        version = exact_version(Requirement(word).specifier)
-        row = row_of(project, version) if project and version else None
-        needs = exact_version(SpecifierSet(row.torch or "")) if row else None
-        of_pin = replace(of_torch, wish=replace(of_torch.wish, torch=needs))
-        if project is None or needs is None or fitting_builds(of_pin):
-            continue
-        near = nearest(needs, replace(of_torch, wish=replace(of_torch.wish, torch=None)))
-        releases = releases_beside(project, near, question.catalog) if near else ()
-        steps = []
-        if near and releases:
-            release = releases[-1].removeprefix("==")
-            steps.append(
-                f"the nearest that works: {project.name} {release} with torch {near.torch} from "
-                f"{near.backend}: change the pin, then run this again"
-            )
-        return refusal(f"{word} needs torch {needs}, which {first_reason(of_pin)}", steps=steps)
-    return None
+    release that works; None if the pin is not the cause."""
+    of_torch, project = question.of_torch, companion_table().project(name_of(word))
+    version = exact_version(Requirement(word).specifier)
+    row = row_of(project, version) if project and version else None
+    needs = exact_version(SpecifierSet(row.torch or "")) if row else None
+    of_pin = replace(of_torch, wish=replace(of_torch.wish, torch=needs))
+    if project is None or needs is None or fitting_builds(of_pin):
+        return None
+    near = nearest(needs, replace(of_torch, wish=replace(of_torch.wish, torch=None)))
+    releases = releases_beside(project, near, question.catalog) if near else ()
+    steps = []
+    if near and releases:
+        release = releases[-1].removeprefix("==")
+        steps.append(
+            f"the nearest that works: {project.name} {release} with torch {near.torch} from "
+            f"{near.backend}: change the pin, then run this again"
+        )
+    return refusal(f"{word} needs torch {needs}, which {first_reason(of_pin)}", steps=steps)
 
 
 def way_to_build(word: str, os: str | None) -> str:

@@ -19,7 +19,7 @@ from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Action, Choice, crosses
 from gpusetup.choose.constraints import nearest
 from gpusetup.choose.host import WHEELS, BuildQuestion, Host, question_of
-from gpusetup.choose.installed import installed_build, is_damaged, is_of_conda, public, serves
+from gpusetup.choose.installed import installed_build, is_damaged, public, serves
 from gpusetup.choose.newest import newest_fitting
 from gpusetup.choose.wish import Wish
 from gpusetup.model.builds import TorchBuild
@@ -47,11 +47,8 @@ def change_of(
     """The smallest change that works, by the rules above."""
     before = parsed(installed.torch)
     is_newer = newest.build is not None and parsed(newest.build.torch) > before
-    if (
-        not (wish.wants_newest and is_newer)
-        and is_as_wanted(installed, question)
-        and is_good(installed, machine, question)
-    ):
+    is_wanted = question.backend in ("auto", installed.backend) and question.takes(installed.torch)
+    if is_wanted and not (wish.wants_newest and is_newer) and is_good(installed, machine, question):
         # The requested torch is installed, but some of its files may be missing.
         action: Action = "again" if is_damaged(machine) else "kept"
         return replace(as_installed(installed, machine, question), action=action)
@@ -84,11 +81,6 @@ def change_of(
     return replace(choice, action="newest" if is_newest or after < before else "nearest-newer")
 
 
-def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
-    """Whether the installed torch has the requested version and backend."""
-    return question.backend in ("auto", installed.backend) and question.takes(installed.torch)
-
-
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
     """Whether the installed torch works on this host, as far as gpusetup can judge."""
     # A user who requests the CPU build accepts that the GPUs are not used.
@@ -105,7 +97,7 @@ def kept_unasked(wish: Wish, host: Host, catalog: Catalog) -> Choice | None:
     """The choice to keep the installed torch, whether it works or not, because only other packages
     were requested; None if torch is not installed."""
     machine = host.machine
-    any_torch = Wish(installer="conda" if is_of_conda(machine) else "auto")
+    any_torch = Wish(installer="conda" if machine.torch.installer == "conda" else "auto")
     question = question_of(any_torch, host, catalog)
     installed = installed_build(machine, question)
     if installed is None:
@@ -125,7 +117,7 @@ def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuesti
     exact = Wish(
         torch=f"=={public(installed.torch)}",
         backend=installed.backend,
-        installer="conda" if is_of_conda(machine) else "auto",
+        installer="conda" if machine.torch.installer == "conda" else "auto",
     )
     on_its_channels = newest_fitting(replace(question, wish=exact), machine)
     if on_its_channels.build:
@@ -148,9 +140,9 @@ def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> C
     label = f"+{question.backend}" if question.wish.label else ""
     exact = replace(question.wish, torch=f"=={build.torch}{label}")
     choice = newest_fitting(replace(question, wish=exact), machine)
-    if question.channels != WHEELS:
-        return choice
-    return replace(choice, conda=nearest(public(torch), question.by_conda()))
+    if question.channels == WHEELS:
+        choice = replace(choice, conda=nearest(public(torch), question.by_conda()))
+    return choice
 
 
 REASONS: dict[str, str] = {

@@ -22,8 +22,6 @@ from gpusetup.model.shell import own_word
 from gpusetup.model.versions import allows
 
 if TYPE_CHECKING:
-    from packaging.specifiers import SpecifierSet
-
     from gpusetup.catalog.builds import Catalog
 
 NEWEST = "latest"
@@ -114,6 +112,9 @@ def specifier_text(text: str | None) -> str | None:
 
     A bare version means exactly that version, but `2.5` means its newest patch release. A local
     label is ignored.
+
+    >>> specifier_text("2.5"), specifier_text("torch==2.5.1+cu124"), specifier_text(">=2.6,<2.9")
+    ('==2.5.*', '==2.5.1', '>=2.6,<2.9')
     """
     # Users paste `torch==2.5.1+cu124` from a requirements file.
     version = (text or "").strip().removeprefix("torch").strip().partition("+")[0]
@@ -124,26 +125,6 @@ def specifier_text(text: str | None) -> str | None:
     # `2.5` and `2` name a release series, while `2.5.*` already is one.
     is_series = version.count(".") < 2 and "*" not in version
     return f"=={version}.*" if is_series else f"=={version}"
-
-
-def specifier(text: str | None) -> SpecifierSet | None:
-    """The torch versions that a text requests; None for any. Raises UsageError if it is not a
-    version or specifier.
-
-    >>> str(specifier("2.5")), str(specifier("torch==2.5.1+cu124")), str(specifier(">=2.6,<2.9"))
-    ('==2.5.*', '==2.5.1', '<2.9,>=2.6')
-    """
-    from packaging.specifiers import SpecifierSet
-
-    versions = specifier_text(text)
-    try:
-        return SpecifierSet(versions) if versions else None
-    except ValueError:
-        raise UsageError(
-            f"{text!r} is not a torch version",
-            hint="for example `2.5.1` or `>=2.6,<2.9`; for a nightly build, `gpusetup resolve "
-            "--torch nightly` prints the commands",
-        ) from None
 
 
 def label_of(text: str | None) -> str | None:
@@ -169,7 +150,16 @@ def allows_torch(wanted: str | None, torch: str) -> bool:
 def check_wish(wish: Wish, catalog: Catalog) -> None:
     """Raise UsageError if a request is malformed, contradicts itself, or names an unknown
     backend."""
-    specifier(wish.torch)
+    from packaging.specifiers import SpecifierSet
+
+    try:
+        SpecifierSet(specifier_text(wish.torch) or "")
+    except ValueError:
+        raise UsageError(
+            f"{wish.torch!r} is not a torch version",
+            hint="for example `2.5.1` or `>=2.6,<2.9`; for a nightly build, `gpusetup resolve "
+            "--torch nightly` prints the commands",
+        ) from None
     if wish.label and wish.backend not in ("auto", wish.label):
         raise UsageError(
             f"`--torch {wish.torch}` asks for {wish.label} and `--backend` for {wish.backend}",
@@ -225,10 +215,6 @@ NO_PACKAGES = {
     r"[^@]*\.(?:whl|tar\.gz|zip)": (
         "`gpusetup install --offline DIR` installs from a folder of wheels"
     ),
-    r"\[[\w.-]+\]": (
-        "a project is not a list of requirements: to write one, run `uv pip compile "
-        "pyproject.toml -o requirements.txt`"
-    ),
     r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
     r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (
         "`gpusetup install` first, then `uv pip install WORD`"
@@ -257,10 +243,7 @@ def name_of(word: str) -> str:
 
 def refuse_what_is_no_package(word: str) -> None:
     """Raise UsageError for a word that is not a package, or that is probably a misspelling of one
-    of torch's packages.
-
-    >>> refuse_what_is_no_package("torch==2.5.1")
-    """
+    of torch's packages."""
     from difflib import get_close_matches
 
     for pattern, advice in NO_PACKAGES.items():
@@ -287,15 +270,16 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
     `environment` contains the target's values for environment markers; a word whose marker is false
     there is left out. Raises UsageError for a word that is not a package.
 
-    >>> wish = parse_words(["torchvision", "numpy>=2"])
-    >>> wish.family, wish.packages
-    (('torchvision',), ('numpy>=2',))
-    >>> parse_words(["torch==2.5.1"]).torch
-    '2.5.1'
+    >>> wish = parse_words(["torchvision", "numpy>=2", "torch==2.5.1"])
+    >>> wish.family, wish.packages, wish.torch
+    (('torchvision', 'torch'), ('numpy>=2',), '2.5.1')
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
-    wish = Wish()
+    torch: str | None = None
+    packages: list[str] = []
+    family: list[str] = []
+    companions: list[tuple[str, str]] = []
     for word in words:
         refuse_what_is_no_package(without_logins(word))
         try:
@@ -321,18 +305,23 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
             )
         name, versions = canonicalize_name(requirement.name), str(requirement.specifier)
         if name not in FAMILY:
-            wish = replace(wish, packages=(*wish.packages, word))
+            packages.append(word)
             continue
         if requirement.extras:
             raise UsageError(
                 f"{word!r}: gpusetup installs torch, torchvision and torchaudio without extras"
             )
-        wish = replace(wish, family=(*wish.family, name))
+        family.append(name)
         if name == "torch":
-            wish = replace(wish, torch=as_option(versions))
+            torch = as_option(versions)
         elif versions:
-            wish = replace(wish, companions=(*wish.companions, (name, versions)))
-    return wish
+            companions.append((name, versions))
+    return Wish(
+        torch=torch,
+        packages=tuple(packages),
+        family=tuple(family),
+        companions=tuple(companions),
+    )
 
 
 def as_option(versions: str) -> str | None:
@@ -364,8 +353,7 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
         return wish
     public = [(name, versions.partition("+")[0]) for name, versions in wish.companions]
     releases = releases_with(catalog, public)
-    limits = specifier(wish.torch)
-    fitting = [torch for torch in releases if limits is None or limits.contains(torch)]
+    fitting = [torch for torch in releases if allows_torch(wish.torch, torch)]
     if not fitting:
         words = " ".join(f"{name}{versions}" for name, versions in wish.companions)
         belongs = f"torch {releases[-1]}, not with {wish.torch}" if releases else "no torch"
@@ -376,8 +364,9 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     if len(fitting) > 1:
         # torchvision 0.20.* works with several torch versions, so the host decides among them.
         return replace(wish, torch=f">={fitting[0]},<={fitting[-1]}")
-    if wish.label:
-        return wish
     # `torchvision==0.20.1+cu124` also requests a backend.
-    label = next(filter(None, (label_of(versions) for _, versions in wish.companions)), None)
-    return replace(wish, torch=f"{fitting[0]}+{label}" if label else fitting[0])
+    labels = (label_of(versions) for _, versions in wish.companions)
+    label = next(filter(None, labels), None)
+    if wish.label is None:
+        wish = replace(wish, torch=f"{fitting[0]}+{label}" if label else fitting[0])
+    return wish

@@ -10,8 +10,7 @@ from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.install import guard
 from gpusetup.install.switching.receipt import now
-from gpusetup.install.target.find import check_target, layout_of
-from gpusetup.install.target.layout import distributions, versions
+from gpusetup.install.target import check_target, distributions, layout_of, versions
 from gpusetup.model.shell import own_setting
 from gpusetup.probe.target import choose_target
 from gpusetup.render.console import Console

@@ -1,5 +1,5 @@
-"""The variants of `gpusetup install`. Each one makes a plan, shows it, asks for confirmation, and
-carries it out."""
+"""The flows of `gpusetup install`: into an environment by uv or conda, back (`--undo`), and for a
+described machine. Each makes a plan, shows it, asks for confirmation, and carries it out."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import installed_packages
 from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.install_choice import (
+    choose_task,
+    decision_of,
+    host_for,
+    new_environment,
+    stop_early,
+)
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import Blocked
-from gpusetup.install import task as tasks
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
-from gpusetup.install.job import (
-    InstallJob,
-    Plan,
-    device_to_prove,
-    prove,
-    torch_stays,
-)
+from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
 from gpusetup.install.recovery import recover_unfinished, target_folder
 from gpusetup.install.switching import change
 from gpusetup.install.switching import undo as undoing
-from gpusetup.install.switching.journal import STORE, UNDO, Journal, read_journal
-from gpusetup.install.target.find import (
+from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, Journal, read_journal
+from gpusetup.install.target import (
     Target,
     check_target,
-    family_in,
+    distributions,
     family_of,
     layout_of_folder,
     must_create_venv,
     read_target,
+    versions,
 )
-from gpusetup.install.task import Task, choose_task, decision_of, host_for
+from gpusetup.install.task import Task, check_described, refuse_unnamed_base
 from gpusetup.install.wheels import fetch_into_folder, newest_torch
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
@@ -114,7 +115,8 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     """
     # An interrupted installation is completed or reverted first, because a half-finished state must
     # not be read.
-    recover_unfinished(target_folder(question), out.talk, dry_run=question.dry_run)
+    folder = target_folder(question.python, question.venv)
+    recover_unfinished(folder, out.talk, dry_run=question.dry_run)
     # An existing environment is read by its folder. If neither is named, the active one is read.
     python, new_venv = question.venv or question.python, None
     if question.venv and must_create_venv(question.venv):
@@ -178,8 +180,8 @@ def _chosen(run: Run, wish: Wish) -> Task:
 
     def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
         # Asking the index may take minutes, so check for reasons to stop first.
-        tasks.stop_early(question, wish, host, choice, out.talk)
-        _check_environment(run, tasks.new_environment(question, wish, choice, host.machine))
+        stop_early(question, wish, host, choice, out.talk)
+        _check_environment(run, new_environment(question, wish, choice, host.machine))
         out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
     index = PersonIndex(host.machine, question.root, look_before_asking)
@@ -190,7 +192,7 @@ def _check_environment(run: Run, elsewhere: str) -> None:
     """Raise Blocked if an existing environment must not be changed. `elsewhere` is the command that
     creates another one."""
     if run.target.venv is None:
-        tasks.refuse_unnamed_base(run.machine, elsewhere)
+        refuse_unnamed_base(run.machine, elsewhere)
         check_target(run.target.layout, elsewhere)
 
 
@@ -218,8 +220,8 @@ def _download(run: Run, task: Task, notes: tuple[str, ...]) -> Reply:
     """Show and download everything that a new environment needs, without installing it."""
     folder = os.path.realpath(run.question.download or "")
     task, plan = plan_newest(run.job, replace(run.target, venv=folder), task)
-    plan = replace(plan, target=folder, venv=None, steps=(), before={})
-    answer = plan_answer(plan, task, notes)
+    plan = replace(plan, target=folder, steps=(), before={})
+    answer = _planned(plan, task, notes)
 
     def fetch() -> Done:
         count = fetch_into_folder(run.job, plan)
@@ -232,27 +234,30 @@ def _download(run: Run, task: Task, notes: tuple[str, ...]) -> Reply:
 
 def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
     """Show and carry out a plan, which changes an environment or creates one."""
-    answer = plan_answer(plan, task, notes)
+    answer = _planned(plan, task, notes)
 
     def carry_out_plan() -> Done:
-        outcome = change.install(run.job, run.target, plan, verify=not run.question.no_verify)
+        verdict = change.install(run.job, run.target, plan, verify=not run.question.no_verify)
+        is_kept = torch_stays(verdict)
         ended = replace(
             answer,
-            state="installed" if outcome.kept else "restored",
-            after=plan.after if outcome.kept else plan.before,
+            state="installed" if is_kept else "restored",
+            after=plan.after if is_kept else plan.before,
             steps=tuple(run.job.done),
-            verdict=outcome.verdict,
-            receipt=outcome.receipt,
+            verdict=verdict,
+            receipt=str(Path(plan.target, STORE, RECEIPT)) if is_kept else None,
             why=task.why,
         )
-        undo = undo_offered(plan) if outcome.kept else None
-        return ended, screens.end_screen(ended, undo=undo), outcome.kept
+        undo = undo_offered(plan) if is_kept else None
+        return ended, screens.end_screen(ended, undo=undo), is_kept
 
-    screen = _plan_screen(answer, plan, task, (*plan.notes, *notes_of_target(run.target), *notes))
+    created = "the environment is new" if run.target.venv else None
+    all_notes = (*plan.notes, *notes_of_target(run.target), *notes)
+    screen = _plan_screen(answer, plan, task, all_notes, created)
     return carry_out(run.question, run.out, answer, screen, carry_out_plan)
 
 
-def plan_answer(plan: Plan, task: Task, notes: tuple[str, ...]) -> InstallAnswer:
+def _planned(plan: Plan, task: Task, notes: tuple[str, ...]) -> InstallAnswer:
     """The document of a plan."""
     return InstallAnswer(
         state="planned",
@@ -266,14 +271,20 @@ def plan_answer(plan: Plan, task: Task, notes: tuple[str, ...]) -> InstallAnswer
     )
 
 
-def _plan_screen(planned: InstallAnswer, plan: Plan, task: Task, notes: tuple[str, ...]) -> Screen:
+def _plan_screen(
+    planned: InstallAnswer,
+    plan: Plan,
+    task: Task,
+    notes: tuple[str, ...],
+    created: str | None = None,
+) -> Screen:
     """The screen of a plan, with notes at the end."""
     rows = {
         "hosts": ", ".join(plan.hosts),
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
         "stays": ", ".join(task.coming.pinned),
-        "created": "the environment is new" if plan.venv else None,
-        "fallback": screens.fallback(plan.fallbacks),
+        "created": created,
+        "fallback": ", then ".join(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
     return screens.plan_screen(planned, rows, screens.downloads(plan.wheels), notes)
@@ -301,8 +312,7 @@ def _by_conda(run: Run) -> Reply:
     # or no.
     if not (problem or question.yes or question.dry_run):
         out.talk("Asking conda what it would change ...")
-        preview = conda_says(argv).splitlines()
-        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in preview)
+        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in conda_says(argv))
     screen = _described_screen(machine, answer, task, section("conda says", conda_lines))
     if problem and not question.dry_run:
         out.talk(screen)
@@ -338,21 +348,13 @@ def _by_conda(run: Run) -> Reply:
 
 def undo(question: InstallQuestion, out: Console) -> Reply:
     """Restore the packages that the last installation replaced."""
-    job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
-    folder = target_folder(question)
+    folder = target_folder(question.python, question.venv, is_undo=True)
     store = folder / STORE
     ended = recover_unfinished(folder, out.talk, dry_run=question.dry_run)
     # An interrupted installation was found and has just been reverted, so there is nothing more to
     # undo.
     if ended and ended.phase != "keeping":
-        answer = InstallAnswer(
-            state="restored",
-            target=str(folder),
-            before=ended.after,
-            after={**family_in(folder), **ended.before},
-            steps=(),
-        )
-        return reply(answer, screens.end_screen(answer, "undone"))
+        return reply(*_undone(folder, ended))
     # Only a dry run can find an unfinished change here; its half-finished state cannot be compared
     # with a plan.
     unfinished = read_journal(store)
@@ -368,12 +370,19 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
     planned, screen = _planned_undo(folder, journal)
 
     def restore_previous() -> Done:
-        undoing.undo(job, layout)
-        restored = {**family_in(folder), **journal.before}
-        answer = replace(planned, state="restored", after=restored)
-        return answer, screens.end_screen(answer, "undone"), True
+        undoing.undo(out.talk, layout)
+        return *_undone(folder, journal), True
 
     return carry_out(question, out, planned, screen, restore_previous)
+
+
+def _undone(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen]:
+    """The result of undoing the change with this journal, as a document and as a screen."""
+    restored = {**family_of(versions(distributions(layout_of_folder(folder)))), **journal.before}
+    answer = InstallAnswer(
+        state="restored", target=str(folder), before=journal.after, after=restored, steps=()
+    )
+    return answer, screens.end_screen(answer, "undone")
 
 
 def _planned_undo(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen]:
@@ -449,7 +458,7 @@ def describe(
     host = host_for(question, decision.wish, machine)
     task = choose_task(question, decision.wish, host, talk)
     if not task.is_done and installer == "uv":
-        tasks.check_described(machine, task.elsewhere)
+        check_described(machine, task.elsewhere)
     coming, build = task.coming, task.build
     # Packages that change with torch have other names in conda, so name them only for uv.
     beside = (*coming.followers, *coming.pinned) if installer == "uv" else ()
@@ -495,7 +504,7 @@ def _described_screen(
         "packages": without_logins(", ".join(coming.packages)),
         "stays": ", ".join(coming.pinned),
         "backend": build.backend if has_unnamed_backend else None,
-        "fallback": screens.fallback(task.builds[1:]),
+        "fallback": ", then ".join(other.backend for other in task.builds[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
     notes = (*answer.notes, *task.all_notes)

@@ -16,7 +16,7 @@ from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import offer_of
 from gpusetup.choose.commands import answer_of, new_environment, tool_command
 from gpusetup.choose.compatibility import notes_on_installed
-from gpusetup.choose.described import Description, completed_by_gpus, described, without_torch
+from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import followers, marker_environment
 from gpusetup.choose.newest import age_note
@@ -195,23 +195,25 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
 
 def _machine(question: ResolveQuestion, catalog: Catalog, out: Console) -> tuple[Snapshot, bool]:
     """The machine of the question, and whether options describe any part of it."""
-    by_options = Description(
-        driver=question.driver,
-        gpus=question.gpu,
-        os=question.os,
-        machine=question.architecture,
-        python=question.python,
-        glibc=question.glibc,
-    )
-    description = completed_by_gpus(by_options, catalog)
+    whole = {"driver", "gpu", "os", "python"}
     # If the options describe the whole machine, only the operating system of this one is read.
-    if question.machine or not description.is_whole:
+    if question.machine or not whole <= question.given:
         machine = gather(MachineToRead(question.machine), out)
     else:
         from gpusetup.probe.host import read_os
 
         machine = read_os(System())
-    return described(machine, description, catalog), description != Description()
+    there = described(
+        machine,
+        catalog,
+        driver=question.driver,
+        gpus=question.gpu,
+        family=question.os,
+        machine=question.architecture,
+        python=question.python,
+        glibc=question.glibc,
+    )
+    return there, bool(question.given & {*whole, "architecture", "glibc"})
 
 
 def _nightly(question: ResolveQuestion, machine: Snapshot, catalog: Catalog, root: str) -> Reply:

@@ -16,7 +16,7 @@ from gpusetup.install.job import InstallJob, prove, run_step
 from gpusetup.install.switching.change import recover
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.target.layout import Layout
+from gpusetup.install.target import Layout
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.steps import Step
@@ -46,10 +46,11 @@ def conda_program() -> str | None:
     return next(filter(None, (shutil.which(name) for name in names if name)), None)
 
 
-def conda_says(argv: Sequence[str]) -> str:
-    """The changes that conda would make with this command, as the text that its dry run prints."""
+def conda_says(argv: Sequence[str]) -> list[str]:
+    """The changes that conda would make with this command, as the lines that its dry run prints."""
     output = run((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
-    return without_logins(output.stdout.strip() or output.problem or output.stderr.strip())
+    said = output.stdout.strip() or output.problem or output.stderr.strip()
+    return without_logins(said).splitlines()
 
 
 def install_by_conda(

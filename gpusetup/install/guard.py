@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -20,6 +20,7 @@ from gpusetup import named_file
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.switching.files import write_safely
+from gpusetup.install.target import PYTHON_IN
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import run
@@ -89,18 +90,15 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
 def constraints_of_pip(prefix: Path) -> list[str]:
     """The constraints files that the environment's pip reads now, as pip itself lists them; empty
     without pip."""
-    place = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
-    command = (str(prefix.joinpath(*place)), "-m", "pip", "config", "list")
-    named: dict[str, str] = {}
-    for line in run(command, timeout=PIP_SECONDS).stdout.splitlines():
-        # pip prints `install.constraint='a.txt'`, quoted as Python does.
-        key, _, value = line.partition("=")
-        with suppress(ValueError, SyntaxError):
-            named[key] = str(ast.literal_eval(value))
+    command = (str(prefix / PYTHON_IN), "-m", "pip", "config", "list")
+    # pip prints `install.constraint='a.txt'`, quoted as Python does.
+    lines = run(command, timeout=PIP_SECONDS).stdout.splitlines()
+    named = dict(line.split("=", 1) for line in lines if "=" in line)
     # pip's own order: its settings for one command count more than those for all.
     for key in (":env:.constraint", "install.constraint", "global.constraint"):
-        if key in named:
-            return named[key].split()
+        with suppress(ValueError, SyntaxError):
+            if key in named:
+                return str(ast.literal_eval(named[key])).split()
     return []
 
 
@@ -135,9 +133,7 @@ def planned(
         before = _text_of(path)
         if before is None or is_guard(before):
             # The first line contains the date, which does not count as a difference.
-            _, *lines_before = (before or "").split("\n")
-            _, *lines = text.split("\n")
-            if lines_before != lines:
+            if (before or "").partition("\n")[2] != text.partition("\n")[2]:
                 files.append(GuardFile(path=str(path), text=text))
         elif not all(row in before for row in rows):
             notes.append(f"{path} is yours and stays; write this into it: {' '.join(rows)}")
@@ -165,7 +161,7 @@ def is_guard(text: str) -> bool:
     return text.startswith(MARK) and last_line == f"{MARK}: to here"
 
 
-def write(files: tuple[GuardFile, ...]) -> None:
+def write(files: Iterable[GuardFile]) -> None:
     for file in files:
         hint = "run it as the owner of the file; `gpusetup guard --undo` takes back the rest"
         with blocked_by_files(f"{file.path} cannot be written", hint):
@@ -175,11 +171,8 @@ def write(files: tuple[GuardFile, ...]) -> None:
 def undo(prefix: Path) -> tuple[str, ...]:
     """Remove the guard's files and return their paths. pip's configuration goes first, because it
     names the constraints file."""
-    ours: list[Path] = []
-    for path in (prefix / PIP_FILE, prefix / CONSTRAINTS):
-        is_ours = not path.is_symlink() and is_guard(_text_of(path) or "")
-        if is_ours:
-            ours.append(path)
+    files = (prefix / PIP_FILE, prefix / CONSTRAINTS)
+    ours = [path for path in files if not path.is_symlink() and is_guard(_text_of(path) or "")]
     for path in ours:
         with blocked_by_files(f"{path} cannot be removed", "`gpusetup guard --undo` again goes on"):
             path.unlink()

@@ -13,7 +13,6 @@ from typing import Any
 
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.install.switching.lock import launched
-from gpusetup.model.builds import Fallback
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.frozen import Frozen, Record, replace
 from gpusetup.model.steps import Step
@@ -34,12 +33,12 @@ class Plan(Frozen):
     target: str
     python: str
     """The path of the target's interpreter."""
-    venv: str | None = None
-    """The folder of the environment to create first; None if the environment exists."""
-    choice: Fallback
-    """The build to install and the index it comes from. The index's URL may contain a login."""
-    fallbacks: tuple[Fallback, ...] = ()
-    """The other builds that can be tried if the chosen one is not available."""
+    backend: str
+    torch_index: str
+    """The URL of the index of torch and its companions, or their place in a folder of wheels. It
+    may contain a login."""
+    fallbacks: tuple[str, ...] = ()
+    """The other backends whose builds can be tried if this one fails its test."""
     wheels: tuple[Wheel, ...] = ()
     hosts: tuple[str, ...] = ()
     """The hosts that uv asks for pages and files."""
@@ -65,15 +64,6 @@ class InstallJob(Record):
     store: Path | None = None
     """The target's store; None until its lock is held."""
     done: list[DoneStep] = []
-
-
-class InstallOutcome(Frozen):
-    """How an installation ended: whether the new files were kept or the old ones restored, and
-    verify's result."""
-
-    kept: bool
-    verdict: dict[str, Any] | None = None
-    receipt: str | None = None
 
 
 def run_step(

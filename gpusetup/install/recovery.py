@@ -5,38 +5,35 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.install.switching.change import drop_leftovers, recover
 from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.target.find import require_possible_folder
+from gpusetup.install.target import require_possible_folder
 from gpusetup.probe.own_files import how_to_end, interruption
 from gpusetup.probe.target import choose_target
 from gpusetup.system.system import System
 
-if TYPE_CHECKING:
-    from gpusetup.install.task import InstallRequest
 
-
-def target_folder(question: InstallRequest) -> Path:
-    """The folder of the environment to change, even if it has no interpreter yet."""
-    if question.venv:
-        require_possible_folder(question.venv)
-        return Path(question.venv).absolute()
-    if question.python:
-        named = Path(question.python).absolute()
+def target_folder(python: str | None, venv: str | None, *, is_undo: bool = False) -> Path:
+    """The folder of the environment that `--python` or `--venv` names, or of the active one, even
+    if it has no interpreter yet."""
+    if venv:
+        require_possible_folder(venv)
+        return Path(venv).absolute()
+    if python:
+        named = Path(python).absolute()
         # A run that was killed may have left an environment without an interpreter.
         for folder in (named, named.parent.parent):
             if (folder / STORE).is_dir():
                 return folder
     try:
-        return Path(choose_target(System(), question.python).prefix)
+        return Path(choose_target(System(), python).prefix)
     except GpuSetupError:
         # To restore the previous packages, no interpreter is needed.
         for name in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX"), ".venv"):
-            if question.undo and name and (Path(name) / STORE).is_dir():
+            if is_undo and name and (Path(name) / STORE).is_dir():
                 return Path(name).absolute()
         raise
 

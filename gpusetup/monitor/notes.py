@@ -19,7 +19,7 @@ from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKER
 
 NOTES: tuple[tuple[Sign, str], ...] = (
     (s.memory_grew & ~s.fills_soon, "{memory_growth}; a leak?"),
-    (s.several_holders & ~s.held_by_others, "processes that hold its memory{holders}"),
+    (s.shared_by_programs & ~s.held_by_others, "processes that hold its memory{holders}"),
     (s.work_ended, END_OF_WORK),
     (s.memory_high & ~(s.memory_grew | s.server), "memory {gpu.memory.p95} % full, more than 90 %"),
     (s.held_by_others, "memory that is not the job's: {foreign}"),

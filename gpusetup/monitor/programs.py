@@ -111,19 +111,6 @@ def is_launched(command: Sequence[str] | None) -> bool:
     return LAUNCHERS.search(" ".join(command or ()).lower()) is not None
 
 
-NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d{1,6})(?!\d)")
-
-
-def nodes_of(command: Sequence[str] | None) -> int:
-    """The number of machines that the command's launcher options name; 1 if they name none.
-
-    >>> nodes_of(("torchrun", "--nnodes=1:4", "t.py")), nodes_of(("torchrun", "t.py"))
-    (4, 1)
-    """
-    match = NODES.search(" ".join(command or ()))
-    return int(match[1]) if match else 1
-
-
 COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")
 
 
@@ -216,4 +203,6 @@ def named_with_size(process: ProcessUse) -> str:
     path, dash, options = (process.name or "a process").replace("\\", "/").partition(" -")
     # The module that Python runs (`-m ipykernel_launcher`) tells more than the name `python`.
     name = path.rpartition("/")[2] + (dash + options)[:24]
-    return f"{name} (PID {process.pid}, {(process.memory_bytes or 0) / GIB:.1f} GiB)"
+    # Windows reports no memory of a process.
+    size = f", {process.memory_bytes / GIB:.1f} GiB" if process.memory_bytes else ""
+    return f"{name} (PID {process.pid}{size})"

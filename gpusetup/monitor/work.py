@@ -24,6 +24,35 @@ class Moment:
         self.phase = ""
 
 
+MOST_MOMENTS = 1000
+"""How many moments of a run are kept, so that a run of days needs little memory."""
+
+
+class ThinnedMoments:
+    """Keeps every moment at first, later every second, every fourth and so on, so that fewer than
+    1000 are kept, spread evenly; the last one is always available."""
+
+    def __init__(self) -> None:
+        self._rows: list[Moment] = []
+        self.count = 0
+        # One row in this many is kept; the number doubles when there are too many rows.
+        self._every = 1
+
+    def add(self, row: Moment) -> None:
+        if self.count % self._every == 0:
+            self._rows.append(row)
+        self.last = row
+        self.count += 1
+        if len(self._rows) >= MOST_MOMENTS:
+            self._rows = self._rows[::2]
+            self._every *= 2
+
+    def all(self) -> list[Moment]:
+        """The kept moments, followed by the last one, because it shows how the run ended."""
+        rows = self._rows
+        return rows if not rows or rows[-1] is self.last else [*rows, self.last]
+
+
 class Mean:
     """The mean of a figure over the samples that contain it; None if none of them does.
 

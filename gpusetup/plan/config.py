@@ -22,14 +22,12 @@ from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
 from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader, by_words
-from gpusetup.plan.config_rl import method_of, reinforcement
-from gpusetup.plan.frozen_parts import frozen_in
 from gpusetup.plan.job import JOB_DEFAULTS, TrainingJob
 from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, TrainingQuestion
-from gpusetup.plan.rl import GENERATING
+from gpusetup.plan.rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.rope import RopeScaling, rope_scaling
-from gpusetup.plan.tables import tables_in
+from gpusetup.plan.trained_parts import frozen_in, tables_in
 from gpusetup.plan.trainers import usual_batch
 
 NUMBERS = {

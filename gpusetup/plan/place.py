@@ -1,5 +1,10 @@
-"""The GPUs that a job runs on: their number, the memory that CUDA can use, and what the system
-supports."""
+"""The GPUs that a job runs on: their number, the memory that torch can use, and what the system
+supports.
+
+The memory model was fitted to jobs on NVIDIA GPUs. torch allocates the same tensors on GPUs of any
+maker, but the model was never checked on those of AMD, Intel and Apple, so their answers contain a
+warning.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +12,48 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from gpusetup.catalog.gpus import SERIES_WORDS, GpuRow, gpu_described, rows_named, tokens
+from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES
+from gpusetup.accelerators.apple import metal_bytes
+from gpusetup.accelerators.board_memory import STRIX_HALO, STRIX_HALO_SHARE, board_sizes
+from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, Maker
+from gpusetup.accelerators.other_gpus import other_gpu
+from gpusetup.catalog.gpus import (
+    SERIES_WORDS,
+    GpuRow,
+    gpu_described,
+    maker_of_name,
+    memory_in,
+    rows_named,
+    tokens,
+)
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
-from gpusetup.plan.decide import MachineLimits
-from gpusetup.plan.measured import gpu_of
 
 System = Literal["linux", "windows", "wsl", "jetson"]
 OTHER_GPU = "`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine"
-COUNT_BEFORE_NAME = re.compile(r"(\d{1,4})\s*[x×*]\s*(?=[a-z])", re.IGNORECASE)
+JETSON = frozenset({"orin", "thor", "xavier", "nano"})
+UNIFIED = JETSON | {"gb10"}
+"""Words in the names of GPUs that share the machine's memory."""
 
 
 class Place(Frozen):
-    """The GPUs of a machine, or a single GPU that the user described."""
+    """The GPUs of a machine, or a single GPU that the user described; all are alike."""
 
     gpu: str
     """The GPU's name, as shown in the answer."""
     total_bytes: float
     """The total memory as `nvidia-smi` prints it, or as the user gave it."""
     capacity: float
-    """The bytes of memory that CUDA can use."""
+    """The bytes of memory that torch can use."""
     capability: Capability | None = None
     count: int | None = None
     """The number of GPUs in the machine; None if the user only named a GPU."""
     system: System = "linux"
     host_bytes: int | None = None
+    """The bytes of the machine's RAM; None if unknown."""
     unified: bool = False
     """Whether the GPU uses the machine's own memory (Jetson, GB10), so that offload gains
     nothing."""
@@ -45,19 +64,28 @@ class Place(Frozen):
     if none is needed."""
     has_expandable_segments: bool = True
     """Whether torch's allocator for this GPU can grow its segments (CUDA, ROCm)."""
+    sp: int | None = None
+    """The only degree of sequence parallelism to consider; None for every one."""
+    offload: bool = True
+    """Whether to consider offload."""
+    predict: bool = False
+    """Whether to predict even what was measured."""
 
-    def limits(self, sp: int | None = None, *, predict: bool = False) -> MachineLimits:
-        """The limits that a job has on this machine. Expandable segments need plain Linux; sequence
-        parallelism and offload do not work on Windows."""
-        return MachineLimits(
-            capacity=self.capacity,
-            env=self.system == "linux" and self.has_expandable_segments,
-            linux=self.system != "windows",
-            offload=not self.unified,
-            host=self.host_bytes,
-            sp=sp,
-            measured_gpu=None if predict else gpu_of(self.gpu, self.total_bytes),
-        )
+    @property
+    def env(self) -> bool:
+        """Whether expandable segments work; they do not on Windows, WSL and Jetson."""
+        return self.system == "linux" and self.has_expandable_segments
+
+    @property
+    def linux(self) -> bool:
+        """Whether the system is Linux (WSL and Jetson included), which sequence parallelism and
+        FSDP2 with CPU offload need."""
+        return self.system != "windows"
+
+    @property
+    def can_offload(self) -> bool:
+        """Whether offload may be used, and frees memory of the GPU."""
+        return self.offload and self.linux and not self.unified
 
 
 def place_of(name: str | None, total_bytes: int, capability: Capability | None = None) -> Place:
@@ -82,7 +110,7 @@ def count_in_name(text: str) -> tuple[int | None, str]:
     ((8, 'H100'), (None, 'RTX 4090'))
     """
     stripped = text.strip()
-    hit = COUNT_BEFORE_NAME.match(stripped)
+    hit = re.match(r"(\d{1,4})\s*[x×*]\s*(?=[a-z])", stripped, re.IGNORECASE)
     return (int(hit[1]), stripped[hit.end() :]) if hit else (None, text)
 
 
@@ -122,11 +150,6 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     )
 
 
-JETSON = frozenset({"orin", "thor", "xavier", "nano"})
-UNIFIED = JETSON | {"gb10"}
-"""Words in the names of GPUs that share the machine's memory."""
-
-
 def machine_place(snapshot: Snapshot) -> Place:
     """The NVIDIA GPUs of a machine; the one with the least memory sets the limit.
 
@@ -162,6 +185,99 @@ def machine_place(snapshot: Snapshot) -> Place:
         unified=unified,
         host_bytes=snapshot.memory.total_bytes,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),
+    )
+
+
+# --- GPUs of other makers -------------------------------------------------------------------------
+
+NOT_MEASURED = (
+    "no {maker} GPU was measured: the memory model was fitted on NVIDIA GPUs, but torch allocates "
+    "the same memory for a model on every GPU. 8-bit AdamW and QLoRA need a bitsandbytes build "
+    "for {label}"
+)
+LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}
+UNIFIED_ADVICE = {
+    "amd": " on Linux as it is installed (half of it; the kernel's parameter ttm.pages_limit "
+    "raises that)",
+    "apple": " (`torch.mps.recommended_max_memory()` prints the exact figure)",
+}
+
+
+def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
+    """The GPU with this name, from any maker; UsageError if the name is unknown or does not
+    determine the memory size."""
+    maker = maker_of_name(text, rows)
+    if maker is None:
+        return named_gpu(text, rows)
+    gpu = other_gpu(text, maker)
+    # A plan for a GPU that torch does not support would be useless.
+    if gpu.target and gpu.target not in (*BUILT_FOR, *RELATIVES):
+        raise Unsatisfiable(
+            f"{text!r} is AMD's {gpu.target}: no ROCm build of torch has kernels for it"
+        )
+    is_strix = STRIX_HALO.search(text) is not None
+    unified = maker is APPLE or is_strix
+    sizes = () if unified else board_sizes(text)
+    written_gb = memory_in(tokens(text)) or (sizes[0] if len(sizes) == 1 else None)
+    if written_gb is None:
+        known = "the card has " + " or ".join(f"{size}GB" for size in sizes)
+        example = f"add it: `--gpu '{gpu.name} {sizes[-1] if sizes else 64}GB'`"
+        if unified:
+            known = "it uses the machine's memory"
+        elif not sizes:
+            known, example = "it is not in gpusetup's table", "give `--gpu-mem 16GiB`"
+        raise UsageError(f"The memory size of {text!r} is unclear: {known}", hint=example)
+    total = written_gb * GIB
+    capacity = metal_bytes(total) if maker is APPLE else cuda_bytes(total)
+    if is_strix:
+        capacity = total * STRIX_HALO_SHARE
+    return place_of_maker(gpu.name, total, capacity, maker, unified)
+
+
+def place_of_machine(machine: Snapshot) -> Place:
+    """The GPUs of a machine, from any maker, limited by the one with the least memory; if there are
+    NVIDIA GPUs, only these count. UsageError if a memory size is unknown."""
+    stack = machine.makers
+    if stack is None or machine.gpus:
+        return machine_place(machine)
+    maker = BY_ID[stack.maker]
+    found: list[tuple[float, bool, str]] = []
+    for gpu in stack.gpus:
+        is_strix = STRIX_HALO.search(f"{gpu.name} {gpu.target}") is not None
+        sizes = board_sizes(gpu.name)
+        # The driver's report (on a Mac, Metal's limit), or the size of all boards with this name.
+        size: float | None = gpu.memory_total_bytes or (sizes[0] * GIB if len(sizes) == 1 else None)
+        if is_strix and machine.memory.total_bytes:
+            size = machine.memory.total_bytes * STRIX_HALO_SHARE
+        if not size:
+            raise UsageError(f"The memory of {gpu.name} is not known", hint=OTHER_GPU)
+        found.append((size, maker is APPLE or is_strix, gpu.name))
+    if not found:
+        raise UsageError("This machine lists no GPU", hint="name one: `--gpu NAME`")
+    size, unified, name = min(found)
+    # If memory is shared, the size already is the part that torch can use.
+    return place_of_maker(name, size, size if unified else cuda_bytes(size), maker, unified)
+
+
+def place_of_maker(
+    name: str, total_bytes: float, capacity: float, maker: Maker, unified: bool
+) -> Place:
+    """A GPU from another maker, with the remarks that apply to it."""
+    remark = NOT_MEASURED.format(maker=maker.name, label=LABELS[maker.id])
+    if unified:
+        remark += (
+            f". Of the machine's {total_bytes / GIB:.0f} GiB, torch can use about "
+            f"{capacity / GIB:.1f} GiB{UNIFIED_ADVICE[maker.id]}"
+        )
+    return Place(
+        gpu=name,
+        total_bytes=total_bytes,
+        capacity=capacity,
+        unified=unified,
+        host_bytes=int(total_bytes) if unified else None,
+        remark=remark,
+        # Only the allocator for CUDA and ROCm has expandable segments.
+        has_expandable_segments=maker is AMD,
     )
 
 

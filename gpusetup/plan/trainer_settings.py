@@ -15,7 +15,7 @@ from typing import Any
 
 from gpusetup.configs.settings import EMPTY, FALSE, TRUE
 from gpusetup.model.documents import TrainerSettings
-from gpusetup.plan.decide import RecipeDecision
+from gpusetup.plan.decide import Decision
 from gpusetup.plan.job import (
     BESIDE_FIELDS,
     JOB_DEFAULTS,
@@ -45,13 +45,13 @@ SHARDS_ITSELF = ("trinity", "verl")
 """Trainers with keys for CPU offload and sequence parallelism."""
 
 
-def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSettings | None:
+def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings | None:
     """The plan as settings for a trainer's config; None if the job does not fit or plan does not
     know the trainer's keys."""
     row = trainer_table().writes.get(trainer or "")
     if row is None or trainer is None or not decision.fits:
         return None
-    values = facts(decision.job, decision.shown.recipe)
+    values = facts(decision.job, decision.recipe)
     # None leaves a key out.
     settings = {key: values[fact] for key, fact in row.keys.items() if values[fact] is not None}
     return TrainerSettings(
@@ -62,10 +62,10 @@ def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSe
     )
 
 
-def missing(trainer: str, row: TrainerKeys, decision: RecipeDecision) -> Iterator[str]:
+def missing(trainer: str, row: TrainerKeys, decision: Decision) -> Iterator[str]:
     """The parts of the plan that differ from the trainer's defaults and have no key, so that the
     user must set them in another way."""
-    job, recipe = decision.job, decision.shown.recipe
+    job, recipe = decision.job, decision.recipe
     usual = JOB_DEFAULTS | trainer_defaults(trainer, job.shape.kind, job.gpus, {"lora": job.lora})
     for name in sorted(JOB_DEFAULTS.keys() - NEVER_MISSING - set(row.fields)):
         planned = getattr(job, name)

@@ -6,17 +6,18 @@ The reader of each kind of file fills one `Ask`. Nothing of a project is run.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
+from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.model.builds import FAMILY
-from gpusetup.model.frozen import Frozen, Record, Text
+from gpusetup.model.frozen import Frozen, Record, Text, replace
 from gpusetup.model.logins import without_logins
 
 OF_A_FOLDER = (
@@ -43,10 +44,13 @@ class Requested(Frozen):
     name: str
     """The normalised name, such as `torch`."""
     text: str
-    """The requirement with its extras, versions and marker: `torch>=2.6; sys_platform == 'linux'`.
-    """
+    """The requirement with its extras and versions, such as `torch>=2.6`."""
+    versions: str
+    """Its versions alone, as a specifier: `>=2.6`, or `==2.6.0+cu124`."""
     place: str
     """The file with the line or the table, such as `requirements.txt, line 3`."""
+    marker: str = ""
+    """The machines that it is for: `sys_platform == 'linux'`; "" for all."""
     variant: Text = None
     """The extra or dependency group that contains it; None for the project's own dependencies."""
 
@@ -141,6 +145,21 @@ class Ask(Record):
         """The project's own requirements, and those of one extra or group."""
         return [one for one in self.requests if one.variant in (None, variant)]
 
+    def counting(self, environment: Mapping[str, str], variant: str | None = None) -> Ask:
+        """What counts on a machine with these marker variables: nothing of other extras and groups,
+        and no line whose marker excludes the machine."""
+
+        def counts(one: Requested | Later | Source) -> bool:
+            return one.variant in (None, variant) and applies(one.marker, environment)
+
+        return replace(
+            self,
+            requests=[*filter(counts, self.requests)],
+            limits=[*filter(counts, self.limits)],
+            later=[*filter(counts, self.later)],
+            sources=[*filter(counts, self.sources)],
+        )
+
     @property
     def family(self) -> tuple[str, ...]:
         """Which of torch and its companions the project itself names, torch first."""
@@ -171,12 +190,18 @@ class Ask(Record):
             else:
                 self.unread.append(f"{place}: {without_logins(word[:80])}")
             return
-        name, text = canonicalize_name(requirement.name), " ".join(word.split())
-        request = Requested(name=name, text=text, place=place, variant=variant)
+        request = Requested(
+            name=canonicalize_name(requirement.name),
+            text=" ".join(word.partition(";")[0].split()),
+            versions=str(requirement.specifier),
+            place=place,
+            marker=str(requirement.marker or ""),
+            variant=variant,
+        )
         if is_limit:
             self.limits.append(request)
-        elif WITH_TORCH.fullmatch(name):
-            self.left_out.append(text.partition(";")[0].strip())
+        elif WITH_TORCH.fullmatch(request.name):
+            self.left_out.append(request.text)
         else:
             self.requests.append(request)
 
@@ -187,6 +212,14 @@ class Ask(Record):
         found = found or re.search(r"[+/](cu\d{3}|cpu)(?![a-z\d])", url)
         backend = found[1].lower() if found else None
         self.indexes.append(NamedIndex(url=url, place=place, name=name, backend=backend))
+
+
+def applies(marker: str, environment: Mapping[str, str]) -> bool:
+    """Whether an environment marker holds; True for "" and if it cannot be evaluated."""
+    try:
+        return not marker.strip() or Marker(marker).evaluate(dict(environment))
+    except (ValueError, RecursionError):
+        return True
 
 
 def later_of(word: str, place: str, variant: str | None = None, marker: str = "") -> Later | None:

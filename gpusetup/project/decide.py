@@ -12,9 +12,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gpusetup.accelerators.makers import maker_of
@@ -53,9 +52,10 @@ class Decision(Frozen):
 
 
 class Bounds(Frozen):
-    """What a project says about torch on a machine: versions, backends, and where each stands."""
+    """What a project says about torch on a machine."""
 
     torch: str = ""
+    """The torch versions that satisfy all of its lines, as a specifier; "" for any."""
     backend: str | None = None
     """The backend of a local label, which is part of the pin."""
     place: str = ""
@@ -68,13 +68,12 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
 
     Raises Unsatisfiable if no build inside the bounds fits, or if the Python here is excluded.
     """
-    environment = marker_environment(host.machine)
     chosen: Variant | None = None
     requests: list[Requested] = []
     limits: list[Requested] = []
     later: list[Later] = []
     # The backends that the files name, each with its place: the first of which a build fits wins.
-    preferred: list[tuple[str | None, str]] = []
+    named: list[tuple[str, str]] = []
     notes: list[str] = []
     for ask in asks:
         if keeps_image(ask):
@@ -86,25 +85,38 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
             )
         variant = None if wish.names_build else variant_for(ask, host, catalog)
         chosen = variant or chosen
-        name = variant.name if variant else None
-        requests += [one for one in ask.of(name) if applies(one.text, environment)]
-        limits += [one for one in ask.limits if applies(one.text, environment)]
-        its_later = [one for one in ask.later if one.variant in (None, name)]
-        its_later = [one for one in its_later if applies(f"x; {one.marker}", environment)]
-        later += its_later
-        preferred += [(one.backend, one.place) for one in its_later]
-        preferred.append((ask.backend, f"{ask.path}'s CUDA"))
-        preferred.append((source_backend(ask, name, environment), ask.path))
+        here = ask.counting(marker_environment(host.machine), variant.name if variant else None)
+        requests += here.requests
+        limits += here.limits
+        later += here.later
         # An index for sources only serves the packages that name it.
         own = [source.index for source in ask.sources]
-        preferred += [(one.backend, one.place) for one in ask.indexes if one.name not in own]
+        backends = (
+            *((one.backend, one.place) for one in here.later),
+            (ask.backend, f"{ask.path}'s CUDA"),
+            (source_backend(here), ask.path),
+            *((one.backend, one.place) for one in ask.indexes if one.name not in own),
+        )
+        named += [(backend, place) for backend, place in backends if backend]
         notes += notes_of(ask)
     bounds = bounds_of([*requests, *limits], later, catalog)
-    wish = with_requests(wish, requests, bounds)
+    torch = bounds.torch
+    if torch:
+        # A bare version of `--torch` (`2.9.1`) means exactly that one, also beside a file's bounds.
+        torch = ",".join(filter(None, (torch, specifier_text(wish.torch))))
+    asked_backend = wish.wanted_backend if wish.wanted_backend != "auto" else bounds.backend
+    texts = (one.text for one in requests if one.name not in FAMILY)
+    wish = replace(
+        wish,
+        torch=as_option(torch or wish.torch or ""),
+        backend=asked_backend or "auto",
+        family=named_family((*wish.family, *(one.name for one in requests))),
+        packages=tuple(dict.fromkeys((*wish.packages, *texts))),
+        from_project=bool(requests),
+    )
     for ask in asks:
         refuse_python(ask, wish, host, catalog)
-    named = [(backend, place) for backend, place in preferred if backend]
-    if wish.backend == "auto" and not bounds.backend:
+    if wish.backend == "auto":
         wish, reason = with_preferred(wish, named, host, catalog)
         notes += [reason] if reason else []
     if bounds.place and host.facts.presence != "none":
@@ -112,17 +124,6 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
         refuse_unfit(wish, bounds.place, backend, host, catalog)
     unique_notes = tuple(dict.fromkeys(notes))
     return Decision(wish=wish, variant=chosen, later=tuple(later), notes=unique_notes)
-
-
-def applies(text: str, environment: Mapping[str, str]) -> bool:
-    """Whether a requirement's marker holds in an environment; True if it cannot be evaluated."""
-    if not text.partition(";")[2].strip():
-        return True
-    try:
-        marker = Requirement(text).marker
-        return marker is None or marker.evaluate(dict(environment))
-    except (ValueError, RecursionError):
-        return True
 
 
 def notes_of(ask: Ask) -> Iterator[str]:
@@ -155,26 +156,20 @@ def notes_of(ask: Ask) -> Iterator[str]:
         yield f"not read: {lines}{more}"
 
 
-# --- the bounds -----------------------------------------------------------------------------------
-
-
 def bounds_of(lines: Iterable[Requested], later: Iterable[Later], catalog: Catalog) -> Bounds:
-    """The torch versions that satisfy all of a project's lines, and the backend in their labels."""
+    """The bounds on torch in a project's lines and in the names of its wheels."""
     specifiers: list[str] = []
     companions: list[tuple[str, str]] = []
     backend, place = None, ""
     for one in lines:
         if one.name not in FAMILY:
             continue
-        try:
-            versions = str(Requirement(one.text).specifier)
-        except (ValueError, RecursionError):
-            continue
-        label = next(filter(None, map(label_of, versions.split(","))), None)
+        parts = one.versions.split(",")
+        label = next(filter(None, map(label_of, parts)), None)
         # A nightly's or a vendor's label (`+git1234`, `+nv25.3`) names no backend.
         if label and (label in catalog.backends or maker_of(label)):
             backend = backend or label
-        public = ",".join(part.partition("+")[0] for part in versions.split(",") if part)
+        public = ",".join(part.partition("+")[0] for part in parts if part)
         if one.name == "torch" and public:
             specifiers.append(public)
             # An exact pin is named as the reason before a range.
@@ -197,51 +192,20 @@ def bounds_of(lines: Iterable[Requested], later: Iterable[Later], catalog: Catal
     return Bounds(torch=torch, backend=backend, place=place)
 
 
-def with_requests(wish: Wish, requests: Sequence[Requested], bounds: Bounds) -> Wish:
-    """The request of the command line with the packages and the bounds of a project."""
-    family, packages = [*wish.family], [*wish.packages]
-    for one in requests:
-        if one.name in FAMILY:
-            family.append(one.name)
-        else:
-            # Every marker that comes here applies, so it says no more.
-            packages.append(one.text.partition(";")[0].strip())
-    torch = wish.torch
-    if bounds.torch:
-        # A bare version of `--torch` (`2.9.1`) means exactly that one, also beside a file's bounds.
-        torch = ",".join(filter(None, (bounds.torch, specifier_text(wish.torch))))
-    return replace(
-        wish,
-        torch=as_option(torch or ""),
-        backend=wish.wanted_backend if wish.wanted_backend != "auto" else bounds.backend or "auto",
-        family=named_family(family),
-        packages=tuple(dict.fromkeys(packages)),
-        from_project=bool(requests),
-    )
-
-
-def source_backend(ask: Ask, variant: str | None, environment: Mapping[str, str]) -> str | None:
-    """The backend of the index from which uv takes torch on this machine; None without one."""
-    backends = {index.name: index.backend for index in ask.indexes}
-    for source in ask.sources:
-        is_meant = source.package == "torch" and source.variant in (None, variant)
-        if is_meant and applies(f"x; {source.marker}", environment):
-            return backends.get(source.index)
-    return None
-
-
 def with_preferred(
     wish: Wish, preferred: Sequence[tuple[str, str]], host: Host, catalog: Catalog
 ) -> tuple[Wish, str | None]:
     """The request with the first preferred backend of which a build fits, and a note if none does.
 
-    A project's CPU index counts only where no GPU would stay unused for it.
+    `preferred` are backends with the places that name them. A project's CPU index counts only where
+    no GPU would stay unused for it.
     """
     reason = None
     for backend, place in preferred:
         if backend == "cpu" and host.facts.presence == "some":
             reason = reason or f"{place} names the index for the CPU, which would not use the GPU"
             continue
+        # A wheel for `cu12` runs with any CUDA 12.
         names = [name for name in reversed(catalog.backends) if name.startswith(backend)]
         for name in [backend] if backend in names else names:
             question = question_of(replace(wish, backend=name), host, catalog)
@@ -255,12 +219,19 @@ def with_preferred(
 # --- extras and groups that choose a CUDA ---------------------------------------------------------
 
 
+def source_backend(ask: Ask) -> str | None:
+    """The backend of the index from which uv takes torch, by the first of these sources; None
+    without one."""
+    backends = {index.name: index.backend for index in ask.indexes}
+    of_torch = (backends.get(one.index) for one in ask.sources if one.package == "torch")
+    return next(of_torch, None)
+
+
 def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     """The extra or group with the newest torch that fits this host; None if none chooses a build.
 
     Raises Unsatisfiable if the project has a torch only in such extras, and none fits this host.
     """
-    environment = marker_environment(host.machine)
     known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
     fitting: list[tuple[TorchBuild, Variant]] = []
     reasons: list[str] = []
@@ -268,19 +239,19 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
     # project does not depend on one of these.
     has_other = bool(ask.family)
     for variant in ask.variants:
+        here = ask.counting(marker_environment(host.machine), variant.name)
         # The extra stands for a backend by its source, or else by its name.
-        sources = [one for one in ask.sources if one.variant == variant.name]
         label = backend_label(variant.name)
         backend = label if label in known or maker_of(label) else None
-        if sources:
-            backend = source_backend(replace(ask, sources=sources), variant.name, environment)
+        if any(one.variant == variant.name for one in ask.sources):
+            own = [one for one in here.sources if one.variant]
+            backend = source_backend(replace(here, sources=own))
         elif variant.name.lower() in OF_THE_GPU:
             backend = "auto"
         if backend is None:
             has_other = True
             continue
-        lines = [one for one in ask.of(variant.name) if applies(one.text, environment)]
-        torch = bounds_of(lines, (), catalog).torch or None
+        torch = bounds_of(here.requests, (), catalog).torch or None
         question = question_of(Wish(torch=torch, backend=backend), host, catalog)
         build = pick(question)
         # A build for the CPU would leave the GPU unused.
@@ -288,14 +259,14 @@ def variant_for(ask: Ask, host: Host, catalog: Catalog) -> Variant | None:
             reasons.append(f"{variant.name}: {first_reason(question)}")
         elif build.cuda or maker_of(backend) or host.facts.presence != "some":
             fitting.append((build, variant))
+    any_build = question_of(Wish(), host, catalog)
     if fitting:
-        rank = preference(question_of(Wish(), host, catalog))
+        rank = preference(any_build)
         return min(fitting, key=lambda pair: rank(pair[0]))[1]
     if not reasons or has_other:
         return None
     gpu = host.facts.gpus[0].name if host.facts.gpus else "this machine"
-    best = pick(question_of(Wish(), host, catalog))
-    ways = [UNCHANGED]
+    best, ways = pick(any_build), [UNCHANGED]
     if best:
         extra = f'{best.backend} = ["torch"]'
         ways.append(f"add an extra for {best.backend} (`{extra}`), then run this again")
@@ -312,6 +283,7 @@ def newest_python(question: BuildQuestion, allowed: str = "") -> tuple[str, Torc
     """The newest Python that a project allows and for which a build fits, with that build."""
     pythons = {name for build in in_scope(question) for name in build.pythons}
     for name in sorted(pythons, key=parsed, reverse=True):
+        # `3.13t` is the Python without the GIL, for which few packages have wheels.
         if not name.endswith("t") and allows_python(allowed, name):
             build = pick(replace(question, host=replace(question.host, python=name)))
             if build:
@@ -382,14 +354,11 @@ def refuse_unfit(wish: Wish, place: str, backend: str | None, host: Host, catalo
     number = re.search(r"\d+(?:\.\d+)*", torch)
     any_torch = replace(question, wish=replace(free, torch=None))
     near = same_torch or nearest(number[0] if number else "0", any_torch)
-    if same_torch:
-        of = f"the same torch {same_torch.torch} from {same_torch.backend}"
-        ways.append(f"the nearest that works: {of}")
-    elif near:
-        ways.append(
-            f"the nearest that works: torch {near.torch} from {near.backend}: change the pin, then "
-            "run this again"
-        )
+    if near:
+        what, then = "torch", ": change the pin, then run this again"
+        if same_torch:
+            what, then = "the same torch", ""
+        ways.append(f"the nearest that works: {what} {near.torch} from {near.backend}{then}")
     label = f" from {backend}" if backend else ""
     raise Unsatisfiable(
         f"{place} asks for torch {torch}{label}, which {first_reason(question)}",

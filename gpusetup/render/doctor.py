@@ -294,7 +294,7 @@ def in_short(finding: Finding) -> Iterator[ScreenLine]:
     finding explains it."""
     title = finding.title
     if finding.explained_by:
-        title += f" (a consequence of {finding.explained_by})"
+        title += f" (caused by {finding.explained_by})"
     yield marked(MARKS[finding.severity], finding.id, title, indent=2)
 
     # If another finding explains this one, the fix for that finding is enough.

@@ -196,7 +196,9 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         torch_line = f"{memory.allocated:8.2f}  in tensors, {must_reserve:.2f} reserved"
         # Ignore smaller differences, because the screen shows only two decimals.
         if memory.reserved > must_reserve + 0.01:
-            torch_line += f" (up to {memory.reserved:.2f} with memory to spare)"
+            # The total is what must be reserved and CUDA's own memory, and nvidia-smi shows both.
+            shown = memory.reserved + memory.total - must_reserve
+            torch_line += f"; nvidia-smi shows up to {shown:.2f}"
         lines["torch reports"] = torch_line
 
     title = "Memory per GPU (GiB)"
@@ -260,8 +262,8 @@ def _helps(plan: PlanCell) -> Iterator[str]:
     recipes = [help for help in plan.helps if help.kind == "recipe"]
     other_helps = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
-        yield from _steps("If it runs out of memory anyway, in this order", recipes, plan)
-        title = "Or change a setting" if recipes else "If it runs out of memory anyway"
+        yield from _steps("If it still runs out of memory, try these in order", recipes, plan)
+        title = "Or change a setting" if recipes else "If it still runs out of memory"
         yield from _steps(title, other_helps, plan)
     else:
         enough = [help for help in other_helps if help.recipe]

@@ -5,7 +5,7 @@ LSTM), the others from the optimisation guide (for an image network on an RTX 40
 GTX 1080). The values come from the guides. Where a guide is wrong or out of date, the reason in
 that line says so.
 
-`marks.py` compares configs with the same rows, so presets and advice always agree.
+`advice.py` compares configs with the same rows, so presets and advice always agree.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def spoiled_stage(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], objec
     """The installer ends well, but what it left is not what the wheel holds."""
     from gpusetup.install.switching import unpack
     from gpusetup.install.switching.unpack import compared
-    from gpusetup.install.target.layout import Layout
+    from gpusetup.install.target import Layout
     from gpusetup.uv.lock import Wheel
 
     def spoiled(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:

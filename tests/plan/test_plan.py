@@ -257,7 +257,7 @@ def test_the_help_is_in_groups_with_an_example_each(capsys: pytest.CaptureFixtur
         (
             "model: nobody/model-0.5b\nbatch_size: 4\n",
             (),
-            "the shape of model-0.5b is not known: like",
+            "the shape of model-0.5b is not known: the usual",
         ),
         ("model: lstm\nbatch_size: 4\n", (), "or `--params 7B`"),
         ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),

@@ -13,13 +13,13 @@ import pytest
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config_json import shape_of
-from gpusetup.plan.model_names import size_in_name
 from gpusetup.plan.models import (
     model_in,
     model_named,
     model_table,
     parameter_count,
-    shape_or_relative,
+    shape_or_assumed,
+    size_in_name,
 )
 
 HERE = Path(__file__).resolve().parent
@@ -77,7 +77,6 @@ def test_every_row_of_the_table_has_its_published_count_and_a_sound_shape() -> N
         ("mistralai/Mistral-7B-v0.3", "Mistral-7B-v0.3"),
         ("MISTRAL-7b-instruct", "Mistral-7B-v0.1"),
         ("phi-1.5", "phi-1_5"),
-        ("sdxl", "stable-diffusion-xl-base-1.0"),
         ("Qwen2.5-7B-Instruct-AWQ", "Qwen2.5-7B"),
         ("glm-4-32b", "GLM-4-32B-0414"),
         ("vit-l-16", "vit-large-patch16-224"),
@@ -159,10 +158,17 @@ def test_an_unknown_model_hears_the_nearest_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["resnet50", "microsoft/resnet-50", "UNet", "yolov8n", "rwkv-6-7b"]
+    ("name", "reason"),
+    [
+        ("microsoft/resnet-50", "has no attention layers"),
+        ("yolov8n", "has no attention layers"),
+        ("sdxl", "is a diffusion model"),
+        ("black-forest-labs/FLUX.1-dev", "is a diffusion model"),
+        ("Wan-AI/Wan2.1-T2V-14B-Diffusers", "is a diffusion model"),
+    ],
 )
-def test_what_has_no_attention_is_traced(name: str) -> None:
-    with pytest.raises(UsageError, match="has no attention layers") as problem:
+def test_what_plan_cannot_count_gets_a_reason_and_no_number(name: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason) as problem:
         model_named(name)
     assert "--code" in (problem.value.hint or "")
 
@@ -180,7 +186,7 @@ def test_absurd_sizes_are_refused(text: str) -> None:
 )  # fmt: skip
 def test_a_name_is_matched_whole_and_by_its_size_or_not_at_all(name: str) -> None:
     try:
-        shape = shape_or_relative(name)
+        shape = shape_or_assumed(name)
     except UsageError as problem:
         assert "No model is called" in problem.message
     else:

@@ -8,8 +8,7 @@ from maker_tapes import amd, mac, snapshot
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.units import GIB
-from gpusetup.plan.other_makers import place_of_machine, place_of_name
-from gpusetup.plan.place import Place
+from gpusetup.plan.place import Place, place_of_machine, place_of_name
 
 
 def place(name: str) -> Place:
@@ -46,14 +45,14 @@ def test_a_name_that_leaves_the_memory_open_is_asked_back(name: str) -> None:
 
 def test_unified_memory_gains_nothing_by_offloading() -> None:
     assert place("M3 Max 64GB").unified
-    assert not place("M3 Max 64GB").limits().offload
+    assert not place("M3 Max 64GB").can_offload
     assert not place("RX 7900 XTX").unified
 
 
 def test_expandable_segments_are_advised_for_cuda_and_rocm_only() -> None:
-    assert place("RX 7900 XTX").limits().env
-    assert not place("Arc B580").limits().env
-    assert not place("M3 Max 64GB").limits().env
+    assert place("RX 7900 XTX").env
+    assert not place("Arc B580").env
+    assert not place("M3 Max 64GB").env
 
 
 def test_this_machines_own_gpu_of_another_maker_is_planned_for() -> None:

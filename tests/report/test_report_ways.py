@@ -232,9 +232,6 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
         ("Traceback\nImportError: cannot import name 'A' from 'transformers'", "work together", "path"),
         ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"
          "\nERROR: No matching distribution found for torch==2.1.0+cu118", "cu128", "cu118 "),
-        (f"OS: Fedora Linux 42\nakmod-nvidia 3:580.95-1 -> 3:595.58.03-1\n{NO_MODULE}\n"
-         "03:00.0 VGA compatible controller: NVIDIA Corporation GP104GL [Quadro P4000]",
-         "akmod-nvidia-580xx", "update"),
         (f"{NO_MODULE}\nmodprobe: FATAL: Module nvidia not found in directory "
          "/lib/modules/6.1.0-40-amd64", "linux-headers-6.1.0-40-amd64\n", "reboot"),
         (f"torch 2.8.0+cu128, TITAN Xp\n{NO_KERNEL}", "--backend cu126", "ARCH_LIST"),

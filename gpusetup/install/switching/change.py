@@ -21,7 +21,6 @@ from typing import Any
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.job import (
     InstallJob,
-    InstallOutcome,
     Plan,
     in_image_build,
     prove,
@@ -49,10 +48,16 @@ from gpusetup.install.switching.journal import (
 )
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.receipt import write_receipt
-from gpusetup.install.switching.renames import renames_of
 from gpusetup.install.switching.unpack import unpacked
-from gpusetup.install.target.find import Target, layout_of
-from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, files_of_all, versions
+from gpusetup.install.target import (
+    LIBRARIES,
+    Layout,
+    Target,
+    distributions,
+    files_of_all,
+    layout_of,
+    versions,
+)
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
 from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
@@ -68,9 +73,9 @@ VENV_ENTRIES = (
 is taken back, only these are deleted."""
 
 
-def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> InstallOutcome:
-    """Install the plan: lock, download, unpack, replace, test, then keep or restore. Returns how it
-    ended.
+def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dict[str, Any] | None:
+    """Install the plan: lock, download, unpack, replace, test, then keep the new files or restore
+    the old ones (`torch_stays`). Returns verify's result, or None if no test was requested.
 
     A new environment is created first, and removed again if any step fails.
     """
@@ -89,15 +94,13 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> Ins
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
-            # If no test was requested, the change is kept.
-            is_good = torch_stays(verdict)
-            if is_good:
+            if torch_stays(verdict):
                 write_receipt(store / NEXT_RECEIPT, plan, job, verdict)
-        if not is_good:
+        if torch_stays(verdict):
+            change.finish()
+        else:
             change.restore(job)
-            return InstallOutcome(kept=False, verdict=verdict)
-        change.finish()
-    return InstallOutcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
+    return verdict
 
 
 def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
@@ -227,8 +230,9 @@ class Change:
         remove_empty(path for path in aside if f"-info{os.sep}" in path)
         flush(self.store)
         self.enter("installing")
-        for source, place in renames_of(coming):
-            os.makedirs(os.path.dirname(place), exist_ok=True)
+        for folder in {os.path.dirname(place) for place in coming.values()}:
+            os.makedirs(folder, exist_ok=True)
+        for source, place in coming.items():
             os.rename(source, place)
         flush(self.store)
         self.enter("verifying")

@@ -34,7 +34,7 @@ def write_receipt(
         "gpusetup": __version__,
         "installed_at": now(),
         "python": plan.python,
-        "backend": plan.choice.backend,
+        "backend": plan.backend,
         "installer": "uv",
         "before": {**plan.before},
         "after": {**plan.after},

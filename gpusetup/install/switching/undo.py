@@ -7,13 +7,12 @@ Packages that others have changed since then stay as they are, together with the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import Blocked
-from gpusetup.install.job import InstallJob
 from gpusetup.install.switching.change import Change, bytecode_of, files_in
 from gpusetup.install.switching.journal import (
     STORE,
@@ -24,7 +23,7 @@ from gpusetup.install.switching.journal import (
     text_of,
 )
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.target.layout import (
+from gpusetup.install.target import (
     INFO,
     Distribution,
     Layout,
@@ -43,24 +42,19 @@ TWICE = "fix that, then run `gpusetup install --undo` again; nothing is lost unt
 UNCHANGED = "nothing was changed; `gpusetup install --torch VERSION` installs another"
 
 
-def undo(job: InstallJob, layout: Layout) -> None:
+def undo(talk: Callable[[str], None], layout: Layout) -> None:
     """Restore the packages that the last installation replaced.
 
     It applies the installation's own journal in reverse. If it is killed, or cannot write a file,
     the next run completes it.
     """
-    store = store_of(layout)
-    with interruptible(), locked(store, job.talk):
+    store = Path(layout.prefix, STORE)
+    with interruptible(), locked(store, talk):
         change = undo_known(store, layout)
-        job.talk("Restoring the previous state ...")
+        talk("Restoring the previous state ...")
         with uninterrupted(), blocked_by_files("Cannot restore the previous state", TWICE):
             change.enter("moving", undoes=True, venv=False)
             change.put_back()
-
-
-def store_of(layout: Layout) -> Path:
-    """The folder in which an environment keeps the files for an undo."""
-    return Path(layout.prefix, STORE)
 
 
 def undo_known(store: Path, layout: Layout) -> Change:
@@ -87,62 +81,56 @@ def undo_known(store: Path, layout: Layout) -> Change:
         raise Blocked(
             f"{layout.prefix} was changed by another program since: {now}", hint=UNCHANGED
         )
-    _require_kept_as_it_was(Change(store, undo))
-    _require_no_folders(Change(store, undo))
-    return Change(store, _beside_what_came_since(store, undo, changed, layout))
-
-
-def _require_kept_as_it_was(change: Change) -> None:
-    """Raise Blocked if a file kept for the undo is missing, new, or has another size or time."""
-    then = change.journal.kept
-    if not change.former.is_dir():
-        raise Blocked(
-            f"The files kept for the undo have changed: {change.former} is gone", hint=UNCHANGED
-        )
-    now = files_in(change.former)
-    for name in sorted(now.keys() | then.keys()):
-        if now.get(name) != then.get(name):
-            what = "was changed" if name in now else "is gone"
-            path = change.former / name
-            raise Blocked(
-                f"The files kept for the undo have changed: {path} {what}", hint=UNCHANGED
-            )
-
-
-def _require_no_folders(change: Change) -> None:
-    """Raise `Blocked` if a folder is in the place of a file that would be removed."""
+    change = Change(store, undo)
+    _require_kept_as_it_was(change)
     folder = first_folder(change.made)
     if folder is not None:
         raise Blocked(
             f"{folder} is a folder, and the undo would remove a file in its place",
             hint=UNCHANGED,
         )
+    return Change(store, _beside_what_came_since(change, changed, layout))
+
+
+def _require_kept_as_it_was(change: Change) -> None:
+    """Raise Blocked if a file kept for the undo is missing, new, or has another size or time."""
+    then, now = change.journal.kept, {}
+    what = f"{change.former} is gone"
+    if change.former.is_dir():
+        now = files_in(change.former)
+        changed = sorted(
+            name for name in now.keys() | then.keys() if now.get(name) != then.get(name)
+        )
+        if not changed:
+            return
+        how = "was changed" if changed[0] in now else "is gone"
+        what = f"{change.former / changed[0]} {how}"
+    raise Blocked(f"The files kept for the undo have changed: {what}", hint=UNCHANGED)
 
 
 # --- files of packages that were installed later --------------------------------------------------
 
 
-def _beside_what_came_since(
-    store: Path, undo: Journal, changed: set[str], layout: Layout
-) -> Journal:
+def _beside_what_came_since(change: Change, changed: set[str], layout: Layout) -> Journal:
     """The undo's journal, changed so that it leaves files alone whose packages were installed or
-    updated later.
+    updated later; `changed` names those that have another version than the installation gave them.
 
     A companion that was installed later for the torch that is removed (`install torchvision`) is
     removed too.
     """
-    installed = distributions(layout)
+    undo, installed = change.journal, distributions(layout)
     updated = changed & {package.name for package in installed}
-    came_since = _companions_since(undo, installed)
-    kept_at = (store / UNDO).stat().st_mtime
-    staying: list[Distribution] = []
+    came_since: set[str] = set()
+    # Journals of older gpusetup versions do not list the companions.
+    if undo.beside is not None and "torch" in undo.after:
+        came_since = {package.name for package in installed} & {*FAMILY}
+        came_since -= undo.after.keys() | undo.beside.keys()
+    kept_at = (change.store / UNDO).stat().st_mtime
+    stays = _previous_files(change, updated)
     for package in installed:
         is_undone = package.name in undo.after or package.name in came_since
-        is_others = not is_undone and _is_newer(package, kept_at)
-        if package.name in updated or is_others:
-            staying.append(package)
-    stays = _files_of(staying, layout) | _previous_files(store, undo, updated)
-    change = Change(store, undo)
+        if package.name in updated or (not is_undone and _is_newer(package, kept_at)):
+            stays |= files_listed(package, layout)
     touched = change.made | change.aside.keys()
     stays = (stays | bytecode_of(stays)) & (touched | bytecode_of(touched))
     removed_too: set[str] = set()
@@ -150,7 +138,7 @@ def _beside_what_came_since(
         removed_too = files_of_all(came_since, layout)[1] - stays - touched
     after = {name: version for name, version in undo.after.items() if name not in changed}
     after |= {package.name: package.version for package in installed if package.name in came_since}
-    prefix = str(store.parent)
+    prefix = str(change.store.parent)
     return replace(
         undo,
         made=(*undo.made, *(text_of(path, prefix) for path in sorted(removed_too))),
@@ -158,21 +146,6 @@ def _beside_what_came_since(
         before={name: version for name, version in undo.before.items() if name not in updated},
         after=after,
     )
-
-
-def _companions_since(undo: Journal, installed: Iterable[Distribution]) -> set[str]:
-    """The companions that were installed after the torch that the undo removes, and that are
-    removed together with it."""
-    # Journals of older gpusetup versions do not list the companions, and an undo without torch
-    # removes no companions.
-    if undo.beside is None or "torch" not in undo.after:
-        return set()
-    names: set[str] = set()
-    for package in installed:
-        was_there = package.name in undo.after or package.name in undo.beside
-        if package.name in FAMILY and not was_there:
-            names.add(package.name)
-    return names
 
 
 def _is_newer(package: Distribution, moment: float) -> bool:
@@ -183,19 +156,11 @@ def _is_newer(package: Distribution, moment: float) -> bool:
         return False
 
 
-def _files_of(packages: Iterable[Distribution], layout: Layout) -> set[str]:
-    """The files of these packages, according to their RECORD lists."""
-    files: set[str] = set()
-    for package in packages:
-        files |= files_listed(package, layout)
-    return files
-
-
-def _previous_files(store: Path, undo: Journal, updated: set[str]) -> set[str]:
+def _previous_files(change: Change, updated: set[str]) -> set[str]:
     """The kept files of packages that were updated since then. Do not restore these files, because
     they would be mixed with those of the newer release."""
     files: set[str] = set()
-    for path, kept in Change(store, undo).aside.items():
+    for path, kept in change.aside.items():
         info, name = os.path.split(path)
         described = INFO.fullmatch(os.path.basename(info))
         if described is None or canonicalize_name(described[1]) not in updated:
