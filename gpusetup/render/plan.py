@@ -48,29 +48,27 @@ def plan_text(plan: PlanCell) -> Screen:
     lines += ["", *_verdict(plan)]
 
     ways = [_way(way, plan.memory_gib.capacity) for way in plan.ways]
-    # The rest of the screen is about full fine-tuning. A person whose GPU is too small for that
-    # needs the memory and settings of a row that fits instead.
+    # The rest of the screen is about full fine-tuning. If the GPU is too small for that, a person
+    # needs the memory of a row that fits instead.
     a_row_fits = any(way.fits for way in plan.ways)
     row_is_better = a_row_fits and (not plan.fits or plan.memory_gib.host > 0)
     if a_row_fits:
-        for_offload = "; for the offload, `--strategy fsdp`" if plan.memory_gib.host else ""
-        ways.append(ScreenLine(f"  {WAY_OPTIONS}{for_offload}", hang=2))
+        ways.append(ScreenLine(f"  {WAY_OPTIONS}", hang=2))
     if ways:
         heads = f"{'':30}{'largest batch':15}{'longest sequence':18}memory at batch 1"
         ways.insert(0, ScreenLine((heads, DIM), whole=True))
     lines += section("On this GPU alone, with checkpointing", ways)
-    if row_is_better:
-        lines += notes(plan.advice)
-        return Screen(lines)
     if plan.better:
         lines += _fewer_gpus(plan, plan.better)
 
-    lines += _memory(plan)
-    if plan.settings:
+    if not row_is_better:
+        lines += _memory(plan)
+    if plan.settings and not (row_is_better and not plan.fits):
+        of_whole = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""
         whose = "`--trainer NAME` prints those of your trainer"
         if plan.trainer_settings:
             whose = "your trainer's are below"
-        lines += section(f"Set (plan's own names; {whose})", _settings(plan))
+        lines += section(f"Set{of_whole} (plan's own names; {whose})", _settings(plan))
     if plan.trainer_settings:
         text = map(command, plan.trainer_settings.text.splitlines())
         lines += section(plan.trainer_settings.title, text)

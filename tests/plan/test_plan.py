@@ -279,20 +279,16 @@ def test_close_names_the_reason_that_holds(
 
 
 @pytest.mark.parametrize(
-    ("setup", "heading", "start"),
+    ("trainer", "heading", "start"),
     [
-        (
-            "--strategy fsdp",
-            "`--trainer NAME` prints those of your trainer",
-            "Ray and the workers start",
-        ),
+        ("", "`--trainer NAME` prints those of your trainer", "Ray and the workers start"),
         ("--trainer trl --lora 16", "your trainer's are below", "Python starts"),
     ],
 )
 def test_the_settings_say_whose_names_they_are(
-    setup: str, heading: str, start: str, capsys: pytest.CaptureFixture[str]
+    trainer: str, heading: str, start: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--model", "qwen3-8b", "--context", "16384", "--gpu", "H20", *setup.split())
+    words = ("--model", "qwen3-8b", "--context", "16384", "--gpu", "H20", *trainer.split())
     main(["plan", *words])
     screen = capsys.readouterr().out
     assert f"(plan's own names; {heading})" in screen.replace("\n", " ")
