@@ -196,7 +196,6 @@ def run_steps(request: Answer) -> Answer:
         **summary(rows, seconds, request["batch"]),
         **loader,
         "static_bytes": static_bytes,
-        "reserved_bytes": memory.reserved(),
         "utilization_percent": busy,
         "loss": finite(trial.loss),
         "losses": [finite(loss) for loss in trial.losses],
