@@ -122,26 +122,9 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
     """The machine as a host; if a report requests another Python, the host has that one."""
     version = machine.wanted.python
-    # A report may quote an old document. Its Python belongs to its old torch, so ignore both.
-    if version and not is_a_step_back(machine):
+    if version:
         machine = replace(machine, python=replace(machine.python, version=version))
     return Host(machine=machine, facts=facts_of(machine, catalog))
-
-
-LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
-"""Events which show that the installed torch lacks kernels for the GPU, as older ones do."""
-
-
-def is_a_step_back(machine: Snapshot) -> bool:
-    """Whether a report asks for an older torch than the installed one, which already has no kernels
-    for the GPU."""
-    lacks_kernels = any(event.kind in LACKS_KERNELS for event in machine.events)
-    installed = (machine.torch.version or "").partition("+")[0]
-    pin = machine.wanted.torch or ""
-    # Only an exact version (`==`) shows which release a document was written for.
-    if machine.origin != "report" or not (lacks_kernels and installed and pin.startswith("==")):
-        return False
-    return parsed(pin.removeprefix("==").removesuffix(".*")) < parsed(installed)
 
 
 def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:

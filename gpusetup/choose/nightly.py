@@ -7,8 +7,6 @@ run wherever the newest release for that backend does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.choose.commands import started
@@ -17,7 +15,6 @@ from gpusetup.choose.newest import newest_fitting
 from gpusetup.choose.other_makers import refuse_two_makers
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import TorchBuild
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
 
@@ -31,13 +28,8 @@ OF_A_RELEASE = "`gpusetup resolve` names the newest release that fits"
 
 
 def is_nightly(torch: str | None) -> bool:
-    """Whether the text requests a nightly build.
-
-    >>> is_nightly("nightly"), is_nightly("torch nightly"), is_nightly("2.5.1"), is_nightly(None)
-    (True, True, False, False)
-    """
-    words = (torch or "").lower().removeprefix("torch").split()
-    return words == [NIGHTLY]
+    """Whether the text requests a nightly build: `nightly` or `torch nightly`."""
+    return (torch or "").lower().removeprefix("torch").split() == [NIGHTLY]
 
 
 def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> ResolveAnswer:
@@ -52,8 +44,7 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
             hint=OF_A_RELEASE,
         )
     names = row.backends.split()
-    is_named = backend != "auto"
-    if is_named and backend not in names:
+    if backend not in ("auto", *names):
         raise Unsatisfiable(
             f"No nightly builds are known for {backend}: they are for {', '.join(names)}",
             hint="leave out `--backend` to get the one that fits",
@@ -62,16 +53,36 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
     # `nightly` is not the version of a release.
     question = question_of(replace(wish, torch=None), host, replace(catalog, builds=with_nightlies))
     similar = newest_fitting(question, machine)
-    build = similar.build
+    build, notes = similar.build, []
     # A backend may have nightly builds before its first release, by which to judge it.
-    if build is None and not (is_named and backend not in [one.backend for one in with_nightlies]):
+    is_new = backend != "auto" and backend not in [one.backend for one in with_nightlies]
+    if build is None and not is_new:
         # Several releases may be rejected for the same reason.
         rejections = similar.rejections[:MOST_REASONS_SHOWN]
         reasons = dict.fromkeys([one.reason for one in rejections] or similar.notes)
         raise Unsatisfiable(
             "\n  ".join(("No nightly build fits this machine", *reasons)), hint=OF_A_RELEASE
         )
-    backend = build.backend if build else backend
+    if build is not None:
+        backend, notes = build.backend, [*similar.notes]
+    notes.append(
+        "a nightly build is made every day from torch's main branch, without the tests of a "
+        "release; gpusetup never installs one by itself, and `gpusetup install --upgrade` goes "
+        "back to the newest release"
+    )
+    if build is None:
+        notes.append(
+            f"no release has {backend} yet: gpusetup cannot tell whether it works on this machine"
+        )
+    elif maker_of(backend) == "nvidia":
+        notes.append(
+            f"it was chosen by the newest release with {backend}, torch {build.torch}; a nightly "
+            "build may have other kernels"
+        )
+    notes.append(
+        f"the list of backends with nightly builds is of {row.as_of}; the index shows which builds "
+        "there are today"
+    )
     url = index_url(backend, f"{root.rstrip('/')}/{NIGHTLY}")
     python = machine.python.executable
     target = ("--python", python) if python else ()
@@ -92,25 +103,6 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
             "pip": ((*by_pip, *PACKAGES),),
             "conda": (),
         },
-        notes=(*(similar.notes if build else ()), *_notes(build, backend, row.as_of)),
+        notes=tuple(notes),
         catalog_as_of=catalog.as_of,
-    )
-
-
-def _notes(build: TorchBuild | None, backend: str, as_of: str) -> Iterable[str]:
-    yield (
-        "a nightly build is made every day from torch's main branch, without the tests of a "
-        "release; gpusetup never installs one by itself, and `gpusetup install --upgrade` goes "
-        "back to the newest release"
-    )
-    if build is None:
-        yield f"no release has {backend} yet: gpusetup cannot tell whether it works on this machine"
-    elif maker_of(backend) == "nvidia":
-        yield (
-            f"it was chosen by the newest release with {backend}, torch {build.torch}; a nightly "
-            "build may have other kernels"
-        )
-    yield (
-        f"the list of backends with nightly builds is of {as_of}; the index shows which builds "
-        "there are today"
     )
