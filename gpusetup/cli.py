@@ -9,7 +9,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from gpusetup.commands.parser import command, read_words
-from gpusetup.commands.question import typed_question
 from gpusetup.commands.reply import show
 from gpusetup.errors import Blocked, GpuSetupError, own_fault
 from gpusetup.render.clock import CLOCK
@@ -83,7 +82,7 @@ def _run(words: list[str], out: Console) -> int:
         return 0
     out.json, out.output, out.verbose = options.json, options.output, options.verbose
     module = command(options.command)
-    question = typed_question(module.QUESTION, options)
+    question = module.QUESTION.typed(options)
     with CLOCK.during("" if _speaks_itself(options) else f"gpusetup {options.command}"):
         return show(module.run(question, out), out)
 

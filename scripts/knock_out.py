@@ -21,7 +21,6 @@ from types import ModuleType
 from typing import Any
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor import document
 from gpusetup.diagnosis import diagnose as diagnosing
 from gpusetup.diagnosis import refute
 from gpusetup.fixes import needs
@@ -48,7 +47,7 @@ def loaded(path: str) -> ModuleType:
 def answer(_: list[str], options: list[str], text: str, __: float) -> str:
     """What `gpusetup doctor --report -` prints, without a process for each text."""
     snapshot = read.read_report(text)
-    shown = document(diagnosing.diagnose(snapshot, CATALOG), CATALOG)
+    shown = diagnosing.diagnose(snapshot, CATALOG)
     return to_json(shown) if options else doctor_screen(shown).shown(width=100, colour=False)
 
 

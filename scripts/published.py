@@ -154,9 +154,7 @@ def value_of(text: str) -> Any:
 def model(name: str) -> Shape:
     """By its name, its `config.json` in this repository, or its size: `params=7B`."""
     if name.startswith("params="):
-        return models.model_of_size(
-            models.parameter_count(name.removeprefix("params=")), has_tokens=True
-        )
+        return models.model_of_size(models.parameter_count(name.removeprefix("params=")))
     return models.model_in(ROOT / name) if name.endswith(".json") else models.model_named(name)
 
 

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 from triage_own import is_output, is_own, starts_of, words_of
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor import document
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, Severity
@@ -157,8 +156,7 @@ def decide(
 
 def answer_of(snapshot: Snapshot) -> DoctorAnswer:
     """What `gpusetup doctor` says of a machine."""
-    catalog = load_catalog()
-    return document(diagnose(snapshot, catalog), catalog)
+    return diagnose(snapshot, load_catalog())
 
 
 def root_of(answer: DoctorAnswer) -> Finding | None:

@@ -138,6 +138,7 @@ CAUSES = (
     ),
     Cause(
         "torchvision-mismatch",
+        by_check=True,
         certain_if=proofs.installed_pair_is_read("torchvision"),
         check=CheckCommand("python -m pip list | grep -i torch  # on Windows: findstr torch", "torch                    2.14.1+cu130\ntorchvision              0.20.1"),
         refuted_by=(
@@ -149,7 +150,7 @@ CAUSES = (
         plain="torchvision was built for another torch",
         means="torchvision's operators are compiled for one torch release and one CUDA version, so "
         "updating only one of the two packages breaks them.",
-        text="Install the torchvision that fits this torch, from the same index",
+        text="Install the torchvision version that matches your torch, from the same index",
         # Source: the wheels' metadata.
         says=(
             r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
@@ -165,6 +166,7 @@ CAUSES = (
     ),
     Cause(
         "torchaudio-mismatch",
+        by_check=True,
         certain_if=proofs.installed_pair_is_read("torchaudio"),
         refuted_by=(
             Refutation(
@@ -175,7 +177,7 @@ CAUSES = (
         plain="torchaudio was built for another torch",
         means="Each torchaudio release needs one particular torch release. 2.11 is the last "
         "release of torchaudio.",
-        text="Install the torchaudio that fits this torch, from the same index",
+        text="Install the torchaudio version that matches your torch, from the same index",
         # Source: the wheels' metadata.
         says=(
             says(r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions", example="RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1."),

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from numbers import Real
+from pathlib import Path
+from typing import Any
 
-from gpusetup.commands.parser import command
+from gpusetup.commands.parser import command, read_words, refuse_values
+from gpusetup.commands.question import CommandQuestion, parts, takes
 from gpusetup.errors import GpuSetupError, own_fault
 from gpusetup.render.console import Console, shareable
 
-Notify = Callable[[str], object]
+TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "string": ("a text", (str, Path)),
+    "strings": ("a text, or a list of texts", (str, Path)),
+    "integer": ("a number", (str, Path, Real)),
+    "boolean": ("true or false", (bool,)),
+}
+"""Maps a JSON type to its name in messages and to the Python types that are accepted for it.
+
+An option for text does not accept a number: as a float, version 2.10 would lose its zero.
+"""
 
 
 class Listener(Console):
     """A console that passes the messages of a command to a callback, and writes nothing to stdout
     or stderr."""
 
-    def __init__(self, notify: Notify) -> None:
+    def __init__(self, notify: Callable[[str], object]) -> None:
         # Do not call the base class's `__init__`, because it would change the streams of the
         # calling program.
         self.json = True
@@ -30,31 +43,55 @@ class Listener(Console):
     talk = tell
 
 
-def answered(name: str, values: Mapping[str, object], notify: Notify | None = None) -> object:
-    """Returns the document that a command prints for these option values.
+def answered(
+    name: str, values: Mapping[str, Any], notify: Callable[[str], object] = lambda _: None
+) -> object:
+    """Returns the document that a command prints for these option values; None means that the
+    option is not given.
 
     Raises the GpuSetupError that the command line would print, with passwords from the options
-    removed from its text. For a bug in gpusetup, the error has exit code 5. Raises TypeError for a
-    value of a type that its option does not accept.
+    removed from its text. For a bug in gpusetup, the error has exit code 5. Raises TypeError for an
+    unknown option, and for a value of a type that its option does not accept.
     """
     module = command(name)
-    listener = Listener(notify or (lambda _: None))
+    ask = getattr(module, "ask_from_python", module.run)
+    given = {field: value for field, value in values.items() if value is not None}
     try:
-        question = module.QUESTION.from_python(name, values)
-        ask = getattr(module, "ask_from_python", module.run)
-        return _document_of(ask, question, listener)
+        question = _question_of(name, module.QUESTION, given)
+        try:
+            reply = ask(question, Listener(notify))
+        except GpuSetupError:
+            raise
+        except Exception as problem:
+            raise own_fault(problem, "please report it with the traceback") from problem
     except GpuSetupError as problem:
         problem.message, problem.hint = shareable(problem)
         problem.args = (problem.message,)
         raise
-
-
-def _document_of(ask: Callable[..., object], question: object, listener: Listener) -> object:
-    """The reply's document. An unexpected exception becomes the error for a bug in gpusetup."""
-    try:
-        reply = ask(question, listener)
-    except GpuSetupError:
-        raise
-    except Exception as problem:
-        raise own_fault(problem, "please report it with the traceback") from problem
     return getattr(reply, "document", reply)
+
+
+def _question_of(name: str, kind: type[CommandQuestion], given: dict[str, Any]) -> CommandQuestion:
+    """The question with these values, each parsed as if it had been typed."""
+    passed: dict[str, Any] = {}
+    for field, value in given.items():
+        spec = kind.OPTIONS.get(field)
+        if spec is None:
+            raise TypeError(f"{name}() got an unexpected keyword argument {field!r}")
+        if isinstance(value, spec.as_it_is):
+            passed[field] = value
+            continue
+        json_type = takes(spec)
+        in_words, types = TYPES[json_type]
+        for part in parts(value) if json_type == "strings" else (value,):
+            # In Python, True and False are numbers too, so check for them separately.
+            is_stray_truth_value = isinstance(part, bool) and json_type != "boolean"
+            if is_stray_truth_value or not isinstance(part, types):
+                raise TypeError(f"`{field}` is {in_words}, not {type(value).__name__}")
+    # The parser only has to know that a value such as a snapshot is given.
+    typed = kind(**{**given, **dict.fromkeys(passed, "passed")})
+    words = typed.words()
+    refuse_values(words)
+    _, parsed = read_words([*name.split(), *words])
+    question: CommandQuestion = kind.typed(parsed).replaced(**passed)
+    return question

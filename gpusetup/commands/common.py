@@ -49,7 +49,7 @@ FROM: Option = option(
     as_it_is=(Snapshot,),
 )
 PYTHON: Option = option(
-    "the environment to use, given as its Python or its folder", "--python", metavar="PATH"
+    "the environment to use: its folder, or the path of its Python", "--python", metavar="PATH"
 )
 GPU: Option = options(
     "assume a host with this GPU, given by name or as sm_86; repeatable",

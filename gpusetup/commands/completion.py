@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from typing import Any
 
-from gpusetup.commands.parser import COMMANDS, build_parser, children_of
+from gpusetup.commands.parser import COMMANDS, CommandParser, build_parser
 from gpusetup.commands.question import NEEDED, CommandQuestion, argument
 from gpusetup.commands.reply import Reply
 from gpusetup.render.console import Console
@@ -43,11 +42,11 @@ def run(question: CompletionQuestion, out: Console) -> Reply:
     return Reply()
 
 
-def _complete_files(parser: ArgumentParser, files: Any) -> None:
+def _complete_files(parser: CommandParser, files: Any) -> None:
     """Make options that accept a file or folder complete file names, in a parser and in the parsers
     of its commands."""
     for action in parser._actions:
         if action.metavar in FILES:
             action.complete = files  # type: ignore[attr-defined]
-    for child in children_of(parser).values():
+    for child in parser.children.values():
         _complete_files(child, files)

@@ -25,7 +25,6 @@ from gpusetup.render.console import Console
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
     from gpusetup.choose.host import Host
-    from gpusetup.diagnosis.diagnose import Diagnosis
     from gpusetup.model.documents import DoctorAnswer, OtherEnvironment, ProjectAnswer
     from gpusetup.model.machine import Snapshot
 
@@ -97,10 +96,9 @@ def run(question: DoctorQuestion, out: Console) -> Reply:
         snapshot = redact(snapshot)
     host = host_of(completed_from_catalog(snapshot, catalog), catalog)
     choice = choose(wish, host, catalog)
-    diagnosis = diagnose(snapshot, catalog, choice, other_host=question.describes_other_host)
+    answer = diagnose(snapshot, catalog, choice, other_host=question.describes_other_host)
     screen = doctor_markdown if is_shared else doctor_screen
-    code = exit_code(diagnosis, strict=question.strict)
-    answer = document(diagnosis, catalog)
+    code = exit_code(answer, strict=question.strict)
     # A report is about somebody else's folder.
     if question.report is None and not is_shared:
         from gpusetup.model.frozen import replace
@@ -176,47 +174,16 @@ def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
     return for_host(snapshot, question.gpu, question.driver, catalog)
 
 
-# --- the answer -----------------------------------------------------------------------------------
-
-
-def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
+def exit_code(answer: DoctorAnswer, *, strict: bool) -> int:
     """The exit code of `doctor`: 0 if no failure was found or only speed is lost, otherwise 1.
 
     With `strict` it is also 1 for a warning.
     """
-    severities = {finding.severity for finding in diagnosis.findings}
+    severities = {finding.severity for finding in answer.findings}
     if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
         return 1
-    if diagnosis.cause == "ok":
+    if answer.cause == "ok":
         return 0
     # The root cause is not an error, for example if the GPU waits for its input.
-    is_only_slow = any(finding.root for finding in diagnosis.findings)
-    return 0 if is_only_slow and diagnosis.cause != "unknown" else 1
-
-
-def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
-    """The diagnosis as the document that `doctor --json` prints."""
-    from gpusetup.choose.coming import offer_of
-    from gpusetup.model.documents import DoctorAnswer
-
-    machine = diagnosis.snapshot
-    return DoctorAnswer(
-        cause=diagnosis.cause,
-        confidence=diagnosis.confidence,
-        proof=diagnosis.proof,
-        certainty=diagnosis.certainty,
-        check=diagnosis.check,
-        facts=diagnosis.facts,
-        fit=diagnosis.fit,
-        other_causes=diagnosis.other_causes,
-        ruled_out=diagnosis.ruled_out,
-        next_reading=diagnosis.next_reading,
-        symptom=diagnosis.symptom,
-        program=diagnosis.program,
-        stage=diagnosis.stage,
-        findings=tuple(diagnosis.findings),
-        resolution=diagnosis.answer,
-        newest=offer_of(diagnosis.choice, machine),
-        snapshot=machine,
-        catalog_as_of=catalog.as_of,
-    )
+    is_only_slow = any(finding.root for finding in answer.findings)
+    return 0 if is_only_slow and answer.cause != "unknown" else 1

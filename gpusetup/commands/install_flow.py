@@ -1,5 +1,5 @@
-"""The variants of `gpusetup install`. Each one makes a plan, shows it, asks for confirmation, and
-carries it out."""
+"""The flows of `gpusetup install`: into an environment by uv or conda, back (`--undo`), and for a
+described machine. Each makes a plan, shows it, asks for confirmation, and carries it out."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import installed_packages
 from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.install_choice import (
+    choose_task,
+    decision_of,
+    host_for,
+    new_environment,
+    stop_early,
+)
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import Blocked
-from gpusetup.install import task as tasks
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
-from gpusetup.install.job import (
-    InstallJob,
-    Plan,
-    device_to_prove,
-    prove,
-    torch_stays,
-)
+from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
-from gpusetup.install.recovery import recover_unfinished, target_folder
 from gpusetup.install.switching import change
-from gpusetup.install.switching import undo as undoing
-from gpusetup.install.switching.journal import STORE, UNDO, Journal, read_journal
-from gpusetup.install.target.find import (
+from gpusetup.install.switching.change import recover_unfinished, target_folder
+from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, Journal, read_journal
+from gpusetup.install.target import (
     Target,
     check_target,
-    family_in,
+    distributions,
     family_of,
     layout_of_folder,
     must_create_venv,
     read_target,
+    versions,
 )
-from gpusetup.install.task import Task, choose_task, decision_of, host_for
+from gpusetup.install.task import Task, check_described, refuse_unnamed_base
 from gpusetup.install.wheels import fetch_into_folder, newest_torch
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
@@ -66,16 +66,13 @@ from gpusetup.uv.package_index import PersonIndex
 if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
 
-Done = tuple[InstallAnswer, str, bool]
-"""The result as a document and as a screen, and whether the installation did what was requested."""
-
 
 def carry_out(
     question: InstallQuestion,
     out: Console,
     planned: InstallAnswer,
     screen: str,
-    do: Callable[[], Done],
+    do: Callable[[], Reply],
 ) -> Reply:
     """Show the plan, ask for confirmation unless `--yes` is given, and carry it out. A dry run only
     shows it."""
@@ -89,8 +86,7 @@ def carry_out(
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             out.talk("Nothing was changed.")
             return Reply(exit_code=1)
-    answer, text, has_succeeded = do()
-    return reply(answer, text, yes=has_succeeded)
+    return do()
 
 
 # --- into an environment, by uv -----------------------------------------------------------------
@@ -114,7 +110,8 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     """
     # An interrupted installation is completed or reverted first, because a half-finished state must
     # not be read.
-    recover_unfinished(target_folder(question), out.talk, dry_run=question.dry_run)
+    folder = target_folder(question.python, question.venv)
+    recover_unfinished(folder, out.talk, dry_run=question.dry_run)
     # An existing environment is read by its folder. If neither is named, the active one is read.
     python, new_venv = question.venv or question.python, None
     if question.venv and must_create_venv(question.venv):
@@ -177,20 +174,19 @@ def _chosen(run: Run, wish: Wish) -> Task:
         return choose_task(question, wish, host, out.talk)
 
     def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
-        # Asking the index may take minutes, so check for reasons to stop first.
-        tasks.stop_early(question, wish, host, choice, out.talk)
-        _check_environment(run, tasks.new_environment(question, wish, choice, host.machine))
+        stop_early(question, wish, host, choice, out.talk)
+        _check_environment(run, new_environment(question, wish, choice, host.machine))
         out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
     index = PersonIndex(host.machine, question.root, look_before_asking)
-    return choose_task(question, wish, host, None, index)
+    return choose_task(question, wish, host, out.talk, index)
 
 
 def _check_environment(run: Run, elsewhere: str) -> None:
     """Raise Blocked if an existing environment must not be changed. `elsewhere` is the command that
     creates another one."""
     if run.target.venv is None:
-        tasks.refuse_unnamed_base(run.machine, elsewhere)
+        refuse_unnamed_base(run.machine, elsewhere)
         check_target(run.target.layout, elsewhere)
 
 
@@ -202,7 +198,7 @@ def _unchanged(
     family = family_of(run.target.installed)
     answer = InstallAnswer(
         state="unchanged",
-        target=run.target.layout.prefix,
+        target=run.target.prefix,
         before=family,
         after=family,
         steps=(),
@@ -218,41 +214,43 @@ def _download(run: Run, task: Task, notes: tuple[str, ...]) -> Reply:
     """Show and download everything that a new environment needs, without installing it."""
     folder = os.path.realpath(run.question.download or "")
     task, plan = plan_newest(run.job, replace(run.target, venv=folder), task)
-    plan = replace(plan, target=folder, venv=None, steps=(), before={})
-    answer = plan_answer(plan, task, notes)
+    plan = replace(plan, steps=(), before={})
+    answer = _planned(plan, task, notes)
 
-    def fetch() -> Done:
+    def fetch() -> Reply:
         count = fetch_into_folder(run.job, plan)
         text = f"{count} wheels are in {folder}; there: `gpusetup install --offline DIR`\n"
-        return answer, text, True
+        return reply(answer, text)
 
-    screen = _plan_screen(answer, plan, task, (*plan.notes, *notes))
+    screen = _plan_screen(answer, plan, task, notes)
     return carry_out(run.question, run.out, answer, screen, fetch)
 
 
 def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
     """Show and carry out a plan, which changes an environment or creates one."""
-    answer = plan_answer(plan, task, notes)
+    answer = _planned(plan, task, notes)
 
-    def carry_out_plan() -> Done:
-        outcome = change.install(run.job, run.target, plan, verify=not run.question.no_verify)
+    def carry_out_plan() -> Reply:
+        verdict = change.install(run.job, run.target, plan, verify=not run.question.no_verify)
+        is_kept = torch_stays(verdict)
         ended = replace(
             answer,
-            state="installed" if outcome.kept else "restored",
-            after=plan.after if outcome.kept else plan.before,
+            state="installed" if is_kept else "restored",
+            after=plan.after if is_kept else plan.before,
             steps=tuple(run.job.done),
-            verdict=outcome.verdict,
-            receipt=outcome.receipt,
+            verdict=verdict,
+            receipt=str(Path(plan.target, STORE, RECEIPT)) if is_kept else None,
             why=task.why,
         )
-        undo = undo_offered(plan) if outcome.kept else None
-        return ended, screens.end_screen(ended, undo=undo), outcome.kept
+        undo = undo_offered(plan) if is_kept else None
+        return reply(ended, screens.end_screen(ended, undo=undo), yes=is_kept)
 
-    screen = _plan_screen(answer, plan, task, (*plan.notes, *notes_of_target(run.target), *notes))
+    created = "the environment is new" if run.target.venv else None
+    screen = _plan_screen(answer, plan, task, (*notes_of_target(run.target), *notes), created)
     return carry_out(run.question, run.out, answer, screen, carry_out_plan)
 
 
-def plan_answer(plan: Plan, task: Task, notes: tuple[str, ...]) -> InstallAnswer:
+def _planned(plan: Plan, task: Task, notes: tuple[str, ...]) -> InstallAnswer:
     """The document of a plan."""
     return InstallAnswer(
         state="planned",
@@ -266,17 +264,24 @@ def plan_answer(plan: Plan, task: Task, notes: tuple[str, ...]) -> InstallAnswer
     )
 
 
-def _plan_screen(planned: InstallAnswer, plan: Plan, task: Task, notes: tuple[str, ...]) -> Screen:
-    """The screen of a plan, with notes at the end."""
+def _plan_screen(
+    planned: InstallAnswer,
+    plan: Plan,
+    task: Task,
+    notes: tuple[str, ...],
+    created: str | None = None,
+) -> Screen:
+    """The screen of a plan, with its notes and these at the end."""
     rows = {
         "hosts": ", ".join(plan.hosts),
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
         "stays": ", ".join(task.coming.pinned),
-        "created": "the environment is new" if plan.venv else None,
-        "fallback": screens.fallback(plan.fallbacks),
+        "created": created,
+        "fallback": ", then ".join(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    return screens.plan_screen(planned, rows, screens.downloads(plan.wheels), notes)
+    lines = screens.downloads(plan.wheels)
+    return screens.plan_screen(planned, rows, lines, (*plan.notes, *notes))
 
 
 # --- by conda, if conda installed torch -----------------------------------------------------------
@@ -301,8 +306,7 @@ def _by_conda(run: Run) -> Reply:
     # or no.
     if not (problem or question.yes or question.dry_run):
         out.talk("Asking conda what it would change ...")
-        preview = conda_says(argv).splitlines()
-        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in preview)
+        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in conda_says(argv))
     screen = _described_screen(machine, answer, task, section("conda says", conda_lines))
     if problem and not question.dry_run:
         out.talk(screen)
@@ -312,7 +316,7 @@ def _by_conda(run: Run) -> Reply:
             hint=f"nothing was changed; `{own_line(*argv)}` does it, then test it: `{test}`",
         )
 
-    def run_conda() -> Done:
+    def run_conda() -> Reply:
         device = None
         if not question.no_verify:
             device = device_to_prove(task.build.backend, task.gpus_here)
@@ -327,8 +331,8 @@ def _by_conda(run: Run) -> Reply:
             answer, state="installed", after=after, steps=tuple(job.done), verdict=verdict
         )
         way_back = own_line("conda", "install", "--prefix", prefix, "--revision", "N")
-        screen = screens.end_screen(changed, how_it_ended, undo=f"`{way_back}`")
-        return changed, screen, how_it_ended is None
+        end = screens.end_screen(changed, how_it_ended, undo=f"`{way_back}`")
+        return reply(changed, end, yes=how_it_ended is None)
 
     return carry_out(question, out, answer, screen, run_conda)
 
@@ -338,21 +342,13 @@ def _by_conda(run: Run) -> Reply:
 
 def undo(question: InstallQuestion, out: Console) -> Reply:
     """Restore the packages that the last installation replaced."""
-    job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
-    folder = target_folder(question)
+    folder = target_folder(question.python, question.venv, is_undo=True)
     store = folder / STORE
     ended = recover_unfinished(folder, out.talk, dry_run=question.dry_run)
     # An interrupted installation was found and has just been reverted, so there is nothing more to
     # undo.
     if ended and ended.phase != "keeping":
-        answer = InstallAnswer(
-            state="restored",
-            target=str(folder),
-            before=ended.after,
-            after={**family_in(folder), **ended.before},
-            steps=(),
-        )
-        return reply(answer, screens.end_screen(answer, "undone"))
+        return _undone(folder, ended)
     # Only a dry run can find an unfinished change here; its half-finished state cannot be compared
     # with a plan.
     unfinished = read_journal(store)
@@ -361,35 +357,44 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
         # torch, `--undo` then reverts the last change that did.
         if unfinished.phase == "keeping" and "torch" not in unfinished.after:
             unfinished = (change.keeps_torch(store) and read_journal(store, UNDO)) or unfinished
-        return reply(*_planned_undo(folder, unfinished))
+        planned = _planned_undo(folder, unfinished)
+        return reply(planned, _undo_screen(planned))
     layout = layout_of_folder(folder)
     check_target(layout)
-    journal = undoing.undo_known(store, layout).journal
-    planned, screen = _planned_undo(folder, journal)
+    journal = change.undo_known(store, layout).journal
+    planned = _planned_undo(folder, journal)
 
-    def restore_previous() -> Done:
-        undoing.undo(job, layout)
-        restored = {**family_in(folder), **journal.before}
-        answer = replace(planned, state="restored", after=restored)
-        return answer, screens.end_screen(answer, "undone"), True
+    def restore_previous() -> Reply:
+        change.undo(out.talk, layout)
+        return _undone(folder, journal)
 
-    return carry_out(question, out, planned, screen, restore_previous)
+    return carry_out(question, out, planned, _undo_screen(planned), restore_previous)
 
 
-def _planned_undo(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen]:
-    """The plan to undo the change with this journal, as a document and as a screen, with changes
-    such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0 goes`."""
-    planned = InstallAnswer(
+def _undone(folder: Path, journal: Journal) -> Reply:
+    """The reply after the change with this journal was undone."""
+    restored = {**family_of(versions(distributions(layout_of_folder(folder)))), **journal.before}
+    answer = InstallAnswer(
+        state="restored", target=str(folder), before=journal.after, after=restored, steps=()
+    )
+    return reply(answer, screens.end_screen(answer, "undone"))
+
+
+def _planned_undo(folder: Path, journal: Journal) -> InstallAnswer:
+    return InstallAnswer(
         state="planned", target=str(folder), before=journal.after, after=journal.before, steps=()
     )
-    changes = ", ".join(
-        f"{name} {version} -> {journal.before[name]}"
-        if journal.before.get(name)
-        else f"{name} {version} goes"
-        for name, version in journal.after.items()
-    )
-    changes = changes or "no package was replaced yet; what was unpacked goes"
-    return planned, screens.plan_screen(planned, {"undo": changes, "change": None})
+
+
+def _undo_screen(planned: InstallAnswer) -> Screen:
+    """The screen of a planned undo, with changes such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0
+    goes`."""
+    changes = []
+    for name, version in planned.before.items():
+        former = planned.after.get(name)
+        changes.append(f"{name} {version} -> {former}" if former else f"{name} {version} goes")
+    text = ", ".join(changes) or "no package was replaced yet; what was unpacked goes"
+    return screens.plan_screen(planned, {"undo": text, "change": None})
 
 
 def undo_offered(plan: Plan) -> str | None:
@@ -449,7 +454,7 @@ def describe(
     host = host_for(question, decision.wish, machine)
     task = choose_task(question, decision.wish, host, talk)
     if not task.is_done and installer == "uv":
-        tasks.check_described(machine, task.elsewhere)
+        check_described(machine, task.elsewhere)
     coming, build = task.coming, task.build
     # Packages that change with torch have other names in conda, so name them only for uv.
     beside = (*coming.followers, *coming.pinned) if installer == "uv" else ()
@@ -495,7 +500,7 @@ def _described_screen(
         "packages": without_logins(", ".join(coming.packages)),
         "stays": ", ".join(coming.pinned),
         "backend": build.backend if has_unnamed_backend else None,
-        "fallback": screens.fallback(task.builds[1:]),
+        "fallback": ", then ".join(other.backend for other in task.builds[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
     notes = (*answer.notes, *task.all_notes)

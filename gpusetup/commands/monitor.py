@@ -4,12 +4,15 @@ the end."""
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import TIMEOUT, seconds, shared, timeout_of
 from gpusetup.commands.question import (
@@ -29,10 +32,9 @@ from gpusetup.system.processes import StreamingChild
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.host import RunningProcess
-    from gpusetup.monitor.session import WatchLimits
+    from gpusetup.monitor.documents import Sample, Summary
+    from gpusetup.monitor.host import ProcessTree
     from gpusetup.monitor.sources import SampleSource
-    from gpusetup.monitor.summary import Story
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, a verdict with its evidence, and the next step. The verdict is good,
@@ -151,21 +153,14 @@ def start_nvml(interval: float, count: int = 0) -> StreamingChild:
     return StreamingChild((*python, *command))
 
 
-class Watching(NamedTuple):
-    """The source, the options, the recording and the known facts of one run of the monitor."""
-
-    source: SampleSource
-    question: MonitorQuestion
-    recording: Recording
-    story: Story
-
-
 def _watch(question: MonitorQuestion, out: Console) -> Reply:
     """Watch the GPUs, the process or the command that the options specify."""
     nvml = start_nvml(question.interval, 1 if question.once else 0)
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import running_process
-    from gpusetup.monitor.summary import Story
+    from gpusetup.monitor.session import watch
+    from gpusetup.monitor.sources import PATIENCE_SECONDS
+    from gpusetup.monitor.summary import UNJUDGED
 
     # Open the process first, so that an error for a process that does not exist comes without a
     # delay.
@@ -180,11 +175,18 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
         if question.once:
             return _once(source, question)
         recording = stack.enter_context(Recording(out, question.csv))
-        story = Story(source=source.name, not_watched=source.not_watched)
-        watching = Watching(source, question, recording, story)
+        about = replace(UNJUDGED, source=source.name, not_watched=source.not_watched)
+        patience = PATIENCE_SECONDS if question.timeout is None else question.timeout
+        samples = partial(
+            watch,
+            source,
+            out.talk,
+            seconds=question.seconds,
+            patience=float(patience + question.interval),
+        )
         if question.after:
-            return _command(watching)
-        return _until_ended(watching, process)
+            return _command(question.after, samples, recording, about)
+        return _until_ended(process, samples, recording, about)
 
 
 def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> SampleSource:
@@ -193,9 +195,8 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
-    from gpusetup.monitor.nvml import open_nvml
     from gpusetup.monitor.polled import open_amdgpu, open_nvidia_smi
-    from gpusetup.monitor.sources import Machine, SourceEnded
+    from gpusetup.monitor.sources import Machine, SourceEnded, open_nvml
     from gpusetup.probe.deadline import Deadline
 
     try:
@@ -229,53 +230,41 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
     return source
 
 
-def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
+Samples = Callable[..., "Iterator[Sample]"]
+"""Takes the processes to watch, or a command that was started, and yields samples."""
+
+
+def _until_ended(
+    process: ProcessTree | None, samples: Samples, recording: Recording, about: Summary
+) -> Reply:
     """Watch until the time limit is reached, the process ends, or Ctrl-C or SIGTERM arrives."""
-    import signal
-
-    from gpusetup.monitor.session import watch
-
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    recording = watching.recording
-    tree = process.tree if process else None
     with recording.live(), suppress(KeyboardInterrupt):
-        recording.take(watch(watching.source, recording.out.talk, _limits(watching), tree))
-    command = process.command if process else None
-    recording.finish(replace(watching.story, command=command), aside=False)
+        recording.take(samples(process))
+    command = process.command() if process else None
+    recording.finish(replace(about, command=command), aside=False)
     return Reply()
 
 
-def _command(watching: Watching) -> Reply:
+def _command(
+    argv: tuple[str, ...], samples: Samples, recording: Recording, about: Summary
+) -> Reply:
     """Run the command while watching it, and return its exit code."""
     from gpusetup.monitor.output import STDERR, STDOUT
-    from gpusetup.monitor.session import Command, watch
+    from gpusetup.monitor.session import Command
 
-    question, recording = watching.question, watching.recording
     recording.stream()
-    argv = tuple(question.after)
     stdout_is_ours = recording.out.json and not recording.out.output
     command = Command(argv, stdout_to=STDERR if stdout_is_ours else STDOUT)
     try:
-        recording.take(watch(watching.source, recording.out.talk, _limits(watching), command))
+        recording.take(samples(command))
     finally:  # however the watching ends, the command goes on
         code = command.exit_code()
     # A program may print the errors that it survives, so only a failed one has a last error.
     error = command.error() if code else None
-    story = replace(
-        watching.story, command=argv, exit_code=code, error=error, epochs=command.epochs()
-    )
-    recording.finish(story)
+    epochs = command.epochs()
+    recording.finish(replace(about, command=argv, exit=code, error=error, epochs=epochs))
     return Reply(exit_code=code)
-
-
-def _limits(watching: Watching) -> WatchLimits:
-    """The number of seconds to watch, and the number of seconds that a sample may be late."""
-    from gpusetup.monitor.session import WatchLimits
-    from gpusetup.monitor.sources import PATIENCE_SECONDS
-
-    question = watching.question
-    patience = PATIENCE_SECONDS if question.timeout is None else question.timeout
-    return WatchLimits(seconds=question.seconds, patience=float(patience + question.interval))
 
 
 def _once(source: SampleSource, question: MonitorQuestion) -> Reply:
@@ -297,12 +286,12 @@ def _once(source: SampleSource, question: MonitorQuestion) -> Reply:
 
 def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.documents import Sample, Summary
+    from gpusetup.monitor.documents import Sample
     from gpusetup.monitor.record import read_recording
-    from gpusetup.monitor.summary import story_of
+    from gpusetup.monitor.summary import UNJUDGED
 
     with Recording(out) as recording, ExitStack() as screen:
-        recorded: Summary | None = None
+        recorded = UNJUDGED
         if question.demo:
             out.talk(
                 "This is a recording of another machine. monitor watches nothing on this machine."
@@ -328,12 +317,11 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
                 f"{gpu_count}. If there are more, record again with `timestamp,index`"
             )
         screen.close()
-        story = story_of(recorded)
-        source = story.source or (log.name if log else None)
-        command = tuple(question.after or ()) or story.command
+        source = recorded.source or (log.name if log else None)
+        command = question.after or recorded.command
+        about = replace(recorded, source=source, command=command)
         has_utilization = log is None or log.has_utilization
-        story = replace(story, source=source, command=command, has_utilization=has_utilization)
-        recording.finish(story, aside=False)
+        recording.finish(about, aside=False, has_utilization=has_utilization)
     return Reply()
 
 

@@ -12,9 +12,9 @@ from typing import TextIO
 
 from gpusetup.model.codec import to_json
 from gpusetup.monitor.documents import Sample, Summary
+from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.samples_csv import CsvWriter
-from gpusetup.monitor.summary import Story, summarise
-from gpusetup.monitor.tally import RunTally
+from gpusetup.monitor.summary import summarise
 from gpusetup.render.console import Console
 from gpusetup.render.screen import can_be_drawn_on
 from gpusetup.system.refusals import blocked_by_files
@@ -80,13 +80,13 @@ class Recording(ExitStack):
             elif self._draw is not None:
                 self._draw(sample)
 
-    def finish(self, story: Story, *, aside: bool = True) -> None:
-        """Write the summary. If a command ran (`aside`), the text goes to stderr, because stdout
-        belongs to the command."""
-        summary = summarise(self.tally, story)
+    def finish(self, about: Summary, *, aside: bool = True, has_utilization: bool = True) -> None:
+        """Write the summary; `about` and `has_utilization` as for `summarise`. If a command ran
+        (`aside`), the text goes to stderr, because stdout belongs to the command."""
+        summary = summarise(self.tally, about, has_utilization=has_utilization)
         from gpusetup.render.monitor import summary_text
 
-        is_aside = aside and story.command and not self.out.output and not self.out.json
+        is_aside = aside and about.command and not self.out.output and not self.out.json
         if self._file is not None:
             self._put_json(summary)
         elif is_aside:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from gpusetup import __version__
-from gpusetup.commands.question import add_options, refuse_values, takes_command
+from gpusetup.commands.question import COMMAND, add_options
 from gpusetup.errors import UsageError
 from gpusetup.verify import streams
 
@@ -42,6 +42,13 @@ ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
 imports this folder."""
 WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
 """Commands that only print text, without `--json` and `--schema`."""
+SCREEN_OPTIONS = {
+    ("--no-color",): "print without colour (like setting the variable NO_COLOR)",
+    ("-v", "--verbose"): "show where in the code an error occurred",
+}
+"""Options that may also follow the command. They take no values, because a value could be mistaken
+for that of another option."""
+SCREEN_WORDS = tuple(flag for flags in SCREEN_OPTIONS for flag in flags)
 EXAMPLES = "examples:\n"
 """The heading of the examples below a command's help."""
 
@@ -49,9 +56,15 @@ EXAMPLES = "examples:\n"
 class CommandParser(argparse.ArgumentParser):
     """An argparse parser that reports errors as `UsageError`."""
 
+    children: dict[str, CommandParser]
+    """The parsers of the commands or actions below this one, by name."""
     takes_command = False
     """Whether the words after the first `--` are the user's own command. These words become the
     option `after`."""
+
+    def __init__(self, **details: Any) -> None:
+        super().__init__(**details)
+        self.children = {}
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words = list(args or ())
@@ -59,7 +72,7 @@ class CommandParser(argparse.ArgumentParser):
         # Refuse an unknown option first, because otherwise its value would be taken for another
         # argument.
         unknown = [word for word in words[:dashes] if self._is_unknown_option(word)]
-        if unknown and not children_of(self):
+        if unknown and not self.children:
             self.refuse(unknown)
         if not self.takes_command:
             return super().parse_known_args(words, namespace)
@@ -112,21 +125,12 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(message, hint=f"{offered(nearest)} {all_options}".lstrip())
 
 
-def children_of(parser: argparse.ArgumentParser) -> Mapping[str, CommandParser]:
-    """The parsers below a parser, by the name of their command or action; empty if there are
-    none."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return action.choices
-    return {}
-
-
 def parser_of(command: str) -> CommandParser:
     """The parser of a command (`doctor`) or action (`fleet show`). For "", it is the parser of all
     commands."""
     parser = build_parser(command.partition(" ")[0])
     for word in command.split():
-        parser = children_of(parser)[word]
+        parser = parser.children[word]
     return parser
 
 
@@ -154,36 +158,24 @@ def build_parser(*with_options: str) -> CommandParser:
         "and tests it.",
         formatter_class=HelpFormat,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
-        parents=[of_the_screen()],
     )
+    for flags, help in SCREEN_OPTIONS.items():
+        parser.add_argument(*flags, action="store_true", help=help)
     parser.add_argument("-V", "--version", action="version", version=f"gpusetup {__version__}")
     kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for name, what in COMMANDS.items():
         if name in with_options:
-            _add(kinds, name, what)
+            parser.children[name] = _add(kinds, name, what)
         else:
-            kinds.add_parser(name, help=what)
+            parser.children[name] = kinds.add_parser(name, help=what)
     return parser
 
 
-def of_the_screen() -> argparse.ArgumentParser:
-    """A parser for the screen's options, which may also follow the command. They take no values,
-    because a value could be mistaken for that of another option."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    add = parser.add_argument
-    add(
-        "--no-color",
-        action="store_true",
-        help="print without colour (like setting the variable NO_COLOR)",
-    )
-    add("-v", "--verbose", action="store_true", help="show where in the code an error occurred")
-    return parser
-
-
-def _add(kinds: argparse._SubParsersAction[CommandParser], name: str, help: str) -> None:
-    """Add a command or action to the parser, with its options or the actions below it."""
+def _add(kinds: Any, name: str, help: str) -> CommandParser:
+    """Add a command or action to the parsers of one level, with its options or the actions below
+    it."""
     module = command(name)
-    child = kinds.add_parser(
+    child: CommandParser = kinds.add_parser(
         name.rpartition(" ")[2],
         help=help,
         description=module.SUMMARY,
@@ -196,10 +188,10 @@ def _add(kinds: argparse._SubParsersAction[CommandParser], name: str, help: str)
             dest="action", metavar="ACTION", required=True, parser_class=CommandParser
         )
         for action, what in actions.items():
-            _add(below, f"{name} {action}", what)
-        return
+            child.children[action] = _add(below, f"{name} {action}", what)
+        return child
     add_options(child, module.QUESTION)
-    child.takes_command = takes_command(module.QUESTION)
+    child.takes_command = COMMAND in [spec.kind for spec in module.QUESTION.OPTIONS.values()]
     child.usage = getattr(module, "USAGE", None)
     if child.usage is None:
         child.usage = f"gpusetup {name} [options]{_words_in_usage(child)}"
@@ -210,6 +202,7 @@ def _add(kinds: argparse._SubParsersAction[CommandParser], name: str, help: str)
         add("--json", action="store_true", help=json)
         add("--schema", action=_Schema, nargs=0, help="print the JSON schema of that document")
         add("--output", metavar="FILE", help="write the output to this file")
+    return child
 
 
 def _words_in_usage(parser: CommandParser) -> str:
@@ -246,9 +239,8 @@ def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]
     given. `help COMMAND` means `COMMAND --help`. Raises UsageError."""
     end = words.index("--") if "--" in words else len(words)
     refuse_values(words[:end])
-    # Options such as `--json` may appear anywhere before a `--`.
-    screen_options, words_left = of_the_screen().parse_known_args(words[:end])
-    words = (*words_left, *words[end:])
+    is_verbose = not {"-v", "--verbose"}.isdisjoint(words[:end])
+    words = (*(word for word in words[:end] if word not in SCREEN_WORDS), *words[end:])
     if "help" in words[:1]:
         words = (*words[1:], "--help")
     commands = [word for word in words if word in COMMANDS]
@@ -257,10 +249,28 @@ def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]
     if unknown:
         parser_of_command = parser
         for word in (options.command or "").split():
-            parser_of_command = children_of(parser_of_command)[word]
+            parser_of_command = parser_of_command.children[word]
         parser_of_command.refuse(unknown)
-    vars(options).update(vars(screen_options))
+    options.verbose = is_verbose
     return parser, options
+
+
+def refuse_values(words: Sequence[str]) -> None:
+    """Raise UsageError for a value that is empty, or that contains a NUL or a lone surrogate.
+
+    No path contains a NUL or half a character. An empty value comes from a variable that the
+    caller's script forgot to set, so it must not count as the default.
+    """
+    previous_word = ""
+    for word in words:
+        # U+DC80 to U+DCFF are allowed: Python uses them for bytes in a path that are not valid
+        # text.
+        if re.search("[\0\ud800-\udc7f\udd00-\udfff]", word):
+            raise UsageError("a value contains a NUL or a lone surrogate")
+        if not word or re.fullmatch("--[a-z-]+=", word):
+            option = (word or previous_word).rstrip("=")
+            raise UsageError(f"argument {option}: the value is empty; is a variable unset?")
+        previous_word = word
 
 
 # --- suggestions for a wrong word -----------------------------------------------------------------

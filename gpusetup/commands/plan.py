@@ -22,20 +22,20 @@ from gpusetup.plan import config
 from gpusetup.plan.answer import PlanRequest, answer
 from gpusetup.plan.cells import plans
 from gpusetup.plan.job import SHARDED, Attention
-from gpusetup.plan.job_of_question import job_of
 from gpusetup.plan.models import fetched_shape
-from gpusetup.plan.other_makers import place_of_machine, place_of_name
 from gpusetup.plan.place import (
     Place,
     count_in_name,
     memory_size,
     place_of,
+    place_of_machine,
+    place_of_name,
 )
-from gpusetup.plan.question import TrainingQuestion, shape_of_question
+from gpusetup.plan.question import TrainingQuestion, job_of, shape_of_question
 from gpusetup.plan.rl import method_named
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.shape import Shape
-from gpusetup.plan.tables import EmbeddingTable, table_named
+from gpusetup.plan.trained_parts import EmbeddingTable, table_named
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text
@@ -62,7 +62,7 @@ JOB_OPTIONS = {
 }  # fmt: skip
 """Job field -> the option that sets it."""
 SERVING_OPTIONS = (
-    "serve", "model", "params", "context", "batch", "weights", "cache", "gpu_memory_utilization",
+    "serve", "model", "params", "context", "batch", "weights", "gpu_memory_utilization",
 )  # fmt: skip
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
@@ -95,18 +95,13 @@ class PlanQuestion(CommandQuestion):
         "read the job from this training config", metavar="FILE", group=MODEL
     )
     fetch_config: bool = switch(
-        "read the config.json of an unknown model from its hub (uses the network)", group=MODEL
+        "if gpusetup does not know the model, download its config.json from its hub", group=MODEL
     )
     freeze: str | None = option(
         "freeze the whole model, or only this PART of it: embeddings, 10 (the first ten "
         "layers), 90%%",
         const="all",
         metavar="PART",
-        group=MODEL,
-    )
-    encoded_before: bool = switch(
-        "for a denoiser: assume that you encode texts and images before training, so that its "
-        "text encoders and VAE are not on the GPU",
         group=MODEL,
     )
     embedding: tuple[EmbeddingTable, ...] = options(
@@ -248,9 +243,6 @@ class PlanQuestion(CommandQuestion):
     weights: str | None = option(
         "type of the weights, e.g. bf16, fp8, int4 or q4_k_m", metavar="TYPE", group=SERVING
     )
-    cache: str | None = option(
-        "type of the KV cache, e.g. bf16, fp8 or q8_0", metavar="TYPE", group=SERVING
-    )
     gpu_memory_utilization: float | None = option(
         "the share of the GPU's memory that the server may use, e.g. 0.95 (SGLang calls this "
         "option --mem-fraction-static)",
@@ -350,17 +342,14 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
     config_gpus = from_config.gpus if from_config else None
     gpus = options.gpus or config_gpus or usual_gpus
     question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
-    limits = hardware.limits(question.sp, predict=options.predict)
+    place = replace(hardware, sp=question.sp, predict=options.predict)
     if question.solve == "gpus" and not options.gpus:  # plan finds the number of GPUs
         question = replace(question, gpus=None)
     return PlanRequest(
         question=question,
-        hardware=hardware,
-        limits=limits,
-        job=job_of(question, shape, limits),
-        config=config.read_for_gpus(from_config, gpus) if from_config else None,
-        notes=from_config.notes if from_config else (),
-        rope=from_config.rope if from_config else None,
+        place=place,
+        job=job_of(question, shape, place),
+        from_config=from_config,
         gpu_rows=tuple(load_catalog().gpus),
     )
 
@@ -377,7 +366,6 @@ def question_of(options: PlanQuestion) -> TrainingQuestion:
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
         tables=options.embedding,
-        encoded_before=options.encoded_before,
         job_fields=options.job_fields(),
     )
 
@@ -400,19 +388,12 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     overrides = {name: value for name, value in overrides.items() if value is not None}
     if from_options.tables:
         overrides["tables"] = from_options.tables
-    if from_options.encoded_before:
-        overrides["encoded_before"] = True
     # plan finds this value itself.
     if from_options.solve in ("context", "batch"):
         overrides[from_options.solve] = None
     if from_options.params is not None:
         overrides["model"] = None
     job_fields = {**from_config.question.job_fields, **from_options.job_fields}
-    # `--quantize` requires LoRA adapters, with the rank in the config, which the config itself may
-    # not use. A model in fp8 can be trained itself; in every other format, only adapters can.
-    is_trained_itself = job_fields.get("quantize") in (None, "fp8")
-    if from_config.rank is not None and job_fields.get("lora") is None and not is_trained_itself:
-        job_fields["lora"] = from_config.rank
     question = replace(from_config.question, **overrides, job_fields=job_fields)
     if question.model is None and question.params is None:
         variables = [line for line in from_config.read.assumed if "variable" in line]
@@ -439,7 +420,7 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
 # --- options that exclude each other --------------------------------------------------------------
 
 WHERE = ("--gpu", "--gpu-mem", "--from")
-ONLY_FOR_SERVERS = ("--weights", "--cache", "--gpu-memory-utilization")
+ONLY_FOR_SERVERS = ("--weights", "--gpu-memory-utilization")
 TAKES = {
     "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus", "--tp",
                 *ONLY_FOR_SERVERS, *WHERE),

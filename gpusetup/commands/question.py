@@ -7,7 +7,7 @@ A field is an option on the command line and a keyword in Python:
 ...     names: tuple[str, ...] = arguments("names to greet")
 ...     times: int = option("how often", default=1, metavar="N", parse=int)
 ...     loud: bool = switch("in capitals")
->>> question = GreetQuestion.from_python("greet", {"names": ["Ada"], "times": 2})
+>>> question = GreetQuestion(names=("Ada",), times=2)
 >>> question.names, question.times, question.loud, question.words()
 (('Ada',), 2, False, ['--times=2', '--', 'Ada'])
 """
@@ -15,13 +15,8 @@ A field is an option on the command line and a keyword in Python:
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from numbers import Real
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from gpusetup.errors import UsageError
 
 VALUE, LIST, SWITCH, ARGUMENT, ARGUMENTS, COMMAND = range(6)
 """The kinds of options on the command line: with one value, repeatable, without a value, a single
@@ -63,12 +58,6 @@ class Option(NamedTuple):
     as_it_is: tuple[type, ...] = ()
     """Types of values that Python callers may pass and that are not checked further, such as a
     snapshot or bytes."""
-
-    @property
-    def shown_name(self) -> str:
-        """The option's names in error messages, such as `-n/--name`; "" for a positional
-        argument."""
-        return "/".join(self.flags)
 
 
 def option(
@@ -138,7 +127,9 @@ class CommandQuestion:
         declared: dict[str, Option] = {}
         for name, value in vars(cls).items():
             if isinstance(value, Option):
-                declared[name] = _with_flags(name, value)
+                is_positional = value.kind in (ARGUMENT, ARGUMENTS, COMMAND)
+                own_flag = () if is_positional else (f"--{name.replace('_', '-')}",)
+                declared[name] = value._replace(flags=value.flags or own_flag)
         cls.OPTIONS = {**cls.OPTIONS, **declared}
         # Move each option to OPTIONS, and replace the class attribute with the option's default. So
         # a question in which the field is not set has the default.
@@ -151,6 +142,17 @@ class CommandQuestion:
             raise TypeError(f"{type(self).__name__} has no field {min(unknown)!r}")
         self.__dict__.update(values)
         self.__dict__["given"] = frozenset(values)
+
+    @classmethod
+    def typed(cls, parsed: argparse.Namespace) -> Any:
+        """The question with the values of a parsed command line."""
+        # argparse collects repeated options in a list, but a question must be immutable.
+        values = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in vars(parsed).items()
+            if name in cls.OPTIONS and value is not None
+        }
+        return cls(**values)
 
     def replaced(self, **changes: Any) -> Any:
         """A copy of the question with some values replaced; `given` stays the same."""
@@ -176,88 +178,23 @@ class CommandQuestion:
         for name, spec in self.OPTIONS.items():
             if name not in self.given or name in without:
                 continue
-            words = _as_words(spec, getattr(self, name))
-            if spec.flags:
-                with_flag += words
+            value = getattr(self, name)
+            if spec.kind == SWITCH:
+                with_flag += spec.flags[-1:] if value else ()
+            elif spec.flags:
+                with_flag += [f"{spec.flags[-1]}={part}" for part in parts(value)]
             else:
-                without_flag += words
+                without_flag += map(str, parts(value))
         # Put positional arguments after `--`, so that one that begins with a dash is not taken for
         # an option.
         return [*with_flag, "--", *without_flag] if without_flag else with_flag
 
-    @classmethod
-    def from_python(cls, command: str, values: Mapping[str, Any]) -> Any:
-        """The question with these values, each checked as if it had been typed; None means that the
-        option was not given.
 
-        Raises TypeError for an unknown field and for a value of the wrong type. Raises UsageError
-        for a wrong value, like the command line.
-        """
-        checked: dict[str, Any] = {}
-        for name, value in values.items():
-            spec = cls.OPTIONS.get(name)
-            if value is None:
-                continue
-            if spec is None:
-                raise TypeError(f"{command}() got an unexpected keyword argument {name!r}")
-            if isinstance(value, spec.as_it_is):
-                checked[name] = value
-                continue
-            _check_type(name, spec, value)
-            is_off = spec.kind == SWITCH and not value
-            if not is_off:
-                refuse_values(_as_words(spec, value))
-                checked[name] = _checked_value(spec, value)
-        _refuse_both(cls.OPTIONS, checked)
-        return cls(**checked)
-
-
-def _with_flags(name: str, spec: Option) -> Option:
-    """The option with a flag made from its field's name. If it already has flags or is positional,
-    it is unchanged."""
-    if spec.flags or spec.kind in (ARGUMENT, ARGUMENTS, COMMAND):
-        return spec
-    return spec._replace(flags=(f"--{name.replace('_', '-')}",))
-
-
-def _as_words(spec: Option, value: Any) -> list[str]:
-    """The words on the command line for an option with this value; none for a switch that is
-    off."""
-    if spec.kind == SWITCH:
-        return [spec.flags[-1]] if value else []
-    texts = [str(part) for part in _parts(value)]
-    if not spec.flags:
-        return texts
-    longest_flag = spec.flags[-1]
-    return [f"{longest_flag}={text}" for text in texts]
-
-
-def _parts(value: Any) -> Sequence[Any]:
+def parts(value: Any) -> Sequence[Any]:
     """The values of an option as a sequence, even if there is only one."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return value
     return (value,)
-
-
-# --- a value from Python --------------------------------------------------------------------------
-
-
-def refuse_values(words: Sequence[str]) -> None:
-    """Raise UsageError for a value that is empty, or that contains a NUL or a lone surrogate.
-
-    No path contains a NUL or half a character. An empty value comes from a variable that the
-    caller's script forgot to set, so it must not count as the default.
-    """
-    previous_word = ""
-    for word in words:
-        # U+DC80 to U+DCFF are allowed: Python uses them for bytes in a path that are not valid
-        # text.
-        if re.search("[\0\ud800-\udc7f\udd00-\udfff]", word):
-            raise UsageError("a value contains a NUL or a lone surrogate")
-        if not word or re.fullmatch("--[a-z-]+=", word):
-            option = (word or previous_word).rstrip("=")
-            raise UsageError(f"argument {option}: the value is empty; is a variable unset?")
-        previous_word = word
 
 
 def takes(spec: Option) -> str:
@@ -268,71 +205,6 @@ def takes(spec: Option) -> str:
     if spec.kind in (LIST, ARGUMENTS, COMMAND):
         return "strings"
     return "integer" if spec.value_type in (int, float) else "string"
-
-
-TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
-    "string": ("a text", (str, Path)),
-    "strings": ("a text, or a list of texts", (str, Path)),
-    "integer": ("a number", (str, Path, Real)),
-    "boolean": ("true or false", (bool,)),
-}
-"""Maps a JSON type to its name in messages and to the Python types that are accepted for it.
-
-An option for text does not accept a number: as a float, version 2.10 would lose its zero.
-"""
-
-
-def _check_type(name: str, spec: Option, value: Any) -> None:
-    """Raise TypeError if the option does not accept a value of this type."""
-    kind = takes(spec)
-    type_in_words, types = TYPES[kind]
-    values = _parts(value) if kind == "strings" else (value,)
-    for part in values:
-        # In Python, True and False are numbers too, so check for them separately.
-        is_stray_truth_value = isinstance(part, bool) and kind != "boolean"
-        if is_stray_truth_value or not isinstance(part, types):
-            raise TypeError(f"`{name}` is {type_in_words}, not {type(value).__name__}")
-
-
-def _checked_value(spec: Option, value: Any) -> Any:
-    """The value as the command line would parse it. Raises UsageError for a value that it would
-    reject."""
-    if spec.kind == SWITCH:
-        return value
-    parsed_parts = tuple(_parsed(spec, str(part)) for part in _parts(value))
-    if spec.kind in (LIST, ARGUMENTS, COMMAND):
-        return parsed_parts
-    return parsed_parts[0]
-
-
-def _parsed(spec: Option, text: str) -> Any:
-    """Parse one text; raises UsageError with the message that argparse would print."""
-    try:
-        value = spec.parse(text)
-    except argparse.ArgumentTypeError as problem:
-        raise UsageError(f"argument {spec.shown_name}: {problem}") from problem
-    except ValueError as problem:
-        kind = getattr(spec.parse, "__name__", "")
-        raise UsageError(f"argument {spec.shown_name}: invalid {kind} value: {text!r}") from problem
-    if spec.choices is not None and value not in spec.choices:
-        offered = ", ".join(map(repr, spec.choices))
-        raise UsageError(
-            f"argument {spec.shown_name}: invalid choice: {value!r} (choose from {offered})"
-        )
-    return value
-
-
-def _refuse_both(known: Mapping[str, Option], values: Iterable[str]) -> None:
-    """Raise UsageError if two of the given options exclude each other."""
-    name_by_choice: dict[str, str] = {}
-    for name in values:
-        spec = known[name]
-        if spec.one_of is None:
-            continue
-        if spec.one_of in name_by_choice:
-            excluded_by = name_by_choice[spec.one_of]
-            raise UsageError(f"argument {spec.shown_name}: not allowed with argument {excluded_by}")
-        name_by_choice[spec.one_of] = spec.shown_name
 
 
 # --- the parser -----------------------------------------------------------------------------------
@@ -379,20 +251,3 @@ def _add_option(group: Any, name: str, spec: Option) -> None:
         group.add_argument(*spec.flags, dest=name, nargs="?", const=spec.const, **details)
     else:
         group.add_argument(*spec.flags, dest=name, **details)
-
-
-def takes_command(kind: type[CommandQuestion]) -> bool:
-    """Whether the command accepts a command of the user after `--`."""
-    kinds_of_options = [spec.kind for spec in kind.OPTIONS.values()]
-    return COMMAND in kinds_of_options
-
-
-def typed_question(kind: type[CommandQuestion], typed: argparse.Namespace) -> CommandQuestion:
-    """The question with the values of a parsed command line."""
-    values: dict[str, Any] = {}
-    for name, value in vars(typed).items():
-        if name not in kind.OPTIONS or value is None:
-            continue
-        # argparse collects repeated options in a list, but a question must be immutable.
-        values[name] = tuple(value) if isinstance(value, list) else value
-    return kind(**values)

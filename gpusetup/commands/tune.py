@@ -26,7 +26,7 @@ from gpusetup.tune.presets import LIST, PRESETS, preset_named, preset_text, spel
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
     from gpusetup.model.machine import Snapshot
-    from gpusetup.tune.case import Facts, Measured, Proposal
+    from gpusetup.tune.case import Facts, Measured
 
 SUMMARY = """Proposes changes to a training config for this machine, with a reason for every
 change. It does not change the model, loss, data or effective batch
@@ -163,11 +163,14 @@ def run(question: TuneQuestion, out: Console) -> Reply:
     if question.measures:
         answer, measured = _measure(question, out, config, facts)
     if config and facts:
-        from gpusetup.tune.rules import NOTHING_MEASURED, propose
+        from gpusetup.tune.config_file import with_proposal
+        from gpusetup.tune.rules import propose
 
-        proposal = propose(config, facts, measured or NOTHING_MEASURED)
+        proposal = propose(config, facts, measured)
         answer = replace(answer, device=answer.device or facts.gpu)
-        answer = _written(question, answer, config, proposal)
+        source = question.config or config.name
+        target = source if question.in_place else question.target
+        answer = with_proposal(answer, config, proposal, source=source, target=target)
     is_answered = config or answer.batch_size or answer.benchmark
     code = 0 if is_answered and not answer.cannot_fit else Unsatisfiable.exit_code
     screen = partial(tune_screen, config=question.config)
@@ -230,29 +233,6 @@ def _machine(question: TuneQuestion, out: Console) -> Snapshot:
     return with_gpus_of_nvidia_smi(machine, System())
 
 
-def _written(
-    question: TuneQuestion, answer: TuneAnswer, config: Config, proposal: Proposal
-) -> TuneAnswer:
-    """The answer with the proposed changes. If requested, this writes the tuned config first."""
-    from gpusetup.configs.config import edited
-    from gpusetup.tune.answer import difference
-    from gpusetup.tune.config_file import write_tuned
-
-    tuned, written_to = edited(config, proposal.edits), None
-    if question.target or question.in_place:
-        written_to = write_tuned(
-            question.config or config.name, question.target, config.raw, tuned.raw
-        )
-    return replace(
-        answer,
-        changes=proposal.changes,
-        cannot_fit=proposal.cannot_fit,
-        recommendations=(*answer.recommendations, *proposal.words),
-        diff=difference(config.name, config.text, tuned.text),
-        written=written_to,
-    )
-
-
 def _measure(
     question: TuneQuestion, out: Console, config: Config | None, facts: Facts | None
 ) -> tuple[TuneAnswer, Measured]:
@@ -260,7 +240,7 @@ def _measure(
     from gpusetup.render.tune import measuring
     from gpusetup.system.system import System
     from gpusetup.tune.bench import BenchJob
-    from gpusetup.tune.measure import measure
+    from gpusetup.tune.measure import benchmark, search
     from gpusetup.tune.rules import worker_count
 
     job = BenchJob(
@@ -270,11 +250,9 @@ def _measure(
         memory_limit_bytes=question.gpu_mem,
         python=choose_target(System(), question.python).python,
     )
-    return measure(
-        job,
-        partial(measuring, out.talk),
-        config,
-        table_workers=worker_count(facts)[0] if question.benchmark and facts else None,
-        finds_fastest=question.objective == "speed",
-        largest=question.max,
-    )
+    showing = partial(measuring, out.talk)
+    if question.benchmark and facts:
+        workers, _ = worker_count(facts)
+        return benchmark(job, showing, config, workers=workers, largest=question.max)
+    is_fastest = question.objective == "speed"
+    return search(job, showing, config, finds_fastest=is_fastest, largest=question.max)

@@ -7,7 +7,7 @@ not gpusetup's own.
 from __future__ import annotations
 
 import signal
-from argparse import Action, ArgumentParser
+from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,9 @@ import gpusetup.verify
 from gpusetup.commands.common import PYTHON, shared
 from gpusetup.commands.question import CommandQuestion, option, options, switch
 from gpusetup.commands.reply import Reply
-from gpusetup.errors import Blocked, Unsatisfiable, UsageError
+from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.render.console import Console
-from gpusetup.verify.options import EXAMPLES, SUMMARY, add_options, read_options
-from gpusetup.verify.values import WrongQuestion
+from gpusetup.verify.options import EXAMPLES, SUMMARY, add_options
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import VerifyAnswer
@@ -27,60 +26,43 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLES", "QUESTION", "SUMMARY", "ask_from_python", "run"]
 
 
-def _options_of_the_folder() -> dict[str, Action]:
-    """The options of `python -m gpusetup.verify` by flag, read from its parser."""
-    parser = ArgumentParser(add_help=False)
-    add_options(parser)
-    return {action.option_strings[0]: action for action in parser._actions}
+_PARSER = ArgumentParser(add_help=False)
+add_options(_PARSER)
+_ACTIONS = {action.option_strings[0]: action for action in _PARSER._actions}
+"""The options of `python -m gpusetup.verify` by flag, read from its parser."""
 
 
-_OPTIONS = _options_of_the_folder()
-
-
-def _details(flag: str) -> dict[str, Any]:
-    """The metavar, choices and parser of this flag, as verify's parser defines them."""
-    action = _OPTIONS[flag]
-    return {
+def _as_in_child(flag: str, value_type: type = str) -> Any:
+    """An option that is defined as in verify's own parser."""
+    action = _ACTIONS[flag]
+    help_text = str(action.help)
+    if action.nargs == 0:
+        return switch(help_text, flag)
+    details: Any = {
         "metavar": action.metavar,
         "choices": action.choices,
         "parse": action.type or str,
     }
-
-
-def _value(flag: str, value_type: type = str) -> Any:
-    """An option with one value, defined as in verify's parser."""
-    action = _OPTIONS[flag]
-    details = _details(flag)
-    help_text = str(action.help)
+    if action.nargs == "+":
+        return options(help_text, flag, takes_several=True, **details)
     return option(help_text, flag, default=action.default, value_type=value_type, **details)
-
-
-def _several(flag: str) -> Any:
-    """An option that accepts several words each time, defined as in verify's parser."""
-    help_text = str(_OPTIONS[flag].help)
-    return options(help_text, flag, takes_several=True, **_details(flag))
-
-
-def _switch(flag: str) -> Any:
-    """A switch, defined as in verify's parser."""
-    return switch(str(_OPTIONS[flag].help), flag)
 
 
 class VerifyQuestion(CommandQuestion):
     """The Python environment to test, which checks to run, and for how long."""
 
     python: str | None = shared(PYTHON)
-    level: str = _value("--level")
-    seconds: float | None = _value("--seconds", float)
-    seed: int | None = _value("--seed", int)
-    only: tuple[str, ...] = _several("--only")
-    skip: tuple[str, ...] = _several("--skip")
-    with_packages: tuple[str, ...] = _several("--with")
-    timeout: float | None = _value("--timeout", float)
-    device: str = _value("--device")
-    expect: tuple[str, ...] = _several("--expect")
-    strict: bool = _switch("--strict")
-    junit: str | None = _value("--junit")
+    level: str = _as_in_child("--level")
+    seconds: float | None = _as_in_child("--seconds", float)
+    seed: int | None = _as_in_child("--seed", int)
+    only: tuple[str, ...] = _as_in_child("--only")
+    skip: tuple[str, ...] = _as_in_child("--skip")
+    with_packages: tuple[str, ...] = _as_in_child("--with")
+    timeout: float | None = _as_in_child("--timeout", float)
+    device: str = _as_in_child("--device")
+    expect: tuple[str, ...] = _as_in_child("--expect")
+    strict: bool = _as_in_child("--strict")
+    junit: str | None = _as_in_child("--junit")
 
 
 QUESTION = VerifyQuestion
@@ -156,15 +138,10 @@ def document_of(output: Output) -> VerifyAnswer:
 
 
 def _target(question: VerifyQuestion, out: Console) -> str:
-    """The path of the Python whose torch is tested. Raises UsageError if options contradict each
-    other."""
+    """The path of the Python whose torch is tested."""
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
 
-    try:
-        read_options(question.words("python"))
-    except WrongQuestion as wrong:
-        raise UsageError(wrong.message, wrong.hint) from wrong
     target = choose_target(System(), question.python)
     out.talk(f"target: {target.python} ({target.chosen_by})")
     return target.python

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from gpusetup.catalog.builds import Catalog, completed_from_catalog
 from gpusetup.causes.alike import ON_THE_BUS
@@ -13,6 +13,7 @@ from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
+from gpusetup.choose.coming import offer_of
 from gpusetup.choose.commands import answer_of, with_build
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import moved_with
@@ -20,11 +21,10 @@ from gpusetup.choose.shown_wish import shown_installer
 from gpusetup.choose.wish import Wish
 from gpusetup.diagnosis.asks import command_that_decides, is_answered, is_of_another_maker
 from gpusetup.diagnosis.fit import facts_read, fits_together
+from gpusetup.diagnosis.fitting import with_fitting_fix
 from gpusetup.diagnosis.ok import may_be_ok, proof, ran_to_its_end
-from gpusetup.diagnosis.pasting import fit_for_pasting
-from gpusetup.diagnosis.platforms import fit_to_lent_machine, fit_to_system
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
-from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, stage_of
+from gpusetup.diagnosis.program import failure_without_cause, stage_of
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
 from gpusetup.evidence.context import (
@@ -36,57 +36,14 @@ from gpusetup.evidence.context import (
     lines_of_a_person,
 )
 from gpusetup.evidence.wording import is_program_output
-from gpusetup.fixes import needs
-from gpusetup.model.documents import CauseCheck, Fit, ReadFact, ResolveAnswer
-from gpusetup.model.finding import Finding, RuledOut, Severity, map_blocks, unique_evidence
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.documents import CauseCheck, DoctorAnswer, ResolveAnswer
+from gpusetup.model.finding import Finding, Severity, map_blocks, unique_evidence
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-
-if TYPE_CHECKING:
-    from gpusetup.model.finding import Stage
 
 OK, UNKNOWN = "ok", "unknown"
 Sureness = Literal["certain", "likely"]
 SEVERITIES = list(Severity)
-
-
-class Diagnosis(Frozen):
-    cause: str
-    """The id of the root cause or of the program's failure; `ok` or `unknown` if there is none."""
-    findings: tuple[Finding, ...]
-    """All findings, the root first, then by severity. A consequence has the id of the finding that
-    explains it."""
-    choice: Choice
-    """The build of torch that `install` would choose, and the newest build."""
-    snapshot: Snapshot
-    """The machine that was judged, completed with facts from the catalog."""
-    answer: ResolveAnswer
-    """The choice as a document, with the commands of every installer."""
-    proof: str | None = None
-    """What proves `ok`, in one line."""
-    confidence: Sureness | None = None
-    """Like `certainty`, but also `likely` if another error remains unexplained."""
-    certainty: Sureness | None = None
-    """`certain` if the text proves the cause and nothing remains open; None if there is no cause.
-    """
-    check: CauseCheck | None = None
-    """How to check a cause that is only likely."""
-    facts: tuple[ReadFact, ...] = ()
-    """What was read."""
-    fit: tuple[Fit, ...] = ()
-    """Whether what was read fits together."""
-    other_causes: tuple[str, ...] = ()
-    """The errors that the root does not explain."""
-    ruled_out: tuple[RuledOut, ...] = ()
-    """Causes that a message suggests but a reading rules out."""
-    next_reading: str | None = None
-    """The command whose output would decide between the possible causes."""
-    symptom: str | None = None
-    """The id of the finding that describes a symptom without its cause."""
-    program: str | None = None
-    """The program that the text is about."""
-    stage: Stage | None = None
-    """At what it failed."""
 
 
 def diagnose(
@@ -96,7 +53,7 @@ def diagnose(
     *,
     other_host: bool = False,
     rules: Iterable[Rule] | None = None,
-) -> Diagnosis:
+) -> DoctorAnswer:
     """Diagnose one machine. `choice` is the torch chosen for the machine; if it is None, a build is
     chosen.
 
@@ -141,7 +98,7 @@ def diagnose(
     if is_text and cause == UNKNOWN:
         findings = tuple(map(without_changes, findings))
     shown = [_marked(finding, root, main, reading) for finding in findings]
-    return Diagnosis(
+    return DoctorAnswer(
         cause=cause,
         proof=proof(context, fits) if cause == OK else None,
         symptom=symptom.id if symptom else None,
@@ -149,9 +106,10 @@ def diagnose(
         stage=stage_of(context, root),
         # The root first, then by severity, then in the order of the records.
         findings=tuple(sorted(shown, key=lambda one: (not one.root, _gravity(one), order_of(one)))),
-        choice=context.choice,
+        resolution=answer,
+        newest=offer_of(context.choice, context.snapshot),
         snapshot=context.snapshot,
-        answer=answer,
+        catalog_as_of=catalog.as_of,
         # An error that the root does not explain leaves the answer less sure as a whole.
         confidence=sureness(certain and not others) if root and is_caused else None,
         certainty=sureness(certain) if is_caused else None,
@@ -225,7 +183,7 @@ def is_proven(context: RuleContext, cause: Finding) -> bool:
         line in own_lines and not is_program_output(text) for line, text in quotes if line
     )
     holds = RECORDS[cause.id].certain_if
-    return holds is not None and holds(context) and not only_a_person_says_it
+    return holds is not None and bool(holds(context)) and not only_a_person_says_it
 
 
 def sureness(is_proven: bool) -> Sureness:
@@ -277,16 +235,6 @@ def other_causes(
 
 
 # --- the fixes ------------------------------------------------------------------------------------
-
-
-def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with a fix for this program and this machine, as far as they are known: only
-    those commands whose needs are all known to be met, in a form that can be pasted."""
-    for fit in (fit_to_program, fit_to_system, fit_to_lent_machine):
-        finding = fit(context, finding)
-    if finding.fix is not None:
-        finding = replace(finding, fix=needs.judge(context, finding.fix))
-    return fit_for_pasting(context, finding)
 
 
 CHANGES_SOMETHING = re.compile(

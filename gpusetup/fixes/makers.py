@@ -11,7 +11,6 @@ November 2026.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from gpusetup.accelerators.amd import (
     BUILT_FOR,
@@ -54,10 +53,10 @@ from gpusetup.evidence.maker_facts import (
     rocm_of_wheel,
     whys,
 )
-from gpusetup.fixes import owners, paste, system_packages
+from gpusetup.fixes import paste, system_packages
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.shell import Line, Lines, filled, lines
+from gpusetup.model.shell import Line, filled, lines
 from gpusetup.model.versions import parsed
 
 # --- the kernel driver and its nodes --------------------------------------------------------------
@@ -67,52 +66,39 @@ class Access(Frozen):
     """How programs reach one maker's GPU: through a kernel driver and its device nodes."""
 
     driver: str
-    load: Lines
     nodes: str
     options: str
     """The options that give a container the nodes."""
     resource: str
     """The resource that a Kubernetes pod asks for."""
-    singularity: str
-    start: Lines
-    """The command that starts a container with the nodes; docker needs the number of the host's
-    group."""
 
 
 ACCESS = {
     AMD.id: Access(
         driver="amdgpu",
-        load=lines("sudo modprobe amdgpu"),
         nodes="/dev/kfd and /dev/dri/renderD128",
         options="--device /dev/kfd --device /dev/dri",
         resource="amd.com/gpu",
-        singularity="--rocm",
-        start=lines(
-            "docker run --rm --device /dev/kfd --device /dev/dri --group-add video "
-            '--group-add "$(stat -c %g /dev/dri/renderD128)" --security-opt seccomp=unconfined '
-            "ubuntu ls -l /dev/kfd /dev/dri"
-        ),
     ),
     INTEL.id: Access(
         driver="i915 or xe",
-        load=lines("sudo modprobe xe"),
         nodes="/dev/dri/renderD128",
         options="--device /dev/dri",
         resource="gpu.intel.com/xe",
-        singularity="--bind /dev/dri",
-        start=lines(
-            "docker run --rm --device /dev/dri --group-add video "
-            '--group-add "$(stat -c %g /dev/dri/renderD128)" ubuntu ls -l /dev/dri'
-        ),
     ),
 }
+# The groups of the nodes are those of the host, by number.
+START_WITH_NODES = (
+    'docker run --rm {options} --group-add video --group-add "$(stat -c %g /dev/dri/renderD128)" '
+    "ubuntu ls -l /dev/dri"
+)
 
 
 def load_driver(maker: Maker, bound_to: str | None = None, *, lacks_kfd: bool = False) -> Fix:
     """Load the maker's kernel driver, or bind the card to it again. `bound_to`: the driver of
     another kind that has the card, such as vfio-pci; `lacks_kfd`: amdgpu is loaded without compute
     support."""
-    driver = ACCESS[maker.id].driver
+    access = ACCESS[maker.id]
     if lacks_kfd:
         return Fix(
             text="Use a kernel whose amdgpu has compute support (CONFIG_HSA_AMD, which the kernels "
@@ -122,15 +108,15 @@ def load_driver(maker: Maker, bound_to: str | None = None, *, lacks_kfd: bool = 
     if bound_to:
         return Fix(
             text=f"The GPU is bound to {bound_to}, which passes it to a virtual machine. Use the "
-            f"GPU there, or remove its binding to {bound_to} and restart, so that {driver} can "
-            "bind to it",
+            f"GPU there, or remove its binding to {bound_to} and restart, so that {access.driver} "
+            "can bind to it",
             needs_reboot=True,
         )
     return Fix(
-        text=f"Load {driver}. If the driver does not load or creates no device node, "
+        text=f"Load {access.driver}. If the driver does not load or creates no device node, "
         "`sudo dmesg` shows why: the kernel is older than the GPU, firmware files are missing, "
         "Secure Boot rejects an unsigned module, or a file in /etc/modprobe.d blocks it",
-        commands=ACCESS[maker.id].load,
+        commands=lines("sudo modprobe amdgpu" if maker is AMD else "sudo modprobe xe"),
         needs_root=True,
     )
 
@@ -155,27 +141,23 @@ def into_container(context: RuleContext, maker: Maker) -> Fix:
     """Start the container with the maker's GPU; the command is for the host."""
     access, kind = ACCESS[maker.id], context.snapshot.container.kind or "docker"
     if on(context, "windows") or context.os.wsl:
-        kind = "desktop"
-    ways = {
-        "desktop": "Docker Desktop runs containers in a virtual machine of WSL, which has none of "
-        f"{access.nodes}. Run the program on Windows itself with {maker.name}'s wheels, in WSL, or "
-        "in a container on a Linux machine",
-        "kubernetes": "Request the GPU in the pod's specification (resources.limits "
-        f"`{access.resource}: 1`). The node needs a current {maker.name} device plugin, which "
-        "grants the pod the rights",
-        "lxc": f"Pass {access.nodes} to the container in its configuration on the host, with the "
-        "number of the container's group render (in Proxmox: Resources, Add, Device "
-        "Passthrough), and restart the container",
-        "singularity": f"Start the container with `{access.singularity}` (`apptainer exec "
-        f"{access.singularity} IMAGE …`)",
-    }
-    if kind in ways:
-        return Fix(text=ways[kind])
+        return Fix(
+            text="Docker Desktop runs containers in a virtual machine of WSL, which has none of "
+            f"{access.nodes}. Run the program on Windows itself with {maker.name}'s wheels, in "
+            "WSL, or in a container on a Linux machine"
+        )
+    if kind == "kubernetes":
+        return Fix(
+            text="Request the GPU in the pod's specification (resources.limits "
+            f"`{access.resource}: 1`). The node needs a current {maker.name} device plugin, which "
+            "grants the pod the rights"
+        )
     podman = " (podman: --group-add keep-groups)" if kind == "podman" else ""
+    start = START_WITH_NODES.replace("{options}", access.options)
     return Fix(
         text=f"On the host, add `{access.options}` and the groups of the nodes{podman} to your own "
-        f"`{kind} run` (this command tests it with a plain image)",
-        commands=access.start if kind == "docker" else (),
+        f"`{kind} run` (LXC in Proxmox: Resources, Add, Device Passthrough)",
+        commands=lines(start) if kind == "docker" else (),
     )
 
 
@@ -184,14 +166,11 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
     /dev/kfd."""
     name, target = board_of(context)
     if target not in (None, *WSL_TARGETS):
-        has_wheels = target in WINDOWS_TARGETS
-        on_windows = from_amds_index(context, target).commands if has_wheels else ()
         return Fix(
             text=f"ROCm for WSL supports Radeon RX 7700 and newer, and Ryzen AI, but not {name} "
             f"({target}). Neither another ROCm in WSL nor HSA_OVERRIDE_GFX_VERSION changes that. "
             "Use the GPU on Windows itself, in Linux on the machine itself, or by a program that "
-            "uses DirectML or Vulkan",
-            alternatives=paste.other("on Windows itself", *on_windows),
+            "uses DirectML or Vulkan"
         )
     return Fix(
         text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and "
@@ -210,10 +189,14 @@ SHOW_A_TORCH = (
     "ipex",
 )
 """Events that only an installed torch can cause."""
+USE_XPU = (
+    'In your own code, replace "cuda" with "xpu"; in a program, choose XPU (or Intel) in its '
+    "options or settings"
+)
 
 
 def pip_from(
-    context: RuleContext, index: str, packages: Sequence[str] = ("torch", "torchvision")
+    context: RuleContext, index: str, packages: tuple[str, ...] = ("torch", "torchvision")
 ) -> Line:
     """Install torch and the packages that go with it from an index, replacing the installed
     ones."""
@@ -280,12 +263,6 @@ def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> 
     return Fix(text=text, commands=(install,))
 
 
-USE_XPU = (
-    'In your own code, replace "cuda" with "xpu"; in a program, choose XPU (or Intel) in its '
-    "options or settings"
-)
-
-
 def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
     """What to do where a ROCm build has no kernels for a target. `rocm`: the build's ROCm release;
     "" if it is not known."""
@@ -297,42 +274,36 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
         )
     if on(context, "windows"):
         return from_amds_index(context, target)
-    # A build whose ROCm is not known lacks the kernels, so it counts as too new or too old.
-    last, first = LAST_ROCM.get(target), FIRST_ROCM.get(target)
-    has_lost_files = last and (not rocm or parsed(rocm) > parsed(last))
-    if has_lost_files:
-        return Fix(
-            text=f"After ROCm {last}, rocBLAS comes without files for {target}, so that every "
-            f"matrix product fails there. Install torch's wheels for ROCm {last}, the last that "
-            "have them",
-            commands=(pip_from(context, pytorchs_index(target)),),
-        )
-    first_torch, version = FIRST_TORCH.get(target), (context.torch.version or "").partition("+")[0]
-    is_older_torch = bool(first_torch and version and parsed(version) < parsed(first_torch))
-    newest = pip_from(context, str(AMD.index))
-    lacks_them_yet = first and (is_older_torch or not rocm or parsed(rocm) < parsed(first))
-    if lacks_them_yet:
-        since = f"torch {first_torch}" if first_torch else f"ROCm {first}"
-        installed = f"is for ROCm {rocm}" if rocm else "has none"
-        return Fix(
-            text=f"torch's wheels have kernels for {target} since {since}, but the installed one "
-            f"{installed}. Install a wheel for ROCm {BUILT_FOR_ROCM}. You do not need to override "
-            "the target",
-            commands=(newest,),
-        )
     if target in BUILT_FOR:
+        last = LAST_ROCM.get(target)
+        since = FIRST_TORCH.get(target) or FIRST_ROCM.get(target)
+        why = f"since {'torch' if target in FIRST_TORCH else 'ROCm'} {since}" if since else ""
+        if last:
+            why = f"up to ROCm {last}, the last whose rocBLAS has files for it"
+        installed = f" The installed one is for ROCm {rocm}." if rocm else ""
         return Fix(
-            text=f"PyTorch's ROCm wheels have kernels for {target}, so the installed build is "
-            "another one, or HSA_OVERRIDE_GFX_VERSION selects another target: unset it, and "
-            f"install a wheel for ROCm {BUILT_FOR_ROCM}. An extension that you built yourself must "
-            f"be built again for {target} (PYTORCH_ROCM_ARCH={target})",
-            commands=(pip_from(context, str(AMD.index)),),
+            text=f"PyTorch's ROCm wheels have kernels for {target}{f' {why}' if why else ''}."
+            f"{installed} Install a wheel for ROCm {last or BUILT_FOR_ROCM}, and unset "
+            "HSA_OVERRIDE_GFX_VERSION, which selects another target. An extension that you built "
+            f"yourself must be built again (PYTORCH_ROCM_ARCH={target})",
+            commands=(pip_from(context, pytorchs_index(target)),),
         )
     amds = from_amds_index(context, target)
     if target in RELATIVES and on(context, "linux") and not context.os.wsl:
-        as_relative = _run_as_relative(context, target)
-        others = paste.other(f"AMD's own wheels for {target}", *amds.commands)
-        return replace(as_relative, alternatives=others)
+        relative, override = RELATIVES[target]
+        variable = paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override)
+        # A build for CUDA or for the CPU ignores ROCm's variables.
+        backend = context.torch.backend
+        is_rocm = backend != "cpu" and maker_of(backend) in (None, AMD.id)
+        return Fix(
+            text=f"None of PyTorch's wheels has kernels for {target}. However, the GPU can run "
+            f"those of the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. Many people "
+            "use this, but AMD does not support it, so test the results with `gpusetup verify`. If "
+            "the processor's integrated graphics come first in the list, set HIP_VISIBLE_DEVICES "
+            "to the card's number",
+            commands=(variable,) if is_rocm else (pip_from(context, str(AMD.index)), variable),
+            alternatives=paste.other(f"AMD's own wheels for {target}", *amds.commands),
+        )
     if amds.commands:
         return replace(amds, text=f"PyTorch's wheels have no kernels for {target}. {amds.text}")
     return Fix(
@@ -342,55 +313,31 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
     )
 
 
-def _run_as_relative(context: RuleContext, target: str) -> Fix:
-    """Let the GPU run the kernels of a related target, by ROCm's override."""
-    relative, override = RELATIVES[target]
-    variable = paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", override)
-    # A build for CUDA or for the CPU ignores ROCm's variables.
-    backend = context.torch.backend
-    is_rocm = backend != "cpu" and maker_of(backend) in (None, AMD.id)
-    return Fix(
-        text=f"None of PyTorch's wheels has kernels for {target}. However, the GPU can run "
-        f"those of the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. Many people "
-        "use this, but AMD does not support it, so test the results with `gpusetup verify`. If "
-        "the processor's integrated graphics come first in the list, set HIP_VISIBLE_DEVICES "
-        "to the card's number",
-        commands=(variable,) if is_rocm else (pip_from(context, str(AMD.index)), variable),
-    )
-
-
 def one_release(context: RuleContext, _text: str) -> Fix:
     """Use a prebuilt torch with the libraries that it brings, and no others."""
-    mixed = " ".join(event.text or "" for event in events(context, "maker-libraries-mixed"))
-    is_intels = maker_of(context.torch.backend) == INTEL.id or LIBRARY_OF_INTEL.search(mixed)
-    brought = "oneAPI (setvars.sh)" if is_intels else "another ROCm"
     return Fix(
         text="PyTorch's wheels bring their own libraries. Start the program in a shell in which "
-        f"LD_LIBRARY_PATH and LD_PRELOAD name no folder of {brought} or of another torch. If it "
-        "still fails, install torch in a new environment. If torch comes from your "
-        "distribution, it uses the system's libraries, so update all of its packages together",
-        commands=paste.without_folders(context, "oneapi" if is_intels else "rocm"),
-        alternatives=paste.other(
-            "a prebuilt torch in a new environment",
-            paste.command(context, "gpusetup", "install", "--venv", ".venv-torch"),
-        ),
+        "LD_LIBRARY_PATH and LD_PRELOAD name no folder of ROCm, of oneAPI (setvars.sh) or of "
+        "another torch. If it still fails, install torch in a new environment (`gpusetup install "
+        "--venv .venv-torch`). If torch comes from your distribution, it uses the system's "
+        "libraries, so update all of its packages together",
+        commands=paste.without_folders(context, "rocm|oneapi"),
     )
 
 
-LIBRARY_OF_INTEL = re.compile(r"xpu|libsycl|libur_|libpi_|libumf|oneapi")
-
-
-# --- a text that names the GPU --------------------------------------------------------------------
+# --- which GPU it is ------------------------------------------------------------------------------
 
 
 def board_of(context: RuleContext) -> tuple[str, str | None]:
-    """The name and the target of the first AMD GPU whose target is known."""
+    """The name and the target (`gfx1100`) of the first AMD GPU whose target is known: in a message,
+    in the list of GPUs, or by the chip's number that rocm-smi prints."""
+    machine = context.snapshot
     shown = events(context, "hip-kernel-missing", "foreign-gpu")
-    names = [event.values.get("gfx") or event.values.get("name", "") for event in shown]
-    names += [gpu.target or gpu.name for gpu in context.snapshot.gpus or ()]
-    if context.snapshot.makers:
-        names += [gpu.target or gpu.name for gpu in context.snapshot.makers.gpus]
-    for name in names:
+    listed = (*(machine.gpus or ()), *(machine.makers.gpus if machine.makers else ()))
+    for name in (
+        *(event.values.get("gfx") or event.values.get("name", "") for event in shown),
+        *(gpu.target or gpu.name for gpu in listed),
+    ):
         if target := gfx_of(name):
             return name, target
     for event in events(context, "rocm-lists-gpu"):
@@ -424,6 +371,38 @@ def graphics_without_xpu(context: RuleContext) -> str:
     return next((match[0] for match in named if match), "")
 
 
+def target_of_override(value: str) -> str | None:
+    """The target that a value of HSA_OVERRIDE_GFX_VERSION selects; None for another form.
+
+    >>> target_of_override("10.3.0"), target_of_override("gfx1030")
+    ('gfx1030', None)
+    """
+    numbers = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value)
+    if numbers is None:
+        return None
+    return f"gfx{int(numbers[1])}{int(numbers[2]):x}{int(numbers[3]):x}"
+
+
+def note_on_override(context: RuleContext) -> str:
+    """What to know first about the HSA_OVERRIDE_GFX_VERSION that a text sets; "" if the text sets
+    none, or one that may be right."""
+    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
+    target, chosen = board_of(context)[1], target_of_override(value)
+    fitting = RELATIVES.get(target or "", ("", ""))[1]
+    if target is None or chosen in (None, target) or value == fitting:
+        return ""
+    # HIP for Windows does not read the variable.
+    if fitting and not on(context, "windows"):
+        return f"HSA_OVERRIDE_GFX_VERSION={value} does not fit this {target}: set it to {fitting}. "
+    return (
+        f"First remove HSA_OVERRIDE_GFX_VERSION={value}: it selects kernels for {chosen}, which "
+        f"can crash this {target}. "
+    )
+
+
+# --- a text about an AMD GPU ----------------------------------------------------------------------
+
+
 def first_install(context: RuleContext) -> Fix | None:
     """Install torch for the only GPU in the text, if it is AMD's or Intel's; None for others."""
     makers = vendors_of(context.snapshot) & {AMD.id, INTEL.id}
@@ -437,52 +416,9 @@ def first_install(context: RuleContext) -> Fix | None:
     return build_for(context, INTEL) if names_gpu_with_xpu(context) else None
 
 
-def note_on_override(context: RuleContext) -> str:
-    """What to know first about the HSA_OVERRIDE_GFX_VERSION that a text sets: whether it fits the
-    GPU's target. "" if the text sets none, or shows no target."""
-    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
-    target, chosen = board_of(context)[1], target_of_override(value)
-    if target is None or chosen in (None, target):
-        return ""
-    if on(context, "windows"):
-        return "HIP for Windows does not read HSA_OVERRIDE_GFX_VERSION, so remove it. "
-    fitting, set_here = RELATIVES.get(target, ("", ""))[1], f"HSA_OVERRIDE_GFX_VERSION={value}"
-    if value == fitting:
-        return (
-            f"{set_here} is the right value for this GPU ({target}). Make sure that the program "
-            "receives it, because services and containers have their own variables. "
-        )
-    if fitting:
-        return f"{set_here} does not fit this GPU ({target}): set it to {fitting}. "
-    return (
-        f"First remove {set_here}: it makes ROCm load kernels for {chosen}, and on this GPU "
-        f"({target}) those can crash the program or the machine. "
-    )
-
-
-def target_of_override(value: str) -> str | None:
-    """The target that a value of HSA_OVERRIDE_GFX_VERSION selects; None for another form.
-
-    >>> target_of_override("10.3.0"), target_of_override("gfx1030")
-    ('gfx1030', None)
-    """
-    numbers = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value)
-    if numbers is None:
-        return None
-    return f"gfx{int(numbers[1])}{int(numbers[2]):x}{int(numbers[3]):x}"
-
-
 def for_amd(context: RuleContext) -> Fix:
-    """The fix for an AMD GPU in a text, after a note if an override for another target is set."""
-    fix = _for_amd(context)
-    return replace(fix, text=f"{note_on_override(context)}{fix.text}")
-
-
-def _for_amd(context: RuleContext) -> Fix:
-    """A build with kernels if those are lacking, the way to the GPU if a ROCm build does not reach
-    it, otherwise a ROCm build."""
-    if translation := owners.translation_layer(context):
-        return Fix(text=translation.sentence)
+    """The fix for an AMD GPU in a text: a build with kernels if those are lacking, the way to the
+    GPU if a ROCm build does not reach it, otherwise a ROCm build."""
     # Windows' list of targets is shorter than that of PyTorch's wheels.
     not_on_windows = lacks_target_on_windows(context)
     target, rocm = not_on_windows or board_of(context)[1], rocm_of_wheel(context)
@@ -491,9 +427,9 @@ def _for_amd(context: RuleContext) -> Fix:
         or not rocm
         or has_kernels(target, rocm, context.torch.version or "") is not False
     )
-    finds_none = bool(events(context, "no-hip-gpus"))
     # HIP's own words about memory show a ROCm build whose version the text does not have.
     hip_ran = any("HIP " in (event.text or "") for event in events(context, "out-of-memory"))
+    finds_none = bool(events(context, "no-hip-gpus"))
     is_rocm = maker_of(context.torch.backend) == AMD.id or finds_none or hip_ran
     finds_none = finds_none or (is_rocm and context.torch.cuda_available is False)
     lacking = bool(
@@ -507,30 +443,31 @@ def _for_amd(context: RuleContext) -> Fix:
     if context.os.wsl and (not_in_wsl or (finds_none and not lacking and target not in DROPPED)):
         return rocm_in_wsl(context)
     has_no_kernels = target not in BUILT_FOR or not may_fit or not_on_windows
-    may_lack_kernels = has_no_kernels or (lacking and not rocm)
     # torch counts a GPU without kernels, so a torch that finds none does not reach it.
     is_reached = lacking or target in DROPPED or not finds_none
-    if target and may_lack_kernels and is_reached:
-        return kernels_for_target(context, target, rocm if is_rocm else "")
-    if lacking:
-        return Fix(
+    if target and (has_no_kernels or (lacking and not rocm)) and is_reached:
+        fix = kernels_for_target(context, target, rocm if is_rocm else "")
+    elif lacking:
+        fix = Fix(
             text="Install a build of torch with kernels for the GPU. PyTorch's ROCm wheels have "
             f"them for {', '.join(BUILT_FOR)}; AMD's own wheels for more targets",
             looks=paste.look("see the GPU's target", *lines("rocminfo | grep -i gfx")),
         )
-    if is_rocm and (finds_none or hip_ran):
-        return _reach_the_gpu(context, target)
-    if is_rocm:
-        return Fix(
+    elif is_rocm and (finds_none or hip_ran):
+        fix = _reach_the_gpu(context, target)
+    elif is_rocm:
+        fix = Fix(
             text="Keep the installed torch, which is a ROCm build, and do not install a CUDA "
             "toolkit: the program, or a package that it loads, asks for CUDA's own libraries. "
             "Install that package's build for ROCm if there is one, or turn off the option that "
             "needs it (flash-attn: `FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE`, or "
             'attn_implementation="sdpa")'
         )
-    if context.snapshot.container.kind == "kubernetes":
-        return into_container(context, AMD)
-    return build_for(context, AMD, target)
+    elif context.snapshot.container.kind == "kubernetes":
+        fix = into_container(context, AMD)
+    else:
+        fix = build_for(context, AMD, target)
+    return replace(fix, text=f"{note_on_override(context)}{fix.text}")
 
 
 def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
@@ -544,20 +481,11 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
         )
     masks = [name for name in AMD.masks if name in context.snapshot.environment] or [*AMD.masks]
     hidden = f"Remove the variables that can hide the GPU ({', '.join(masks)})"
-    then = ""
-    if target in RELATIVES:
-        relative, override = RELATIVES[target]
-        then = (
-            f". Once torch finds the GPU, it also needs HSA_OVERRIDE_GFX_VERSION={override}: its "
-            f"wheels have kernels for the related {relative}, not for {target}"
-        )
-    elif target not in (None, *BUILT_FOR):
-        then = f". PyTorch's wheels have no kernels for {target}: use AMD's own ({INDEX_OF_AMD})"
     if rocm_lists_the_gpu(context):
         return Fix(
             text="rocminfo lists the GPU, so the kernel driver, its device nodes and your "
             f"permissions work. {hidden}, and make sure that the program runs the Python "
-            f"and the torch that you expect{then}",
+            "and the torch that you expect",
             commands=tuple(line for name in masks for line in paste.unset(context, name)),
         )
     return replace(
@@ -565,8 +493,11 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
         text="The build is right, so first see whether your user may use the GPU: `rocminfo` must "
         "list it, and `ls -l /dev/kfd` must show the node. If it may not, join the groups render "
         "and video. If /dev/kfd is missing, the kernel has no amdgpu driver for this GPU (in a "
-        f"container: start it with `{ACCESS[AMD.id].options}`). {hidden}{then}",
+        f"container: start it with `{ACCESS[AMD.id].options}`). {hidden}",
     )
+
+
+# --- a text about an Intel GPU --------------------------------------------------------------------
 
 
 def for_intel(context: RuleContext) -> Fix:
@@ -598,13 +529,6 @@ def for_intel(context: RuleContext) -> Fix:
             text="torch's XPU builds are made for Arc cards, the Arc graphics of Core Ultra, and "
             f"Data Center GPU Max. PyTorch's list does not have {older}: use the CPU build of "
             "torch, or OpenVINO, which supports this GPU"
-        )
-    if "platforms" in why:
-        return Fix(
-            text="Two Intel GPUs of different generations (a card and the processor's graphics) "
-            "are in one process: let the program see the card only. If it is number 1 in "
-            "`sycl-ls`, use level_zero:1",
-            commands=(paste.setting(context, "ONEAPI_DEVICE_SELECTOR", "level_zero:0"),),
         )
     if why - {"build", None}:
         return _intels_driver(context)
@@ -644,6 +568,8 @@ def _intels_driver(context: RuleContext) -> Fix:
     )
 
 
+# --- a text about a Mac ---------------------------------------------------------------------------
+
 FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
 """The variable that lets torch compute operators on the CPU that mps lacks. It catches an operator
 without any code for mps (torch's MPSFallback.mm), and not an error inside the operator's code."""
@@ -673,26 +599,19 @@ def for_mac(context: RuleContext) -> Fix:
     for reason, text in MPS_WAYS.items():
         if reason in why:
             return Fix(text=text)
-    update = paste.pip(context, "install", "--upgrade", "torch", "torchvision")
-    scripts = events(context, "variable-in-script")
-    set_variables = {*context.snapshot.environment, *(e.values.get("variable") for e in scripts)}
-    if any("caught" in event.values for event in lacks) and FALLBACK not in set_variables:
-        return Fix(
-            text='The program already uses "mps", which lacks this operator: let torch run it on '
-            "the CPU (slower), set before the program imports torch. Or update torch, whose newer "
-            "releases have more operators",
-            commands=(paste.setting(context, FALLBACK, "1"),),
-            alternatives=paste.other("a newer torch", update),
-        )
     if lacks:
+        # torch 2.2.2 is the last for Intel Macs, so that no update helps there.
+        is_intel_mac = context.os.machine == "x86_64"
+        update = paste.pip(context, "install", "--upgrade", "torch", "torchvision")
+        can_fall_back = any("caught" in event.values for event in lacks)
+        fallback = (paste.setting(context, FALLBACK, "1"),) if can_fall_back else ()
         return Fix(
-            text='The program already uses "mps", which does not support this operation in the '
-            "installed torch: update torch, because newer releases support more, and macOS, whose "
-            "Metal also sets limits. If the error remains, run this part on the CPU "
-            f'(`.to("cpu")`; sparse tensors: `.to_dense()`). {FALLBACK} catches only operators '
-            "that mps lacks entirely",
-            # torch 2.2.2 is the last for Intel Macs, so that no update helps there.
-            commands=() if context.os.machine == "x86_64" else (update,),
+            text='The program already uses "mps", which lacks this operation: let torch compute '
+            f"operators that mps lacks on the CPU ({FALLBACK}=1, set before the program imports "
+            "torch), or update torch and macOS. If the error remains, run this part on the CPU "
+            '(`.to("cpu")`; sparse tensors: `.to_dense()`)',
+            commands=fallback or (() if is_intel_mac else (update,)),
+            alternatives=paste.other("a newer torch", update) if fallback else (),
         )
     # A text about torch usually comes from an installed torch.
     missing = events(context, "torch-missing") or context.torch.installed is False
@@ -725,9 +644,8 @@ def reach_metal(context: RuleContext) -> Fix:
     """What to do if torch was built with MPS, but MPS is not available."""
     if context.os.machine == "x86_64":
         fix = native_python(context)
-        why = "On an Apple chip, this Python is the wrong one"
         intel = "On an Intel Mac, MPS needs an AMD GPU; without one, use the CPU"
-        return replace(fix, text=f"{why}. {fix.text}. {intel}")
+        return replace(fix, text=f"{fix.text}. {intel}")
     macos = macos_version(context)
     oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
     if macos and parsed(macos) < parsed(oldest):
@@ -753,31 +671,16 @@ def newer_macos(macos: str) -> Fix:
 
 def without_torch(context: RuleContext, program: str) -> Fix:
     """The fix for a program without torch on a GPU of AMD or Intel."""
-    note, relative = note_on_override(context), RELATIVES.get(board_of(context)[1] or "")
-    vulkan = " (set OLLAMA_VULKAN=1 for its server)" if program == "ollama" else ""
-    if events(context, "hip-kernel-missing"):
-        if not note and relative and on(context, "linux"):
-            note = (
-                f"Set HSA_OVERRIDE_GFX_VERSION={relative[1]} to use the kernels of the related "
-                f"{relative[0]}. "
-            )
-        if note:
-            note += "If that does not help: "
-        return Fix(
-            text=f"{note}Use the Vulkan build of {program}{vulkan}, which does not depend on "
-            "ROCm's list of GPUs, or its build for the CPU"
-        )
     if events(context, "no-hip-gpus"):
-        return Fix(
-            text=f"The ROCm build of {program} is installed, but ROCm shows it no GPU. The user "
-            "that runs it must be able to open /dev/kfd and /dev/dri/renderD* (groups render and "
-            "video), HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES must not hide the GPU, and ROCm "
-            f"must support its target. The Vulkan build of {program}, if its project has one, "
-            "works without ROCm"
+        fix = join_groups(context, AMD)
+        return replace(
+            fix, text=f"ROCm shows {program} no GPU. {fix.text}. Its Vulkan build needs no ROCm"
         )
+    vulkan = " (set OLLAMA_VULKAN=1 for its server)" if program == "ollama" else ""
     return Fix(
-        text=f"{note}Use the build of {program} for this GPU (ROCm, Vulkan or SYCL, as its project "
-        "offers), or its build for the CPU"
+        text=f"{note_on_override(context)}Use the build of {program} for this GPU (ROCm, Vulkan or "
+        f"SYCL, as its project offers). The Vulkan build of {program}{vulkan} does not depend on "
+        "ROCm's list of GPUs. Or use its build for the CPU"
     )
 
 
@@ -805,12 +708,11 @@ def for_lookup(context: RuleContext, lookup: Lookup) -> Fix:
         return for_mac(context)
     if maker is AMD and on(context, "windows"):
         return _on_windows(context, lookup.torch)
-    requested = f"{lookup.package} {lookup.version}" if lookup.version else lookup.package
-    offered = f" (it has {' and '.join(lookup.offered[-3:])})" if lookup.offered else ""
+    requested = f"{lookup.package} {lookup.version or ''}".strip()
     index = pytorchs_index(board_of(context)[1]) if maker is AMD else str(maker.index)
     return Fix(
         text=f"PyTorch's index for {lookup.label} has no {requested} for this system and "
-        f"Python{offered}. Install the newest {NAME_OF_BUILDS[maker.id]} build that fits this GPU "
+        f"Python. Install the newest {NAME_OF_BUILDS[maker.id]} build that fits this GPU "
         "and Python, or a release that the index lists",
         commands=(paste.pip(context, "install", "torch", "torchvision", "--index-url", index),),
     )

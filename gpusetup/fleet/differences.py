@@ -32,7 +32,7 @@ class Drift(Frozen):
     field: str
     value: str
     majority: str
-    severity: Severity
+    severity: Severity = Severity.WARNING
     nodes: int
     """How many nodes have the majority's value, or how many devices were compared."""
     of: int
@@ -106,7 +106,6 @@ def differences(nodes: Sequence[Node], now: datetime) -> Differences:
                 field=KIND,
                 value=", ".join(kind),
                 majority=", ".join(largest),
-                severity=Severity.WARNING,
                 nodes=len(by_kind[largest]),
                 of=sum(map(len, by_kind.values())),
             )
@@ -186,17 +185,8 @@ def misdated_records(nodes: Sequence[Node], now: datetime) -> Iterator[tuple[str
                 continue
             field, expected = TAKEN_AT, newest
             value += f", {span(newest - time)} before the newest"
-        yield (
-            name,
-            Drift(
-                field=field,
-                value=value,
-                majority=f"{expected:%Y-%m-%d %H:%M} UTC",
-                severity=Severity.WARNING,
-                nodes=len(taken),
-                of=len(taken),
-            ),
-        )
+        majority, count = f"{expected:%Y-%m-%d %H:%M} UTC", len(taken)
+        yield name, Drift(field=field, value=value, majority=majority, nodes=count, of=count)
 
 
 def span(time: timedelta) -> str:
@@ -219,17 +209,15 @@ def copied_records(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
     for names in by_gpus.values():
         for name in names if len(names) > 1 else ():
             others = slurm_list(other for other in names if other != name)
-            yield (
-                name,
-                Drift(
-                    field=COPIED,
-                    value=f"the same GPUs (by UUID) as {others}",
-                    majority="other UUIDs",
-                    severity=Severity.ERROR,
-                    nodes=len(names),
-                    of=len(names),
-                ),
+            drift = Drift(
+                field=COPIED,
+                value=f"the same GPUs (by UUID) as {others}",
+                majority="other UUIDs",
+                severity=Severity.ERROR,
+                nodes=len(names),
+                of=len(names),
             )
+            yield name, drift
 
 
 # --- speeds ---------------------------------------------------------------------------------------
@@ -252,17 +240,15 @@ def slow_rates(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
             groups[rate.check, rate.model, rate.unit].append((node.name, rate))
     for rates in groups.values():
         middle = median(rate.value for _, rate in rates)
-        for name, rate in rates:
-            if len(rates) >= LEAST_RATES and rate.value < SLOW * middle:
+        for name, rate in rates if len(rates) >= LEAST_RATES else ():
+            if rate.value < SLOW * middle:
                 is_broken = rate.value < BROKEN * middle
-                yield (
-                    name,
-                    Drift(
-                        field=f"{RATES}{rate.check}",
-                        value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
-                        majority=f"{middle:.4g} {rate.unit}",
-                        severity=Severity.ERROR if is_broken else Severity.WARNING,
-                        nodes=len(rates),
-                        of=len(rates),
-                    ),
+                drift = Drift(
+                    field=f"{RATES}{rate.check}",
+                    value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
+                    majority=f"{middle:.4g} {rate.unit}",
+                    severity=Severity.ERROR if is_broken else Severity.WARNING,
+                    nodes=len(rates),
+                    of=len(rates),
                 )
+                yield name, drift

@@ -164,8 +164,8 @@ def severity_of(field: str) -> Severity:
 
 
 def value_of(field: str, facts: Mapping[str, str]) -> str | None:
-    """A fact's value; `absent` for a package or variable that the machine does not have; None if
-    the record does not contain the fact."""
+    """A fact's value; `absent` for a package, a variable or a CUDA toolkit (`toolkit.`) that the
+    machine does not have; None if the record does not tell it."""
     if field in facts:
         return facts[field]
     # If no packages are listed, as in a report of verify, it is unknown whether this one is absent.

@@ -162,7 +162,7 @@ def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
         all_count = sum(1 for node in of_kind if node.facts)
         examples = {finding.id: finding for node in of_kind for finding in node.findings}
         counts = Counter(id for node in of_kind for id in {row.id for row in node.findings})
-        for id, count in counts.most_common():
+        for id, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
             if count * 2 > all_count >= LEAST_NODES:
                 row = Common(
                     id=id,

@@ -13,10 +13,9 @@ from typing import Any
 
 from gpusetup.errors import ToolFailed
 from gpusetup.install.job import InstallJob, prove, run_step
-from gpusetup.install.switching.change import recover
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.target.layout import Layout
+from gpusetup.install.target import Layout
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.steps import Step
@@ -46,10 +45,11 @@ def conda_program() -> str | None:
     return next(filter(None, (shutil.which(name) for name in names if name)), None)
 
 
-def conda_says(argv: Sequence[str]) -> str:
-    """The changes that conda would make with this command, as the text that its dry run prints."""
+def conda_says(argv: Sequence[str]) -> list[str]:
+    """The changes that conda would make with this command, as the lines that its dry run prints."""
     output = run((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
-    return without_logins(output.stdout.strip() or output.problem or output.stderr.strip())
+    said = output.stdout.strip() or output.problem or output.stderr.strip()
+    return without_logins(said).splitlines()
 
 
 def install_by_conda(
@@ -62,10 +62,9 @@ def install_by_conda(
     store = Path(layout.prefix, STORE)
     with interruptible(), locked(store, job.talk):
         job.store = store
-        recover(store)
         job.talk("conda solves, downloads and installs: this takes minutes ...")
         step = Step(argv=argv, timeout_seconds=INSTALL_SECONDS)
-        output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
+        output = run_step(job, step, os.environ, gently_seconds=CLEANING_SECONDS)
         if not output.ok:
             raise ToolFailed(
                 f"conda cannot install it: {output.problem or said_by(output)}",

@@ -13,13 +13,12 @@ from typing import Any
 
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.install.switching.lock import launched
-from gpusetup.model.builds import Fallback
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.frozen import Frozen, Record, replace
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import Output, run
-from gpusetup.uv.lock import Wheel
 from gpusetup.uv.program import Settings
+from gpusetup.uv.question import Wheel
 
 VERIFY = Path(__file__).resolve().parent.parent / "verify"
 VERIFY_SECONDS = 900.0
@@ -34,12 +33,12 @@ class Plan(Frozen):
     target: str
     python: str
     """The path of the target's interpreter."""
-    venv: str | None = None
-    """The folder of the environment to create first; None if the environment exists."""
-    choice: Fallback
-    """The build to install and the index it comes from. The index's URL may contain a login."""
-    fallbacks: tuple[Fallback, ...] = ()
-    """The other builds that can be tried if the chosen one is not available."""
+    backend: str
+    torch_index: str
+    """The URL of the index of torch and its companions, or their place in a folder of wheels. It
+    may contain a login."""
+    fallbacks: tuple[str, ...] = ()
+    """The other backends whose builds can be tried if this one fails its test."""
     wheels: tuple[Wheel, ...] = ()
     hosts: tuple[str, ...] = ()
     """The hosts that uv asks for pages and files."""
@@ -67,28 +66,15 @@ class InstallJob(Record):
     done: list[DoneStep] = []
 
 
-class InstallOutcome(Frozen):
-    """How an installation ended: whether the new files were kept or the old ones restored, and
-    verify's result."""
-
-    kept: bool
-    verdict: dict[str, Any] | None = None
-    receipt: str | None = None
-
-
 def run_step(
-    job: InstallJob,
-    step: Step,
-    environment: Mapping[str, str] | None = None,
-    *,
-    gently_seconds: float = 0.0,
+    job: InstallJob, step: Step, environment: Mapping[str, str], *, gently_seconds: float = 0.0
 ) -> Output:
     """Run a command and record it. With `gently_seconds`, the command is not killed with gpusetup,
     but has this many seconds to clean up after Ctrl-C."""
     output = run(
         launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,
-        environment={**(environment or os.environ), **step.environment},
+        environment={**environment, **step.environment},
         gently_seconds=gently_seconds,
     )
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))

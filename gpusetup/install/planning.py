@@ -24,9 +24,8 @@ from gpusetup.errors import BadInput, Blocked, ToolFailed, Unreached, Unsatisfia
 from gpusetup.install.job import InstallJob, Plan, device_to_prove
 from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
 from gpusetup.install.switching.unpack import stage_of
-from gpusetup.install.target.find import Target, check_importable
-from gpusetup.install.target.layout import files_listed, files_of_all
-from gpusetup.install.task import Task, choose_task
+from gpusetup.install.target import Target, check_importable, files_listed, files_of_all
+from gpusetup.install.task import Task
 from gpusetup.install.wheels import in_folder, size_text
 from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.frozen import replace
@@ -35,17 +34,13 @@ from gpusetup.model.shell import own_line
 from gpusetup.model.versions import parsed
 from gpusetup.project.pyproject import read_toml, table
 from gpusetup.uv.errors import lacks, names_not_found, names_without_wheel
-from gpusetup.uv.lock import Wheel, unpack_step, wheel_of
 from gpusetup.uv.pages import Login, answered, new_session
 from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
-from gpusetup.uv.question import Question, changes_of, lock_of
+from gpusetup.uv.question import Question, Wheel, changes_of, lock_of, unpack_step, wheel_of
 
 if TYPE_CHECKING:
     from gpusetup.uv.pages import Session
 
-MOST_OLDER = 12
-"""The maximum number of torch versions to look for on a mirror, if its pages for the newest torch's
-builds have no other. A mirror is rarely more than two years behind."""
 MOST_ROUNDS = 8
 """How often uv is asked again without the packages that it found to have no wheel. It names one or
 two at a time."""
@@ -67,42 +62,33 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
     job.settings = read_settings()
     try:
         return plan_task(job, target, task)
-    except LacksWheel as problem:
-        is_mirror = not job.wheels and task.question.root != INDEX_ROOT
+    except LacksWheel:
+        is_mirror = not job.wheels and task.root != INDEX_ROOT
         takes_newest = task.choice.action in ("first", "newest", "upgrade")
         is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", task.wish.torch or "*") is not None
         if not (is_mirror and takes_newest) or is_exact or task.wish.packages:
             raise
-        first_problem = problem
-    wish, bound = task.wish, _bound_of_mirror(job, target, task)
-    # Below that, a mirror may lack a companion of each release.
-    for _ in range(MOST_OLDER):
-        try:
-            within = replace(wish, torch=",".join(filter(None, (wish.torch, bound))))
-            task = choose_task(task.question, within, task.host)
-            task = replace(task, wish=wish, why="the newest on the mirror that fits")
-            return plan_task(job, target, task)
-        except LacksWheel:
-            bound = f"<{task.build.torch}"
-        except Unsatisfiable:
-            break
-    raise first_problem
+        older = _newest_of_mirror(job, target, task)
+        if older is None:
+            raise
+    return plan_task(job, target, older)
 
 
-def _bound_of_mirror(job: InstallJob, target: Target, task: Task) -> str:
-    """The newest torch on a mirror's pages for the builds, inside the user's bounds, as a bound; or
-    one below the chosen torch, which the mirror lacks."""
+def _newest_of_mirror(job: InstallJob, target: Target, task: Task) -> Task | None:
+    """The task with the newest torch, inside the user's bounds, that a mirror has together with the
+    companions; None if it has none."""
     found: list[str] = []
     for build in task.builds:
-        question = replace(
-            question_of(job, target, task, build),
-            family=(f"torch{task.wish.torch or ''}",),
-            others=(),
-        )
+        question = question_of(job, target, task, build)
+        any_release = (f"torch{task.wish.torch or ''}", *question.names[1:])
+        question = replace(question, family=any_release, others=())
         with suppress(Unsatisfiable):
-            rows = lock_of(question, with_dependencies=False).packages.values()
-            found += [row["version"].partition("+")[0] for row in rows]
-    return f"<={max(found, key=parsed)}" if found else f"<{task.build.torch}"
+            torch = lock_of(question).packages["torch"]
+            found.append(torch["version"].partition("+")[0])
+    with suppress(Unsatisfiable):
+        if found:
+            return task.within(f"=={max(found, key=parsed)}", "the newest on the mirror that fits")
+    return None
 
 
 def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -118,12 +104,30 @@ def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
 
 
 def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
-    """The plan of a task. Raises before anything is downloaded if the change could not be made, or
-    not be reverted."""
-    prefix = target.venv or target.layout.prefix
+    """The plan of a task: from the first index that has torch and everything else required.
+
+    Raises before anything is downloaded if the change could not be made, or not be reverted, and
+    LacksWheel if no index has it all.
+    """
+    layout, prefix = target.layout, target.prefix
     if target.venv is None:
-        check_importable(target.layout, task.coming.family)
-    build, wheels, notes, passed_over = _first_index(job, target, task)
+        check_importable(layout, task.coming.family)
+    passed_over: list[tuple[str, str]] = []
+    for build in task.builds:
+        question = question_of(job, target, task, build)
+        try:
+            wheels, notes = wheels_for(job, target, question)
+            break
+        except Unsatisfiable as problem:
+            _require_index_at_fault(job, question, problem)
+            passed_over.append((build.backend, problem.message.partition("\n")[0]))
+    else:
+        reasons = "\n".join(f"  {backend:8} {reason}" for backend, reason in passed_over)
+        raise LacksWheel(
+            f"{f'{job.wheels} has no' if job.wheels else 'No index has'} such a wheel:\n{reasons}",
+            hint="nothing was changed; name another version (`--torch`), another backend "
+            "(`--backend`), or another root (`--index URL`)",
+        )
     # A companion that nobody named, but a package requires, has no index of torch's as its source.
     brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
     if brought:
@@ -137,26 +141,39 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     if target.venv is None:
         require_restorable(target, before)
     require_space(prefix, sum(map(unpacked_bytes, wheels)) + SPARE_BYTES)
-    unpack = unpack_step(target.python, stage_of(prefix), job.settings)
     unhashed = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
-    on_trust: tuple[str, ...] = ()
     if unhashed:
         fact = f"No sha256 at the index for {', '.join(unhashed)}"
-        on_trust = (f"{fact}: the file is only as trusted as the connection",)
+        notes = (*notes, f"{fact}: the file is only as trusted as the connection")
+    skipped = (f"{backend} is passed over: {reason}" for backend, reason in passed_over)
+    unpack = unpack_step(target.python, stage_of(prefix), job.settings)
     return Plan(
         target=prefix,
         python=target.python,
-        venv=target.venv,
-        choice=build,
-        fallbacks=task.builds[len(passed_over) + 1 :],
+        backend=build.backend,
+        torch_index=question.index,
+        fallbacks=tuple(one.backend for one in task.builds[len(passed_over) + 1 :]),
         wheels=wheels,
-        steps=(venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,),
+        steps=(venv_step(target.venv, layout.python), unpack) if target.venv else (unpack,),
         before=before,
         after={wheel.name: wheel.version for wheel in wheels},
-        hosts=() if job.wheels else hosts_of(wheels, build.index_url, *job.settings.indexes),
-        notes=tuple(dict.fromkeys((*passed_over, *task.all_notes, *notes, *on_trust))),
+        hosts=() if job.wheels else hosts_of(wheels, question.index, *job.settings.indexes),
+        notes=tuple(dict.fromkeys((*skipped, *task.all_notes, *notes))),
         device=device_to_prove(build.backend, task.gpus_here),
     )
+
+
+def _require_index_at_fault(job: InstallJob, question: Question, problem: Unsatisfiable) -> None:
+    """Raise uv's problem again, unless torch's index lacks torch or a companion: only then another
+    one helps."""
+    asked = {*question.names, *map(name_of, question.others)}
+    if job.wheels:
+        return
+    # The user's own indexes lack something that torch requires, so they are the wrong ones.
+    if {*names_not_found(problem.message)} - asked:
+        raise Unreached(problem.message, hint=problem.hint) from problem
+    if not any(lacks(problem.message, name) for name in question.names):
+        raise problem
 
 
 def require_restorable(target: Target, before: Iterable[str]) -> None:
@@ -180,40 +197,12 @@ def require_restorable(target: Target, before: Iterable[str]) -> None:
 # --- the index ------------------------------------------------------------------------------------
 
 
-def _first_index(
-    job: InstallJob, target: Target, task: Task
-) -> tuple[Fallback, tuple[Wheel, ...], tuple[str, ...], list[str]]:
-    """The build and the wheels from the first index that has torch and everything else required,
-    notes about them, and sentences on the backends whose index lacks something, with uv's message.
-    Raises LacksWheel if no index has it all."""
-    passed_over: list[tuple[str, str]] = []
-    for build in task.builds:
-        question = question_of(job, target, task, build)
-        try:
-            wheels, notes = wheels_for(job, target, question)
-            sentences = [f"{name} is passed over: {reason}" for name, reason in passed_over]
-            return replace(build, index_url=question.index), wheels, notes, sentences
-        except Unsatisfiable as problem:
-            message = problem.message
-            asked = {*question.names, *map(name_of, question.others)}
-            # The user's own indexes lack something that torch requires, so they are the wrong ones.
-            if {*names_not_found(message)} - asked and not job.wheels:
-                raise Unreached(message, hint=problem.hint) from problem
-            # Another index only helps if this one lacks torch or a companion.
-            if not job.wheels and not any(lacks(message, name) for name in question.names):
-                raise
-            passed_over.append((build.backend, message.partition("\n")[0]))
-    reasons = "\n".join(f"  {backend:8} {reason}" for backend, reason in passed_over)
-    where = f"{job.wheels} has no" if job.wheels else "No index has"
-    raise LacksWheel(
-        f"{where} such a wheel:\n{reasons}",
-        hint="nothing was changed; name another version (`--torch`), another backend "
-        "(`--backend`), or another root (`--index URL`)",
-    )
-
-
 def question_of(job: InstallJob, target: Target, task: Task, source: Fallback) -> Question:
-    """The question to uv about a task, with torch's packages from the index of this build."""
+    """The question to uv about a task, with torch's packages from the index of one backend.
+
+    The task's build says which versions go together. The backend and its index come from `source`,
+    because another index is asked if the first one lacks the wheel.
+    """
     build, coming, backend = task.build, task.coming, source.backend
     family = []
     for name, version in build.family(coming.family).items():
@@ -232,11 +221,13 @@ def question_of(job: InstallJob, target: Target, task: Task, source: Fallback) -
     limits = limits_beside(catalog, build)
     if build.cuda is None:
         # A torch without CUDA works with packages for any CUDA version, so only limit numpy.
-        numpy = numpy_beside(build.torch, catalog)
-        limits = (numpy,) if numpy else ()
+        limits = tuple(filter(None, [numpy_beside(build.torch, catalog)]))
+    # A mirror or a folder that the user names must have every wheel, also those of AMD's own index.
+    has_own_index = source.index_url.startswith(INDEX_OF_AMD) and not job.wheels
+    root = (job.wheels or task.root).rstrip("/")
     return Question(
         family=(*family, *coming.on_torch_index),
-        index=page_of(source, job.wheels or task.question.root),
+        index=source.index_url if has_own_index and root == INDEX_ROOT else f"{root}/{backend}",
         others=(*coming.packages, *coming.followers, *coming.pinned),
         constraints=limits,
         needs_more_of_index=maker_of(backend) in NEEDS_ITS_INDEX,
@@ -245,15 +236,6 @@ def question_of(job: InstallJob, target: Target, task: Task, source: Fallback) -
         wheels_folder=job.wheels,
         title="uv cannot plan the installation",
     )
-
-
-def page_of(source: Fallback, root: str) -> str:
-    """The URL of the index page with a build, below this root. Builds on AMD's own index keep their
-    URL."""
-    # A mirror or a folder that the user names must have every wheel.
-    if source.index_url.startswith(INDEX_OF_AMD) and root.rstrip("/") == INDEX_ROOT:
-        return source.index_url
-    return f"{root.rstrip('/')}/{source.backend}"
 
 
 # --- the wheels -----------------------------------------------------------------------------------

@@ -6,19 +6,20 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gpusetup.errors import Blocked, Unreached
+from gpusetup import named_file
+from gpusetup.errors import BadInput, Blocked, Unreached
 from gpusetup.install.job import InstallJob, Plan
 from gpusetup.install.switching.files import no_link, sha256_of, write_safely
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.versions import parsed
-from gpusetup.system.refusals import blocked_by, blocked_by_files
-from gpusetup.uv.lock import Wheel
+from gpusetup.system.refusals import blocked_by
 from gpusetup.uv.pages import answered
+from gpusetup.uv.question import Wheel
 
 SUMS = "SHA256SUMS"
 """The file in which `--download` lists its wheels, in the form that `sha256sum -c` reads."""
@@ -27,12 +28,8 @@ MOST_SUMS_BYTES = 16 << 20
 SUM = re.compile(r"(?P<digest>[0-9a-fA-F]{64}) [ *](?:\./)?(?P<name>[^/\\]+)")
 """A line from `sha256sum`, with `*` before the name if `--binary` was used. Names with a slash do
 not match, because they could lead out of the folder."""
-MOST_SHOWN = 150
+MOST_SHOWN = 100
 """The maximum length of a quoted line, in characters."""
-FIX_SUMS = (
-    f"nothing was changed; write the list again in that folder: `sha256sum *.whl > {SUMS}`, or "
-    "delete it if you trust the files"
-)
 INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
 
 
@@ -46,28 +43,17 @@ def noted(folder: Path) -> dict[str, str]:
         return {}
     sums: dict[str, str] = {}
     try:
-        # Reading a pipe or a device might never end.
-        if not path.is_file():
-            raise ValueError("it is not a regular file")
-        with blocked_by_files(str(path), FIX_SUMS), path.open("rb") as file:
-            raw = file.read(MOST_SUMS_BYTES + 1)
-        if len(raw) > MOST_SUMS_BYTES:
-            raise ValueError(f"it is larger than {MOST_SUMS_BYTES >> 20} MiB")
-        # Some editors on Windows put a byte order mark at the beginning.
-        for number, line in enumerate(raw.decode("utf-8-sig").splitlines(), start=1):
+        for line in filter(str.strip, named_file.read_text(path, MOST_SUMS_BYTES).splitlines()):
             row = SUM.fullmatch(line.rstrip())
-            if row and sums.setdefault(row["name"], row["digest"].lower()) != row["digest"].lower():
-                raise ValueError(f"it has two hashes for {row['name']}")
-            if line.strip() and not row:
-                raise ValueError(
-                    f"line {number} is not a sha256 with a file of this folder: {line!r}"
-                )
-    except ValueError as problem:
-        reason = "it is not UTF-8 text" if isinstance(problem, UnicodeError) else str(problem)
-        shown = reason if len(reason) <= MOST_SHOWN else f"{reason[:MOST_SHOWN]}..."
+            if row is None:
+                raise BadInput(f"no sha256 with a file of this folder: {line[:MOST_SHOWN]!r}")
+            if sums.setdefault(row["name"], row["digest"].lower()) != row["digest"].lower():
+                raise BadInput(f"two hashes for {row['name'][:MOST_SHOWN]}")
+    except BadInput as problem:
         raise Blocked(
-            f"{path} cannot be understood, so no wheel can be compared with it: {shown}",
-            hint=FIX_SUMS,
+            f"{path} cannot be understood, so no wheel can be compared with it: {problem.message}",
+            hint="nothing was changed; write the list again in that folder: "
+            f"`sha256sum *.whl > {SUMS}`, or delete it if you trust the files",
         ) from None
     return {name: digest for name, digest in sums.items() if (folder / name).is_file()}
 
@@ -108,61 +94,53 @@ def newest_torch(folder: str, python: str) -> str:
 def fetch_into_folder(job: InstallJob, plan: Plan) -> int:
     """Download the wheels of a plan into its folder, and return how many they are."""
     folder = Path(plan.target)
-    torch_index, torch_login = split_login(plan.choice.index_url)
-    logins = {urlsplit(torch_index).netloc: torch_login} if torch_login else {}
-    # uv's lock leaves out the logins of the user's indexes, and uv cannot save a wheel as a file.
-    for variable in INDEX_VARIABLES:
-        for word in os.environ.get(variable, "").split():
+    # Maps a host to the user and password for it. uv's lock leaves out the logins of the user's
+    # indexes, and uv cannot save a wheel as a file.
+    logins: dict[str, tuple[str, str]] = {}
+    for word in (plan.torch_index, *(os.environ.get(name, "") for name in INDEX_VARIABLES)):
+        for url in word.split():
             # An index may have a name: `corp=https://...`.
-            name, _, url = word.partition("=")
-            url, login = split_login(word if "/" in name else url)
+            url, login = split_login(re.sub(r"^[^/=]*=", "", url))
             if login:
-                logins[urlsplit(url).netloc] = login
+                logins.setdefault(urlsplit(url).netloc, login)
     # Read the list of hashes first, so that an invalid list stops the download before the list is
     # overwritten.
-    noted_before = noted(folder)
+    sums = noted(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        came = {wheel.filename: _fetched(job, wheel, folder, logins) for wheel in plan.wheels}
-        known = sorted({**noted_before, **came}.items())
-        write_safely(folder / SUMS, "".join(f"{digest}  {name}\n" for name, digest in known))
+        for wheel in plan.wheels:
+            sums[wheel.filename] = _fetched(job, wheel, folder, logins.get(wheel.host))
+        rows = (f"{digest}  {name}\n" for name, digest in sorted(sums.items()))
+        write_safely(folder / SUMS, "".join(rows))
     except OSError as problem:
         raise blocked_by(problem, f"{folder} cannot be filled", "make room there") from problem
-    return len(came)
+    return len(plan.wheels)
 
 
-def _fetched(
-    job: InstallJob, wheel: Wheel, folder: Path, logins: Mapping[str, tuple[str, str]]
-) -> str:
+def _fetched(job: InstallJob, wheel: Wheel, folder: Path, login: tuple[str, str] | None) -> str:
     """Download a wheel and return its sha256, which is checked before the file gets its final name.
-    An existing wheel is only checked. `logins` maps a host to the user and password for it."""
+    An existing wheel is only checked."""
     path, part = folder / wheel.filename, folder / f"{wheel.filename}.part"
     if path.is_file() and wheel.sha256 == sha256_of(path):
         return wheel.sha256
     job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
     part.unlink(missing_ok=True)
-    reason = ""
     try:
-        with (
-            answered(wheel.url, login=logins.get(wheel.host)) as answer,
-            open(part, "xb", opener=no_link) as file,
-        ):
+        with answered(wheel.url, login=login) as answer, open(part, "xb", opener=no_link) as file:
             answer.raise_for_status()
             file.writelines(answer.iter_content(1 << 20))
+        digest = sha256_of(part)
+        # Some old indexes state no hash; the plan mentions that.
+        if wheel.sha256 not in (None, digest):
+            part.unlink()
+            shown = without_logins(wheel.url)
+            raise Unreached(f"{shown}: wrong hash: expected sha256 {wheel.sha256}")
     except Unreached as problem:
-        reason = problem.message
-    digest = sha256_of(part) if part.exists() else ""
-    # Some old indexes state no hash; the plan mentions that.
-    if not reason and wheel.sha256 not in (None, digest):
-        part.unlink()
-        shown = without_logins(wheel.url)
-        reason = f"{shown}: wrong hash: expected sha256 {wheel.sha256}"
-    if reason:
         raise Unreached(
-            reason,
+            problem.message,
             hint="nothing was changed; run this again (complete files are kept), or name a mirror: "
             "`--index URL`",
-        )
+        ) from problem
     os.replace(part, path)
     return digest
 

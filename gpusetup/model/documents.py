@@ -482,8 +482,6 @@ class ServePlan(Frozen):
     """The number of GPUs over which every layer is split."""
     weights: str
     """The type of the weights."""
-    cache: str
-    """The type of the KV cache."""
     context: int
     """Tokens per request."""
     sequences: int

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
+from gpusetup.model.frozen import replace
 from gpusetup.monitor import marks
-from gpusetup.monitor.documents import GpuSample, ProcessUse
-from gpusetup.monitor.programs import big_holders, is_display, without_resting
-from gpusetup.monitor.tally import PAUSE, WORK, GpuTally
+from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
+from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.work import (
     Moment,
+    ThinnedMoments,
     Work,
     below,
     highest,
     is_quiet,
     mean,
     or_zero,
-    percent,
     percentile,
     rated_watts,
     work_of,
 )
 
+START, WORK, PAUSE = "start", "work", "pause"
+"""The possible phases of a moment. The phase is empty until it is known."""
 LAST_SAMPLES = 5
 """How many memory samples count as recent, because freeing memory may take several samples."""
 
@@ -38,8 +41,6 @@ class Parts(NamedTuple):
     body: Work | None
     """The same as `work`, but including the pauses."""
     paused: Work | None
-    whole: Work | None
-    """The means over all samples, including the start and the end."""
     rest: Work | None
     """The time after the last work."""
     pauses: Sequence[float]
@@ -53,10 +54,6 @@ class Parts(NamedTuple):
         if not self.paused or not self.body:
             return 0.0
         return self.paused.samples / self.body.samples * 100
-
-    @property
-    def longest_pause(self) -> float:
-        return max(self.pauses, default=0.0)
 
 
 class MemoryShare(NamedTuple):
@@ -76,64 +73,153 @@ class MemoryShare(NamedTuple):
     """Seconds from the end of the run until memory is full, if it keeps growing at this rate."""
 
 
-class Tail(NamedTuple):
-    """The last part of a run, in which a GPU looked busy but drew little power."""
-
-    since: float
-    seconds: float
-    work: Work
-    before: Work | None
-    """The GPU's work before that part. It is kept apart because means over the whole run would hide
-    a hang."""
-
-
 class GpuRun:
-    """What one GPU did in a run, computed from its samples."""
+    """What one GPU did in a run. It first collects the GPU's samples in limited memory, and finds
+    out when the GPU worked or paused; the figures are computed when all samples are there."""
 
-    def __init__(self, tally: GpuTally) -> None:
-        self.rows = tally.moments.all()
-        self.tally = tally
-        self.first, self.latest = tally.first, tally.latest
-        self.label, self.name = str(self.first.index), self.first.name
-        self.lost_at, self.lost_since = tally.lost_at, tally.lost_since
-        gpus = [row.gpu for row in self.rows]
-        self.utilization = mean(gpu.utilization_percent for gpu in gpus)
+    def __init__(self, first: GpuSample) -> None:
+        self.first = self.latest = first
+        """The first sample, and the last one in which the GPU was not lost."""
+        self.label, self.name = str(first.index), first.name
+        self.moments = ThinnedMoments()
+        self.all_pauses: list[tuple[float, float]] = []
+        """For each pause, the second when it began and its length in seconds."""
+        self.quiet_since: float | None = None
+        self.has_worked = False
+        # The sum of utilisation over the samples with work, and the number of these samples.
+        self._use, self._count = 0.0, 0
+        self.lost_at: str | None = None
+        self.lost_since = 0.0
+        """Seconds after the start of the run."""
+        self.highest_clock: float | None = None
+        """The highest SM clock in MHz of all cards of the same model, set when all are known."""
+
+    def add(self, gpu: GpuSample, sample: Sample) -> None:
+        """Add the GPU's next sample."""
+        gpu = with_use_of_its_processes(gpu, self.latest)
+        moment = Moment(gpu, sample)
+        self.moments.add(moment)
+        if gpu.lost:
+            # A GPU may be lost, come back, and be lost again; the start of the latest loss counts.
+            if self.lost_at is None:
+                self.lost_since = sample.seconds
+            self.lost_at = self.lost_at or sample.at
+        else:
+            self.lost_at = None
+            self.latest = gpu
+        if gpu.utilization_percent is not None:
+            # NVML's value covers up to one second before the sample, so any work that it shows for
+            # an empty GPU (without processes, and with less memory in use than any CUDA program
+            # needs) has already ended.
+            is_empty = gpu.processes == () and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY)
+            self._note_use(moment, 0.0 if is_empty else gpu.utilization_percent)
+
+    def _note_use(self, moment: Moment, use: float) -> None:
+        """Record whether the GPU works at this moment. When work follows a quiet stretch, decide
+        what that was: the start-up, a short stutter (counted as work) or a pause."""
+        if use <= marks.QUIET or (self.quiet_since is not None and self._is_stray(use)):
+            if self.quiet_since is None:
+                self.quiet_since = moment.seconds
+            return
+        if self.quiet_since is not None:
+            length = moment.seconds - self.quiet_since
+            phase = START
+            if self.has_worked:
+                phase = WORK if length < marks.PAUSE_SECONDS else PAUSE
+            if phase == PAUSE:
+                self.all_pauses.append((self.quiet_since, length))
+            for row in reversed(self.moments.all()):
+                if row.seconds < self.quiet_since:
+                    break
+                row.phase = phase
+            self.quiet_since = None
+        moment.phase = WORK
+        self.has_worked = True
+        self._use += use
+        self._count += 1
+
+    def _is_stray(self, use: float) -> bool:
+        """Whether a utilisation shows no more than a stray kernel, which a GPU may run during a
+        pause, for example in an evaluation on the CPU."""
+        usual_use = self._use / max(1, self._count)
+        # Only beside hard work is it that small; a GPU that usually works little is at work then.
+        if usual_use < marks.LOW:
+            return use <= marks.QUIET
+        return use <= max(marks.STRAY_USE, usual_use * marks.STRAY_PART / 100)
+
+    @cached_property
+    def rows(self) -> list[Moment]:
+        return self.moments.all()
+
+    @cached_property
+    def utilization(self) -> float | None:
         """The mean over all samples; None if it is not reported (MIG)."""
-        self.utilization_p95 = percentile([or_zero(gpu.utilization_percent) for gpu in gpus], 95)
-        heats = [gpu.temperature_celsius for gpu in gpus if gpu.temperature_celsius is not None]
-        self.heat = percentile(heats, 95) if heats else None
-        self.power_default = self.latest.power_limit_default_watts or rated_watts(self.name)
+        return mean(row.gpu.utilization_percent for row in self.rows)
+
+    @cached_property
+    def utilization_p95(self) -> float:
+        return percentile([or_zero(row.gpu.utilization_percent) for row in self.rows], 95)
+
+    @cached_property
+    def heat(self) -> float | None:
+        """The 95th percentile of the temperature in °C."""
+        heats = [row.gpu.temperature_celsius for row in self.rows]
+        known = [heat for heat in heats if heat is not None]
+        return percentile(known, 95) if known else None
+
+    @property
+    def power_default(self) -> float | None:
         """The card's rated power in watts as the card reports it, otherwise from the catalog."""
-        # An idle link is slower, to save power; the first samples after a rest still show that.
-        working = [gpu for gpu in gpus if not is_quiet(gpu)]
-        limits = [or_zero(gpu.pcie_limit_bytes_per_second) for gpu in working]
-        self.link_limit = percentile(limits, 75) if limits else 0.0
+        return self.latest.power_limit_default_watts or rated_watts(self.name)
+
+    @cached_property
+    def working(self) -> list[GpuSample]:
+        return [row.gpu for row in self.rows if not is_quiet(row.gpu)]
+
+    @property
+    def link_limit(self) -> float:
         """Bytes per second that the GPU's PCIe link can carry one way while the GPU works."""
-        self.lanes: int | None = highest(gpu.pcie_width for gpu in working)
-        self.highest_clock: float | None = highest(gpu.clock_sm_mhz for gpu in working)
-        """The highest SM clock in MHz while the GPU worked. The run later replaces it with the
-        highest clock of all cards of the same model."""
+        # An idle link is slower, to save power; the first samples after a rest still show that.
+        limits = [or_zero(gpu.pcie_limit_bytes_per_second) for gpu in self.working]
+        return percentile(limits, 75) if limits else 0.0
+
+    @property
+    def lanes(self) -> int | None:
+        lanes: int | None = highest(gpu.pcie_width for gpu in self.working)
+        return lanes
+
+    @property
+    def own_highest_clock(self) -> float | None:
+        """The highest SM clock in MHz while the GPU worked."""
+        clock: float | None = highest(gpu.clock_sm_mhz for gpu in self.working)
+        return clock
+
+    @property
+    def model(self) -> str:
+        """Only GPUs with the same `model` can be compared by their clocks."""
         # `nvidia-smi dmon` prints no names, but working cards of one model have the same memory
         # clock.
-        memory_clock = highest(gpu.clock_memory_mhz for gpu in working)
-        self.model = self.name or f"memory at {memory_clock} MHz"
-        """Only GPUs with the same `model` can be compared by their clocks."""
-        errors = [gpu.ecc_uncorrected for gpu in gpus if gpu.ecc_uncorrected is not None]
-        self.new_memory_errors = max(errors) - errors[0] if errors else 0
+        return self.name or f"memory at {highest(gpu.clock_memory_mhz for gpu in self.working)} MHz"
+
+    @cached_property
+    def new_memory_errors(self) -> int:
         """Uncorrectable memory errors since the first sample."""
+        counts = [row.gpu.ecc_uncorrected for row in self.rows]
+        errors = [count for count in counts if count is not None]
+        return max(errors) - errors[0] if errors else 0
 
     @cached_property
     def parts(self) -> Parts:
         """The run, split into parts. The start counts neither as work nor as a pause."""
         measured = [row for row in self.rows if row.gpu.utilization_percent is not None]
         # Quiet samples have no phase until work follows them; only then do they become a pause.
-        after_work = [row for row in measured if not row.phase] if self.tally.has_worked else []
+        after_work = [row for row in measured if not row.phase] if self.has_worked else []
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
         body = body[loading(body) :]
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
         # A recording that ends in a quiet stretch of about the length of its pauses ends in one.
-        lengths = [length for _, length in self.tally.pauses]
+        lengths = [length for _, length in self.all_pauses]
         if len(lengths) >= 2:
             usual = percentile(lengths, 50)
             if usual / 2 <= self.seconds_after_work <= usual * 1.5:
@@ -142,9 +228,8 @@ class GpuRun:
             work=work_of([row for row in body if row.phase == WORK], self.highest_clock),
             body=work_of(body, self.highest_clock),
             paused=work_of([row for row in body if row.phase != WORK]),
-            whole=work_of(measured),
             rest=work_of(after_work),
-            pauses=[length for since, length in self.tally.pauses if since >= judged_from],
+            pauses=[length for since, length in self.all_pauses if since >= judged_from],
             start=judged_from - measured[0].seconds if body else 0.0,
         )
 
@@ -164,8 +249,8 @@ class GpuRun:
     @property
     def seconds_after_work(self) -> float:
         """Seconds from the GPU's last work to the recording's end; 0 if there is no such rest."""
-        since = self.tally.quiet_since
-        if since is None or not self.tally.has_worked:
+        since = self.quiet_since
+        if since is None or not self.has_worked:
             return 0.0
         return self.rows[-1].seconds - since
 
@@ -185,7 +270,7 @@ class GpuRun:
         was_held = or_zero(highest(gpu.memory_used_bytes for gpu in known))
         is_free = or_zero(known[-1].memory_used_bytes) <= free
         has_ended = is_free and was_held >= free + marks.CUDA_CONTEXT
-        return self.tally.quiet_since if has_ended else None
+        return self.quiet_since if has_ended else None
 
     @cached_property
     def memory(self) -> MemoryShare:
@@ -213,26 +298,6 @@ class GpuRun:
         )
 
     @cached_property
-    def tail(self) -> Tail | None:
-        """The part at the end in which the GPU looked busy but drew little power; None if there is
-        none. Quiet samples neither begin nor end it, because after a hang was killed the GPU is
-        quiet."""
-        at_work = [
-            row for row in self.rows if not is_quiet(row.gpu) and row.gpu.utilization_percent
-        ]
-        begin = 0
-        # The last two samples may show work again, because a process that is killed may still run
-        # some kernels.
-        for number, row in enumerate(at_work[:-2], 1):
-            if not spins(row.gpu):
-                begin = number
-        spinning = at_work[begin:]
-        if not spinning:
-            return None
-        since = spinning[0].seconds
-        return Tail(since, spinning[-1].seconds - since, Work(spinning), work_of(at_work[:begin]))
-
-    @cached_property
     def processes(self) -> dict[int, ProcessUse]:
         """All processes that were on the GPU, by pid, each with its last known values."""
         return {use.pid: use for row in self.rows for use in row.gpu.processes or ()}
@@ -251,14 +316,23 @@ class GpuRun:
 
     @cached_property
     def big_holders(self) -> list[ProcessUse]:
-        """The processes that used at least 10 % of the GPU's memory when it was fullest."""
-        fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes))
-        return big_holders(fullest.gpu)
+        """The processes that used at least 10 % of the GPU's memory when it was fullest, largest
+        first. Windows does not report a process's memory."""
+        fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes)).gpu
+        least = (fullest.memory_total_bytes or math.inf) * marks.BIG_HOLDER / 100
+        big = [use for use in fullest.processes or () if (use.memory_bytes or 0) >= least]
+        return sorted(big, key=lambda use: -(use.memory_bytes or 0))
 
     @cached_property
     def sharers(self) -> list[ProcessUse]:
-        """The processes from `big_holders` that may also compute on the GPU."""
-        return without_resting(self.big_holders, [row.gpu for row in self.rows])
+        """The processes from `big_holders` that may also compute on the GPU: all but those that are
+        known to have computed nothing in any sample."""
+        most: dict[int, float] = {}
+        for row in self.rows:
+            for use in row.gpu.processes or ():
+                if use.sm_percent is not None:
+                    most[use.pid] = max(most.get(use.pid, 0.0), use.sm_percent)
+        return [use for use in self.big_holders if most.get(use.pid, 100.0) > marks.QUIET]
 
     @property
     def only_draws(self) -> bool:
@@ -277,6 +351,25 @@ class GpuRun:
         first = self.rows[0].seconds + (self.parts.start if has_worked else 0.0)
         last = self.ended_at if has_worked and self.ended_at is not None else self.rows[-1].seconds
         return [row.gpu for row in self.rows if first <= row.seconds <= last]
+
+
+def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
+    """The sample, in which the highest utilisation of its processes replaces the GPU's own value if
+    that shows no work; otherwise unchanged.
+
+    A GPU's counter only looks at short moments: an H100 (driver 580) that computed for 50 ms out of
+    every 200 ms reported 0 %, while the same driver reported 25 % for its process.
+    """
+    own_use = gpu.utilization_percent
+    if own_use is None or own_use > marks.QUIET:
+        return gpu
+    # A process's first value covers only its start: it was 85 % for a program that then did
+    # nothing.
+    seen_before = {process.pid for process in before.processes or ()}
+    present = [process for process in gpu.processes or () if process.pid in seen_before]
+    busiest_share = max((process.sm_percent or 0.0 for process in present), default=0.0)
+    # A lower share comes only from a stray kernel.
+    return replace(gpu, utilization_percent=busiest_share) if busiest_share >= marks.IDLE else gpu
 
 
 def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
@@ -309,13 +402,6 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     # that.
     least = min(later - earlier for earlier, later in pairwise(quarters))
     return growth >= marks.LEAK_GROWTH and least >= growth / 12
-
-
-def spins(gpu: GpuSample) -> bool:
-    """Whether the GPU looks busy but draws hardly any power, as if it waits in a collective."""
-    power_share = percent(gpu.power_watts, gpu.power_limit_watts or rated_watts(gpu.name))
-    is_busy = or_zero(gpu.utilization_percent) >= marks.SPINNING_USE
-    return is_busy and below(power_share, marks.IDLE_POWER + marks.LIGHT_POWER)
 
 
 # --- the start ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import psutil
 
@@ -139,10 +139,11 @@ class ProcessTree:
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
-        # When the previous sample was taken, and what each process had used by then.
+        # When the previous sample was taken, and the times of each process by then.
         self._at = 0.0
         self._before: dict[ProcessId, Counter[str]] | None = None
-        self._parents: dict[ProcessId, int] = {}
+        # The most that the processes had moved together so far, for each of `IO_COUNTERS`.
+        self._moved = Counter[str]()
         self._cores = _cores()
 
     def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
@@ -153,20 +154,21 @@ class ProcessTree:
         psutil reports none.
         """
         tree, at = self._processes(), time.monotonic()
-        usage = {identity(process): _usage(process) for process in tree}
-        growth = self._growth(usage, {process["pid"]: identity(process) for process in tree})
-        seconds, is_baseline = max(at - self._at, SHORTEST_SECONDS), self._before is None
-        self._at = at
-        # A zombie still has all its counters to hand over to its parent.
-        zombies = {key: used for key, used in (self._before or {}).items() if _is_zombie(key)}
-        self._before = {**zombies, **usage}
-        parents = self._parents | {identity(process): process["ppid"] for process in tree}
-        self._parents = {key: parents[key] for key in self._before}
+        seconds, self._at = max(at - self._at, SHORTEST_SECONDS), at
+        before, is_baseline = self._before or {}, self._before is None
+        self._before = {(one["pid"], one["create_time"]): _times(one) for one in tree}
+        # When a parent collects its child's exit status, Linux adds all that the child ever read
+        # and wrote to the parent's own counters (kernel/exit.c, wait_task_zombie). So these are
+        # counted for all processes together, and only above the most that was seen so far.
+        totals = _moved_by(tree)
+        moved = totals - self._moved
+        self._moved |= totals
         if is_baseline or not tree:
             return None
-        total = sum(growth.values(), Counter())
-        counted = set[str]().union(*usage.values())
+        # A new process starts from zero.
+        growth = {key: used - before.get(key, Counter()) for key, used in self._before.items()}
         cpu = {pid: percent_of_a_core(used[CPU], seconds) for (pid, _), used in growth.items()}
+        waits = [used[CPU_WAIT] for key, used in growth.items() if CPU_WAIT in self._before[key]]
         workers = loader_workers(tree, on_gpu)
         statuses = Counter(process["status"] for process in tree)
         return TreeSample(
@@ -177,35 +179,11 @@ class ProcessTree:
             loader_workers=len(workers),
             loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
             blocked_processes=statuses[psutil.STATUS_DISK_SLEEP],
-            cpu_wait_percent=percent_of_a_core(total[CPU_WAIT], seconds)
-            if CPU_WAIT in counted
-            else None,
+            cpu_wait_percent=percent_of_a_core(sum(waits), seconds) if waits else None,
             gpu_processes=len(on_gpu & cpu.keys()) or None,
             cores=self._cores,
-            **{
-                f"{name}_per_second": round(total[name] / seconds)
-                for name in IO_COUNTERS.keys() & counted
-            },
+            **{f"{name}_per_second": round(moved[name] / seconds) for name in totals},
         )
-
-    def _growth(
-        self, usage: Mapping[ProcessId, Counter[str]], by_pid: Mapping[int, ProcessId]
-    ) -> dict[ProcessId, Counter[str]]:
-        """What each process has used since the previous sample; a new one starts from zero.
-
-        When a parent collects its child's exit status, Linux adds all that the child ever read and
-        wrote to the parent's own counters (kernel/exit.c, wait_task_zombie), and this was already
-        counted for the child. Uncorrected, 10 ending loader workers would look like one process
-        that reads gigabytes at once.
-        """
-        before = self._before or {}
-        growth = {key: used - before.get(key, Counter()) for key, used in usage.items()}
-        for key, used in before.items():
-            parent = by_pid.get(self._parents[key])
-            if parent is not None and key not in usage and not _is_zombie(key):
-                # CPU time is read without that of the children.
-                growth[parent] -= Counter({name: used[name] for name in IO_COUNTERS})
-        return growth
 
     def _processes(self) -> list[ProcessFacts]:
         """What psutil reports about the process and its current descendants, except for those that
@@ -220,19 +198,14 @@ class ProcessTree:
             if process["cpu_times"] and process["memory_info"]
         ]
 
+    def command(self) -> tuple[str, ...] | None:
+        """The command line of the process; None if it is hidden."""
+        return tuple(or_none(self.root.cmdline) or ()) or None
+
     def has_ended(self) -> bool:
         """Whether the process has ended, or is a zombie that its parent has yet to collect."""
         is_zombie = or_none(self.root.status) == psutil.STATUS_ZOMBIE
         return is_zombie or not or_none(self.root.is_running)
-
-
-def identity(process: ProcessFacts) -> ProcessId:
-    return process["pid"], process["create_time"]
-
-
-def _is_zombie(key: ProcessId) -> bool:
-    """Whether a process has ended while its parent has not collected its exit status yet."""
-    return or_none(lambda: psutil.Process(key[0]).status()) == psutil.STATUS_ZOMBIE
 
 
 MICROSECONDS = 1e6
@@ -245,19 +218,27 @@ def percent_of_a_core(microseconds: int, seconds: float) -> float:
     return round(microseconds / MICROSECONDS / seconds * 100, 1)
 
 
-def _usage(process: ProcessFacts) -> Counter[str]:
-    """The CPU time and the waiting time for a core (in microseconds) of a process since its start,
-    and the bytes that it moved."""
+def _times(process: ProcessFacts) -> Counter[str]:
+    """The CPU time of a process since its start, and the time in which it waited for a core, in
+    microseconds."""
     # The first two values are the user and system times; the times of ended children follow.
-    usage = Counter({CPU: round(sum(process["cpu_times"][:2]) * MICROSECONDS)})
+    times = Counter({CPU: round(sum(process["cpu_times"][:2]) * MICROSECONDS)})
     waited = _cpu_wait(process["pid"])
     if waited is not None:
-        usage[CPU_WAIT] = waited
-    io = process.get("io_counters")
-    for name, psutil_name in IO_COUNTERS.items():
-        if hasattr(io, psutil_name):
-            usage[name] = getattr(io, psutil_name)
-    return usage
+        times[CPU_WAIT] = waited
+    return times
+
+
+def _moved_by(tree: Sequence[ProcessFacts]) -> Counter[str]:
+    """The bytes that these processes moved since their start, for those of `IO_COUNTERS` that the
+    system has."""
+    totals = Counter[str]()
+    for process in tree:
+        io = process.get("io_counters")
+        for name, psutil_name in IO_COUNTERS.items():
+            if hasattr(io, psutil_name):
+                totals[name] += getattr(io, psutil_name)
+    return totals
 
 
 def _cpu_wait(pid: int) -> int | None:
@@ -287,20 +268,9 @@ def _cores() -> float | None:
     return min(usable, quota) if usable and quota else usable
 
 
-class RunningProcess(NamedTuple):
-    """A process that was already running when the monitor started, and its command line (None if
-    that is hidden)."""
-
-    tree: ProcessTree
-    command: tuple[str, ...] | None
-
-
-def running_process(pid: int) -> RunningProcess | None:
-    """The running process with this pid and its command line; None if it cannot be read."""
+def running_process(pid: int) -> ProcessTree | None:
+    """The running process with this pid and its children; None if it cannot be read."""
     try:
-        tree = or_none(ProcessTree, pid)
+        return or_none(ProcessTree, pid)
     except (ValueError, OverflowError):
         return None
-    if tree is None:
-        return None
-    return RunningProcess(tree, tuple(or_none(tree.root.cmdline) or ()) or None)

@@ -19,7 +19,7 @@ from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
 from gpusetup.monitor.words import filled, labels, reasons_that_cost_little, sharers, whole
-from gpusetup.monitor.work import Work, at_least, or_zero
+from gpusetup.monitor.work import Work, at_least, below, is_quiet, or_zero, percent
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
@@ -80,12 +80,10 @@ def with_gpus_named(run: WatchedRun, judgement: Judgement, case: VerdictCase) ->
     if judgement.subject is None or len(run.gpus) == 1 or judgement.evidence.startswith("GPU "):
         return judgement
     equals = [one for one in run.subjects if case_of(one) is case]
-    # For throttled clocks, name all GPUs that need the same fix. Their sentences may differ in
-    # their figures, so say whose figures are shown.
+    # For throttled clocks, name all GPUs that need the same fix.
     shown_gpu = judgement.subject.gpu
     named = [one.gpu for one in equals] if case.verdict == "throttled" else [shown_gpu]
-    differ = len(named) > 1 and len({filled(case.sentence, one) for one in equals}) > 1
-    whose = f" (figures of GPU {shown_gpu.label})" if differ else ""
+    whose = f" (figures of GPU {shown_gpu.label})" if len(named) > 1 else ""
     return judgement._replace(evidence=f"GPU {labels(named)}: {judgement.evidence}{whose}")
 
 
@@ -110,8 +108,8 @@ def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> J
 
 
 END_OF_WORK = (
-    "its work ended at second {gpu.ended_at} of {run.seconds}, and its memory was freed: the "
-    "process ended{freed}"
+    "its work ended at second {gpu.ended_at} of {run.seconds}, and its memory (at most "
+    "{gpu.memory.peak} % full) was freed: the process ended"
 )
 FINDINGS: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_grew & ~s.server, "{memory_growth}; a leak?", "find-the-leak"),
@@ -120,9 +118,6 @@ FINDINGS: tuple[tuple[Sign, str, str], ...] = (
      "nothing ran in the last {gpu.seconds_after_work} s, while its memory was still in use",
      "see-how-it-ended"),
     (s.shared_by_programs, "{sharers}; each may get only a part of its time", "see-whose-they-are"),
-    (s.has_only_begun,
-     "the first {gpu.parts.start} s were the start (loading, compilation), and the work after it "
-     "is too short to judge", "record-longer"),
     (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
 )  # fmt: skip
 """What the user should act on even if the working GPUs are used well, with the most urgent first:
@@ -224,8 +219,10 @@ def one_reading(run: WatchedRun) -> Judgement | None:
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
     """A result without a verdict if too few samples report utilisation; None if there are
     enough."""
-    wholes = [gpu.parts.whole for gpu in run.gpus]
-    readings = max((part.samples for part in wholes if part), default=0)
+    told = [
+        [row for row in gpu.rows if row.gpu.utilization_percent is not None] for gpu in run.gpus
+    ]
+    readings = max(map(len, told), default=0)
     if readings >= marks.LEAST_SAMPLES or run.is_reading:
         return None
     if not run.has_utilization:
@@ -248,64 +245,60 @@ def idle(run: WatchedRun) -> Judgement | None:
 
 
 def hang(run: WatchedRun) -> Judgement | None:
-    """The verdict on a job that stopped making progress, and did not end well: GPUs look busy to
-    the end without moving data (ranks wait in a collective), or GPUs and processes are all idle."""
+    """The verdict on a job that stopped making progress, and did not end well: at the end its GPUs
+    look busy without moving data (ranks wait in a collective), or all of them do nothing."""
     working = [gpu for gpu in run.at_work if gpu.lost_at is None]
     # Leave out servers and notebooks, which rest until a user sends a request.
     if run.exit == 0 or not working or run.kind in ("server", "notebook"):
         return None
-    step = ("see-where-it-waits",)
-    progress = f"the job has not moved since second {{:.0f}} of {run.seconds:.0f}:"
-    resting = [gpu for gpu in working if rests_to_the_end(gpu, run)]
-    if len(resting) == len(run.at_work):
-        since = progress.format(max(or_zero(gpu.tally.quiet_since) for gpu in resting))
-        words = f"{since} its GPUs did nothing, its processes rested, and nothing was read"
-        return Judgement("bursty", "hang", words, step)
-    # The ranks whose kernels poll for another rank's data.
+    # A job that still runs may only be in a long pause.
+    seconds = marks.HANG_SECONDS_UNENDED if run.exit is None else marks.HANG_SECONDS
+    begin = f"the job has not moved in the last {seconds:.0f} s:"
+    if all(rests_to_the_end(gpu, seconds) for gpu in run.at_work):
+        words = f"{begin} its GPUs did nothing, its processes rested, and nothing was read"
+        return Judgement("bursty", "hang", words, ("see-where-it-waits",))
+    # If all ranks spin, none of them works while the others wait for it.
     spinning = [gpu for gpu in working if spins_to_the_end(gpu, marks.HANG_SECONDS)]
-    # If it is unknown how the run ended, require a longer time, because one rank may be working
-    # while the others wait for it.
-    if run.exit is None and len(spinning) < len(working):
-        spinning = [gpu for gpu in spinning if spins_to_the_end(gpu, marks.HANG_SECONDS_UNENDED)]
+    if len(spinning) < len(working):
+        spinning = [gpu for gpu in spinning if spins_to_the_end(gpu, seconds)]
     # One spinning GPU of a job that failed may have waited for ranks on other machines.
-    has_ranks = run.launched or run.nodes > 1
     held = [gpu for gpu in run.gpus if worked(gpu) or run.held(gpu)]
-    waits_for_others = len(held) > 1 or (has_ranks and bool(run.exit))
-    most_of_them_spin = len(spinning) > 0 and len(spinning) * 2 >= len(working)
-    if not (most_of_them_spin and waits_for_others):
+    waits_for_others = len(held) > 1 or (run.launched and bool(run.exit))
+    if not waits_for_others or not spinning or len(spinning) * 2 < len(working):
         return None
-    # The hang begins when the first GPU spins, because the others may still have had work in their
-    # queues.
-    since = progress.format(min(gpu.tail.since for gpu in spinning if gpu.tail))
-    noun = "GPUs" if len(spinning) > 1 else "GPU"
     quiet = labels(gpu for gpu in held if gpu not in spinning)
     others = f", GPU {quiet} did nothing" if quiet else ""
     words = (
-        f"{since} {len(spinning)} {noun} looked busy{others}, and nothing moved: a rank waits in a "
-        "collective for another rank"
+        f"the job has not moved in the last {marks.HANG_SECONDS:.0f} s or more: GPU "
+        f"{labels(spinning)} looked busy{others}, and nothing moved: a rank waits in a collective "
+        "for another rank"
     )
-    return Judgement("communication-bound", "hang", words, step)
+    return Judgement("communication-bound", "hang", words, ("see-where-it-waits",))
 
 
 def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
-    """Whether the GPU looked busy for at least this many seconds at the end, but moved no data and
-    drew much less power than before."""
-    tail = gpu.tail
-    if tail is None or tail.seconds < seconds or tail.work.power_watts is None:
+    """Whether the GPU looked busy in the last `seconds` of its work, but moved no data and drew
+    much less power than before, as a GPU whose kernels poll for another rank's data."""
+    rows = [row for row in gpu.rows if not is_quiet(row.gpu) and row.gpu.utilization_percent]
+    # The last two samples may show work, because a process that is killed may still run kernels.
+    end = rows[:-2][-1].seconds if rows[:-2] else 0.0
+    last = [row for row in rows[:-2] if row.seconds > end - seconds]
+    before = rows[: len(rows) - 2 - len(last)]
+    if not before or not last or end - before[-1].seconds < seconds:
         return False
-    # Kernels that poll need far less power than kernels that compute.
-    watts_before = or_zero(tail.before.power_watts) if tail.before else 0.0
-    return nothing_moves(tail.work) and watts_before >= tail.work.power_watts * marks.POWER_DROP
+    tail, watts = Work(last), Work(before).power_watts
+    is_busy = tail.utilization_p5 >= marks.SPINNING_USE
+    is_light = below(tail.power_share, marks.IDLE_POWER + marks.LIGHT_POWER)
+    drops = at_least(percent(watts, tail.power_watts), marks.POWER_DROP * 100)
+    return is_busy and is_light and drops and nothing_moves(tail)
 
 
-def rests_to_the_end(gpu: GpuRun, run: WatchedRun) -> bool:
-    """Whether the GPU, the processes and all transfers rested at the end for long enough to call it
-    a hang, for longer if the job is still running, because it may only be in a long pause."""
+def rests_to_the_end(gpu: GpuRun, seconds: float) -> bool:
+    """Whether the GPU, the processes and all transfers rested in the last `seconds`."""
     after = gpu.parts.rest
-    if after is None or after.cpu is None or after.cpu >= marks.RESTING_CPU:
+    if after is None or gpu.lost_at is not None or gpu.seconds_after_work < seconds:
         return False
-    least = marks.HANG_SECONDS_UNENDED if run.exit is None else marks.HANG_SECONDS
-    return gpu.seconds_after_work >= least and nothing_moves(after)
+    return below(after.cpu, marks.RESTING_CPU) and nothing_moves(after)
 
 
 def nothing_moves(work: Work) -> bool:

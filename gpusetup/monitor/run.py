@@ -4,16 +4,39 @@ and each of them as the subject of a verdict. Pure functions."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.documents import ProcessUse
+from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.programs import foreign_holders, is_launched, kind_of, nodes_of
-from gpusetup.monitor.tally import RunTally
+from gpusetup.monitor.programs import foreign_holders, is_display, is_launched, kind_of
 from gpusetup.monitor.throttling import Throttle, active_throttle
 from gpusetup.monitor.work import Work, below, highest, or_zero, percent, percentile, work_of
+
+NO_GPU = GpuSample(index=-1)
+"""Stands in for the GPU in moments that are only about the command and the machine."""
+
+
+class RunTally:
+    """Collects the samples of one run: each GPU's, the command's and the machine's."""
+
+    def __init__(self, samples: Iterable[Sample] = ()) -> None:
+        self.samples = 0
+        self.seconds = 0.0
+        self.gpus: dict[int, GpuRun] = {}
+        self.machine = GpuRun(NO_GPU)
+        """What the command and the machine did, as the run of a GPU that reports nothing."""
+        for sample in samples:
+            self.add(sample)
+
+    def add(self, sample: Sample) -> None:
+        self.samples += 1
+        self.seconds = sample.seconds
+        self.machine.add(NO_GPU, sample)
+        for gpu in sample.gpus:
+            # A GPU may appear later, because nvidia-smi leaves out GPUs that do not respond.
+            self.gpus.setdefault(gpu.index, GpuRun(gpu)).add(gpu, sample)
 
 
 class WatchedRun:
@@ -33,14 +56,13 @@ class WatchedRun:
         """Whether there is only a single reading of nvidia-smi instead of a run."""
         self.has_utilization = has_utilization
         """Whether the source has a field for the utilisation, even if a GPU does not report it."""
-        self.gpus = tuple(map(GpuRun, tally.gpus.values()))
+        self.gpus = tuple(tally.gpus.values())
         # `nvidia-smi dmon` does not print the maximum clock, so a card that is always slow would
         # look normal if it were not compared with the others of its model.
         for gpu in self.gpus:
-            clocks = [one.highest_clock for one in self.gpus if one.model == gpu.model]
+            clocks = [one.own_highest_clock for one in self.gpus if one.model == gpu.model]
             gpu.highest_clock = highest(clocks)
-        self.machine = GpuRun(tally.machine)
-        """What the command and the machine did, as the run of a GPU that reports nothing."""
+        self.machine = tally.machine
         self.rows = self.machine.rows
         trees = [row.tree for row in self.rows if row.tree is not None]
         hosts = [row.host for row in self.rows if row.host is not None]
@@ -55,9 +77,8 @@ class WatchedRun:
         self.host_memory: float | None = highest(shares)
         """The highest share of the machine's memory that was in use, in percent."""
         self.command, self.exit = command, exit_code
-        self.kind, self.nodes = kind_of(command), nodes_of(command)
-        """The kind of the command's program, judged by the command line only, and the number of
-        machines that the command runs on."""
+        self.kind = kind_of(command)
+        """The kind of the command's program, judged by the command line only."""
         # A script may also start its ranks without a launcher (torch.multiprocessing).
         self.launched = is_launched(command) or or_zero(self.ranks) > 1
         """Whether a launcher or the script itself started several ranks."""
@@ -200,7 +221,17 @@ class Subject:
 
     @cached_property
     def foreign_holders(self) -> list[ProcessUse]:
-        """The processes that use much of this GPU's memory and do not belong to the job."""
+        """The processes that use much of this GPU's memory and do not belong to the job.
+
+        If the GPU has more processes than the command has on all GPUs, the surplus belongs to other
+        programs; we assume that these are the smallest.
+        """
+        last = self.work.rows[-1]
+        ranks = (last.tree.gpu_processes if last.tree else None) or math.inf
+        computing = [use for use in last.gpu.processes or () if not is_display(use)]
+        if len(computing) > ranks:
+            by_memory = sorted(computing, key=lambda use: -or_zero(use.memory_bytes))
+            return by_memory[round(ranks) :]
         command_kind = self.run.kind if self.run.command else None
         return foreign_holders(self.gpu.big_holders, command_kind)
 

@@ -7,14 +7,14 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import EpochTimes, GpuSample, HostSample, Sample
 from gpusetup.monitor.epochs import EpochReader
 from gpusetup.monitor.output import STDOUT, CommandOutput
-from gpusetup.monitor.sources import PATIENCE_SECONDS, SampleSource, SourceEnded
+from gpusetup.monitor.sources import SampleSource, SourceEnded
 from gpusetup.system.processes import foreground
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ class Command:
         return self._epochs.times()
 
     def error(self) -> str | None:
-        """The last error line that the command printed, without control characters; None if it
-        printed none."""
+        """The last line of the command's output that names a Python exception, without control
+        characters; None if there is none."""
         for line in reversed(self._tail.decode("utf-8", "replace").splitlines()):
-            match = ERROR_LINE.match(CONTROL.sub("", line[:2000]).strip())
+            match = ERROR_LINE.match(CONTROL.sub("", line[:LONGEST_LINE]).strip())
             if match:
                 return match[1][:LONGEST_ERROR]
         return None
@@ -129,6 +129,8 @@ class Command:
 TAIL_BYTES = 16384
 """How much of the end of the output is searched for an error. It comes at the end, perhaps followed
 by a launcher's own report."""
+LONGEST_LINE = 2000
+"""Characters of a line that are searched; a line of a traceback is shorter."""
 LONGEST_ERROR = 200
 """Characters; torch's messages about memory are longer, but begin with what happened."""
 ERROR_LINE = re.compile(
@@ -151,20 +153,19 @@ def _has_terminal() -> bool:
     return False
 
 
-class WatchLimits(NamedTuple):
-    """For how many seconds to watch, and by how many seconds a sample may be late."""
-
-    seconds: float = 0.0
-    """0 means to watch until the source, the processes or the command end."""
-    patience: float = PATIENCE_SECONDS
-
-
 def watch(
-    source: SampleSource, say: Say, limits: WatchLimits, beside: ProcessTree | Command | None = None
+    source: SampleSource,
+    say: Say,
+    beside: ProcessTree | Command | None = None,
+    *,
+    seconds: float,
+    patience: float,
 ) -> Iterator[Sample]:
     """Yields samples until the time is over, or until the source or the watched processes end.
 
     `beside`: processes to watch too, or a command that we started; watching stops when they end.
+    `seconds`: how long to watch at most; 0 is without end. `patience`: by how many seconds a sample
+    may be late.
     """
     from gpusetup.monitor.host import HostSampler
 
@@ -173,7 +174,7 @@ def watch(
         command.watch_tree()
     tree = beside.tree if isinstance(beside, Command) else beside
     host = HostSampler()
-    for sample in samples_in_time(source, say, limits, command):
+    for sample in samples_in_time(source, say, command, seconds, patience):
         on_gpu = frozenset(use.pid for gpu in sample.gpus for use in gpu.processes or ())
         tree_sample = tree.sample(on_gpu) if tree else None
         # If we started the command, its exit code shows its end; for other processes, check whether
@@ -186,24 +187,24 @@ def watch(
 
 
 def samples_in_time(
-    source: SampleSource, say: Say, limits: WatchLimits, command: Command | None
+    source: SampleSource, say: Say, command: Command | None, seconds: float, patience: float
 ) -> Iterator[Sample]:
     """Yields a source's samples until the time is over, the source or the command ends, or a sample
     is too late."""
     began = last_sample_at = time.monotonic()
     # Notice a command's end soon, instead of waiting for the next sample.
-    longest_wait = limits.patience if command is None else POLL_SECONDS
+    longest_wait = patience if command is None else POLL_SECONDS
     while command is None or not command.ended:
-        remaining = limits.patience
-        if limits.seconds:
-            remaining = began + limits.seconds - time.monotonic()
+        remaining = patience
+        if seconds:
+            remaining = began + seconds - time.monotonic()
         if remaining <= 0:
             return
         try:
             sample = source.next(min(remaining, longest_wait))
         except TimeoutError:
-            if time.monotonic() - last_sample_at >= limits.patience:
-                say(f"no sample in {limits.patience:g} s: the driver does not answer any more")
+            if time.monotonic() - last_sample_at >= patience:
+                say(f"no sample in {patience:g} s: the driver does not answer any more")
                 return
             continue
         except SourceEnded as end:

@@ -8,15 +8,12 @@ others.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.documents import ProcessUse
-from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.run import Subject, worked
-from gpusetup.monitor.throttling import clocks_are_low, is_laptop
-from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percent, percentile
+from gpusetup.monitor.throttling import is_laptop
+from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
 
 
 class Sign:
@@ -75,7 +72,7 @@ def rests_at_the_end(subject: Subject) -> bool:
     """Whether the GPU did nothing for a minute or more at the end of the recording, much longer
     than in its pauses, while its memory is still in use."""
     rest = subject.gpu.seconds_after_work
-    is_long = rest >= 60.0 and rest > 2 * subject.gpu.parts.longest_pause
+    is_long = rest >= 60.0 and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
     return is_long and subject.run.exit is None and subject.run.held(subject.gpu)
 
 
@@ -84,16 +81,6 @@ def work_ended(subject: Subject) -> bool:
     """Whether the process ended long before the recording did, with an unknown exit code."""
     is_over = subject.gpu.seconds_after_work >= marks.PAUSE_SECONDS
     return is_over and subject.run.exit is None and subject.gpu.ended_at is not None
-
-
-@Sign
-def has_only_begun(subject: Subject) -> bool:
-    """Whether the recording mostly shows a program's start, and only some seconds of work."""
-    parts = subject.gpu.parts
-    if parts.body is None or subject.run.exit is not None:
-        return False
-    seconds = parts.body.rows[-1].seconds - parts.body.rows[0].seconds
-    return seconds < marks.YOUNG_SECONDS and parts.start > seconds
 
 
 # --- the GPU's memory -----------------------------------------------------------------------------
@@ -121,38 +108,11 @@ left_over = Sign(
     lambda s: s.gpu.latest.processes == () and or_zero(s.gpu.latest.memory_used_bytes) >= 1 << 30
 )
 held_by_others = Sign(lambda s: len(s.foreign_holders) > 0)
+used_by_others = Sign(
+    lambda s: any(at_least(use.sm_percent, marks.USE_DIFFERENCE) for use in s.foreign_holders)
+)
 unknown_job = Sign(lambda s: s.run.command is None)
-several_holders = unknown_job & Sign(lambda s: len(s.gpu.big_holders) > 1)
 shared_by_programs = unknown_job & Sign(lambda s: len(s.gpu.sharers) > 1)
-
-
-def of_others(moment: Moment, figure: Callable[[ProcessUse], float | None]) -> float:
-    """The sum of a figure over the processes on a GPU at one moment that do not belong to the
-    command; 0 if the command's processes were not counted.
-
-    If the GPU has more processes than the command has on GPUs, the surplus belongs to other
-    programs; we assume that these are the smallest, so that the result is never too high.
-    """
-    command_count = moment.tree.gpu_processes if moment.tree else None
-    uses = [use for use in moment.gpu.processes or () if not is_display(use)]
-    sizes = sorted(or_zero(figure(use)) for use in uses)
-    return sum(sizes[: max(0, len(sizes) - command_count)]) if command_count else 0.0
-
-
-@Sign
-def shared_with_others(subject: Subject) -> bool:
-    """Whether processes outside the command use part of the GPU's memory."""
-    last = subject.work.rows[-1]
-    # Memory that is not reported may be any amount.
-    used = of_others(last, lambda use: math.inf if use.memory_bytes is None else use.memory_bytes)
-    return at_least(percent(used, last.gpu.memory_total_bytes), marks.HELD_MEMORY)
-
-
-@Sign
-def used_by_others(subject: Subject) -> bool:
-    """Whether processes outside the command compute on the GPU much of the time."""
-    shares = (of_others(row, lambda use: use.sm_percent) for row in subject.work.running)
-    return at_least(mean(shares), marks.USE_DIFFERENCE)
 
 
 # --- clocks ---------------------------------------------------------------------------------------
@@ -176,7 +136,7 @@ clocks_below_rated = Sign(lambda s: below(s.work.clock_share, marks.RATED_CLOCKS
 power_known = Sign(lambda s: s.work.power_share is not None)
 slower_than_siblings = Sign(lambda s: s.is_slower)
 clocks_far_down = ((clocks_below_rated & power_known) | slower_than_siblings) & unexplained
-clocks_low = Sign(lambda s: clocks_are_low(s.work))
+clocks_low = Sign(lambda s: below(s.work.clock_share, marks.LOW_CLOCKS))
 # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
 only_now_and_then = Sign(lambda s: s.throttle_share < marks.POWER_CAPPED_SHARE)
 laptop = Sign(lambda s: is_laptop(s.gpu.name))
@@ -184,8 +144,7 @@ hot = Sign(lambda s: or_zero(s.gpu.heat) > marks.HOT)
 
 # --- several GPUs and the links between them ------------------------------------------------------
 
-# A job may use only one GPU of each machine.
-several = Sign(lambda s: s.together >= 2 or s.run.nodes >= 2)
+several = Sign(lambda s: s.together >= 2)
 # A rank that has stopped computing still has memory on its GPU.
 has_ranks_or_held_gpus = several | Sign(
     lambda s: any(s.run.held(gpu) and not worked(gpu) for gpu in s.run.gpus)
@@ -202,22 +161,11 @@ pcie_carries = Sign(
     )
 )
 links_carry = nvlink_carries | pcie_carries
-FULL_WITHOUT_A_LIMIT = ((11e9, 13.5e9), (22e9, 27e9))
-"""Ranges of bytes per second in one direction that a full link with 16 lanes reaches in practice,
-for PCIe 3 and PCIe 4 (in theory 15.8e9 and 31.5e9). A rate between the ranges cannot be judged if
-the link is unknown."""
-
-
-@Sign
-def link_full(subject: Subject) -> bool:
-    """Whether the GPU's PCIe link carries nearly as much as it can in one direction; packet headers
-    and gaps take 30 %. In a dmon log, the link itself is unknown."""
-    work = subject.work
-    if work.pcie_limit is None:
-        return any(low <= work.pcie_one_way <= high for low, high in FULL_WITHOUT_A_LIMIT)
-    return at_least(percent(work.pcie_one_way, work.pcie_limit), 70.0)
-
-
+# Packet headers and gaps take 30 % of what a link can carry. A dmon log does not show the link, so
+# 16 lanes of PCIe 3 are assumed.
+link_full = Sign(
+    lambda s: at_least(percent(s.work.pcie_one_way, s.work.pcie_limit or 15.8e9), 70.0)
+)
 # Slots wired with half of the lanes are normal; with a quarter or fewer, the card is in the wrong
 # slot or in a bad riser, or has a bad contact.
 narrow_link = Sign(lambda s: 0 < (s.gpu.lanes or 0) * 4 <= (s.gpu.latest.pcie_width_max or 0))
@@ -252,29 +200,20 @@ failed = Sign(lambda s: bool(s.run.exit))
 enough_workers = Sign(lambda s: s.work.workers >= s.run.useful_workers * s.together)
 
 
-def waits_for_a_core(subject: Subject) -> bool | None:
-    """Whether the command's threads often waited for a free core: for a quarter of the time, and
-    for a fifth of the time that they wanted one. None if the system does not measure this."""
-    work = subject.work
-    if work.cpu_wait is None:
-        return None
-    wanted = or_zero(work.cpu) + work.cpu_wait
-    # If they rarely want a core (70 % of the time), the command waits for something else.
-    return work.cpu_wait >= 25.0 and at_least(work.cpu_wait_share, 20.0) and wanted >= 70.0
-
-
 @Sign
 def others_full(subject: Subject) -> bool:
     """Whether other programs use up the machine's CPU so that the command has to wait for it: 90 %
-    of all cores are busy, and other programs use 30 % of all cores."""
+    of all cores are busy, other programs use 30 % of them, and the command's threads, which want a
+    core most of the time (70 %), wait for one a quarter of the time."""
     work = subject.work
     others_use_much = at_least(percent(subject.others_cpu / 100, subject.run.host_cores), 30.0)
     if not (at_least(work.host_share, 90.0) and others_use_much and at_least(work.cpu, 10.0)):
         return False
-    lacks_it = waits_for_a_core(subject)
-    # If that is unknown, a disk or resting workers would also explain the waiting.
-    is_explained = blocked(subject) or reads(subject) or workers_rest(subject)
-    return not is_explained if lacks_it is None else lacks_it
+    if work.cpu_wait is None:
+        # Only Linux measures that. Elsewhere a disk or resting workers would explain it as well.
+        return not (blocked(subject) or reads(subject) or workers_rest(subject))
+    wanted = or_zero(work.cpu) + work.cpu_wait
+    return work.cpu_wait >= 25.0 and at_least(work.cpu_wait_share, 20.0) and wanted >= 70.0
 
 
 @Sign

@@ -14,8 +14,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+from gpusetup.child_scripts.nvml_fields import LANE_BYTES, THROTTLE_REASONS
 from gpusetup.model.frozen import fields, replace
-from gpusetup.model.machine import Gpu, GpuProcess
+from gpusetup.model.machine import GpuProcess
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
 from gpusetup.monitor.samples_csv import host_of, tree_of
@@ -24,19 +25,16 @@ from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
 from gpusetup.readings.nvidia_smi import (
     GPU_HEAD,
     SMI_VERSION,
-    THROTTLE_BITS,
     cell,
     flag,
-    gpu_of,
+    gpu_rows,
     integer,
     memory,
     number,
-    parse_table,
     placed,
     processes_of,
-    read_at,
+    query_values,
     row_of,
-    throttle_mask,
 )
 from gpusetup.readings.smi_csv import COLUMNS, has_numbers, values_of
 
@@ -108,8 +106,7 @@ def log_that_begins(line: str, beginning: Sequence[str]) -> SmiLog | None:
     return None
 
 
-LANE_BYTES = (0.0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
-"""Bytes per second and lane in one direction, indexed by PCIe generation (PCI-SIG)."""
+SAMPLE_FIELDS = {field.name for field in fields(GpuSample)}
 
 
 def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
@@ -121,21 +118,6 @@ def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
     if generation and lanes and 0 < generation < len(LANE_BYTES):
         known["pcie_limit_bytes_per_second"] = LANE_BYTES[generation] * lanes
     return plausible(GpuSample(**{**known, "index": index, "lost": bool(known.get("lost"))}))
-
-
-SAMPLE_FIELDS = {field.name for field in fields(GpuSample)}
-KINDS: Mapping[str | None, Any] = {
-    "C": "compute", "M+C": "compute", "G": "graphics", "C+G": "both",
-}  # fmt: skip
-
-
-def use_of(process: GpuProcess) -> ProcessUse:
-    return ProcessUse(
-        pid=process.pid or 0,
-        name=process.name,
-        kind=KINDS.get(process.kind),
-        memory_bytes=process.memory_bytes,
-    )
 
 
 # --- CSV ------------------------------------------------------------------------------------------
@@ -234,54 +216,29 @@ def gpus_of(rows: Mapping[int, Mapping[str, str]]) -> tuple[GpuSample, ...]:
     return tuple(gpu_in_row(index, row) for index, row in sorted(rows.items()) if gpu_name(row))
 
 
-def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
-    """The GPU in a row of CSV."""
-    values = values_of(row)
-    values["throttle_reasons"] = reasons_in(row)
-    for direction in ("rx", "tx"):
-        megabytes = number(row.get(f"pcie.{direction}"))  # of our own `--csv`
-        if megabytes is not None:
-            values[f"pcie_{direction}_bytes_per_second"] = megabytes * 1e6
-    for kind in ("volatile", "aggregate"):
-        # Since the driver was loaded, or over the card's life; both counts show new errors. Without
-        # a total, add up the errors of all kinds of memory.
-        prefix = f"ecc.errors.uncorrected.{kind}."
-        counts = [number(text) for name, text in row.items() if name.startswith(prefix)]
-        known = [count for count in counts if count is not None]
-        if known and "ecc_uncorrected" not in values:
-            total = number(row.get(f"{prefix}total"))
-            values["ecc_uncorrected"] = round(sum(known) if total is None else total)
-    # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells.
-    values["lost"] = any("lost" in text.lower() for text in row.values()) or answers_nothing(row)
-    return sample_of(index, values)
-
-
 LIVE_FIELDS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
 """Fields that the driver reads from the card each time, whereas it may remember a name or a maximum
 clock."""
 
 
-def answers_nothing(row: Mapping[str, str]) -> bool:
-    """Whether every live value of a GPU is `[Unknown Error]`, which means that the card no longer
-    responds. A working card may have this in a single column, such as the power on some laptops."""
-    live = [
-        row[name].lower() for name in COLUMNS if COLUMNS[name][0] in LIVE_FIELDS and name in row
-    ]
-    return len(live) > 1 and all("unknown error" in text for text in live)
-
-
-def reasons_in(row: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The names of the active throttle reasons; None if the row has no column for them."""
-    # The columns are `clocks_throttle_reasons.…`, or `clocks_event_reasons.…` since driver 535.
-    cells = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
-    if "active" in cells:
-        return throttle_mask(cells["active"])
-    # `[Not Supported]` in all columns means that this card reports no reasons.
-    if any(map(cell, cells.values())):
-        return tuple(name for _, name in THROTTLE_BITS if flag(cells.get(name)))
-    # Our own `--csv` writes the reasons' names.
-    names = None if cells else row.get("throttle reasons")
-    return None if names is None else tuple(names.split())
+def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
+    values = values_of(row)
+    # One column for each reason, `clocks_event_reasons.sw_power_cap`; `clocks_throttle_reasons.…`
+    # before driver 535. `[Not Supported]` in all of them means that this card reports none.
+    active = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
+    if "throttle_reasons" not in values and any(map(cell, active.values())):
+        reasons = tuple(name for name in THROTTLE_REASONS if flag(active.get(name)))
+        values["throttle_reasons"] = reasons
+    # The count over the card's life shows new errors too.
+    aggregate = integer(row.get("ecc.errors.uncorrected.aggregate.total"))
+    values["ecc_uncorrected"] = values.get("ecc_uncorrected", aggregate)
+    # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
+    # `[Unknown Error]` in all of those that it reads from the card. A working card may have this in
+    # a single one, such as the power on some laptops.
+    live = [row[name].lower() for name in row if COLUMNS.get(name, ("",))[0] in LIVE_FIELDS]
+    answers_nothing = len(live) > 1 and all("unknown error" in text for text in live)
+    values["lost"] = answers_nothing or any("is lost" in text.lower() for text in row.values())
+    return sample_of(index, values)
 
 
 def time_of(text: str) -> datetime | None:
@@ -352,44 +309,10 @@ def table_moments(lines: Iterable[str]) -> Iterator[Moment]:
     for time, text in texts(lines, begins_table, dated_above=True):
         processes = processes_of(text) or {}
         gpus = []
-        for position, gpu in enumerate(parse_table(text).gpus or ()):
-            # A row that was cut off may lack its index.
-            index = position if gpu.nvml_index is None else gpu.nvml_index
-            # An empty list proves nothing, because it is always empty in a container.
-            uses = tuple(map(use_of, processes.get(index, ()))) or None
-            gpus.append(sample_of(index, {**of_gpu(gpu), "processes": uses}))
+        for row in gpu_rows(text):
+            index = row["nvml_index"]
+            gpus.append(sample_of(index, {**row, "processes": uses_of(processes.get(index, ()))}))
         yield Moment(time, tuple(gpus))
-
-
-def of_gpu(gpu: Gpu) -> dict[str, Any]:
-    """The values of a GPU that a reader of nvidia-smi's output found, by field."""
-    return {field.name: getattr(gpu, field.name) for field in fields(gpu)}
-
-
-def megahertz(text: str) -> int | None:
-    value = number(text)
-    return None if value is None else round(value)
-
-
-def kilobytes(text: str) -> float | None:
-    value = number(text)
-    return None if value is None else value * 1000
-
-
-QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
-    ("utilization_percent", "Utilization/GPU", number),
-    ("memory_busy_percent", "Utilization/Memory", number),
-    ("power_limit_default_watts", "Default Power Limit", number),
-    ("power_limit_max_watts", "Max Power Limit", number),
-    ("clock_sm_mhz", "Clocks/SM", megahertz),
-    ("clock_sm_max_mhz", "Max Clocks/SM", megahertz),
-    ("pcie_generation", "PCIe Generation/Current", integer),
-    ("pcie_generation_max", "PCIe Generation/Max", integer),
-    ("pcie_rx_bytes_per_second", "Rx Throughput", kilobytes),
-    ("pcie_tx_bytes_per_second", "Tx Throughput", kilobytes),
-)
-"""What a sample has and `Gpu` does not: the field, its place in the output (heading and label), and
-the function that reads its text."""
 
 
 def query_moments(lines: Iterable[str]) -> Iterator[Moment]:
@@ -397,42 +320,49 @@ def query_moments(lines: Iterable[str]) -> Iterator[Moment]:
     for time, text in texts(lines, begins_query, dated_above=False):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
-        yield Moment(time, tuple(gpu_on_page(*numbered) for numbered in enumerate(pages)))
+        gpus = [
+            sample_of(index, {**query_values(page), "processes": processes_on(page)})
+            for index, page in enumerate(pages)
+        ]
+        yield Moment(time, tuple(gpus))
 
 
-def gpu_on_page(index: int, page: str) -> GpuSample:
-    """The GPU on its page of `nvidia-smi -q`."""
-    lines = tuple(placed(page))
-    values = of_gpu(gpu_of(page))
-    for field, place, reads in QUERY_FIELDS:
-        told = read_at(lines, place, reads)
-        if told:
-            values[field] = told[0]
-    values["processes"] = query_processes(lines)
-    return sample_of(index, values)
-
-
-def query_processes(lines: Sequence[tuple[str, str]]) -> tuple[ProcessUse, ...] | None:
-    """The processes listed for a GPU in the long output. None if no process is listed, because in a
-    container the list is always empty."""
-    facts: list[dict[str, str]] = []
-    for place, text in lines:
+def processes_on(page: str) -> tuple[ProcessUse, ...] | None:
+    """The processes listed for a GPU in the long output."""
+    listed: list[dict[str, str]] = []
+    for place, text in placed(page):
         heading, _, label = place.rpartition("/")
         if label == "Process ID":
-            facts.append({})
+            listed.append({})
         # `Type`, `Name` and `Used GPU Memory` follow below the process ID.
-        if facts and "Processes" in heading:
-            facts[-1][label] = text.strip()
-    uses = tuple(
-        ProcessUse(
-            pid=integer(fact.get("Process ID")) or 0,
-            name=cell(fact.get("Name")),
-            kind=KINDS.get(fact.get("Type")),
-            memory_bytes=memory(fact.get("Used GPU Memory")),
+        if listed and "Processes" in heading:
+            listed[-1][label] = text.strip()
+    return uses_of(
+        GpuProcess(
+            pid=integer(one.get("Process ID")),
+            name=cell(one.get("Name")),
+            kind=one.get("Type"),
+            memory_bytes=memory(one.get("Used GPU Memory")),
         )
-        for fact in facts
+        for one in listed
     )
-    return uses or None
+
+
+KINDS: Mapping[str | None, Any] = {
+    "C": "compute", "M+C": "compute", "G": "graphics", "C+G": "both",
+}  # fmt: skip
+
+
+def uses_of(processes: Iterable[GpuProcess]) -> tuple[ProcessUse, ...] | None:
+    """The processes as a sample has them. None if there are none, because the list is always empty
+    in a container."""
+    uses = [
+        ProcessUse(
+            pid=one.pid or 0, name=one.name, kind=KINDS.get(one.kind), memory_bytes=one.memory_bytes
+        )
+        for one in processes
+    ]
+    return tuple(uses) or None
 
 
 # --- dmon -----------------------------------------------------------------------------------------
@@ -496,16 +426,16 @@ def dmon_moments(lines: Iterable[str]) -> Iterator[Moment]:
 def gpu_of_dmon(index: int, row: Mapping[str, str]) -> GpuSample:
     """The GPU in a row of `nvidia-smi dmon`, with the reasons for throttling that its columns of
     violations show."""
+    # dmon prints a dash for a value that this GPU does not report.
+    told = {name: value for name, text in row.items() if (value := number(text)) is not None}
     values: dict[str, Any] = {}
     for column, (field, unit) in DMON_COLUMNS.items():
-        # dmon prints a dash for a value that this GPU does not report.
-        value = number(row.get(column))
-        if value is not None:
-            values[field] = round(value * unit) if field in WHOLE_NUMBERS else value * unit
-    violations = [(number(row.get(column)), *rule) for column, rule in VIOLATIONS.items()]
-    known = [(value, reason, least) for value, reason, least in violations if value is not None]
-    if known:
-        reasons = (reason for value, reason, least in known if value >= least)
+        if column in told:
+            value = told[column] * unit
+            values[field] = round(value) if field in WHOLE_NUMBERS else value
+    violations = [(told[name], *rule) for name, rule in VIOLATIONS.items() if name in told]
+    if violations:
+        reasons = (reason for value, reason, least in violations if value >= least)
         values["throttle_reasons"] = tuple(reasons)
     return sample_of(index, values)
 
@@ -567,50 +497,43 @@ def loss_in(line: str) -> Loss | None:
 
 
 def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """Yields the samples of a log, and adds the GPUs that its lines report as lost.
-
-    A log usually ends with such a line, because nvidia-smi then prints no more rows.
-    """
+    """Yields the samples of a log, and adds the GPUs that its lines report as lost: those that have
+    no row any more or, if such a line ends the log, in a last sample of their own."""
     loss: Loss | None = None
-    is_last_line = False
+    ends_the_log = False
 
     def rows() -> Iterator[str]:
-        """The lines that report no loss; the latest loss is kept."""
-        nonlocal loss, is_last_line
+        nonlocal loss, ends_the_log
         for line in lines:
             found = loss_in(line)
             if found:
-                loss, is_last_line = found, True
+                loss, ends_the_log = found, True
             else:
-                is_last_line = is_last_line and not line.strip()
+                ends_the_log = ends_the_log and not line.strip()
                 yield line
+
+    def lost_among(gpus: Iterable[GpuSample]) -> list[GpuSample]:
+        return [
+            GpuSample(index=gpu.index, name=gpu.name, uuid=gpu.uuid, lost=True, problem=loss.reason)
+            for gpu in gpus
+            if loss and loss.gpu in (None, gpu.index)
+        ]
 
     seen: dict[int, GpuSample] = {}
     seconds, step = 0.0, interval
     for sample in log.samples(rows(), interval):
         present = {gpu.index for gpu in sample.gpus}
         # A GPU whose row is only missing at this moment is not lost.
-        absent = [gpu for index, gpu in seen.items() if index not in present]
-        lost_gpus = gpus_lost(loss, absent) if loss else ()
+        lost = lost_among(gpu for index, gpu in seen.items() if index not in present)
         seen.update((gpu.index, gpu) for gpu in sample.gpus)
-        if sample.seconds > seconds:
-            step = sample.seconds - seconds
+        step = sample.seconds - seconds if sample.seconds > seconds else step
         seconds = sample.seconds
-        yield replace(sample, gpus=(*sample.gpus, *lost_gpus))
-    if seen and loss and is_last_line:
+        yield replace(sample, gpus=(*sample.gpus, *lost))
+    if seen and loss and ends_the_log:
         # If the lost GPU has no row in this log, nvidia-smi can no longer read the others either.
-        gpus = gpus_lost(loss, seen.values()) or gpus_lost(loss._replace(gpu=None), seen.values())
-        yield Sample(at="", seconds=seconds + step, gpus=gpus)
-
-
-def gpus_lost(loss: Loss, gpus: Iterable[GpuSample]) -> tuple[GpuSample, ...]:
-    """Samples that mark GPUs as lost: the GPU that the loss is about, or all of these GPUs if the
-    loss names no index."""
-    return tuple(
-        GpuSample(index=gpu.index, name=gpu.name, uuid=gpu.uuid, lost=True, problem=loss.reason)
-        for gpu in gpus
-        if loss.gpu in (None, gpu.index)
-    )
+        if loss.gpu not in seen:
+            loss = loss._replace(gpu=None)
+        yield Sample(at="", seconds=seconds + step, gpus=tuple(lost_among(seen.values())))
 
 
 def reason_of(gpu: GpuSample) -> str | None:

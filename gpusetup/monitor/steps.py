@@ -101,7 +101,7 @@ STEPS: dict[str, StepRule] = {
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes", "gpusetup plan {config}"),
     "free-the-card": StepRule("{other_users}", ON_THE_GPU,
-        s.shared_with_others | s.used_by_others | s.held_by_others | s.several_holders),
+        s.held_by_others | s.shared_by_programs),
     "leave-a-margin": StepRule(
         "Find the largest batch that leaves a margin, and accumulate gradients",
         "gpusetup tune --batch-size --code MODULE:FUNCTION"),
@@ -119,15 +119,16 @@ STEPS: dict[str, StepRule] = {
         "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
         "container, or one that has died without giving its memory back. End it; if nothing is "
         "found, reset the GPU", "sudo fuser -v /dev/nvidia*"),
-    "record-longer": StepRule(
-        "Record longer: a minute or more after the start shows how the work itself runs"),
     "cool": StepRule(
         "Improve the cooling{of_peers}: check fans, dust, airflow and neighbouring cards",
         "nvidia-smi -i {peer_labels} -q -d TEMPERATURE,PERFORMANCE"),
-    "check-the-supply": StepRule("{supply}", POWER_DETAILS),
+    "check-the-supply": StepRule(
+        "Check the power cables and the slot{of_peers}, and the power supply. If all GPUs brake, "
+        "look at what they share: the server's power supplies, and power capping in the BMC",
+        POWER_DETAILS),
     "raise-the-power-limit": StepRule(
         "Raise the power limit{of_peers} to what the card is rated at, if the cooling allows it",
-        "{set_limits}"),
+        "sudo nvidia-smi -i {peer_labels} -pl {gpu.power_default}"),
     "plug-it-in": StepRule(
         "Connect the charger and choose the performance mode: the GPU gets less power than it can "
         "use", POWER_DETAILS, s.laptop),

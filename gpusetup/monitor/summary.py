@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
-from gpusetup.model.frozen import Frozen, fields, replace
+from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import (
-    EpochTimes,
     GpuSummary,
     HostSummary,
     Sample,
@@ -20,64 +19,60 @@ from gpusetup.monitor.documents import (
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import judge
 from gpusetup.monitor.notes import advice, notes
-from gpusetup.monitor.run import Subject, WatchedRun, worked
+from gpusetup.monitor.run import RunTally, Subject, WatchedRun, worked
 from gpusetup.monitor.steps import next_step
-from gpusetup.monitor.tally import RunTally
 from gpusetup.monitor.work import Work, percentile
 
-
-class Story(Frozen):
-    """What is known about a run apart from its samples."""
-
-    source: str | None = None
-    not_watched: str | None = None
-    """Why a better source was not used."""
-    command: tuple[str, ...] | None = None
-    exit_code: int | None = None
-    error: str | None = None
-    """The last error line that the command printed."""
-    epochs: EpochTimes | None = None
-    has_utilization: bool = True
-    """False for a log that has no column for utilisation."""
-
-
+UNJUDGED = Summary(verdict=None, evidence="nothing was watched")
 READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi dmon")
 """Sources that may consist of a single reading, which is then judged as such."""
 
 
-def summarise(tally: RunTally, story: Story | None = None) -> Summary:
-    """Summarise a run: the verdict with its evidence and next step, notes, and figures."""
-    story = story or Story()
+def summarise(
+    tally: RunTally, about: Summary = UNJUDGED, *, has_utilization: bool = True
+) -> Summary:
+    """Summarise a run: the verdict with its evidence and next step, notes, and figures.
+
+    `about`: a summary with what the samples do not tell: the source, the command, its exit code,
+    its last error and its epochs. `has_utilization`: False for a log without a column for it.
+    """
     if not tally.samples:
-        return Summary(verdict=None, evidence="nothing was watched")
+        return UNJUDGED
     run = WatchedRun(
         tally,
-        story.command,
-        story.exit_code,
-        is_reading=story.source in READINGS and tally.samples < marks.LEAST_SAMPLES,
-        has_utilization=story.has_utilization,
+        about.command,
+        about.exit,
+        is_reading=about.source in READINGS and tally.samples < marks.LEAST_SAMPLES,
+        has_utilization=has_utilization,
     )
-    judgement = judge(run, story.error)
+    judgement = judge(run, about.error)
     # A verdict on the whole run has figures of the command and the machine only.
     subject = judgement.subject or Subject(run, run.machine, Work(run.rows))
-    return Summary(
+    moments = tally.machine.moments.all()
+    trees = [moment.tree for moment in moments if moment.tree is not None]
+    hosts = [moment.host for moment in moments if moment.host is not None]
+    return replace(
+        about,
         verdict=judgement.verdict,
         cause=judgement.cause,
         evidence=judgement.evidence,
         next=next_step(judgement.steps, subject),
         advice=advice(run, judgement),
         notes=tuple(notes(run, judgement)),
-        source=story.source,
-        not_watched=story.not_watched,
         seconds=tally.seconds,
         samples=tally.samples,
-        epochs=story.epochs,
         gpus=tuple(map(gpu_summary, run.gpus)),
-        tree=tree_summary(tally),
-        host=host_summary(tally),
-        command=story.command,
-        exit=story.exit_code,
-        error=story.error,
+        tree=TreeSummary(samples=len(trees), cores=trees[-1].cores, **spreads(TreeSummary, trees))
+        if trees
+        else None,
+        host=HostSummary(
+            samples=len(hosts),
+            cores=hosts[-1].cores,
+            memory_total_bytes=hosts[-1].memory_total_bytes,
+            **spreads(HostSummary, hosts),
+        )
+        if hosts
+        else None,
     )
 
 
@@ -87,7 +82,7 @@ def gpu_summary(gpu: GpuRun) -> GpuSummary:
         index=gpu.first.index,
         name=gpu.name,
         uuid=gpu.first.uuid,
-        samples=gpu.tally.moments.count,
+        samples=gpu.moments.count,
         memory_total_bytes=gpu.latest.memory_total_bytes or gpu.first.memory_total_bytes,
         throttled={
             name: round(share / 100, 4) for name, share in (work.reasons if work else {}).items()
@@ -95,27 +90,6 @@ def gpu_summary(gpu: GpuRun) -> GpuSummary:
         working_share=round((work.samples if work else 0) / len(gpu.rows), 4),
         lost_at=gpu.lost_at,
         **spreads(GpuSummary, gpu.counted_samples(has_worked=worked(gpu))),
-    )
-
-
-def tree_summary(tally: RunTally) -> TreeSummary | None:
-    """The figures of the command over the run; None if no command was watched."""
-    trees = [row.tree for row in tally.machine.moments.all() if row.tree is not None]
-    if not trees:
-        return None
-    return TreeSummary(samples=len(trees), cores=trees[-1].cores, **spreads(TreeSummary, trees))
-
-
-def host_summary(tally: RunTally) -> HostSummary | None:
-    """The figures of the machine over the run; None if no sample contains any."""
-    hosts = [row.host for row in tally.machine.moments.all() if row.host is not None]
-    if not hosts:
-        return None
-    return HostSummary(
-        samples=len(hosts),
-        cores=hosts[-1].cores,
-        memory_total_bytes=hosts[-1].memory_total_bytes,
-        **spreads(HostSummary, hosts),
     )
 
 
@@ -138,35 +112,13 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     )
 
 
-def replayed(documents: Iterable[Sample | Summary], *, exit_code: int | None = None) -> Summary:
-    """The summary of a recording. The command, its exit code and its epochs come from the summary
-    that the recording contains.
-
-    `exit_code`: overrides the recorded exit code if the caller knows how the command ended.
-    """
-    tally = RunTally()
-    recorded: Summary | None = None
+def replayed(documents: Iterable[Sample | Summary], *, exit_code: int) -> Summary:
+    """The summary of a recording of the monitor, whose command ended with this exit code. The
+    command and its epochs come from the summary that the recording contains."""
+    tally, recorded = RunTally(), UNJUDGED
     for document in documents:
         if isinstance(document, Sample):
             tally.add(document)
         else:
             recorded = document
-    story = story_of(recorded)
-    if exit_code is not None:
-        story = replace(story, exit_code=exit_code)
-    return summarise(tally, story)
-
-
-def story_of(recorded: Summary | None) -> Story:
-    """The facts in the summary at the end of a recording that the samples do not contain; an empty
-    `Story` if there is no summary."""
-    if recorded is None:
-        return Story()
-    return Story(
-        source=recorded.source,
-        not_watched=recorded.not_watched,
-        command=recorded.command,
-        exit_code=recorded.exit,
-        error=recorded.error,
-        epochs=recorded.epochs,
-    )
+    return summarise(tally, replace(recorded, exit=exit_code))

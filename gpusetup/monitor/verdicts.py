@@ -113,8 +113,8 @@ CASES: tuple[VerdictCase, ...] = (
     # first.
     VerdictCase("input-starved", "neighbours",
          starved & s.others_full,
-         "{worked} while other programs used {others_cpu} % CPU of {run.host_cores} cores"
-         "{core_wait}", ("free-the-cpu",)),
+         "{worked} while other programs used {others_cpu} % CPU of {run.host_cores} cores",
+         ("free-the-cpu",)),
     VerdictCase("input-starved", "quota",
          starved & s.cores_used_up & s.fewer_cores & ~s.no_gpu,
          "{worked} while the command used {work.cpu} % CPU, all of the {cores} cores that it may "
@@ -167,7 +167,8 @@ CASES: tuple[VerdictCase, ...] = (
          small),
     VerdictCase("launch-bound", "kernels",
          s.light & (s.busy | ~(s.gaps | (s.watched & ~s.core_full))),
-         "{kernels_ran} but drew only {work.power_share} % of the power limit{small_kernels}",
+         "{kernels_ran} but drew only {work.power_share} % of the power limit: they are too small, "
+         "or one of them only waits",
          small),
     # Patterns without a known cause.
     VerdictCase("bursty", "unknown",

@@ -18,7 +18,7 @@ from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
 from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.work import Work, below, or_zero
+from gpusetup.monitor.work import Work, or_zero
 
 Phrase = Callable[[Subject], str | None]
 NAMES = re.compile(r"\{([\w.]+)\}")
@@ -112,10 +112,12 @@ def in_pauses(subject: Subject) -> str:
 
 @phrase
 def rates(subject: Subject) -> str:
-    """The known rates over NVLink, PCIe and the network, such as `, 11.0 GB/s over PCIe`."""
+    """The notable rates over NVLink, PCIe and the network, such as `, 11.0 GB/s over PCIe`."""
     work = subject.work
     links = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
-    return "".join(f", {rate / 1e9:.1f} GB/s over {link}" for link, rate in links.items() if rate)
+    # Metrics and logs need less than 50 MB/s, so this says nothing about the exchange.
+    used = {link: rate for link, rate in links.items() if or_zero(rate) >= 5e7}
+    return "".join(f", {or_zero(rate) / 1e9:.1f} GB/s over {link}" for link, rate in used.items())
 
 
 @phrase
@@ -124,7 +126,7 @@ def team(subject: Subject) -> str:
     gpus = subject.together
     if not subject.run.launched:
         return f"alike on all {gpus} GPUs, most likely ranks of one job that wait for each other"
-    return f"the job's GPUs wait for each other (here: {gpus}, machines: {subject.run.nodes})"
+    return f"the job's GPUs wait for each other (here: {gpus})"
 
 
 @phrase
@@ -213,16 +215,6 @@ def watts_and_limit(subject: Subject) -> str:
     return words if limit is None else f"{words} (its limit: {limit:.0f} W)"
 
 
-@phrase
-def small_kernels(subject: Subject) -> str:
-    # Busy kernels that use no GPU memory may be waiting for another rank, because such kernels poll
-    # all the time.
-    work = subject.work
-    if work.utilization >= marks.SPINNING_USE and below(work.memory_busy, marks.QUIET):
-        return " and hardly used memory: they are too small, or one of them only waits"
-    return ": they are too small"
-
-
 # --- memory and processes -------------------------------------------------------------------------
 
 
@@ -262,15 +254,11 @@ def held_memory(subject: Subject) -> str:
 @phrase
 def idle_cpu(subject: Subject) -> str:
     """How much CPU the command used in an idle run since it used the GPU, or since its start."""
-    run = subject.run
-    cpu, start = run.since_held.cpu if run.since_held else None, 0.0
-    if run.since_held and cpu is not None:
-        start = run.since_held.rows[0].seconds
-    else:
-        cpu = Work(run.rows).cpu
-    if cpu is None:
-        return ""
-    words = f" while the command used {cpu:.0f} % of a core"
+    held = subject.run.since_held
+    if held is None or held.cpu is None:
+        cpu = Work(subject.run.rows).cpu
+        return "" if cpu is None else f" while the command used {cpu:.0f} % of a core"
+    words, start = f" while the command used {held.cpu:.0f} % of a core", held.rows[0].seconds
     if start < marks.START_UP_NOTE:
         return words
     return f"{words} (the first {start:.0f} s, before it used the GPU, are not counted)"
@@ -283,23 +271,12 @@ def sharers(subject: Subject) -> str:
 
 
 @phrase
-def freed(subject: Subject) -> str:
-    """How full the memory was when a process ended, if that may be the reason for its end."""
-    peak = subject.gpu.memory.peak
-    return f" when its memory was {peak:.0f} % full" if peak >= marks.MEMORY_TIGHT else ""
-
-
-@phrase
 def other_users(subject: Subject) -> str:
     """Which processes to end on the GPU."""
     if subject.foreign_holders:
         names = named(subject.foreign_holders)
         return f"Stop or unload {names}, or run the job on another GPU"
-    big = subject.gpu.big_holders
-    who = "Other processes use"
-    if subject.run.command is None and len(big) > 1:
-        who = f"{named(big, ' and ')} share"
-    return f"{who} this GPU: end what is not part of the job, or use another GPU"
+    return f"{whose(subject)}: end what is not part of the job, or use another GPU"
 
 
 @phrase
@@ -320,12 +297,6 @@ def loaders(subject: Subject) -> str:
     count = subject.work.workers
     noun = "loader worker" if round(count) == 1 else "loader workers"
     return f"{count:.0f} {noun} at {or_zero(subject.work.worker_cpu):.0f} % of a core each"
-
-
-@phrase
-def core_wait(subject: Subject) -> str:
-    share = subject.work.cpu_wait_share
-    return "" if share is None else f"; its threads waited for a core {share:.0f} % of their time"
 
 
 @phrase
@@ -364,7 +335,7 @@ def where_it_waits(subject: Subject) -> str:
         words = "A loaded model that gets no requests is normal. Otherwise, see where it waits"
     # `launched` only shows whether there are ranks if the command's processes were watched.
     processes_are_known = run.command is not None and run.is_watched
-    if not (run.launched or run.nodes > 1) and (has_one_gpu or processes_are_known):
+    if not run.launched and (has_one_gpu or processes_are_known):
         return f"{words}: the command prints what it is doing now"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
@@ -406,13 +377,12 @@ def watch_command(subject: Subject) -> str | None:
 
 
 def peers(subject: Subject) -> list[Subject]:
-    """The GPUs of the run with the same verdict and cause as this one."""
+    """The GPUs of this model in the run with the same cause."""
     from gpusetup.monitor.verdicts import case_of
 
     case = case_of(subject)
-    cases = [(one, case_of(one)) for one in subject.run.subjects]
-    equals = [one for one, its in cases if (its.verdict, its.cause) == (case.verdict, case.cause)]
-    return equals or [subject]
+    alike = [one for one in subject.run.subjects if one.gpu.model == subject.gpu.model]
+    return [one for one in alike if case_of(one).cause == case.cause] or [subject]
 
 
 @phrase
@@ -426,30 +396,6 @@ def of_peers(subject: Subject) -> str:
     """Words such as ` of GPU 0, 1`; "" if the machine has only one GPU."""
     gpus = labels(one.gpu for one in peers(subject))
     return f" of GPU {gpus}" if len(subject.run.gpus) > 1 else ""
-
-
-@phrase
-def supply(subject: Subject) -> str:
-    """What to check if the power supply's brake signal slows GPUs down. A single bad cable would
-    slow down only one card."""
-    braking = peers(subject)
-    if len(braking) > 1 and len(braking) == len(subject.run.at_work):
-        return (
-            f"All {len(braking)} GPUs brake, so look at what they share: the server's power "
-            "supplies (has one failed?) and its power limit or power capping in the BMC"
-        )
-    return f"Check the power cables and the slot{of_peers(subject)}, and the power supply"
-
-
-@phrase
-def set_limits(subject: Subject) -> str:
-    """The commands that raise each GPU's power limit, one for each different number of watts."""
-    by_watts: dict[str, list[GpuRun]] = {}
-    for one in peers(subject):
-        by_watts.setdefault(whole(one.gpu.power_default), []).append(one.gpu)
-    return "; ".join(
-        f"sudo nvidia-smi -i {labels(gpus, ',')} -pl {watts}" for watts, gpus in by_watts.items()
-    )
 
 
 PHRASES |= {

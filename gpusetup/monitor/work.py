@@ -24,6 +24,35 @@ class Moment:
         self.phase = ""
 
 
+MOST_MOMENTS = 1000
+"""How many moments of a run are kept, so that a run of days needs little memory."""
+
+
+class ThinnedMoments:
+    """Keeps every moment at first, later every second, every fourth and so on, so that fewer than
+    1000 are kept, spread evenly; the last one is always available."""
+
+    def __init__(self) -> None:
+        self._rows: list[Moment] = []
+        self.count = 0
+        # One row in this many is kept; the number doubles when there are too many rows.
+        self._every = 1
+
+    def add(self, row: Moment) -> None:
+        if self.count % self._every == 0:
+            self._rows.append(row)
+        self.last = row
+        self.count += 1
+        if len(self._rows) >= MOST_MOMENTS:
+            self._rows = self._rows[::2]
+            self._every *= 2
+
+    def all(self) -> list[Moment]:
+        """The kept moments, followed by the last one, because it shows how the run ended."""
+        rows = self._rows
+        return rows if not rows or rows[-1] is self.last else [*rows, self.last]
+
+
 class Mean:
     """The mean of a figure over the samples that contain it; None if none of them does.
 
@@ -119,8 +148,8 @@ class Work:
 
     @property
     def pcie_rate(self) -> float | None:
-        """The PCIe traffic of both directions together, in bytes per second."""
-        return sum_of_known(self.pcie_in, self.pcie_out)
+        """The PCIe traffic of both directions together, in bytes per second; None if unknown."""
+        return None if self.pcie_in is None else self.pcie_in + or_zero(self.pcie_out)
 
     @property
     def pcie_one_way(self) -> float:
@@ -129,8 +158,8 @@ class Work:
 
     @property
     def link_rate(self) -> float | None:
-        """The NVLink traffic of both directions together, in bytes per second."""
-        return sum_of_known(self.nvlink_in, self.nvlink_out)
+        """The NVLink traffic of both directions together, in bytes per second; None if unknown."""
+        return None if self.nvlink_in is None else self.nvlink_in + or_zero(self.nvlink_out)
 
     @property
     def workers(self) -> float:
@@ -138,11 +167,8 @@ class Work:
 
     @property
     def worker_cpu(self) -> float | None:
-        """The mean CPU use of a loader worker, in percent of a core; None if there are no workers
-        or they used no CPU."""
-        if not self.workers or not self.loader_cpu:
-            return None
-        return self.loader_cpu / self.workers
+        """The mean CPU use of a loader worker, in percent of a core; None if there are none."""
+        return None if not self.workers else or_zero(self.loader_cpu) / self.workers
 
     @property
     def cpu_wait_share(self) -> float | None:
@@ -153,11 +179,9 @@ class Work:
         return percent(self.cpu_wait, self.cpu_wait + self.cpu)
 
     @property
-    def helpers_cpu(self) -> float | None:
+    def helpers_cpu(self) -> float:
         """The CPU use of the command's processes except the busiest one and the loader workers."""
-        if self.cpu is None:
-            return None
-        return self.cpu - or_zero(self.busiest_cpu) - or_zero(self.loader_cpu)
+        return or_zero(self.cpu) - or_zero(self.busiest_cpu) - or_zero(self.loader_cpu)
 
     @property
     def host_share(self) -> float | None:
@@ -199,14 +223,6 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 def or_zero(value: float | None) -> float:
     return 0.0 if value is None else value
-
-
-def sum_of_known(first: float | None, second: float | None) -> float | None:
-    """
-    >>> sum_of_known(1.0, None), sum_of_known(None, None)
-    (1.0, None)
-    """
-    return None if first is None and second is None else or_zero(first) + or_zero(second)
 
 
 def is_quiet(gpu: GpuSample) -> bool:

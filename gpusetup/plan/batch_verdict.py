@@ -15,10 +15,9 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
 from gpusetup.plan.decide import decide, doubt, near_limit
 from gpusetup.plan.job import BYTES, Recipe, TrainingJob
-from gpusetup.plan.job_of_question import job_of
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import shape_of_question
+from gpusetup.plan.question import job_of, shape_of_question
 from gpusetup.plan.savings import helps
 
 
@@ -137,15 +136,15 @@ def _job_of(
         if not any_length:
             raise UsageError("The config does not say how long a sequence is")
         question = replace(question, context=1)
-    return job_of(question, shape, hardware.limits()), Recipe(sp=question.sp or 1)
+    return job_of(question, shape, hardware), Recipe(sp=question.sp or 1)
 
 
 def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
     """Short phrases that name what would make a batch of one sequence per GPU fit, according to
     plan; empty if nothing would."""
     job, _ = _job_of(question_of(config), 1, hardware, True, accumulate)
-    decision = decide(job, hardware.limits(predict=True))
-    if decision.recipe:
+    decision = decide(job, replace(hardware, predict=True))
+    if decision.fits:
         return (f"the recipe {decision.recipe} of `gpusetup plan`",)
     # No recipe fits, so suggest only changes that are enough on their own.
     return tuple(help.step for help in helps(decision) if help.recipe)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from gpusetup import named_file
 from gpusetup.catalog.gpus import GpuRow, one_memory, rows_named
 from gpusetup.errors import BadInput, GpuSetupError, UsageError
 from gpusetup.model.documents import PlanCell, PlanMemory
+from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import cell
 from gpusetup.plan.decide import decide
@@ -46,15 +48,14 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
     shape_of_row = lru_cache(maxsize=64)(model_named)
     for row in reader:
         name = (row.get("gpu") or "").strip()
-        size = (row.get("gpu_mem_gb") or "").strip()
         try:
-            hardware = gpu_of_row(name, size)
+            place = gpu_of_row(name, (row.get("gpu_mem_gb") or "").strip())
             job = TrainingJob(
                 shape=shape_of_row((row.get("model") or "").strip()),
                 gpus=int(number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)),
                 context=int(number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)),
             )
-            yield cell(decide(job, hardware.limits(predict=predict)), hardware.gpu)
+            yield cell(decide(job, replace(place, predict=predict)))
         except GpuSetupError as problem:
             hint = f" ({problem.hint})" if problem.hint else ""
             # All fields but `error`, the model and the GPU are placeholders.
@@ -78,25 +79,23 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
 def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
     """The GPU that a row describes by its name, its memory size or both; UsageError if the two
     contradict each other."""
+    gib = number("gpu_mem_gb", size, LARGEST_GIB) if size or not name else None
     if not name:
-        return place_of(None, round(number("gpu_mem_gb", size, LARGEST_GIB) * GIB))
-    if not size:
-        return named_gpu(name, gpus)
-    card_has_several_sizes = one_memory(rows_named(name, gpus)) is None
-    hardware = named_gpu(f"{name} {size}GB" if card_has_several_sizes else name, gpus)
-    total_gib = hardware.total_bytes / GIB
+        return place_of(None, round((gib or 0) * GIB))
+    card_has_several_sizes = gib and one_memory(rows_named(name, gpus)) is None
+    place = named_gpu(f"{name} {size}GB" if card_has_several_sizes else name, gpus)
     # Allow a difference of a tenth, because the size may be in decimal gigabytes.
-    if abs(total_gib / number("gpu_mem_gb", size, LARGEST_GIB) - 1) > 0.1:
-        raise UsageError(f"{name} has {total_gib:g} GiB of memory, gpu_mem_gb says {size}")
-    return hardware
+    if gib and abs(place.total_bytes / GIB / gib - 1) > 0.1:
+        raise UsageError(
+            f"{name} has {place.total_bytes / GIB:g} GiB of memory, gpu_mem_gb says {size}"
+        )
+    return place
 
 
 def number(name: str, text: str | None, most: int) -> float:
     """The number in a CSV column; UsageError if it is not a positive number or exceeds `most`."""
-    try:
-        value = float(text or "")
-    except ValueError:
-        value = 0
+    is_number = re.fullmatch(r"\d{1,9}(\.\d{1,9})?", (text or "").strip())
+    value = float(text) if text and is_number else 0
     if not 0 < value <= most:
         raise UsageError(f"{name} is {text!r}: a number up to {most:,} is needed")
     return value

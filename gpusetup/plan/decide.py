@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.job import Recipe, Strategy, TrainingJob, longest_sequence_fits_budget
-from gpusetup.plan.measured import NONE, is_standard, measured_recipe
+from gpusetup.plan.measured import NONE, gpu_of, is_standard, measured_recipe
 from gpusetup.plan.memory import JobMemory, memory
+from gpusetup.plan.place import Place
 from gpusetup.plan.rl import beside_in_words
-from gpusetup.plan.shape import DENOISERS
 from gpusetup.plan.states import host_bytes
 
 CLEAR = 0.03
@@ -28,65 +28,33 @@ MOST_GPUS = 1024
 """The upper end of the search for the number of GPUs."""
 
 
-class MachineLimits(Frozen):
-    """The memory limits of a machine, and the memory-saving settings that its system supports."""
-
-    capacity: float
-    """The bytes of memory that CUDA can use on one GPU."""
-    env: bool = True
-    """Whether expandable segments work; they do not on Windows, WSL and Jetson."""
-    linux: bool = True
-    """Whether the system is Linux (WSL and Jetson included), which sequence parallelism and FSDP2
-    with CPU offload need."""
-    offload: bool = True
-    """Whether the GPU's memory is separate from the machine's RAM, so that offload can help."""
-    host: float | None = None
-    """The bytes of the machine's RAM; None if unknown."""
-    sp: int | None = None
-    """The only allowed degree of sequence parallelism; None allows every degree."""
-    measured_gpu: str | None = None
-    """The GPU's name in the measured table; None if the table is not to be used."""
-
-
-class RecipeOption(Frozen):
-    """A recipe, with the memory that the job needs under it."""
-
-    recipe: Recipe
-    memory: JobMemory
-
-    def over(self, limits: MachineLimits) -> float:
-        """The bytes by which the job exceeds the GPU's memory; negative if memory remains."""
-        return self.memory.total - limits.capacity
-
-
-class RecipeDecision(Frozen):
-    """The decision for one job: the recipe that was chosen, if any fits, and all recipes that were
-    tried."""
+class Decision(Frozen):
+    """The recipe that was chosen for a job."""
 
     job: TrainingJob
-    limits: MachineLimits
-    tried: tuple[RecipeOption, ...]
-    shown: RecipeOption
-    """The chosen option; if none fits, the option that needs the least memory."""
+    place: Place
+    recipe: Recipe
+    """The chosen recipe; if none fits, the one that needs the least memory."""
+    memory: JobMemory
+    """The memory that the job needs with this recipe."""
     fits: bool
-    measured: bool = False
+    measured: bool
     """Whether the recipe comes from the measured table."""
-
-    @property
-    def recipe(self) -> Recipe | None:
-        """The chosen recipe; None if none fits."""
-        return self.shown.recipe if self.fits else None
+    near: bool
+    """Whether a recipe that was tried is so close to the memory limit (`near_limit`) that the
+    memory model's error could change the decision."""
 
     @property
     def close_because(self) -> str | None:
-        """Why the prediction is uncertain, as a phrase; None if every recipe that was tried is far
-        from the memory limit and the memory model is well tested for such jobs."""
-        near_share = near_limit(self.job)
-        for option in self.tried:
-            if abs(option.over(self.limits)) < near_share * self.limits.capacity:
-                return f"within {round(100 * near_share)} % of the limit"
+        """Why the decision is uncertain, as a phrase; None if it was measured, or if every recipe
+        that was tried is far from the memory limit and the memory model is well tested for such
+        jobs."""
+        if self.measured:
+            return None
+        if self.near:
+            return f"within {round(100 * near_limit(self.job))} % of the limit"
         # A doubt cannot change that a job does not fit, because uncounted parts only add memory.
-        if self.fits and doubt(self.job, self.shown.recipe):
+        if self.fits and doubt(self.job, self.recipe):
             return "plan knows little about this kind of job (see the notes)"
         return None
 
@@ -107,13 +75,6 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     """Why a job that should fit may still run out of memory, as a sentence; None for well-tested
     kinds of jobs."""
     shape = job.shape
-    # The estimate for diffusion models is rough, because training scripts differ in what they keep
-    # on the GPU, and because the levels of a U-Net have different widths.
-    if shape.kind in DENOISERS:
-        return (
-            f"plan only roughly estimates the activations of {shape.name}, and runs on images and "
-            f"video {OFTEN_MORE}"
-        )
     if shape.roughly:
         return (
             f"{shape.name} has layers without attention: plan counts their weights, but only "
@@ -151,86 +112,83 @@ OFTEN_MORE = "often need more memory than plan counts"
 # --- the decision ---------------------------------------------------------------------------------
 
 
-def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
+def decide(job: TrainingJob, place: Place) -> Decision:
     """Choose the recipe for a job: the measured one if the table covers the job, otherwise the
     first candidate that fits according to the memory model."""
-    recipes = [recipe for recipe in candidates(job, limits) if host_holds(job, recipe, limits)]
-    tried: list[RecipeOption] = []
-    chosen: RecipeOption | None = None
+    recipes = [recipe for recipe in candidates(job, place) if host_holds(job, recipe, place)]
+    tried: dict[Recipe, JobMemory] = {}
+    chosen: Recipe | None = None
     for recipe in recipes:
-        option = RecipeOption(recipe=recipe, memory=memory(job, recipe))
-        tried.append(option)
+        tried[recipe] = memory(job, recipe)
         # The recipes are sorted from fastest to slowest, so take the first that fits.
-        if option.over(limits) <= 0 and longest_sequence_fits_budget(job, recipe.sp):
-            chosen = option
+        enough = tried[recipe].total <= place.capacity
+        if enough and longest_sequence_fits_budget(job, recipe.sp):
+            chosen = recipe
             break
     # The cells of the measured table were measured on Linux with expandable segments and a free
     # choice of the degree of sequence parallelism.
     measured: str | None = None
-    if limits.env and limits.linux and limits.sp is None:
-        measured = measured_recipe(limits.measured_gpu, job)
-    is_measured = measured == NONE
-    # If the job fitted with no recipe when it was measured, trust the measurement more than the
-    # memory model.
-    if measured == NONE:
-        chosen = None
-    for recipe in recipes:
-        if str(recipe) == measured:
-            chosen = RecipeOption(recipe=recipe, memory=memory(job, recipe))
-            is_measured = True
-    return RecipeDecision(
+    if place.env and place.sp is None and not place.predict:
+        measured = measured_recipe(gpu_of(place.gpu, place.total_bytes), job)
+    by_name = {str(recipe): recipe for recipe in recipes}
+    is_measured = measured == NONE or measured in by_name
+    # Trust the measurement more than the memory model, even if no recipe fitted then.
+    if is_measured:
+        chosen = by_name.get(measured or NONE)
+    shown = chosen or min(tried, key=lambda recipe: tried[recipe].total)
+    return Decision(
         job=job,
-        limits=limits,
-        tried=tuple(tried),
-        # If nothing fits, the answer shows the option that needs the least memory.
-        shown=chosen or min(tried, key=lambda option: option.memory.total),
+        place=place,
+        recipe=shown,
+        memory=tried.get(shown) or memory(job, shown),
         fits=chosen is not None,
         measured=is_measured,
+        near=any(
+            abs(needed.total - place.capacity) < near_limit(job) * place.capacity
+            for needed in tried.values()
+        ),
     )
 
 
-def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
+def host_holds(job: TrainingJob, recipe: Recipe, place: Place) -> bool:
     """Whether the machine's RAM is large enough for the data that the recipe moves there; True if
     the size of the RAM is unknown."""
-    return limits.host is None or host_bytes(job, recipe) <= limits.host
+    return place.host_bytes is None or host_bytes(job, recipe) <= place.host_bytes
 
 
-def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
+def candidates(job: TrainingJob, place: Place) -> tuple[Recipe, ...]:
     """The recipes that the job can use on this machine, fastest first.
 
-    Offload is always combined with Env if Env works. With a token budget, only degrees with which
-    the longest sequence fits into the budget are used. If there are none, all degrees are used.
+    Offload is always combined with Env if Env works. With a token budget, only degrees of sequence
+    parallelism with which the longest sequence fits into the budget are used, if there are any.
     """
-    all_degrees = sequence_degrees(job, limits)
-    degrees = [sp for sp in all_degrees if longest_sequence_fits_budget(job, sp)]
+    possible = sequence_degrees(job) if place.linux else (1,)
+    if place.sp is not None:
+        possible = (place.sp,)
+    degrees = [sp for sp in possible if longest_sequence_fits_budget(job, sp)] or possible
     recipes: list[Recipe] = []
-    for sp in degrees or all_degrees:
-        recipes += [Recipe(sp=sp), Recipe(sp=sp, env=limits.env)]
-    # FSDP2's CPU offload needs Linux, a sharded model, and RAM that is separate from the GPU's
-    # memory.
-    if limits.linux and limits.offload and job.shards_parameters:
-        recipes += [Recipe(offload=True, sp=sp, env=limits.env) for sp in degrees or all_degrees]
+    for sp in degrees:
+        recipes += [Recipe(sp=sp), Recipe(sp=sp, env=place.env)]
+    # FSDP2's CPU offload needs a sharded model.
+    if place.can_offload and job.shards_parameters:
+        recipes += [Recipe(offload=True, sp=sp, env=place.env) for sp in degrees]
     # Remove duplicates: without expandable segments the recipes with and without Env are equal.
     return tuple(dict.fromkeys(recipes))
 
 
-def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]:
+def sequence_degrees(job: TrainingJob) -> tuple[int, ...]:
     """The possible degrees of sequence parallelism: common divisors of the number of GPUs and of
-    attention heads.
+    attention heads; only 1 if each GPU holds the whole model.
 
     A degree must also divide the number of key-value heads or be a multiple of it, in which case
     the same head is on several GPUs with different query heads (verl's Ulysses).
 
     >>> from gpusetup.plan.models import model_named
     >>> job = TrainingJob(shape=model_named("qwen3-14b"), gpus=6, context=4096)
-    >>> sequence_degrees(job, MachineLimits(capacity=0))
-    (1, 2)
-    >>> sequence_degrees(replace(job, gpus=8), MachineLimits(capacity=0))
-    (1, 2, 4, 8)
+    >>> sequence_degrees(job), sequence_degrees(replace(job, gpus=8))
+    ((1, 2), (1, 2, 4, 8))
     """
-    if limits.sp is not None:
-        return (limits.sp,)
-    if not limits.linux or job.copies_model:
+    if job.copies_model:
         return (1,)
     gpus = job.data_parallel
     heads = job.shape.heads // job.tensor_parallel
@@ -247,37 +205,37 @@ def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]
 # --- the longest context, the largest batch, the fewest GPUs --------------------------------------
 
 
-def max_context(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
+def max_context(job: TrainingJob, place: Place) -> Decision:
     """The decision for the longest context, in tokens, at which some recipe fits; if not even one
     token fits, the answer shows the memory for one."""
-    longest = largest(lambda context: decide(replace(job, context=context), limits).fits)
-    return decide(replace(job, context=max(longest, 1)), limits)
+    longest = largest(lambda context: decide(replace(job, context=context), place).fits)
+    return decide(replace(job, context=max(longest, 1)), place)
 
 
-def max_batch(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
+def max_batch(job: TrainingJob, place: Place) -> Decision:
     """The decision for the largest batch over all GPUs at which some recipe fits, without offload
     if any batch fits so."""
-    for limits_tried in (replace(limits, offload=False), limits):
+    for tried_place in (replace(place, offload=False), place):
 
-        def fits(batch: int, limits: MachineLimits = limits_tried) -> bool:
-            return decide(replace(job, batch=batch), limits).fits
+        def fits(batch: int, place: Place = tried_place) -> bool:
+            return decide(replace(job, batch=batch), place).fits
 
         most = largest(fits)
         if most:
             break
-    return decide(replace(job, batch=max(most, 1)), limits)
+    return decide(replace(job, batch=max(most, 1)), place)
 
 
-def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
+def gpus_needed(job: TrainingJob, place: Place) -> Decision:
     """The decision for the smallest number of GPUs on which the job fits without offload.
 
     If the job only fits with offload, it is the smallest number with offload. Offload comes second
     because a model with 70 billion parameters "fits" on one GPU with a terabyte of RAM, but would
     be far too slow there.
     """
-    with_offload: RecipeDecision | None = None
-    for decision in decisions_by_gpus(job, limits):
-        if decision.fits and not decision.shown.recipe.offload:
+    with_offload: Decision | None = None
+    for decision in decisions_by_gpus(job, place):
+        if decision.fits and not decision.recipe.offload:
             return decision
         if decision.fits and with_offload is None:
             with_offload = decision
@@ -285,16 +243,16 @@ def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
         return with_offload
     # If each GPU holds a whole copy of the model, more GPUs do not make the copy smaller.
     groups = 1 if job.copies_model else max(MOST_GPUS // job.group_size, 1)
-    return decide(replace(job, gpus=groups * job.group_size), limits)
+    return decide(replace(job, gpus=groups * job.group_size), place)
 
 
-def fewest_gpus(job: TrainingJob, limits: MachineLimits) -> RecipeDecision | None:
+def fewest_gpus(job: TrainingJob, place: Place) -> Decision | None:
     """The decision for the smallest number of GPUs on which the job fits with any recipe, offload
     included; None if there is none."""
-    return next((found for found in decisions_by_gpus(job, limits) if found.fits), None)
+    return next((found for found in decisions_by_gpus(job, place) if found.fits), None)
 
 
-def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[RecipeDecision]:
+def decisions_by_gpus(job: TrainingJob, place: Place) -> Iterator[Decision]:
     """The decisions for a growing number of GPU groups: one to seven, then multiples of eight. A
     group holds one copy of the model (`TrainingJob.group_size`)."""
     most_gpus = MOST_GPUS
@@ -308,10 +266,10 @@ def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[Recip
         # A loop for one GPU becomes DDP on several GPUs, with one process per GPU.
         becomes_ddp = job.strategy == "single" and gpus > 1
         strategy: Strategy = "ddp" if becomes_ddp else job.strategy
-        yield decide(replace(job, gpus=gpus, strategy=strategy), limits)
+        yield decide(replace(job, gpus=gpus, strategy=strategy), place)
 
 
-SOLVERS: dict[str, Callable[[TrainingJob, MachineLimits], RecipeDecision]] = {
+SOLVERS: dict[str, Callable[[TrainingJob, Place], Decision]] = {
     "context": max_context, "batch": max_batch, "gpus": gpus_needed,
 }  # fmt: skip
 

@@ -1,10 +1,9 @@
 """Resolves references in config values: OmegaConf's `${...}` and the shell's variables.
 
 OmegaConf 2.3 has references (`${model.path}`, `${.path}` in the same map, `${..path}` one map
-higher) and resolvers: `oc.env` (an environment variable with an optional default), `oc.decode`
-(parses a text as a value), `oc.select` (a reference with a default). Hydra's old `env:NAME` and the
-shell's `${NAME:-default}` also mean a variable. Other resolvers are code of the user's project,
-which we never run.
+higher) and resolvers: `oc.env` (an environment variable with an optional default) and `oc.decode`
+(parses a text as a value). Hydra's old `env:NAME` and the shell's `${NAME:-default}` also mean a
+variable. Other resolvers may be code of the user's project, which we never run.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ end, and a chain of values that each name the next one twice would grow exponent
 MOST_LETTERS = 10_000
 INNERMOST = re.compile(r"\$\{([^${}]*)\}")
 """An expression that contains no other one, so that nested ones are resolved from the inside."""
-SHELL_DEFAULT = re.compile(r"([A-Za-z_]\w*):-(.*)", re.DOTALL)
-ARGUMENT = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]*)(?:,\s*(.*))?""", re.DOTALL)
-"""The first argument of a resolver, and its default."""
+VARIABLE = re.compile(r"(?:oc\.env|env):\s*([^,\s]+)\s*(?:,(.*))?|([A-Za-z_]\w*):-(.*)", re.DOTALL)
+"""A variable with its default, as OmegaConf and Hydra write it or as the shell does."""
 
 
 class Interpolation:
@@ -60,31 +58,18 @@ class Interpolation:
     def _value(self, body: str, path: Path) -> str | None:
         """The value of the expression between `${` and `}`, which may contain references again;
         None if there is none."""
-        if shell := SHELL_DEFAULT.fullmatch(body):
-            return self._variable(shell[1], shell[2])
-        resolver, colon, arguments = body.partition(":")
+        if hit := VARIABLE.fullmatch(body):
+            name, default = bare(hit[1] or hit[3]) or "", bare(hit[2] or hit[4])
+            value = self.variables.get(name) or default
+            is_set = "set" if self.variables.get(name) else "not set"
+            nothing = "nothing was read, and OmegaConf stops there: export the variable"
+            read = f"{value} was read" if value else nothing
+            self.asked.append(f"the variable {name}, which is {is_set}: {read}")
+            return value
+        resolver, colon, argument = body.partition(":")
         if not colon:
             return bare(self.text_at(path_of_reference(body, path)))
-        hit = ARGUMENT.fullmatch(arguments)
-        if hit is None or not bare(hit[1]):
-            return None
-        argument, default = bare(hit[1]) or "", bare(hit[2])
-        if resolver == "oc.decode":
-            return argument
-        if resolver in ("oc.env", "env"):
-            return self._variable(argument, default)
-        if resolver == "oc.select":
-            return bare(self.text_at(path_of_reference(argument, path))) or default
-        return None
-
-    def _variable(self, name: str, default: str | None) -> str | None:
-        """The value of an environment variable, or the default if it is not set or empty."""
-        value = self.variables.get(name) or default
-        is_set = "set" if self.variables.get(name) else "not set"
-        nothing = "nothing was read, and OmegaConf stops there: export the variable"
-        read = f"{value} was read" if value else nothing
-        self.asked.append(f"the variable {name}, which is {is_set}: {read}")
-        return value
+        return bare(argument) if resolver == "oc.decode" else None
 
 
 def path_of_reference(body: str, path: Path) -> Path:

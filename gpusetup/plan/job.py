@@ -54,7 +54,6 @@ class ModelBeside(Frozen):
     """The bytes of one weight."""
     trained: bool = False
     """Whether the model has gradients and optimizer states like the policy (a critic)."""
-    on_host: bool = False
 
 
 class TrainingJob(Frozen):
@@ -124,9 +123,6 @@ class TrainingJob(Frozen):
     sequences_of_sample: int = 1
     """The number of sequences in a sample: 2 for pairs of a chosen and a rejected answer, otherwise
     1."""
-    encoder_parameters: int = 0
-    """The number of parameters in the frozen text encoders and the VAE that a diffusion model keeps
-    on the GPU."""
     engine_bytes: float = 0.0
     """The memory that an inference engine reserves on the same GPU."""
     engine_sleeps: bool = False
@@ -243,8 +239,6 @@ class TrainingJob(Frozen):
         shape, rank = self.shape, self.lora
         if rank is None:
             return 0
-        if shape.adapted:
-            return rank * shape.adapted
         # Queries and output map hidden to query width and back; keys and values map hidden to
         # their width. The MLP has an up and a down projection, and perhaps a gate.
         attention = 4 * shape.hidden + 2 * (shape.query + shape.key_value)
@@ -270,7 +264,7 @@ JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
 """Job field -> its default."""
 
 BESIDE_FIELDS = (
-    "models_beside", "encoder_parameters", "sequences_of_sample", "engine_bytes", "engine_sleeps",
+    "models_beside", "sequences_of_sample", "engine_bytes", "engine_sleeps",
     "policy_leaves", "generated_at_once",
 )  # fmt: skip
 """Job fields that follow from the additional models; no training setting sets them."""

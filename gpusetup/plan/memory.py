@@ -19,7 +19,6 @@ from gpusetup.plan.gaps import gaps
 from gpusetup.plan.job import Recipe, TrainingJob, samples, tokens
 from gpusetup.plan.rl import generation_cache
 from gpusetup.plan.states import (
-    frozen_encoders,
     gathered_unit,
     gradient_bytes,
     gradients,
@@ -93,7 +92,6 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
     ("states", IN_STEP, resident_states),
     ("states", ("generation",), states_while_generating),
     ("states", WHOLE_RUN, states_beside),
-    ("states", WHOLE_RUN, frozen_encoders),
     ("states", IN_STEP, unsharded_extra),
     ("states", (*FORWARD, "backward"), gathered_unit),
     ("states", FORWARD, gradients_in_forward),

@@ -1,5 +1,11 @@
 """Finds the shape of the model that the user names: a known name, a `config.json` (local, or
-downloaded from the hub for `plan --fetch-config`), or a number of parameters."""
+downloaded from the hub for `plan --fetch-config`), or a number of parameters.
+
+Names usually have the form `owner/Family-Version-Size-Tuning-Date-Format`. Parts that do not affect
+the shape (tuning, date, format) are removed before a name is looked up. A fine-tuned model often
+has its base in its name (`Hermes-3-Llama-3.1-8B`), and nearly every name says how many parameters
+it has (`Kimi-Linear-48B-A3B`).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +13,10 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -20,19 +26,107 @@ from gpusetup.errors import BadInput, ToolFailed, UsageError
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT, shape_of
-from gpusetup.plan.model_names import (
-    SizeInName,
-    base_in_name,
-    parts_beyond,
-    short_name,
-    size_in_name,
-)
 from gpusetup.plan.shape import Shape
 
 KNOWN = Path(__file__).resolve().parents[1] / "data" / "plan" / "models.json"
-LARGEST_CONFIG_BYTES = 1 << 20
-"""The size limit for a `config.json`, in case the path is a very large file."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+NAME_VARIANT = re.compile(
+    r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|thinking|reasoning"
+    r"|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
+)
+"""Parts of a name that do not affect the shape: the tuning and the date."""
+REVISION = re.compile(r"(?<=\d[bm])(.*?)-v\d+(?:\.\d+)?(?=-|$)")
+"""A revision after a size (`Mistral-7B-v0.3`), which keeps the shape. Without a size before it,
+such a part names another model (`DeepSeek-V3`)."""
+FORMAT_PART = re.compile(
+    r"-(?:(?:unsloth-)?bnb-[48]bit|gguf|awq|gptq|int[48]|[48]bits?|fp8|w4a16|w8a8|w8a16|nvfp4|mxfp4"
+    r"|bf16|fp16|dynamic|marlin|quantized|autoround)(?=-|$|\.)"
+)
+"""Parts of a name that tell how the weights are stored."""
+FORMAT_OF_WORD = (
+    ("bnb-4bit", "nf4"), ("bnb-8bit", "int8"), ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"),
+    ("fp8", "fp8"), ("w8a8", "int8"), ("w8a16", "int8"), ("int8", "int8"), ("8bit", "int8"),
+    ("awq", "int4"), ("gptq", "int4"), ("w4a16", "int4"), ("int4", "int4"), ("4bit", "int4"),
+    ("autoround", "int4"),
+)  # fmt: skip
+"""Word in a name -> the format of the weights. The first pair whose word is in the name counts."""
+
+
+def name_with_dashes(text: str) -> str:
+    """A model's name in lower case without its owner, with dashes for underscores."""
+    return text.strip().lower().rpartition("/")[2].replace("_", "-")
+
+
+def plain_name(text: str) -> str:
+    """A model's name in lower case with dashes, without owner, variant and format."""
+    name = name_with_dashes(text).removeprefix("meta-")
+    # Remove the format first, because it comes after the variant.
+    without_format = FORMAT_PART.sub("", name.replace(" ", "-"))
+    return NAME_VARIANT.sub("", REVISION.sub(r"\1", without_format))
+
+
+def short_name(text: str) -> str:
+    """A model's name reduced for comparison: lower case, without owner, variant, format and dashes.
+
+    >>> short_name("Qwen/Qwen3-8B") == short_name("qwen3_8b")
+    True
+    >>> short_name("meta-llama/Meta-Llama-3.1-8B-Instruct") == short_name("llama-3.1-8b")
+    True
+    >>> short_name("Qwen1.5-7B-Chat-GPTQ-Int4") == short_name("Qwen/Qwen1.5-7B")
+    True
+    """
+    return re.sub(r"[- ]", "", plain_name(text))
+
+
+def format_in_name(text: str) -> str | None:
+    """The weight format that a model's name contains; None if there is none.
+
+    >>> format_in_name("Qwen3-30B-A3B-AWQ"), format_in_name("unsloth/Qwen3-8B-unsloth-bnb-4bit")
+    ('int4', 'nf4')
+    >>> format_in_name("Qwen/Qwen3-8B") is None
+    True
+    """
+    parts = "".join(hit[0] for hit in FORMAT_PART.finditer(name_with_dashes(text)))
+    return next((storage for word, storage in FORMAT_OF_WORD if word in parts), None)
+
+
+class SizeInName(NamedTuple):
+    """The parameter counts that a model's name contains."""
+
+    parameters: int
+    active: int
+    """The parameters that one token uses; fewer than all in a mixture of experts."""
+
+
+SIZES = re.compile(
+    r"(?<![\w.])(\d+(?:\.\d+)?(?=b)|\d{2,}(?:\.\d+)?(?=m))([bm])(?:-a(\d+(?:\.\d+)?)([bm]))?(?![a-z0-9])"
+)
+
+
+def size_in_name(text: str) -> SizeInName | None:
+    """The parameter counts in a model's name; None if it has none, or more than one.
+
+    >>> size_in_name("moonshotai/Kimi-Linear-48B-A3B-Instruct")
+    SizeInName(parameters=48000000000, active=3000000000)
+    """
+    # `1_8b` means 1.8 billion.
+    hits = list(SIZES.finditer(name_with_dashes(re.sub(r"(?<=\d)_(?=\d)", ".", text))))
+    # With two sizes (`Llama-8B-70B-merge`) the name does not tell which is the model's.
+    if len({hit[0] for hit in hits}) != 1:
+        return None
+    number, unit, active_number, active_unit = hits[0].groups()
+    parameters = round(float(number) * UNITS[unit])
+    active = round(float(active_number) * UNITS[active_unit]) if active_number else parameters
+    # A model cannot have more active parameters than parameters, so such a word means something
+    # else (`A100`).
+    return SizeInName(parameters, min(active, parameters))
+
+
+# --- known models ---------------------------------------------------------------------------------
 
 
 class ModelTable(Frozen):
@@ -90,17 +184,49 @@ def is_known(text: str) -> bool:
 def is_at_hand(text: str) -> bool:
     """Whether a model's shape is available without the network: a known name, or a file or folder
     on this machine."""
-    path = Path(text)
     if text.endswith(".json") or is_known(text):
         return True
-    return named_file.is_there(path) or named_file.is_folder(path)
+    return named_file.is_there(Path(text)) or named_file.is_folder(Path(text))
 
 
-WITHOUT_ATTENTION = re.compile(
-    r"(?<![a-z])(?:resnet|resnext|wide-?resnet|convnext|efficientnet|mobilenet|densenet|regnet|vgg"
-    r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
+@lru_cache(maxsize=256)
+def known_shape(name: str) -> Shape:
+    """The shape of a known model, given by its hub id."""
+    row = model_table().models[name]
+    fields = {"name": name.rpartition("/")[2], "active": row["parameters"], **row}
+    # Leave out the fields that describe the table's row, not the model's shape.
+    return from_plain(
+        {key: value for key, value in fields.items() if key not in ("checked", "also")},
+        Shape,
+        what=name,
+    )
+
+
+UNCOUNTED = (
+    (
+        "has no attention layers; by name or `config.json`, plan knows only models with attention",
+        r"resnet|resnext|wide-?resnet|convnext|efficientnet|mobilenet|densenet|regnet|vgg|inception"
+        r"|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm",
+    ),
+    (
+        "is a diffusion model; published runs took 0.7 to 2.4 times what plan can count for them",
+        r"flux|stable-?diffusion|sdxl|sd3|cogvideo|wan-?\d|hunyuan-?video|ltx-?video|mochi|pixart"
+        r"|qwen-?image|z-image|hidream|sana_|kolors|auraflow|chroma1|lumina-image",
+    ),
 )
-"""Names of networks without attention: convolutional, recurrent and state space models."""
+"""Why plan gives no number for a model, and the names of such models."""
+
+
+def refuse_uncounted(text: str) -> None:
+    """Raise UsageError if the name is that of a network for which plan gives no number."""
+    for reason, names in UNCOUNTED:
+        if re.search(rf"(?<![a-z])(?:{names})", text.lower()):
+            raise UsageError(f"{text!r} {reason}", hint=MEASURE_HINT)
+
+
+SIZE_ERROR = 2
+"""The factor within which a name's size may differ from the number of parameters: names round, and
+some leave out the embedding."""
 
 
 def model_named(text: str) -> Shape:
@@ -113,97 +239,21 @@ def model_named(text: str) -> Shape:
     >>> model_named("meta-llama/Llama-3.1-8B-Instruct").parameters
     8030261248
     """
-    if is_known(text):
-        shape = known_shape(hub_id(text))
-        size = size_in_name(text)
-        if size is not None and not is_near(size.parameters, (shape.parameters, shape.active)):
-            raise UsageError(
-                f"{text!r} names {size_name(size.parameters)} parameters, but {shape.name}, which "
-                f"plan knows by this name, has {size_name(shape.parameters)}",
-                hint=unknown_hint(text),
-            )
-        return shape
-    if text and is_at_hand(text):
-        return model_in(Path(text))
-    if WITHOUT_ATTENTION.search(text.lower()):
+    if not is_known(text):
+        if text and is_at_hand(text):
+            return model_in(Path(text))
+        refuse_uncounted(text)
+        raise UsageError(f"No model is called {text!r}", hint=unknown_hint(text))
+    shape, size = known_shape(hub_id(text)), size_in_name(text)
+    # A name may give the parameters that a token uses instead of all (`Llama-4-Scout-17B`).
+    counts = (shape.parameters, shape.active)
+    if size and not any(1 / SIZE_ERROR < size.parameters / one < SIZE_ERROR for one in counts):
         raise UsageError(
-            f"{text!r} has no attention layers; by name or `config.json`, plan knows only models "
-            "with attention",
-            hint=MEASURE_HINT,
+            f"{text!r} names {size_name(size.parameters)} parameters, but {shape.name}, which "
+            f"plan knows by this name, has {size_name(shape.parameters)}",
+            hint=unknown_hint(text),
         )
-    raise UsageError(f"No model is called {text!r}", hint=unknown_hint(text))
-
-
-def shape_or_relative(text: str) -> Shape:
-    """The shape of a model; for an unknown name, the shape of its base model or of a similar model.
-
-    A fine-tuned model has the shape of its base model (`Hermes-3-Llama-3.1-8B`). Any other hub id
-    with a size in its name gets the shape of a similar known model, scaled to that size; `assumed`
-    then names that model, and the plan is never clear. Raises UsageError if the name contains
-    neither a known base model nor a size.
-
-    >>> shape_or_relative("NousResearch/Hermes-3-Llama-3.1-8B").layers
-    32
-    >>> shape_or_relative("some-lab/Thing-48B-A3B").assumed != ""
-    True
-    """
-    if is_at_hand(text) or WITHOUT_ATTENTION.search(text.lower()):
-        return model_named(text)
-    names: dict[str, str] = {}
-    for known, row in model_table().models.items():
-        names |= dict.fromkeys((known, *row.get("also", ())), known)
-    name = text.rpartition("/")[2]
-    base = base_in_name(text, names)
-    if base is not None:
-        shape, more_parts = known_shape(names[base]), parts_beyond(text, names[base])
-        lacks = f"as {shape.name} by its name, without what {', '.join(more_parts)} adds"
-        return replace(shape, name=name, base=shape.name, assumed=lacks if more_parts else "")
-    size = size_in_name(text)
-    if size is None or not HUB_ID.fullmatch(text):
-        return model_named(text)  # raises the error that lists similar names
-    shape = known_shape(nearest_relative(text, size))
-    return replace(
-        shape,
-        name=name,
-        parameters=size.parameters,
-        active=size.active,
-        layers=max(1, round(shape.layers * size.parameters / shape.parameters)),
-        assumed=f"like {shape.name}, by its name and size; `--fetch-config` reads its own",
-    )
-
-
-RECENT_VOCABULARY = 100_000
-"""Models since 2024 have at least this vocabulary size, which is also the width of the logits."""
-
-
-def nearest_relative(text: str, size: SizeInName) -> str:
-    """The hub id of the known text decoder that is closest in family and size."""
-    family = re.match(r"[a-z]+", short_name(text))
-    distances: dict[str, float] = {}
-    for name, row in model_table().models.items():
-        is_plain = "vocabulary" in row and row.keys().isdisjoint(("tokens", "tower"))
-        if not is_plain or ("experts" in row) != (size.active < size.parameters):
-            continue
-        distance = abs(math.log(row["parameters"] / size.parameters))
-        # Prefer the same family, unless a model of another family is much closer in size (2.7
-        # times).
-        if family is None or not short_name(name).startswith(family[0]):
-            distance += 1
-        if row["vocabulary"] < RECENT_VOCABULARY:
-            distance += 2
-        distances[name] = distance
-    return min(distances, key=lambda name: (distances[name], name))
-
-
-SIZE_ERROR = 2
-"""The factor within which a name's size may differ from the number of parameters: names round, and
-some leave out the embedding."""
-
-
-def is_near(size: int, counts: Iterable[int]) -> bool:
-    """Whether a size in a name agrees with one of the counts: of all parameters, or of those that a
-    token uses (`Llama-4-Scout-17B`)."""
-    return any(1 / SIZE_ERROR < size / max(count, 1) < SIZE_ERROR for count in counts)
+    return shape
 
 
 def unknown_hint(text: str) -> str:
@@ -225,15 +275,118 @@ def unknown_hint(text: str) -> str:
     )
 
 
-@lru_cache(maxsize=256)
-def known_shape(name: str) -> Shape:
-    """The shape of a known model, given by its hub id."""
-    row = model_table().models[name]
-    fields = {"name": name.rpartition("/")[2], "active": row["parameters"], **row}
-    # Leave out the fields that describe the table's row, not the model's shape.
-    fields.pop("checked", None)
-    fields.pop("also", None)
-    return from_plain(fields, Shape, what=name)
+# --- fine-tuned models and models of a known size -------------------------------------------------
+
+WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?[bm](?![a-z])|\d+(?:\.\d+)?")
+"""A word of a name; numbers and sizes are separated from letters (`hermes 3 llama 3.1 8b`)."""
+SIZE_WORD = re.compile(r"\d+(?:\.\d+)?b|\d{2,}(?:\.\d+)?m")
+"""A number of parameters. `1M` is left out, because it names a context (`Qwen2.5-7B-1M`)."""
+PARTS_OF_OTHER_KINDS = frozenset((
+    "audio", "document", "image", "multimodal", "ocr", "omni", "speech", "tts", "video", "vision",
+    "vl", "vla",
+))  # fmt: skip
+"""Words in a name which show that the model has more parts than a text model."""
+RECENT_VOCABULARY = 128_256
+"""The vocabulary of Llama 3, for models of unknown shape: most models since 2024 have at least
+100,000 tokens, which is the width of the logits."""
+
+
+def shape_or_assumed(text: str) -> Shape:
+    """The shape of a model; for an unknown name, the shape of its base model or of its size.
+
+    A fine-tuned model has the shape of its base model (`Hermes-3-Llama-3.1-8B`). Any other hub id
+    with a size in its name gets the usual shape of that size; `assumed` then says so, and the plan
+    is never clear. Raises UsageError if the name contains neither a known base model nor a size.
+
+    >>> shape_or_assumed("NousResearch/Hermes-3-Llama-3.1-8B").layers
+    32
+    >>> shape_or_assumed("some-lab/Thing-48B-A3B").assumed != ""
+    True
+    """
+    if is_at_hand(text):
+        return model_named(text)
+    refuse_uncounted(text)
+    name = text.rpartition("/")[2]
+    base = base_in_name(text)
+    if base is not None:
+        shape = known_shape(hub_id(base))
+        base_words = words_of_name(base)
+        more = [word for word in words_of_name(text) if word in PARTS_OF_OTHER_KINDS]
+        more = [word for word in more if word not in base_words]
+        lacks = f"as {shape.name} by its name, without what {', '.join(more)} adds"
+        return replace(shape, name=name, base=shape.name, assumed=lacks if more else "")
+    size = size_in_name(text)
+    if size is None or not HUB_ID.fullmatch(text):
+        return model_named(text)  # raises the error that lists similar names
+    return replace(
+        model_of_size(size.parameters, vocabulary=RECENT_VOCABULARY),
+        name=name,
+        active=size.active,
+        assumed="the usual one of its size; `--fetch-config` reads its own",
+    )
+
+
+def words_of_name(text: str) -> list[str]:
+    """The words of a model's name, without owner, variant and format."""
+    return WORD.findall(plain_name(text))
+
+
+def base_in_name(text: str) -> str | None:
+    """The known model whose name is contained in a longer name, word by word in the same order;
+    None if there is none. The longest match wins.
+
+    Only names with a size count, because a word such as `phi` occurs in too many other names. Both
+    names must have the same sizes (an active size, `a3b`, included), and a version after the
+    family's name must be the same.
+
+    >>> base_in_name("Hermes-3-Llama-3.1-8B")
+    'meta-llama/Meta-Llama-3.1-8B'
+    >>> base_in_name("Llama-4-8B") is None
+    True
+    """
+    words = words_of_name(text)
+    sizes = set(filter(SIZE_WORD.fullmatch, words))
+    best, most_words = None, 0
+    for known, row in model_table().models.items():
+        for name in (known, *row.get("also", ())):
+            name_words = words_of_name(name)
+            has_same_sizes = sizes == set(filter(SIZE_WORD.fullmatch, name_words))
+            if len(name_words) > most_words and has_same_sizes and is_in_order(name_words, words):
+                best, most_words = name, len(name_words)
+    return best
+
+
+def is_in_order(part: list[str], whole: list[str]) -> bool:
+    """Whether `whole` contains all words of `part` in the same order, and no other version after
+    one of them.
+
+    >>> is_in_order(["llama", "8b"], ["llama", "tuned", "8b"])
+    True
+    >>> is_in_order(["llama", "8b"], ["llama", "3.1", "8b"])
+    False
+    """
+    position = 0
+    follows_match = False
+    for word in whole:
+        if part[position : position + 1] == [word]:
+            position += 1
+            follows_match = True
+            continue
+        # `llama-4-8b` is another model than `llama-8b`; a number after a word that the base lacks
+        # (`tulu-3`) is that word's.
+        if re.fullmatch(r"\d+(?:\.\d+)?", word) and follows_match and position < len(part):
+            return False
+        follows_match = False
+    return position == len(part)
+
+
+# --- a config.json, from this machine or from the hub ---------------------------------------------
+
+LARGEST_CONFIG_BYTES = 1 << 20
+"""The size limit for a `config.json`, in case the path is a very large file."""
+HUB = "https://huggingface.co"
+SECONDS = 20
+"""The timeout for the hub; a config has only a few kilobytes."""
 
 
 def model_in(path: Path) -> Shape:
@@ -251,13 +404,6 @@ def model_in(path: Path) -> Shape:
     # If the config does not name the model, use the name of its folder.
     has_name = shape.name != shape.kind
     return shape if has_name or not folder else replace(shape, name=folder)
-
-
-# --- from the hub ---------------------------------------------------------------------------------
-
-HUB = "https://huggingface.co"
-SECONDS = 20
-"""The timeout for the hub; a config has only a few kilobytes."""
 
 
 def by_hand(model: str) -> str:
@@ -303,10 +449,17 @@ def fetched_shape(model: str, say: Callable[[str], None]) -> Shape:
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
 """The range of plausible parameter counts. With a smaller number the user probably forgot the
 unit."""
-PARAMETER_COUNT = re.compile(
-    r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?"
-)
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
+PUBLISHED_SIZES = (
+    (14e6, 6, 128), (70e6, 6, 512), (124e6, 12, 768), (355e6, 24, 1024), (774e6, 36, 1280),
+    (1.5e9, 48, 1600), (3e9, 32, 2560), (7e9, 32, 4096), (13e9, 40, 5120), (34e9, 48, 8192),
+    (70e9, 80, 8192), (175e9, 96, 12288), (405e9, 126, 16384),
+)  # fmt: skip
+"""Sizes of published models (Pythia, GPT-2, Llama): parameters, layers and hidden width."""
+GPT2_VOCABULARY = 50257
+SMALLEST_LANGUAGE_MODEL = PUBLISHED_SIZES[0][0]
+"""The parameters of the smallest published language model. In a smaller network a vocabulary would
+take most of the parameters, so plan assumes that it does not write text."""
 
 
 def parameter_count(text: str) -> int:
@@ -320,33 +473,21 @@ def parameter_count(text: str) -> int:
     """
     # A comma before three digits separates thousands; any other comma is a decimal point.
     without_separators = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower())
-    hit = PARAMETER_COUNT.fullmatch(without_separators.replace(",", "."))
+    hit = re.fullmatch(
+        r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?",
+        without_separators.replace(",", "."),
+    )
     count = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
     if not FEWEST_PARAMETERS <= count <= MOST_PARAMETERS:
-        raise UsageError(
-            f"{text!r} is not a number of parameters",
-            hint="write it as 124M or 7B",
-        )
+        raise UsageError(f"{text!r} is not a number of parameters", hint="write it as 124M or 7B")
     return count
 
 
-PUBLISHED_SIZES = (
-    (14e6, 6, 128), (70e6, 6, 512), (124e6, 12, 768), (355e6, 24, 1024), (774e6, 36, 1280),
-    (1.5e9, 48, 1600), (3e9, 32, 2560), (7e9, 32, 4096), (13e9, 40, 5120), (34e9, 48, 8192),
-    (70e9, 80, 8192), (175e9, 96, 12288), (405e9, 126, 16384),
-)  # fmt: skip
-"""Sizes of published models (Pythia, GPT-2, Llama): parameters, layers and hidden width."""
-GPT2_VOCABULARY = 50257
-SMALLEST_LANGUAGE_MODEL = PUBLISHED_SIZES[0][0]
-"""The parameters of the smallest published language model. In a smaller network a vocabulary would
-take most of the parameters, so plan assumes that it does not write text."""
-
-
-def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
+def model_of_size(parameters: int, vocabulary: int = GPT2_VOCABULARY) -> Shape:
     """A transformer with this many parameters, shaped like published models of that size.
 
-    `has_tokens`: whether its samples are token sequences. If so, the model has GPT-2's vocabulary,
-    unless it is too small for a language model. Without a vocabulary there are no logits.
+    It has no vocabulary, and so no logits, if `vocabulary` is 0 because its samples are no texts,
+    or if it is too small for a language model.
     """
     # Compare sizes by ratio, so that 14B is as close to 7B as 3.5B is.
     published_size, published_layers, hidden = min(
@@ -354,8 +495,8 @@ def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
     )
     # A model smaller than the smallest published one has fewer layers of the same width.
     layers = max(1, round(published_layers * min(parameters / published_size, 1)))
-    writes_text = has_tokens and parameters >= SMALLEST_LANGUAGE_MODEL
-    vocabulary = GPT2_VOCABULARY if writes_text else 0
+    if parameters < SMALLEST_LANGUAGE_MODEL:
+        vocabulary = 0
     embedding = vocabulary * hidden
     # Even if the vocabulary is large, at least half of the parameters are in layers.
     largest_layer = max(parameters - embedding, parameters // 2) // layers

@@ -3,70 +3,46 @@ should consider."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
-from gpusetup.plan.decide import RecipeDecision, doubt, fewest_gpus, gpus_needed, max_batch
-from gpusetup.plan.job import BYTES, Recipe, TrainingJob, samples, yarn
+from gpusetup.plan.decide import Decision, doubt, fewest_gpus, gpus_needed, max_batch
+from gpusetup.plan.job import BYTES, TrainingJob, samples, yarn
 from gpusetup.plan.memory import memory, other_gpu_bytes
-from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion
-from gpusetup.plan.states import FROZEN_ENCODER_BYTES
+from gpusetup.plan.trainers import row_of
 
 
-def notes(question: TrainingQuestion, decision: RecipeDecision, hardware: Place) -> Iterator[str]:
+def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
     """All notes of a plan, with those about the model first."""
-    job = decision.job
-    yield from model_notes(job)
-    yield from parts_beside(question, job)
-    if job.strategy == "dp" and job.gpus > 1:
-        yield from data_parallel_notes(job, decision.shown.recipe)
-    yield from assumed_length(question, job)
-    # With a token budget there is no batch to assume.
-    if question.batch is None and question.solve is None and not job.fills_token_budget:
-        yield assumed_batch(decision)
-    if question.solve == "gpus":
-        yield from number_notes(decision)
-    yield from machine_notes(decision, hardware)
-    # A measured result is not in doubt, and a job that does not fit needs no warning.
-    if not decision.fits or decision.measured:
-        return
-    reason = doubt(job, decision.shown.recipe)
-    if reason:
-        yield reason
-    if question.params is not None:
-        yield assumed_shape(question, job)
-    if needs_memory_of_others(decision, hardware):
-        yield f"it fits only if other programs free {hardware.used_bytes / GIB:.1f} GiB"
-
-
-def model_notes(job: TrainingJob) -> Iterator[str]:
-    """Notes on where the model's shape comes from, and on the encoders that an image or video model
-    keeps on the GPU."""
-    shape = job.shape
+    job, shape = decision.job, decision.job.shape
     if shape.base:
         yield f"{shape.name} has the shape of {shape.base}, which is in its name"
     if shape.assumed:
         yield f"the shape of {shape.name} is not known: {shape.assumed}"
-    # Only diffusion models have such encoders.
-    if shape.encoder_parameters:
-        yield (
-            f"planned with {job.context:,} tokens per sample; for another resolution, give its "
-            "number of tokens with `--context`"
-        )
-    if job.encoder_parameters:
-        encoder_gib = FROZEN_ENCODER_BYTES * job.encoder_parameters / GIB
-        yield (
-            f"the text encoders and the VAE are counted on the GPU ({encoder_gib:.1f} GiB): "
-            "if you encode texts and images before the training, add `--encoded-before`"
-        )
+    yield from notes_on_parts(question, job)
+    if job.strategy == "dp" and job.gpus > 1:
+        yield from data_parallel_notes(decision)
+    yield from assumed_sizes(question, decision)
+    if question.solve == "gpus":
+        yield from number_notes(decision)
+    yield from machine_notes(decision)
+    # A measured result is not in doubt, and a job that does not fit needs no warning.
+    if not decision.fits or decision.measured:
+        return
+    reason = doubt(job, decision.recipe)
+    if reason:
+        yield reason
+    if question.params is not None:
+        yield assumed_shape(question, job)
+    if needs_memory_of_others(decision):
+        yield f"it fits only if other programs free {decision.place.used_bytes / GIB:.1f} GiB"
 
 
-def parts_beside(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """Notes on what is trained in addition to the model, and on what part of the model is
-    frozen."""
+def notes_on_parts(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
+    """Notes on what is trained in addition to the model, and on what part of it is frozen."""
     if job.tables:
         size = job.tables * BYTES[job.dtype]
         written = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
@@ -90,16 +66,16 @@ def parts_beside(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
         )
 
 
-def data_parallel_notes(job: TrainingJob, recipe: Recipe) -> Iterator[str]:
-    """Sentences of advice for a user of DataParallel: what each GPU holds, and why
-    DistributedDataParallel is better."""
-    first_gib = memory(job, recipe).total / GIB
-    other_gib = other_gpu_bytes(job, recipe) / GIB
+def data_parallel_notes(decision: Decision) -> Iterator[str]:
+    """Advice for a user of DataParallel: what each GPU holds, and why DistributedDataParallel is
+    better."""
+    job, recipe = decision.job, decision.recipe
     distributed_gib = memory(replace(job, strategy="ddp"), recipe).total / GIB
     yield (
-        f"DataParallel: the first GPU holds most, {first_gib:.1f} GiB (weights, gradients, the "
-        f"optimizer's states and the outputs of the whole batch); each other GPU holds "
-        f"{other_gib:.1f} GiB (a copy of the weights, its gradients and activations)"
+        f"DataParallel: the first GPU holds most, {decision.memory.total / GIB:.1f} GiB (weights, "
+        f"gradients, the optimizer's states and the outputs of the whole batch); each other GPU "
+        f"holds {other_gpu_bytes(job, recipe) / GIB:.1f} GiB (a copy of the weights, its gradients "
+        "and activations)"
     )
     yield (
         f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
@@ -117,37 +93,35 @@ def data_parallel_notes(job: TrainingJob, recipe: Recipe) -> Iterator[str]:
 # --- assumptions ----------------------------------------------------------------------------------
 
 
-def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """Notes on the sequence length that was assumed, and on a length beyond the model's native
-    context."""
+def assumed_sizes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
+    """Notes on the sequence length and the batch that were assumed, and on a length beyond the
+    model's native context."""
+    job, shape = decision.job, decision.job.shape
     # An image model has a fixed number of tokens.
-    if job.shape.tokens is not None:
-        return
-    if question.context is None and question.solve != "context":
+    if shape.tokens is None and question.context is None and question.solve != "context":
         length = "1 token" if job.context == 1 else f"{job.context:,} tokens"
         yield f"plan assumes {length} of text, because `--context` is not given"
-    native = job.shape.native_context
-    if native is None or job.context <= native:
-        return
-    extension = "the model's positions must be extended (RoPE scaling)"
-    if yarn(job):
-        extension = f"YaRN with factor {job.context / native:g}"
-    yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
-
-
-def assumed_batch(decision: RecipeDecision) -> str:
-    """A note that plan assumed one sample per GPU, and how many would fit."""
-    tokens = decision.job.shape.tokens
-    sample = "sequence" if tokens is None else f"sample of {tokens:,} tokens"
-    largest = max_batch(decision.job, decision.limits)
-    larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)" if largest.fits else ""
-    return f"plan assumes one {sample} per GPU, because `--batch` is not given{larger}"
+    native = shape.native_context
+    if shape.tokens is None and native is not None and job.context > native:
+        extension = "the model's positions must be extended (RoPE scaling)"
+        if yarn(job):
+            extension = f"YaRN with factor {job.context / native:g}"
+        yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
+    # With a token budget there is no batch to assume.
+    if question.batch is None and question.solve is None and not job.fills_token_budget:
+        sample = "sequence" if shape.tokens is None else f"sample of {shape.tokens:,} tokens"
+        largest = max_batch(job, decision.place)
+        larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)" if largest.fits else ""
+        yield f"plan assumes one {sample} per GPU, because `--batch` is not given{larger}"
 
 
 def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """How plan assumes that the model is trained, because no trainer is named; the screen says it
-    in its first lines."""
+    """How plan assumes that the model is trained, because no trainer is named, or which version of
+    the trainer it assumes; the screen says it in its first lines."""
     named_fields = question.job_fields.keys()
+    older = older_version(question)
+    if older:
+        yield f"plan assumes {older['assumed']} ({older['name']}: `--loss {older['loss']}`)"
     if question.trainer is not None or question.rl is not None:
         return
     if not named_fields and job.shards_parameters:
@@ -174,6 +148,15 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
         )
 
 
+def older_version(question: TrainingQuestion) -> Mapping[str, str] | None:
+    """The trainer's older version or other setting whose loss needs more memory than plan assumes
+    (`TrainerTable.trainers`); None if there is none, or if the question names the loss."""
+    if question.trainer is None or question.method or question.rl or "loss" in question.job_fields:
+        return None
+    older: Mapping[str, str] | None = row_of(question.trainer).get("older")
+    return older
+
+
 def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
     """A note on the shape that plan assumed for a number of parameters."""
     shape = job.shape
@@ -198,67 +181,63 @@ def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
 # --- the number of GPUs, and the machine ----------------------------------------------------------
 
 
-def number_notes(decision: RecipeDecision) -> Iterator[str]:
+def number_notes(decision: Decision) -> Iterator[str]:
     """Notes for a user who asked how many GPUs are needed."""
-    job, limits = decision.job, decision.limits
+    job, place = decision.job, decision.place
     if not decision.fits:
+        sharded = gpus_needed(replace(job, strategy="fsdp"), place)
         # FSDP2 needs Linux.
-        if not job.copies_model or not limits.linux:
-            return
-        sharded = gpus_needed(replace(job, strategy="fsdp"), limits)
-        if sharded.fits:
+        if job.copies_model and place.linux and sharded.fits:
             yield (
                 f"`--strategy fsdp` divides the model among the GPUs: then "
                 f"{sharded.job.gpus} of them are enough"
             )
         return
-    if decision.shown.recipe.offload:
+    if decision.recipe.offload:
         yield "no number of these GPUs fits without offload, which is slow"
         return
-    fewest = fewest_gpus(job, limits)
-    if fewest is None or fewest.job.gpus >= job.gpus:
-        return
-    gpus = fewest.job.gpus
-    counted = "1 GPU would be enough" if gpus == 1 else f"{gpus} GPUs would be enough"
-    host_gib = fewest.shown.memory.host / GIB
-    yield (
-        f"{counted} with offload ({fewest.shown.recipe}) and {host_gib:,.0f} GiB of RAM, but the "
-        "training would be many times slower"
-    )
+    fewest = fewest_gpus(job, place)
+    if fewest is not None and fewest.job.gpus < job.gpus:
+        gpus = fewest.job.gpus
+        counted = "1 GPU would be enough" if gpus == 1 else f"{gpus} GPUs would be enough"
+        yield (
+            f"{counted} with offload ({fewest.recipe}) and {fewest.memory.host / GIB:,.0f} GiB of "
+            "RAM, but the training would be many times slower"
+        )
 
 
 FIRST_WITH_BFLOAT16 = Capability(8, 0)
 """The compute capability of Ampere, the first GPUs with bfloat16 units."""
 
 
-def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
+def machine_notes(decision: Decision) -> Iterator[str]:
     """Notes on how this machine differs from the plan, on a GPU without bfloat16, and on memory
     shared with the GPU."""
-    job, count, capability = decision.job, hardware.count, hardware.capability
+    job, place = decision.job, decision.place
+    count, capability = place.count, place.capability
     if count is not None and job.gpus > count:
         counted = "1 GPU" if count == 1 else f"{count} GPUs"
         yield f"this machine has {counted}, but the plan is for {job.gpus}"
     if count is not None and count > job.gpus and decision.fits:
-        times = count / job.gpus
         yield (
-            f"this machine has {count} GPUs, but the plan uses {job.gpus}: with all of them "
-            f"the training is up to {times:g} times as fast (`--gpus {count}`)"
+            f"this machine has {count} GPUs, but the plan uses {job.gpus}: with all of them the "
+            f"training is up to {count / job.gpus:g} times as fast (`--gpus {count}`)"
         )
     lacks_bfloat16 = capability is not None and capability < FIRST_WITH_BFLOAT16
     if lacks_bfloat16 and "bf16" in (job.amp, job.dtype):
         yield (
-            f"{hardware.gpu} (compute capability {capability}) has no bfloat16 units, so bfloat16 "
+            f"{place.gpu} (compute capability {capability}) has no bfloat16 units, so bfloat16 "
             "is slow or refused there: use float16 with a gradient scaler (`--amp fp16`), which "
             "needs the same memory"
         )
-    if hardware.unified:
+    if place.unified:
         yield (
             "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
             "need memory too"
         )
 
 
-def needs_memory_of_others(decision: RecipeDecision, hardware: Place) -> bool:
+def needs_memory_of_others(decision: Decision) -> bool:
     """Whether the job only fits if other programs free the memory that they use now. They may leave
     the GPU before the training starts, or keep their memory."""
-    return decision.shown.memory.total + hardware.used_bytes > decision.limits.capacity
+    return decision.memory.total + decision.place.used_bytes > decision.place.capacity

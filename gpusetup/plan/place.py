@@ -1,5 +1,10 @@
-"""The GPUs that a job runs on: their number, the memory that CUDA can use, and what the system
-supports."""
+"""The GPUs that a job runs on: their number, the memory that torch can use, and what the system
+supports.
+
+The memory model was fitted to jobs on NVIDIA GPUs. torch allocates the same tensors on GPUs of any
+maker, but the model was never checked on those of AMD, Intel and Apple, so their answers contain a
+warning.
+"""
 
 from __future__ import annotations
 
@@ -7,34 +12,47 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from gpusetup.catalog.gpus import SERIES_WORDS, GpuRow, gpu_described, rows_named, tokens
+from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES
+from gpusetup.accelerators.apple import metal_bytes
+from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, Maker
+from gpusetup.accelerators.other_gpus import other_gpu
+from gpusetup.catalog.gpus import (
+    SERIES_WORDS,
+    GpuRow,
+    gpu_described,
+    maker_of_name,
+    memory_in,
+    rows_named,
+    tokens,
+)
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
-from gpusetup.plan.decide import MachineLimits
-from gpusetup.plan.measured import gpu_of
 
 System = Literal["linux", "windows", "wsl", "jetson"]
 OTHER_GPU = "`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine"
-COUNT_BEFORE_NAME = re.compile(r"(\d{1,4})\s*[x×*]\s*(?=[a-z])", re.IGNORECASE)
+JETSON = frozenset({"orin", "thor", "xavier", "nano"})
+UNIFIED = JETSON | {"gb10"}
+"""Words in the names of GPUs that share the machine's memory."""
 
 
 class Place(Frozen):
-    """The GPUs of a machine, or a single GPU that the user described."""
+    """The GPUs of a machine, or a single GPU that the user described; all are alike."""
 
     gpu: str
     """The GPU's name, as shown in the answer."""
     total_bytes: float
     """The total memory as `nvidia-smi` prints it, or as the user gave it."""
     capacity: float
-    """The bytes of memory that CUDA can use."""
+    """The bytes of memory that torch can use."""
     capability: Capability | None = None
     count: int | None = None
     """The number of GPUs in the machine; None if the user only named a GPU."""
     system: System = "linux"
     host_bytes: int | None = None
+    """The bytes of the machine's RAM; None if unknown."""
     unified: bool = False
     """Whether the GPU uses the machine's own memory (Jetson, GB10), so that offload gains
     nothing."""
@@ -45,19 +63,28 @@ class Place(Frozen):
     if none is needed."""
     has_expandable_segments: bool = True
     """Whether torch's allocator for this GPU can grow its segments (CUDA, ROCm)."""
+    sp: int | None = None
+    """The only degree of sequence parallelism to consider; None for every one."""
+    offload: bool = True
+    """Whether to consider offload."""
+    predict: bool = False
+    """Whether to predict even what was measured."""
 
-    def limits(self, sp: int | None = None, *, predict: bool = False) -> MachineLimits:
-        """The limits that a job has on this machine. Expandable segments need plain Linux; sequence
-        parallelism and offload do not work on Windows."""
-        return MachineLimits(
-            capacity=self.capacity,
-            env=self.system == "linux" and self.has_expandable_segments,
-            linux=self.system != "windows",
-            offload=not self.unified,
-            host=self.host_bytes,
-            sp=sp,
-            measured_gpu=None if predict else gpu_of(self.gpu, self.total_bytes),
-        )
+    @property
+    def env(self) -> bool:
+        """Whether expandable segments work; they do not on Windows, WSL and Jetson."""
+        return self.system == "linux" and self.has_expandable_segments
+
+    @property
+    def linux(self) -> bool:
+        """Whether the system is Linux (WSL and Jetson included), which sequence parallelism and
+        FSDP2 with CPU offload need."""
+        return self.system != "windows"
+
+    @property
+    def can_offload(self) -> bool:
+        """Whether offload may be used, and frees memory of the GPU."""
+        return self.offload and self.linux and not self.unified
 
 
 def place_of(name: str | None, total_bytes: int, capability: Capability | None = None) -> Place:
@@ -82,7 +109,7 @@ def count_in_name(text: str) -> tuple[int | None, str]:
     ((8, 'H100'), (None, 'RTX 4090'))
     """
     stripped = text.strip()
-    hit = COUNT_BEFORE_NAME.match(stripped)
+    hit = re.match(r"(\d{1,4})\s*[x×*]\s*(?=[a-z])", stripped, re.IGNORECASE)
     return (int(hit[1]), stripped[hit.end() :]) if hit else (None, text)
 
 
@@ -122,11 +149,6 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     )
 
 
-JETSON = frozenset({"orin", "thor", "xavier", "nano"})
-UNIFIED = JETSON | {"gb10"}
-"""Words in the names of GPUs that share the machine's memory."""
-
-
 def machine_place(snapshot: Snapshot) -> Place:
     """The NVIDIA GPUs of a machine; the one with the least memory sets the limit.
 
@@ -162,6 +184,106 @@ def machine_place(snapshot: Snapshot) -> Place:
         unified=unified,
         host_bytes=snapshot.memory.total_bytes,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),
+    )
+
+
+# --- GPUs of other makers -------------------------------------------------------------------------
+
+NOT_MEASURED = (
+    "no {maker} GPU was measured: the memory model was fitted on NVIDIA GPUs, but torch allocates "
+    "the same memory for a model on every GPU. 8-bit AdamW and QLoRA need a bitsandbytes build "
+    "for {label}"
+)
+LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}
+UNIFIED_ADVICE = {
+    "amd": " on Linux as it is installed (half of it; the kernel's parameter ttm.pages_limit "
+    "raises that)",
+    "apple": " (`torch.mps.recommended_max_memory()` prints the exact figure)",
+}
+
+
+STRIX_HALO_SHARE = 0.488
+"""The share of a Strix Halo machine's memory that torch can use on Linux by default. The kernel's
+TTM limits the GPU to half of the memory, of which 62.47 of 128 GiB were usable (unsloth pull
+request 7960, ROCm issue 5595). The kernel's parameter ttm.pages_limit raises it; On Windows, up to
+96 of 128 GB can be assigned to the GPU."""
+STRIX_HALO = re.compile(r"(?i)\bStrix Halo\b|\bRyzen AI Max\b|\b80[456]0S\b|\bgfx1151\b")
+"""Names of AMD's Strix Halo APUs, which compute with a large part of the machine's memory."""
+
+
+def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
+    """The GPU with this name, from any maker; UsageError if the name is unknown or does not
+    determine the memory size, which has to be in the names of AMD's, Intel's and Apple's GPUs."""
+    maker = maker_of_name(text, rows)
+    if maker is None:
+        return named_gpu(text, rows)
+    gpu = other_gpu(text, maker)
+    # A plan for a GPU that torch does not support would be useless.
+    if gpu.target and gpu.target not in (*BUILT_FOR, *RELATIVES):
+        raise Unsatisfiable(
+            f"{text!r} is AMD's {gpu.target}: no ROCm build of torch has kernels for it"
+        )
+    written_gb = memory_in(tokens(text))
+    if written_gb is None:
+        raise UsageError(
+            f"How much memory has {text!r}?",
+            hint=f"add it to the name, such as `--gpu '{gpu.name} 24GB'`",
+        )
+    return place_of_maker(gpu.name, text, written_gb * GIB, maker)
+
+
+def place_of_machine(machine: Snapshot) -> Place:
+    """The GPUs of a machine, from any maker, limited by the one with the least memory; if there are
+    NVIDIA GPUs, only these count. UsageError if a memory size is unknown."""
+    stack = machine.makers
+    if stack is None or machine.gpus:
+        return machine_place(machine)
+    maker = BY_ID[stack.maker]
+    found: list[tuple[float, str, str]] = []
+    for gpu in stack.gpus:
+        chip = f"{gpu.name} {gpu.target}"
+        size: float | None = gpu.memory_total_bytes
+        if STRIX_HALO.search(chip):
+            size = machine.memory.total_bytes or size
+        if not size:
+            raise UsageError(f"The memory of {gpu.name} is not known", hint=OTHER_GPU)
+        found.append((size, gpu.name, chip))
+    if not found:
+        raise UsageError("This machine lists no GPU", hint="name one: `--gpu NAME`")
+    size, name, chip = min(found)
+    # Metal reports the part of a Mac's memory that torch can use.
+    return place_of_maker(name, chip, size, maker, size if maker is APPLE else None)
+
+
+def place_of_maker(
+    name: str, chip: str, total_bytes: float, maker: Maker, capacity: float | None = None
+) -> Place:
+    """A GPU from another maker, with the remarks that apply to it.
+
+    `chip`: a text with the name of the GPU's chip. `total_bytes`: the memory of the GPU, or of the
+    machine if they share it. `capacity`: the bytes that torch can use, estimated if None.
+    """
+    is_strix = STRIX_HALO.search(chip) is not None
+    unified = maker is APPLE or is_strix
+    if capacity is None and unified:
+        capacity = STRIX_HALO_SHARE * total_bytes if is_strix else metal_bytes(int(total_bytes))
+    elif capacity is None:
+        capacity = cuda_bytes(total_bytes)
+    remark = NOT_MEASURED.format(maker=maker.name, label=LABELS[maker.id])
+    if unified:
+        remark += (
+            f". Of the machine's {total_bytes / GIB:.0f} GiB, torch can use about "
+            f"{capacity / GIB:.1f} GiB{UNIFIED_ADVICE[maker.id]}"
+        )
+    return Place(
+        gpu=name,
+        total_bytes=total_bytes,
+        capacity=capacity,
+        unified=unified,
+        host_bytes=int(total_bytes) if unified else None,
+        remark=remark,
+        # Only the allocator for CUDA and ROCm has expandable segments.
+        has_expandable_segments=maker is AMD,
     )
 
 

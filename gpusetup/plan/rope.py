@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from gpusetup.configs.settings import dotted
-from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config_reader import Reader
 from gpusetup.plan.job import TrainingJob
 from gpusetup.plan.question import LARGEST
@@ -19,32 +19,30 @@ kinds there is nothing to check: `dynamic` grows with the text, and `llama3` com
 model."""
 
 
-class RopeScaling(Frozen):
+class RopeScaling(NamedTuple):
     """The RoPE scaling that a config sets to extend the model's context."""
 
     key: str
     """The key and line number of the factor, as shown in the answer."""
     factor: float
-    original: int | None = None
+    original: int | None
     """The original length in the config; None means the model's native context."""
-    kind: str = "yarn"
 
 
 def rope_scaling(reader: Reader) -> RopeScaling | None:
-    """The RoPE scaling that the config sets; None if it sets none."""
-    key = ""
-    for setting, _ in reader.all("rope-factor"):
-        key = key or f"`{dotted(setting.path)}` (line {setting.line})"
+    """The RoPE scaling that the config sets; None if it sets none, or one of another kind."""
     is_number = re.compile(r"\d{1,9}(\.\d{1,9})?")
     factor = reader.word("rope-factor", lambda _, text: text if is_number.fullmatch(text) else None)
     original = reader.number("rope-original", LARGEST["context"])
     kind = reader.word("rope-kind") or "yarn"
-    if factor is None:
+    if factor is None or kind.lower() not in STATIC_KINDS:
         return None
-    return RopeScaling(key=key, factor=float(factor), original=original, kind=kind.lower())
+    setting, _ = next(reader.all("rope-factor"))
+    key = f"`{dotted(setting.path)}` (line {setting.line})"
+    return RopeScaling(key, float(factor), original)
 
 
-def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
+def factor_remark(scaling: RopeScaling, job: TrainingJob) -> str | None:
     """What is wrong with the config's RoPE factor for the job's length, as a sentence; None if
     nothing is.
 
@@ -52,19 +50,10 @@ def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
     factor, the model reaches positions that it was not trained for, and its text degenerates there.
     A larger factor costs quality in short texts (model cards of Qwen2.5 and Qwen3).
     """
-    native = job.shape.native_context
-    if scaling is None or native is None or scaling.kind not in STATIC_KINDS:
+    original = scaling.original or job.shape.native_context
+    if original is None:
         return None
-    original = scaling.original or native
-    needed = job.context / original
-    if needed <= 1:
-        if scaling.factor <= 1:
-            return None
-        return (
-            f"{scaling.key}: {job.context:,} tokens need no scaling (the model reads "
-            f"{original:,}), and a factor of {scaling.factor:g} makes short texts worse; leave "
-            "`rope_scaling` out"
-        )
+    needed = max(job.context / original, 1)
     reckoning = f"{job.context:,} tokens / {original:,}"
     if scaling.factor < needed * (1 - SAME_FACTOR):
         return (
@@ -72,8 +61,9 @@ def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
             f"{job.context:,} tokens, it must be {needed:g} ({reckoning})"
         )
     if scaling.factor > needed * (1 + SAME_FACTOR):
+        leave_out = "; leave `rope_scaling` out" if needed == 1 else ""
         return (
             f"{scaling.key}: {reckoning} needs a factor of {needed:g}; {scaling.factor:g} works, "
-            "but makes short texts worse"
+            f"but makes short texts worse{leave_out}"
         )
     return None

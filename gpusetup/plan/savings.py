@@ -1,4 +1,5 @@
-"""Finds changes of recipe, settings or training that need less memory, and how much each saves."""
+"""Finds what would need less memory, and how much each change saves: another recipe, other
+settings, another kind of training, or fewer GPUs."""
 
 from __future__ import annotations
 
@@ -6,12 +7,11 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from gpusetup.model.documents import Help
+from gpusetup.model.documents import FewerGpus, Help
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import (
-    MachineLimits,
-    RecipeDecision,
+    Decision,
     candidates,
     decide,
     fewest_gpus,
@@ -19,9 +19,11 @@ from gpusetup.plan.decide import (
     host_holds,
     max_batch,
     max_context,
+    sequence_degrees,
 )
 from gpusetup.plan.job import Recipe, TrainingJob, least_tokens, tokens
 from gpusetup.plan.memory import memory
+from gpusetup.plan.place import Place
 
 LEAST_GIB = 0.05
 """The minimum saving in GiB for which a change gets a line in the answer."""
@@ -37,10 +39,6 @@ def same_training(job: TrainingJob) -> Changes:
     changes: Changes = {}
     if job.dtype == "fp32" and not job.amp:
         changes["mixed precision (`--amp bf16`)"] = {"amp": "bf16"}
-    if job.encoder_parameters:
-        changes["texts and images encoded before the training (`--encoded-before`)"] = {
-            "encoder_parameters": 0
-        }
     if not job.checkpointing:
         changes["checkpointing (`--checkpointing`)"] = {"checkpointing": True}
     # Image models and classifiers have no vocabulary, so they have no large logits.
@@ -91,7 +89,7 @@ def adapters(job: TrainingJob) -> Changes:
 # --- the suggestions ------------------------------------------------------------------------------
 
 
-def helps(decision: RecipeDecision) -> tuple[Help, ...]:
+def helps(decision: Decision) -> tuple[Help, ...]:
     """All changes that reduce memory, each with the GiB that it saves on a GPU.
 
     If the job fits, these are the steps to take if memory runs out anyway: first recipes, from the
@@ -99,19 +97,19 @@ def helps(decision: RecipeDecision) -> tuple[Help, ...]:
     does not fit, changes that are enough on their own come first, then the others, both sorted by
     savings.
     """
-    job, limits, recipe = decision.job, decision.limits, decision.shown.recipe
+    job, place, recipe = decision.job, decision.place, decision.recipe
     settings = fewer_tokens(job, recipe) | same_training(job)
     if not decision.fits:
         settings |= adapters(job)
-    jobs: dict[str, TrainingJob] = {} if decision.fits else dict(fitting(job, limits))
+    jobs: dict[str, TrainingJob] = {} if decision.fits else dict(fitting(job, place))
     jobs |= {step: replace(job, **fields) for step, fields in settings.items()}
     steps: list[Help] = []
     for step, changed_job in jobs.items():
         saved = saved_gib(decision, changed_job, recipe)
-        then = recipe if decision.fits else decide(changed_job, limits).recipe
+        changed = None if decision.fits else decide(changed_job, place)
         if saved > LEAST_GIB:
             kind: Literal["setting", "job"] = "setting" if step in settings else "job"
-            found = str(then) if then else None
+            found = str(recipe) if changed is None else recipe_of(changed)
             steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=found))
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
@@ -121,30 +119,35 @@ def helps(decision: RecipeDecision) -> tuple[Help, ...]:
     return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
 
 
-def next_recipes(decision: RecipeDecision) -> Iterator[Help]:
+def next_recipes(decision: Decision) -> Iterator[Help]:
     """The recipes that are slower than the chosen one, in order, without those that save no more
     than an earlier one.
 
     The order follows Trinity-RFT's guide: start with a simple recipe, and use a slower one only if
     memory runs out.
     """
-    job, limits = decision.job, decision.limits
-    recipes = candidates(job, limits)
+    job, place = decision.job, decision.place
+    recipes = candidates(job, place)
     most_saved = LEAST_GIB
-    for recipe in recipes[recipes.index(decision.shown.recipe) + 1 :]:
+    for recipe in recipes[recipes.index(decision.recipe) + 1 :]:
         saved = saved_gib(decision, job, recipe)
-        if saved > most_saved and host_holds(job, recipe, limits):
+        if saved > most_saved and host_holds(job, recipe, place):
             most_saved = saved
             yield Help(step=f"`{recipe}`", kind="recipe", saves_gib=saved, recipe=str(recipe))
 
 
-def saved_gib(decision: RecipeDecision, job: TrainingJob, recipe: Recipe) -> float:
+def recipe_of(decision: Decision) -> str | None:
+    """The recipe that makes a job fit; None if it does not fit."""
+    return str(decision.recipe) if decision.fits else None
+
+
+def saved_gib(decision: Decision, job: TrainingJob, recipe: Recipe) -> float:
     """The GiB per GPU that another job or recipe saves compared with the decision; negative if it
     needs more."""
-    return round((decision.shown.memory.total - memory(job, recipe).total) / GIB, 2)
+    return round((decision.memory.total - memory(job, recipe).total) / GIB, 2)
 
 
-def together(decision: RecipeDecision, changes: Changes) -> Iterator[Help]:
+def together(decision: Decision, changes: Changes) -> Iterator[Help]:
     """Yields the smallest set of changes that together make the job fit, if there is one, trying
     the mildest changes first."""
     for count in range(2, len(changes) + 1):
@@ -153,28 +156,97 @@ def together(decision: RecipeDecision, changes: Changes) -> Iterator[Help]:
             # If two changes set the same field, the later one counts.
             for step in steps:
                 fields |= changes[step]
-            changed = decide(replace(decision.job, **fields), decision.limits)
+            changed = decide(replace(decision.job, **fields), decision.place)
             if changed.fits:
-                saved = saved_gib(decision, changed.job, changed.shown.recipe)
+                saved = saved_gib(decision, changed.job, changed.recipe)
                 step = " and ".join(steps)
-                yield Help(step=step, saves_gib=saved, recipe=str(changed.recipe))
+                yield Help(step=step, saves_gib=saved, recipe=recipe_of(changed))
                 return
 
 
-def fitting(job: TrainingJob, limits: MachineLimits) -> Iterator[tuple[str, TrainingJob]]:
+def fitting(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]:
     """Yields changed jobs that fit, each with a description: more GPUs, fewer tokens, or a smaller
     batch."""
-    for bigger in (fewest_gpus(job, limits), gpus_needed(job, limits)):
+    for bigger in (fewest_gpus(job, place), gpus_needed(job, place)):
         if bigger is not None and bigger.fits and bigger.job.gpus > job.gpus:
             yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
     # Only texts can be made shorter, because the tokens of an image follow from its size.
     has_own_length = job.length == job.context and job.shape.tokens is None
     if has_own_length and job.context > 1:
-        shorter = max_context(job, limits)
+        shorter = max_context(job, place)
         if shorter.fits:
             yield f"{shorter.job.context:,} tokens", shorter.job
     if job.sequences > job.data_parallel:
-        smaller = max_batch(job, limits)
+        smaller = max_batch(job, place)
         if smaller.fits:
             accumulated = replace(smaller.job, accumulate=2)
             yield f"a batch of {smaller.job.sequences:,}, accumulated", accumulated
+
+
+# --- fewer GPUs -----------------------------------------------------------------------------------
+
+MOST_TRIED = 8
+"""How many smaller numbers of GPUs to try; a node usually has eight GPUs."""
+
+
+def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None:
+    """A smaller number of GPUs that works better than using all of them; None if there is none.
+
+    A smaller number is better if the job fits only on it, if it avoids offload (which costs the
+    most speed), or, if `solve` is `context`, if it allows a longer context. For example, the degree
+    of sequence parallelism must divide the number of GPUs and of heads, so that four GPUs (SP=4)
+    hold longer sequences than six (SP=2). This is so in 28 of the 560 measured cells.
+    """
+    # If plan solves for `gpus`, its answer already is the smallest number; the largest batch needs
+    # all GPUs.
+    if solve in ("gpus", "batch"):
+        return None
+    job, place = decision.job, decision.place
+    solver = max_context if solve == "context" else decide
+
+    def rank(found: Decision) -> tuple[int, ...]:
+        """Larger is better."""
+        length = found.job.context if solve == "context" else 0
+        return (found.fits, length, found.fits and not found.recipe.offload)
+
+    best: Decision | None = None
+    # With the same recipe more GPUs are faster, so the largest number comes first.
+    for gpus in range(job.gpus - 1, max(job.gpus - MOST_TRIED, 0), -1):
+        # The GPUs of a group share one copy of the model, and a degree that the user chose must
+        # divide the smaller number too.
+        if gpus % job.group_size or gpus % (place.sp or 1):
+            continue
+        found = solver(replace(job, gpus=gpus), place)
+        if rank(found) <= rank(decision):
+            continue
+        # Among equally good numbers prefer a measured one.
+        if best is None or (rank(found), found.measured) > (rank(best), best.measured):
+            best = found
+    if best is None:
+        return None
+    most, fewer = (sequence_degrees(one.job)[-1] for one in (decision, best))
+    # DataParallel uses no such degrees: its first GPU holds the outputs of all GPUs.
+    reason = "Each GPU then needs less memory."
+    if fewer > most and place.sp is None:
+        reason = (
+            "The degree of sequence parallelism must divide both the GPUs and the "
+            f"{job.shape.heads} heads: with {job.gpus} GPUs that is SP={most} at most, with "
+            f"{best.job.gpus} SP={fewer}."
+        )
+    return FewerGpus(
+        gpus=best.job.gpus,
+        recipe=str(best.recipe),
+        context=best.job.context,
+        without_offload=decision.fits and decision.recipe.offload and not best.recipe.offload,
+        reason=reason,
+        environment={"CUDA_VISIBLE_DEVICES": visible_devices(best.job.gpus)},
+    )
+
+
+def visible_devices(gpus: int) -> str:
+    """The first `gpus` GPUs of a machine as a value for CUDA_VISIBLE_DEVICES.
+
+    >>> visible_devices(4)
+    '0,1,2,3'
+    """
+    return ",".join(map(str, range(gpus)))

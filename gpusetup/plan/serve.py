@@ -1,10 +1,10 @@
 """Plans an inference server: whether it fits, its longest context, and its start command.
 
 The weights need the number of parameters times the bits per weight. For every token and layer, the
-cache has two tensors of the key-value heads' width (with DeepSeek's latent attention one compressed
-tensor, arXiv 2405.04434). Layers with linear attention or a state space have no cache. An engine
-also profiles a forward pass at its start. The engines, each in one version, and the formats are in
-`data/plan/serve.json`.
+cache has two 16-bit tensors of the key-value heads' width (with DeepSeek's latent attention one
+compressed tensor, arXiv 2405.04434). Layers with linear attention or a state space have no cache.
+An engine also profiles a forward pass at its start. The engines, each in one version, and the
+formats are in `data/plan/serve.json`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpusetup.model.units import GIB
 from gpusetup.model.versions import Capability
 from gpusetup.plan.decide import LARGEST_SOLUTION, largest
 from gpusetup.plan.memory import NCCL
-from gpusetup.plan.model_names import format_in_name
+from gpusetup.plan.models import format_in_name
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion, shape_of_question
 from gpusetup.plan.shape import Shape
@@ -38,8 +38,8 @@ LLAMA_CPP = "llama.cpp"
 WITHIN_ERROR = 0.02
 """The error of estimates for servers, as a share of the GPU's memory: CUDA graphs and NCCL's
 buffers differ between versions."""
-VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,3}")
-GGUF_FORMAT = re.compile(r"(?i)(?<![a-z0-9])(q\d_(?:k_[sml]|k|0)|iq4_xs|f16)(?![a-z0-9])")
+CACHE_BYTES = 2
+"""Bytes per element of the cache, which every engine keeps in 16 bits by default."""
 
 
 class LargeGpu(Frozen):
@@ -54,6 +54,8 @@ class LargeGpu(Frozen):
 class ServingEngine(Frozen):
     """How an inference engine uses memory in addition to its cache, and how it is started."""
 
+    version: str
+    """The version whose memory use plan models."""
     capability: Capability
     """The lowest compute capability that the engine supports."""
     share: float
@@ -68,12 +70,8 @@ class ServingEngine(Frozen):
     outside: bool = False
     """Whether the share only covers weights and cache, so that forward passes use the rest of the
     memory."""
-    version: str
-    """The version of the engine whose memory use plan models."""
     command: str
     """A template for the shell command that starts the server."""
-    small_cache: str
-    """The option that is added to the command for a cache with fewer than 16 bits."""
 
 
 class ServeTable(Frozen):
@@ -88,8 +86,6 @@ class ServeTable(Frozen):
     """Format -> bits per weight in the layers; embedding and head stay in 16 bits."""
     gguf: Mapping[str, float]
     """Format -> bits per weight, averaged over the whole file."""
-    cache: Mapping[str, float]
-    """Type -> bytes per element of the cache."""
     engines: Mapping[str, ServingEngine]
 
 
@@ -107,14 +103,12 @@ class Server(Frozen):
     share: float
     """The share of the GPU's memory that the server may use."""
     weights: str
-    cache: str
     sequences: int
     gpus: int
-    hardware: Place
+    place: Place
 
     @property
     def weight_bytes(self) -> float:
-        """The bytes of a GPU's share of the weights."""
         shape, table = self.shape, serve_table()
         if self.engine_name == LLAMA_CPP:
             return shape.parameters * table.gguf[self.weights] / 8 / self.gpus
@@ -132,7 +126,7 @@ class Server(Frozen):
         # A key-value head is never split, and neither is latent attention's tensor: if there are
         # more GPUs than heads, some hold copies.
         width = shape.latent or 2 * shape.key_value / min(self.gpus, shape.key_value_heads)
-        return serve_table().cache[self.cache] * layers * width
+        return CACHE_BYTES * layers * width
 
     def sequence_bytes(self, tokens: int) -> float:
         """The cache's bytes for one sequence; sliding-window layers keep only the last tokens."""
@@ -145,11 +139,11 @@ class Server(Frozen):
         """The bytes that one forward pass needs: the widest tensors of a layer in 16 bits, and the
         logits in 32 bits."""
         shape, profile = self.shape, self.engine.large
-        capability = self.hardware.capability
+        capability = self.place.capability
         tokens, rows = self.engine.tokens, self.engine.sequences
         # The capability is unknown if the user only gave the memory size: assume a new GPU.
-        is_large = self.hardware.capacity >= LARGE_GPU
-        if profile and is_large and (capability is None or capability >= profile.capability):
+        is_new = profile and (capability is None or capability >= profile.capability)
+        if profile and is_new and self.place.capacity >= LARGE_GPU:
             tokens, rows = profile.tokens, profile.sequences
         # The MLP is divided among the GPUs; gate, up projection and their product exist at once.
         # Each of a token's experts has a separate output before the outputs are summed.
@@ -165,60 +159,52 @@ class Server(Frozen):
         used = self.weight_bytes + self.engine.fixed_gib * GIB + (NCCL if self.gpus > 1 else 0)
         if not self.engine.outside:
             used += self.pass_bytes
-        return self.hardware.capacity * self.share - used
+        return self.place.capacity * self.share - used
 
 
-def server_of(options: Mapping[str, Any], shape: Shape, hardware: Place) -> Server:
-    """The server that the options describe. Raises UsageError if an engine, a format or a number is
-    invalid or these GPUs cannot serve the model, Unsatisfiable if the GPU is too old."""
-    table = serve_table()
-    name = str(options["serve"]).partition("==")[0]
-    engine = table.engines[name]
-    is_llama_cpp = name == LLAMA_CPP
-    weights = options["weights"] or usual_format(options["model"] or "", shape, is_llama_cpp)
-    cache = options["cache"] or ("fp16" if is_llama_cpp else "bf16")
-    check_word(
-        weights, f"format of {name}'s weights", table.gguf if is_llama_cpp else table.weights
-    )
-    check_word(cache, "type of a cache", table.cache)
+def server_of(options: Mapping[str, Any], engine_name: str, shape: Shape, place: Place) -> Server:
+    """The server that the options describe. Raises UsageError if a format or a number is invalid or
+    these GPUs cannot serve the model, Unsatisfiable if the GPU is too old."""
+    table, engine = serve_table(), serve_table().engines[engine_name]
+    # If the question names no format, it is that in the model's name, or the one in which such
+    # models are published. Most GGUF files on the hub have llama.cpp's default, q4_k_m.
+    formats, usual = table.weights, format_in_name(options["model"] or "")
+    if engine_name == LLAMA_CPP:
+        formats = table.gguf
+        in_name = re.search(
+            r"(?<![a-z0-9])(q\d_(?:k_[sml]|k|0)|iq4_xs|f16)(?![a-z0-9])",
+            (options["model"] or "").lower(),
+        )
+        usual = in_name[1] if in_name else "q4_k_m"
+    weights = options["weights"] or usual or table.published.get(shape.kind, "bf16")
+    check_word(weights, f"format of {engine_name}'s weights", formats)
     share = options.get("gpu_memory_utilization")
     if share is not None and not 0 < share <= 1:
         raise UsageError(
             f"`--gpu-memory-utilization {share:g}` is not a share of a GPU's memory",
             hint="a number up to 1, for example 0.95",
         )
-    gpus = options["gpus"] or hardware.count or 1
+    gpus = options["gpus"] or place.count or 1
     if shape.heads % gpus:
         raise UsageError(f"{gpus} GPUs do not divide the {shape.heads} heads of the model")
     if not shape.vocabulary:
         raise UsageError(f"{shape.name} does not generate text: `--serve` is for models that do")
-    if hardware.capability and hardware.capability < engine.capability:
+    if place.capability and place.capability < engine.capability:
         raise Unsatisfiable(
-            f"{name} needs a GPU of compute capability {engine.capability} or newer; "
-            f"{hardware.gpu} has {hardware.capability}",
+            f"{engine_name} needs a GPU of compute capability {engine.capability} or newer; "
+            f"{place.gpu} has {place.capability}",
             hint="`--serve llama.cpp` plans for a server that runs on older GPUs",
         )
     return Server(
         shape=shape,
-        engine_name=name,
+        engine_name=engine_name,
         engine=engine,
         share=engine.share if share is None else share,
         weights=weights,
-        cache=cache,
         sequences=options["batch"] or 1,
         gpus=gpus,
-        hardware=hardware,
+        place=place,
     )
-
-
-def usual_format(model: str, shape: Shape, is_llama_cpp: bool) -> str:
-    """The format of the weights if the question names none: by the model's name, or the one in
-    which such models are published."""
-    if is_llama_cpp:
-        in_name = GGUF_FORMAT.search(model)
-        # The default of llama.cpp's tools, which most files on the hub have.
-        return in_name[1].lower() if in_name else "q4_k_m"
-    return format_in_name(model) or serve_table().published.get(shape.kind, "bf16")
 
 
 def check_word(word: str, meaning: str, possible_words: Mapping[str, object]) -> None:
@@ -230,13 +216,13 @@ def check_word(word: str, meaning: str, possible_words: Mapping[str, object]) ->
 
 
 def serve_plan(
-    options: Mapping[str, Any], hardware: Place, fetch: Callable[[str], Shape] | None = None
+    options: Mapping[str, Any], place: Place, fetch: Callable[[str], Shape] | None = None
 ) -> ServePlan:
     """The answer for one server: whether it fits, the longest context that fits, and the largest
-    number of requests that fit."""
+    number of requests that fit. `fetch`: see `shape_of_question`."""
     name, _, version = str(options["serve"]).partition("==")
     check_word(name, "engine", serve_table().engines)
-    if version and not VERSION.fullmatch(version):
+    if version and not re.fullmatch(r"\d{1,4}(?:\.\d{1,4}){0,3}", version):
         raise UsageError(
             f"{version!r} is not a version of {name}",
             hint=f"write it as `--serve {name}==0.6.3`",
@@ -245,7 +231,7 @@ def serve_plan(
     model, params, batch = options["model"], options["params"], options["batch"]
     question = TrainingQuestion(model=model, params=params, context=context, batch=batch)
     shape = shape_of_question(question, fetch)
-    server = server_of(options, shape, hardware)
+    server = server_of(options, name, shape, place)
     free, requests = server.free_bytes, server.sequences
     left = free - requests * server.sequence_bytes(context)
     most_sequences = max(0, int(free // server.sequence_bytes(context)))
@@ -262,25 +248,22 @@ def serve_plan(
             tokens=context * requests,
             share=f"{server.share:g}",
         )
-        if server.cache not in ("bf16", "fp16"):
-            command += server.engine.small_cache.format(cache=server.cache)
     return ServePlan(
         fits=fits,
         uncounted=tuple(uncounted_by_serving(server, version, left)) if fits else (),
         model=shape.name,
         parameters=shape.parameters,
         engine=name,
-        gpu=hardware.gpu,
+        gpu=place.gpu,
         gpus=server.gpus,
         weights=server.weights,
-        cache=server.cache,
         context=context,
         sequences=requests,
         weights_gib=round(server.weight_bytes / GIB, 3),
         cache_gib=round((free - left) / GIB, 3),
         pass_gib=round(server.pass_bytes / GIB, 3),
         free_gib=round(left / GIB, 3),
-        capacity_gib=round(hardware.capacity / GIB, 3),
+        capacity_gib=round(place.capacity / GIB, 3),
         token_kib=round(server.token_bytes / 1024, 2),
         largest_context=min(longest, most_tokens),
         largest_sequences=most_sequences,
@@ -297,7 +280,7 @@ def uncounted_by_serving(server: Server, version: str, left: float) -> Iterator[
         yield f"the shape of {shape.name} ({shape.assumed})"
     if shape.tower and server.engine_name != LLAMA_CPP:
         yield "the largest image, which the engine tries at its start, is not counted"
-    if left < WITHIN_ERROR * server.hardware.capacity:
+    if left < WITHIN_ERROR * server.place.capacity:
         yield f"{left / GIB:.1f} GiB are left, which is within the estimate's error"
     # A patch release (0.11.2) uses memory as its minor release does.
     if version and not f"{version}.".startswith(f"{counted.split()[0]}."):
@@ -315,5 +298,5 @@ def serve_notes(server: Server, context: int) -> Iterator[str]:
             f"{context:,} tokens are beyond the native {shape.native_context:,}: a server "
             "refuses them unless the model's positions are extended (rope scaling)"
         )
-    if server.hardware.remark:
-        yield server.hardware.remark
+    if server.place.remark:
+        yield server.place.remark

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
 
-DENOISERS = ("flux", "unet", "cogvideox", "wan", "hunyuan-video", "ltx-video", "mochi")
-"""Families of diffusion models, whose samples have one token for each patch of the image or
-video."""
-
 ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2",
             "ernie", "mpnet", "distilbert", "modernbert")  # fmt: skip
 """Families of text encoders, which read a whole text at once and are usually fine-tuned with a
@@ -59,13 +55,7 @@ class Shape(Frozen):
     classes: int = 0
     """The number of classes if the model only has one output per sample (ViT)."""
     tokens: int | None = None
-    """The number of tokens in a sample if the model fixes it: the patches of an image or, for a
-    diffusion model, the patches at its usual number of frames and resolution."""
-    encoder_parameters: int = 0
-    """The number of parameters in a diffusion model's frozen text encoders and VAE."""
-    adapted: int = 0
-    """The sum of inputs and outputs over all linear layers with LoRA; 0 if it follows from the
-    shape as usual."""
+    """The number of tokens in a sample if the model fixes it: the patches of an image."""
     latent: int = 0
     """The width of the tensor that latent attention caches; 0 if keys and values are cached."""
     roughly: bool = False

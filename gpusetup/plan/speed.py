@@ -14,7 +14,7 @@ from gpusetup.catalog.gpus import GpuRow, rows_or_none, tokens
 from gpusetup.model.documents import Speed
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.decide import RecipeDecision, decide
+from gpusetup.plan.decide import Decision, decide
 from gpusetup.plan.job import BYTES, SHARDED, Recipe, TrainingJob
 from gpusetup.plan.job import tokens as tokens_of_gpu
 
@@ -33,16 +33,14 @@ SHARE_OF_PEAK = 0.4
 (tables of torchtitan and llm-foundry)."""
 
 
-def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow]) -> Speed | None:
+def speed_of_several(decision: Decision, rows: Sequence[GpuRow]) -> Speed | None:
     """How many times faster the job's GPUs are than one of them, as a range; None if one GPU is not
-    enough for the job.
-
-    `gpu` is the card's name, from which its peak speed and its link are known.
+    enough for the job. `rows`: the catalog's GPUs, which give the card's peak speed and link.
     """
     job = decision.job
     if job.gpus == 1 or not decision.fits or not one_gpu_is_enough(decision):
         return None
-    cards = rows_or_none(gpu, rows)
+    cards = rows_or_none(decision.place.gpu, rows)
     link, speed = "PCIe 4.0", PCIE_SPEED
     for name, nvlink_speed in NVLINK_SPEEDS.items():
         if cards and all(tokens(name) <= tokens(card.name) for card in cards):
@@ -56,7 +54,7 @@ def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow])
     # With an unknown peak, all is possible: the exchange dominates, or computing hides it.
     computing, lowest, highest = None, 1.0, float(job.gpus)
     if peak:
-        computing = step_flop(job, decision.shown.recipe) / (peak * 1e12 * SHARE_OF_PEAK)
+        computing = step_flop(job, decision.recipe) / (peak * 1e12 * SHARE_OF_PEAK)
         # The exchange runs either after computing or during it.
         lowest = job.gpus * computing / (computing + sending)
         highest = job.gpus * computing / max(computing, sending)
@@ -71,7 +69,7 @@ def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow])
     )
 
 
-def one_gpu_is_enough(decision: RecipeDecision) -> bool:
+def one_gpu_is_enough(decision: Decision) -> bool:
     """Whether a single GPU could train one GPU's share of the batch without offload; it would
     process the other shares later, with accumulated gradients."""
     job = decision.job
@@ -80,8 +78,8 @@ def one_gpu_is_enough(decision: RecipeDecision) -> bool:
     alone = replace(job, gpus=1)
     if not job.fills_token_budget:
         alone = replace(alone, batch=max(job.sequences // job.gpus, 1))
-    on_one = decide(alone, replace(decision.limits, sp=None))
-    return on_one.fits and not on_one.shown.recipe.offload
+    on_one = decide(alone, replace(decision.place, sp=None))
+    return on_one.fits and not on_one.recipe.offload
 
 
 def exchanged_bytes(job: TrainingJob) -> float:

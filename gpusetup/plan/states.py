@@ -212,8 +212,6 @@ def states_beside(job: TrainingJob, recipe: Recipe) -> float:
         return 0.0
     total = 0.0
     for model in job.models_beside:
-        if model.on_host:
-            continue
         weights = per_gpu(job, model.parameters, "parameters")
         if not model.trained:
             total += weights * model.weight_bytes
@@ -224,17 +222,6 @@ def states_beside(job: TrainingJob, recipe: Recipe) -> float:
         if not optimizer_on_host(job):
             total += per_gpu(job, model.parameters, "optimizer") * optimizer_bytes(job)
     return total
-
-
-FROZEN_ENCODER_BYTES = 2
-"""Bytes per weight of frozen encoders, which diffusers' scripts load in 16 bits
-(`weight_dtype`)."""
-
-
-def frozen_encoders(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of an image or video model's frozen text encoders and VAE; every GPU holds them
-    completely."""
-    return job.encoder_parameters * FROZEN_ENCODER_BYTES
 
 
 def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:

@@ -35,8 +35,9 @@ class TrainerTable(Frozen):
     `several` holds the fields that change with several GPUs, and `also` other names of the trainer.
     `masters` tells whether it keeps trained 16-bit weights in 32 bits: `always`, only for `sharded`
     weights (FSDP), or `never`. `kernels` marks trainers whose attention kernels support capped
-    scores. `encodes_before` tells whether it encodes texts and images before it trains a diffusion
-    model. `weights` is `as published` if it loads weights in the checkpoint's type.
+    scores. `weights` is `as published` if it loads weights in the checkpoint's type. `accumulates`
+    tells that a step has several micro-batches by default. `older` names a version or setting that
+    people also use and whose loss needs more memory than the one that plan assumes.
     """
     writes: Mapping[str, TrainerKeys]
 
@@ -119,10 +120,6 @@ def trainer_defaults(
     has_own_scores = kind in SOFTCAPPED and "kernels" not in row
     if has_own_scores or (kind in TRAINED_EAGERLY and trainer in ON_TRANSFORMERS):
         fields["attention"] = "eager"
-    if trainer == "diffusers" and named.get("lora") is not None:
-        # The scripts of diffusers keep frozen weights in the type used for computing
-        # (`weight_dtype`).
-        fields["dtype"] = named.get("amp") or fields["amp"]
     fields |= named
     if fields.get("upcast_rest") and fields.get("quantize") in ("nf4", "nf4-dq", "int8"):
         # PEFT's `prepare_model_for_kbit_training` switches checkpointing on.

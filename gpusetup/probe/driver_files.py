@@ -1,85 +1,88 @@
-"""The NVIDIA driver, as far as Linux files show it: /proc/driver/nvidia, kernel modules and device
-nodes."""
+"""The NVIDIA driver, as far as files show it: /proc/driver/nvidia, kernel modules, device nodes and
+libraries."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from gpusetup.model.machine import DeviceNode, Driver, Reading, Snapshot
+from gpusetup.probe.pci import read_pci
 from gpusetup.readings.paths import join
 from gpusetup.readings.proc import is_excluded, parse_information, parse_modules, parse_proc_version
 from gpusetup.readings.sources import gpu_readings, missing, readings_of
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
-VERSION_FILE = "/proc/driver/nvidia/version"
-MODULES_FILE = "/proc/modules"
-MODULE_VERSION_FILE = "/sys/module/nvidia/version"
 GPUS_FOLDER = "/proc/driver/nvidia/gpus"
+DEVICES_FOLDER = "/dev"
+
+
+def read_driver_files(system: System) -> list[Snapshot]:
+    """What files show about the driver and its GPUs, one snapshot for each source, in order of
+    precedence. Starts no child process."""
+    if system.family == "windows":
+        return [read_libraries(system)]
+    if system.family == "macos":
+        return []
+    return [
+        *_read_kernel_driver(system),
+        read_libraries(system),
+        read_pci(system),
+        read_nodes(system),
+        _read_proc_gpus(system),
+    ]
+
+
+def _module_version(text: str) -> Driver:
+    version = text.strip() or None
+    return Driver(version=version, module_version=version)
+
+
+def _read_kernel_driver(system: System) -> Iterator[Snapshot]:
+    """The version of the running driver, from /proc and /sys, and which modules are loaded."""
+    for path, subject, parse in (
+        ("/proc/driver/nvidia/version", "driver.version", parse_proc_version),
+        ("/sys/module/nvidia/version", "driver.module_version", _module_version),
+        ("/proc/modules", "driver.module_loaded", parse_modules),
+    ):
+        text, problem = read_or_none(system, path), "cannot be read"
+        # Under WSL, a missing `nvidia` module says nothing.
+        if subject == "driver.module_loaded" and exists(system, "/dev/dxg"):
+            text, problem = None, "WSL: Windows holds the driver"
+        if text is None:
+            yield missing(subject, path, problem)
+        else:
+            driver = parse(text)
+            yield Snapshot(driver=driver, readings=readings_of("driver", path, driver))
+
+
+MODINFO = ("modinfo", "-F", "version", "nvidia")
 MODINFO_SECONDS = 5.0
-
-
-def _driver_snapshot(source: str, driver: Driver) -> Snapshot:
-    """A snapshot with the driver's fields from one source, and a reading for each field."""
-    return Snapshot(driver=driver, readings=readings_of("driver", source, driver))
-
-
-def _read(system: System, path: str, subject: str, parse: Callable[[str], Driver]) -> Snapshot:
-    """A file about the driver. `subject` names the reading if the file cannot be read."""
-    text = read_or_none(system, path)
-    if text is None:
-        return missing(subject, path, "cannot be read")
-    return _driver_snapshot(path, parse(text))
-
-
-def read_proc_version(system: System) -> Snapshot:
-    """The driver's version and kind, from /proc."""
-    return _read(system, VERSION_FILE, "driver.version", parse_proc_version)
-
-
-def read_module_version(system: System) -> Snapshot:
-    """The loaded module's driver version, from sysfs."""
-
-    def parse(text: str) -> Driver:
-        version = text.strip() or None
-        return Driver(version=version, module_version=version)
-
-    return _read(system, MODULE_VERSION_FILE, "driver.module_version", parse)
-
-
-def read_modules(system: System) -> Snapshot:
-    """Whether the driver's kernel modules are loaded; unknown under WSL, where the driver runs in
-    Windows and a missing `nvidia` module says nothing."""
-    if exists(system, "/dev/dxg"):
-        return missing("driver.module_loaded", MODULES_FILE, "WSL: Windows holds the driver")
-    return _read(system, MODULES_FILE, "driver.module_loaded", parse_modules)
 
 
 def read_modinfo(system: System) -> Snapshot:
     """The version of the nvidia module installed for the running kernel, from `modinfo`."""
-    output = system.run(("modinfo", "-F", "version", "nvidia"), MODINFO_SECONDS)
+    output = system.run(MODINFO, MODINFO_SECONDS)
     if not output.ok:
         problem = output.problem or "no nvidia module is installed for the running kernel"
         return missing("driver.module_version", "modinfo", problem)
-    version = output.stdout.strip() or None
-    return _driver_snapshot("modinfo", Driver(module_version=version))
+    driver = Driver(module_version=output.stdout.strip() or None)
+    return Snapshot(driver=driver, readings=readings_of("driver", "modinfo", driver))
 
 
-def read_proc_gpus(system: System) -> Snapshot:
+def _read_proc_gpus(system: System) -> Snapshot:
     """The GPUs that the kernel driver manages, from /proc/driver/nvidia/gpus."""
     names = list_or_empty(system, GPUS_FOLDER)
     if not names:
         return missing("gpus", GPUS_FOLDER, "nothing there")
-    gpus = []
-    for name in names:
-        page = read_or_none(system, f"{GPUS_FOLDER}/{name}/information") or ""
-        # An administrator may exclude a GPU, and then the driver does not use it.
-        if not is_excluded(page):
-            gpus.append(parse_information(name, page))
-    return Snapshot(gpus=tuple(gpus), readings=gpu_readings(GPUS_FOLDER, tuple(gpus)))
+    pages = {
+        name: read_or_none(system, f"{GPUS_FOLDER}/{name}/information") or "" for name in names
+    }
+    # An administrator may exclude a GPU, and then the driver does not use it.
+    gpus = tuple(parse_information(*page) for page in pages.items() if not is_excluded(page[1]))
+    return Snapshot(gpus=gpus, readings=gpu_readings(GPUS_FOLDER, gpus))
 
 
-DEVICES_FOLDER = "/dev"
 NODE = re.compile(r"nvidia(?!-caps)|dxg")
 """The names of NVIDIA's device nodes; the folder `nvidia-caps` is left out, because it contains MIG
 instances."""

@@ -10,9 +10,10 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import PurePath
 
 from gpusetup.model.documents import OtherEnvironment
+from gpusetup.probe.target import prefix_of, site_packages
+from gpusetup.readings.paths import join
 from gpusetup.system.system import System, list_or_empty, read_or_none
 
 MOST = 200
@@ -45,7 +46,7 @@ def _prefixes(system: System) -> Iterator[str]:
     kernels, those that tools keep in the home folder, and those of the Pythons on PATH."""
     environ = system.environ()
     home = environ.get("HOME") or environ.get("USERPROFILE") or ""
-    here = str(PurePath(system.facts().get("cwd") or "."))
+    here = str(system.facts().get("cwd") or ".")
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environ.get(variable):
             yield environ[variable]
@@ -58,14 +59,14 @@ def _prefixes(system: System) -> Iterator[str]:
         for name in list_or_empty(system, folder):
             python = _python_of_kernel(read_or_none(system, _joined(folder, f"{name}/kernel.json")))
             if python:
-                yield _prefix_of(python)
+                yield prefix_of(python)
     for folder in (_joined(home, name) for name in OF_HOME):
         for name in list_or_empty(system, folder):
             yield _joined(folder, name)
     for name in ("python3", "python"):
         python = system.which(name)
         if python:
-            yield _prefix_of(python)
+            yield prefix_of(python)
 
 
 def _python_of_kernel(text: str | None) -> str | None:
@@ -81,20 +82,10 @@ def _python_of_kernel(text: str | None) -> str | None:
 
 def _torch_in(system: System, prefix: str) -> str | None:
     """The version of the torch in an environment, from the name of its metadata folder."""
-    libraries = [_joined(prefix, "Lib/site-packages")]
-    for name in list_or_empty(system, _joined(prefix, "lib")):
-        if re.fullmatch(r"python3\.\d+t?", name):
-            libraries.append(_joined(prefix, f"lib/{name}/site-packages"))
-    names = (name for library in libraries for name in list_or_empty(system, library))
+    names = list_or_empty(system, site_packages(system, prefix) or "")
     found = (re.fullmatch(r"torch-(\d[^-]{0,60})\.dist-info", name) for name in names)
     return next((version[1] for version in found if version), None)
 
 
 def _joined(folder: str, name: str) -> str:
-    return str(PurePath(folder, *name.split("/")))
-
-
-def _prefix_of(python: str) -> str:
-    """The folder of the environment to which an interpreter belongs."""
-    parent = PurePath(python).parent
-    return str(parent.parent if parent.name in ("bin", "Scripts") else parent)
+    return join(folder, *name.split("/"))

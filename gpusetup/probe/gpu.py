@@ -14,43 +14,30 @@ from typing import TypeVar
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
-from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Deadline, Notify
-from gpusetup.probe.driver_files import (
-    read_libraries,
-    read_modinfo,
-    read_module_version,
-    read_modules,
-    read_nodes,
-    read_proc_gpus,
-    read_proc_version,
-)
+from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Deadline
+from gpusetup.probe.driver_files import read_driver_files, read_modinfo
 from gpusetup.probe.missed_gpus import is_listed_by_cuda, missed_by_cuda, missed_by_nvml
-from gpusetup.probe.pci import read_pci, read_wmi
+from gpusetup.probe.pci import read_wmi
 from gpusetup.readings.sources import Snapshots, bus_key, first_known, merged_gpus, missing
 from gpusetup.system.system import System
 
 T = TypeVar("T")
-
-FILES: dict[str, tuple[Callable[[System], Snapshot], ...]] = {
-    "linux": (
-        *(read_proc_version, read_module_version, read_modules, read_libraries),
-        *(read_pci, read_nodes, read_proc_gpus),
-    ),
-    "windows": (read_libraries,),
-    "macos": (),
-}
-"""For each system, the readers that start no child process, in order of precedence."""
 NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
+NO_DEVICE = 100
+"""The code of CUDA_ERROR_NO_DEVICE."""
 
 
 def read_driver_and_gpus(
-    system: System, *, notify: Notify | None = None, limit: float = LIMIT_SECONDS
+    system: System,
+    *,
+    notify: Callable[[str], None] | None = None,
+    limit: float = LIMIT_SECONDS,
 ) -> Snapshot:
     """Everything about the driver, CUDA and the GPUs.
 
     `notify` is called if the driver is slow. The driver may take `limit` seconds.
     """
-    files = [read(system) for read in FILES[system.family]]
+    files = read_driver_files(system)
     answers: Snapshots = ()
     if hint_at_a_driver(files):
         answers = _ask_both_libraries(system, Deadline(limit, notify))
@@ -87,26 +74,39 @@ def hint_at_a_driver(files: Snapshots) -> bool:
 
 
 def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Snapshot:
-    """A snapshot that combines all sources: the driver's libraries and the files."""
+    """A snapshot that combines all sources: the answers of the driver's libraries, and the files.
+
+    Kernel files come first for the driver, because they have the exact version.
+    """
     sources, environ = (*answers, *files), system.environ()
     on_bus = _first(part.pci_devices for part in sources)
-    located = with_addresses(answers, [device.bus_id for device in judged_on(on_bus)])
+    located = _with_addresses(answers, [device.bus_id for device in judged_on(on_bus)])
     listed, reason = _listed_gpus(located, files, on_bus, system.family)
     # `merged_gpus` puts the listed GPUs first, and after them those that only another source knows.
     of_sources = [gpu for part in (*located, *files) for gpu in part.gpus or ()]
     all_gpus = merged_gpus(listed or (), of_sources)
-    gpus: Sequence[Gpu] | None = None
+    gpus: tuple[Gpu, ...] | None = None
     if listed is not None:
         # The kernel states the NUMA nodes of the PCI addresses.
         nodes = {bus_key(device.bus_id): device.numa_node for device in on_bus or ()}
-        gpus = [
+        gpus = tuple(
             identified(replace(gpu, numa_node=nodes.get(bus_key(gpu.pci_bus_id))))
-            for gpu in with_visibility(all_gpus[: len(listed)], located, environ)
-        ]
+            for gpu in _with_visibility(all_gpus[: len(listed)], located, environ)
+        )
+    driver = first_known((Driver(), *(part.driver for part in (*files, *answers))))
+    seconds = [part.driver.seconds for part in answers if part.driver.seconds is not None]
+    driver = replace(
+        driver,
+        # If a libcuda was loaded, the library exists, even if it is in an unusual folder.
+        library_found=True if driver.libcuda_path else driver.library_found,
+        # Both libraries were queried at the same time, so the slower one's time is the waiting
+        # time.
+        seconds=max(seconds, default=None),
+    )
     return Snapshot(
-        driver=merged_driver(answers, files),
+        driver=driver,
         cuda_api=first_known((CudaApi(), *(part.cuda_api for part in sources))),
-        gpus=None if gpus is None else tuple(gpus),
+        gpus=gpus,
         gpu_links=_first(part.gpu_links for part in sources),
         pci_devices=on_bus,
         devices=_first(part.devices for part in sources),
@@ -122,17 +122,6 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
 def _first(values: Iterable[T | None]) -> T | None:
     """The first value that is not None; None if there is none."""
     return next((value for value in values if value is not None), None)
-
-
-def merged_driver(answers: Snapshots, files: Snapshots) -> Driver:
-    """The driver from all sources. Kernel files come first, because they have the exact version."""
-    driver = first_known((Driver(), *(part.driver for part in (*files, *answers))))
-    # Both libraries were queried at the same time, so the slower one's time is the whole waiting
-    # time.
-    seconds = [part.driver.seconds for part in answers if part.driver.seconds is not None]
-    # If a libcuda was loaded, the library exists, even if it is in an unusual folder.
-    is_found = True if driver.libcuda_path else driver.library_found
-    return replace(driver, library_found=is_found, seconds=max(seconds, default=None))
 
 
 def _listed_gpus(
@@ -160,11 +149,7 @@ def _listed_gpus(
     return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
 
 
-NO_DEVICE = 100
-"""The code of CUDA_ERROR_NO_DEVICE."""
-
-
-def with_visibility(
+def _with_visibility(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Sequence[Gpu]:
     """The GPUs with `visible` set according to CUDA's list. If CUDA gives no list, they are
@@ -178,7 +163,7 @@ def with_visibility(
     return gpus
 
 
-def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Snapshot, ...]:
+def _with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Snapshot, ...]:
     """The answers with missing PCI addresses of GPUs filled in from the PCI bus and from other
     answers.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Cpu, Disk, Memory, Os, Reading, Snapshot, Toolkit
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.target import TargetPython
@@ -46,9 +46,23 @@ def read_os(system: System) -> Snapshot:
     return Snapshot(taken_at=facts.get("now"), os=os, readings=(reading,))
 
 
+OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
+"""The paths of os-release, in the order of preference that os-release(5) specifies."""
+
+
 def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
     """The facts about a Linux system, with its distribution, C library and firmware settings."""
-    distribution = read_distribution(system)
+    readable = (path for path in OS_RELEASE if read_or_none(system, path))
+    source, problem = next(readable, None), None
+    release: dict[str, str] = {}
+    if source is None:
+        problem = "no os-release file in /etc or /usr/lib"
+    else:
+        try:
+            release = _os_release(read_or_none(system, source) or "")
+        except ValueError as wrong:
+            problem = f"{source} could not be parsed: {wrong}"
+    name = release.get("PRETTY_NAME") or release.get("NAME") or None
     libc = read_libc(system, facts)
     kernel_version = read_or_none(system, "/proc/version") or ""
     # The last byte of this EFI variable is 1 if Secure Boot is on. A machine without EFI does not
@@ -56,24 +70,33 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
     secure_boot = read_or_none(system, SECURE_BOOT)
     os = replace(
         os,
-        name=distribution.name,
-        id=distribution.id,
-        version=distribution.version,
-        like=distribution.like,
+        name=name,
+        id=release.get("ID", "").lower() or None,
+        version=release.get("VERSION_ID") or None,
+        # The closest relative first: a derived distribution can use their packages.
+        like=tuple(release.get("ID_LIKE", "").lower().split()),
         libc=libc,
         wsl="microsoft" in kernel_version.lower() or exists(system, "/dev/dxg"),
         jetson=read_jetson(system),
         secure_boot=secure_boot.endswith("\x01") if secure_boot else None,
     )
-    os_reading = Reading(
-        subject="os",
-        source=distribution.source,
-        value=distribution.name,
-        problem=distribution.problem,
-    )
+    if not name and not problem:
+        problem = f"{source} names no distribution"
+    os_reading = Reading(subject="os", source=source or OS_RELEASE[0], value=name, problem=problem)
     libc_problem = None if libc else "no C library is known"
     libc_reading = Reading(subject="libc", source="confstr", value=libc, problem=libc_problem)
     return Snapshot(taken_at=facts.get("now"), os=os, readings=(os_reading, libc_reading))
+
+
+def _os_release(text: str) -> dict[str, str]:
+    """The variables of an os-release file, which are quoted as in a shell. Raises ValueError for a
+    quote that is not closed."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        name, is_set, value = line.strip().partition("=")
+        if is_set and not name.startswith("#"):
+            values[name] = " ".join(shlex.split(value))
+    return values
 
 
 FIRST_BUILD_OF_WINDOWS_11 = 22000
@@ -251,56 +274,3 @@ def _disk(system: System, subject: str, path: str) -> Disk:
     space = unless_refused(system.space, folder)
     free = space.free_bytes if space else None
     return Disk(subject=subject, path=path, free_bytes=free, writable=is_writable(system, folder))
-
-
-# --- the Linux distribution, from os-release(5) ---------------------------------------------------
-
-OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
-"""The paths of os-release, in the order of preference that os-release(5) specifies."""
-
-
-class OsRelease(Frozen):
-    """The distribution according to its os-release; values that the file lacks are None."""
-
-    name: str | None = None
-    """The name that the distribution gives itself, such as `Debian GNU/Linux 12 (bookworm)`."""
-    id: str | None = None
-    """os-release's ID in lower case, such as `ubuntu`, `ol` or `opensuse-leap`."""
-    version: str | None = None
-    like: tuple[str, ...] = ()
-    """os-release's ID_LIKE, the closest relative first: a derived distribution can use their
-    packages."""
-    source: str = OS_RELEASE[0]
-    problem: str | None = None
-    """The reason why there is no name."""
-
-
-def read_distribution(system: System) -> OsRelease:
-    """The distribution according to the first os-release that exists."""
-    for path in OS_RELEASE:
-        text = read_or_none(system, path)
-        if text:
-            return _parsed(text, path)
-    return OsRelease(problem="no os-release file in /etc or /usr/lib")
-
-
-def _parsed(text: str, source: str) -> OsRelease:
-    """The distribution described by an os-release. Its values are quoted as in a shell."""
-    values: dict[str, str] = {}
-    for line in text.splitlines():
-        name, is_set, value = line.strip().partition("=")
-        if not is_set or name.startswith("#"):
-            continue
-        try:
-            values[name] = " ".join(shlex.split(value))
-        except ValueError as problem:
-            return OsRelease(source=source, problem=f"{source} could not be parsed: {problem}")
-    title = values.get("PRETTY_NAME") or values.get("NAME")
-    return OsRelease(
-        name=title or None,
-        id=values.get("ID", "").lower() or None,
-        version=values.get("VERSION_ID") or None,
-        like=tuple(values.get("ID_LIKE", "").lower().split()),
-        source=source,
-        problem=None if title else f"{source} names no distribution",
-    )

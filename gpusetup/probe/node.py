@@ -19,8 +19,9 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Reading, Snapshot
 from gpusetup.model.patterns import lazy
 from gpusetup.probe.deadline import BackgroundCall
+from gpusetup.probe.driver_files import read_driver_files
 from gpusetup.probe.driver_libraries import read_nvml
-from gpusetup.probe.gpu import FILES, NOT_ASKED, combine_sources, hint_at_a_driver
+from gpusetup.probe.gpu import NOT_ASKED, combine_sources, hint_at_a_driver
 from gpusetup.probe.host import read_memory, read_os
 from gpusetup.readings.sources import merged_snapshots, missing
 from gpusetup.system.processes import no_answer_in
@@ -48,8 +49,8 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     """Everything about a node within `limit` seconds; sources are read in parallel."""
     until = time.monotonic() + limit
     log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
-    facts_call = BackgroundCall(lambda: dict(_links_and_disks(system)))
-    files = [read(system) for read in FILES[system.family]]
+    facts_call = BackgroundCall(lambda: {**links(system), **dict(_free_disk_space(system))})
+    files = read_driver_files(system)
     nvml = read_nvml(system, limit) if hint_at_a_driver(files) else NOT_ASKED
     if system.family == "linux":
         no_log = missing("events", "log", no_answer_in(limit))
@@ -73,9 +74,8 @@ def name_of_node() -> str:
     return System().environ().get("SLURMD_NODENAME") or platform.node().partition(".")[0]
 
 
-def _links_and_disks(system: System) -> Iterator[tuple[str, str]]:
-    """Facts about links and free disk space from kernel files, as (name, value)."""
-    yield from links(system).items()
+def _free_disk_space(system: System) -> Iterator[tuple[str, str]]:
+    """Yields the free space of the disks that jobs write to."""
     for name, path in (("disk.root_free_gib", "/"), ("disk.tmp_free_gib", "/tmp")):
         if space := unless_refused(system.space, path):
             yield name, f"{space.free_bytes / (1 << 30):.0f}"
@@ -136,23 +136,6 @@ def read_kernel_log(system: System, limit: float) -> Snapshot:
     return Snapshot(events=events, readings=tuple(readings))
 
 
-def parse_kernel_log(text: str) -> tuple[Event, ...]:
-    """The last events in a kernel log, oldest first; lines may begin with a time and host.
-
-    >>> line = "[12.5] NVRM: Xid (PCI:0000:65:00): 119, pid=7, Timeout after 6s"
-    >>> dict(parse_kernel_log(line)[0].values)
-    {'bus_id': '0000:65:00', 'number': '119'}
-    """
-    log = text_of(bare_lines(text))
-    in_order = sorted(events_of(log, KERNEL_LOG), key=lambda one: log.flat.find(one.text or ""))
-    # Keep a repeated event once, at its first place in the log but with its last text.
-    distinct: dict[tuple[object, ...], Event] = {}
-    for event in in_order:
-        key = (event.kind, *sorted(event.values.items()))
-        distinct[key] = replace(event, source="kernel log")
-    return tuple(distinct.values())[-MAX_EVENTS:]
-
-
 PREFIX = lazy(
     r"""
     (?: <\d{1,3}> | \w+\s*:\w+\s*:\s )?                             # dmesg's level
@@ -163,10 +146,19 @@ PREFIX = lazy(
 )
 
 
-def bare_lines(log: str) -> list[str]:
-    """The lines of a log without the time and host at their beginning.
+def parse_kernel_log(text: str) -> tuple[Event, ...]:
+    """The last events in a kernel log, oldest first; lines may begin with a time and host.
 
-    >>> bare_lines("[   12.512345] NVRM: x\\nNov 20 06:03:41 node-1 kernel: [ 1.123456] nvidia: y")
-    ['NVRM: x', 'nvidia: y']
+    >>> line = "[12.5] NVRM: Xid (PCI:0000:65:00): 119, pid=7, Timeout after 6s"
+    >>> dict(parse_kernel_log(line)[0].values)
+    {'bus_id': '0000:65:00', 'number': '119'}
     """
-    return [PREFIX.sub("", line, count=1) for line in log.splitlines()]
+    # The messages begin after the time and the host of each line.
+    log = text_of([PREFIX.sub("", line, count=1) for line in text.splitlines()])
+    in_order = sorted(events_of(log, KERNEL_LOG), key=lambda one: log.flat.find(one.text or ""))
+    # Keep a repeated event once, at its first place in the log but with its last text.
+    distinct: dict[tuple[object, ...], Event] = {}
+    for event in in_order:
+        key = (event.kind, *sorted(event.values.items()))
+        distinct[key] = replace(event, source="kernel log")
+    return tuple(distinct.values())[-MAX_EVENTS:]

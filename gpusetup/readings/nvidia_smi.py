@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from gpusetup.child_scripts.nvml_fields import THROTTLE_REASONS, throttle_reasons
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import fields as field_list
 from gpusetup.model.machine import Gpu, GpuProcess
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.sources import UNNAMED
@@ -111,6 +113,12 @@ def integer(text: str | None) -> int | None:
     return None if value is None else int(value)
 
 
+def kilobytes(text: str | None) -> float | None:
+    """The bytes per second in a cell that nvidia-smi prints in KB/s; None if it has no value."""
+    value = number(text)
+    return None if value is None else value * 1000
+
+
 UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "mb": 1 << 20, "gib": 1 << 30, "gb": 1 << 30}
 
 
@@ -162,15 +170,6 @@ compute_mode = word_reader(
 driver_model = word_reader({"wddm": "WDDM", "tcc": "TCC", "wdm": "TCC", "mcdm": "MCDM"})
 
 
-# NVML's bits for the reasons why the clocks are reduced (nvml.h, nvmlClocksEventReason*).
-THROTTLE_BITS = (
-    (0x001, "gpu_idle"), (0x002, "applications_clocks_setting"), (0x004, "sw_power_cap"),
-    (0x008, "hw_slowdown"), (0x010, "sync_boost"), (0x020, "sw_thermal_slowdown"),
-    (0x040, "hw_thermal_slowdown"), (0x080, "hw_power_brake_slowdown"),
-    (0x100, "display_clock_setting"),
-)  # fmt: skip
-
-
 def throttle_mask(text: str | None) -> tuple[str, ...] | None:
     """
     >>> throttle_mask("0x0000000000000044")
@@ -178,7 +177,7 @@ def throttle_mask(text: str | None) -> tuple[str, ...] | None:
     """
     mask = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,16})", cell(text) or "")
     bits = int(mask[1], 16) if mask else 0
-    return tuple(name for bit, name in THROTTLE_BITS if bits & bit) if mask else None
+    return tuple(throttle_reasons(bits)) if mask else None
 
 
 def dotted(text: str | None) -> str | None:
@@ -384,9 +383,18 @@ QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("memory_total_bytes", "FB Memory Usage/Total", memory),
     ("memory_used_bytes", "FB Memory Usage/Used", memory),
     ("utilization_percent", "Utilization/GPU", integer),
+    ("memory_busy_percent", "Utilization/Memory", integer),
     ("temperature_celsius", "GPU Current Temp", integer),
     ("power_watts", "(?:(?:Instantaneous|Average) )?Power Draw", number),
     ("power_limit_watts", "(?:(?:Current|Enforced) )?Power Limit", number),
+    ("power_limit_default_watts", "Default Power Limit", number),
+    ("power_limit_max_watts", "Max Power Limit", number),
+    ("clock_sm_mhz", "Clocks/SM", integer),
+    ("clock_sm_max_mhz", "Max Clocks/SM", integer),
+    ("pcie_generation", "PCIe Generation/Current", integer),
+    ("pcie_generation_max", "PCIe Generation/Max", integer),
+    ("pcie_rx_bytes_per_second", "Rx Throughput", kilobytes),
+    ("pcie_tx_bytes_per_second", "Tx Throughput", kilobytes),
     ("pcie_width", "Link Width/Current", integer),
     ("pcie_width_max", "Link Width/Max", integer),
     ("compute_mode", "Compute Mode", compute_mode),
@@ -401,9 +409,9 @@ QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("recovery_action", "GPU Recovery Action", recovery_action),
     ("recovery_action", "(?:GPU )?Reset Status/.*", word_reader({"yes": "gpu_reset"})),
 )
-"""A field, its place (its label and, if that is not unique, the headings above), and the function
-that reads its text. If a field has several places, error counts are added up, a yes wins over a no,
-and otherwise the first value counts."""
+"""A field of `Gpu` or of the monitor's samples, its place (its label and, if that is not unique,
+the headings above), and the function that reads its text. If a field has several places, error
+counts are added up, a yes wins over a no, and otherwise the first value counts."""
 
 
 def parse_query(text: str) -> Smi:
@@ -455,20 +463,30 @@ def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str],
     return [value for value in values if value is not None]
 
 
-def gpu_of(page: str, bus: str | None = None) -> Gpu:
-    """The GPU described by one page of `nvidia-smi -q`."""
+def query_values(page: str) -> dict[str, Any]:
+    """The values on one page of `nvidia-smi -q` by field, as far as it tells them."""
     lines = tuple(placed(page))
-    fields: dict[str, Any] = {"name": UNNAMED, "pci_bus_id": bus, "lost": says_lost(page) or None}
+    values: dict[str, Any] = {"lost": True} if says_lost(page) else {}
     for name, label, reader in QUERY_FIELDS:
-        values = read_at(lines, label, reader)
-        if not values or fields.get(name) not in (None, UNNAMED):
+        told = read_at(lines, label, reader)
+        if not told or name in values:
             continue
         if name in ("ecc_uncorrected", "retired_pages"):
-            fields[name] = sum(values)
+            values[name] = sum(told)
         else:
             # One yes is enough, for example if one of several memory banks has a pending repair.
-            fields[name] = True if True in values else values[0]
-    flags = {reason: read_at(lines, reason.replace("_", " "), flag) for _, reason in THROTTLE_BITS}
+            values[name] = True if True in told else told[0]
+    flags = {reason: read_at(lines, reason.replace("_", " "), flag) for reason in THROTTLE_REASONS}
     if any(flags.values()):
-        fields["throttle_reasons"] = tuple(reason for reason, on in flags.items() if True in on)
-    return Gpu(**fields)
+        values["throttle_reasons"] = tuple(reason for reason, on in flags.items() if True in on)
+    return values
+
+
+GPU_FIELDS = {field.name for field in field_list(Gpu)}
+
+
+def gpu_of(page: str, bus: str | None = None) -> Gpu:
+    """The GPU described by one page of `nvidia-smi -q`."""
+    told = query_values(page)
+    values = {name: told[name] for name in GPU_FIELDS & told.keys()}
+    return Gpu(**{"name": UNNAMED, "pci_bus_id": bus, **values})

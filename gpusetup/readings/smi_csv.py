@@ -57,6 +57,12 @@ def fault(text: str) -> bool | None:
     return flag(text) if count is None else count > 0
 
 
+def megabytes(text: str) -> float | None:
+    """The bytes per second in a cell in MB/s; None if it contains no value."""
+    value = number(text)
+    return None if value is None else value * 1e6
+
+
 COLUMNS: Mapping[str, tuple[str, Reader]] = {
     "index": ("nvml_index", integer),
     **dict.fromkeys(("name", "gpu_name"), ("name", cell)),
@@ -100,6 +106,10 @@ COLUMNS: Mapping[str, tuple[str, Reader]] = {
         ("clocks_throttle_reasons.active", "clocks_event_reasons.active"),
         ("throttle_reasons", throttle_mask),
     ),
+    # The columns of `gpusetup monitor --csv` that nvidia-smi does not have.
+    "throttle reasons": ("throttle_reasons", lambda text: tuple(text.split())),
+    "pcie.rx": ("pcie_rx_bytes_per_second", megabytes),
+    "pcie.tx": ("pcie_tx_bytes_per_second", megabytes),
 }
 """A column -> the field of `Gpu` or of the monitor's samples, and the function that reads the
 column's cells. If a field has several columns, the first one with a value counts."""

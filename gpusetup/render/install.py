@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpusetup.install.wheels import size_text
-from gpusetup.model.builds import FAMILY, Fallback
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.logins import without_logins
 from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
@@ -25,7 +25,7 @@ from gpusetup.render.screen import (
     verdict,
 )
 from gpusetup.render.screen import notes as notes_after_a_gap
-from gpusetup.uv.lock import Wheel
+from gpusetup.uv.question import Wheel
 
 
 def plan_screen(
@@ -56,11 +56,6 @@ def versions(packages: Mapping[str, str]) -> str:
     """Packages and their versions as text, such as `torch 2.9.1, torchvision 0.24.1`; `no torch` if
     there are none."""
     return ", ".join(f"{name} {version}" for name, version in packages.items()) or "no torch"
-
-
-def fallback(choices: Sequence[Fallback]) -> str:
-    """The backends to try next if the first build fails its test, as text."""
-    return ", then ".join(choice.backend for choice in choices)
 
 
 def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:

@@ -27,7 +27,7 @@ def serve_text(plan: ServePlan) -> Screen:
 
     requests = plural(plan.sequences, "request")
     most_requests = plural(plan.largest_sequences, "request")
-    job = f": {requests} of {plan.context:,} tokens, cache in {plan.cache}"
+    job = f": {requests} of {plan.context:,} tokens"
     limits = {
         "longest": f"{plan.largest_context:,} tokens for {requests}",
         "most": f"{most_requests} of {plan.context:,} tokens",

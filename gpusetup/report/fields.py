@@ -43,9 +43,6 @@ BETWEEN_ANSWERS = r"['\"]?,? (?:'?\d{1,2}\.\d'?,? )?"
 """The text between the values of `torch.__version__` and `torch.cuda.is_available()`, if both are
 printed in one line."""
 LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
-ASKED = r"[/\\]python[\d.]*(?:\.exe)?"
-"""The path of the Python with which the output of doctor's own questions begins (see
-`causes.alike`): `/x/venv/bin/python 2.5.1+rocm6.2 6.2.41133 False`."""
 PYTHON_RELEASE = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
 # Words between a name and its value, in several languages.
@@ -111,19 +108,11 @@ PATTERNS = (
     # `Downloading torch-2.5.1+cu124-cp312-...whl`, `pip install https://.../torch-2.5.1+cu124-cp312-...whl`.
     # The installation may still fail.
     FieldPattern("torch.version", "torch-", rf"\b(?:Using cached|Download(?:ing|ed)|install(?:ing|ed)?|used?|with)\b[^\n]{{1,3}}(?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
-    # The output of doctor's own questions: the Python, torch, ROCm's HIP, what torch sees, its kernels.
-    FieldPattern("torch.version", "python", rf"{ASKED} {TORCH}(?= (?:None|\d[\w.-]*|True|False|\[))", SURE),
     FieldPattern("torch.version", "mps.is_available", rf"torch\.__version__, ?torch\.backends\.mps\.is_available\(\)\)[\"']? {TORCH}(?= (?:True|False))", SURE),
-    FieldPattern("torch.hip", "python", rf"{ASKED} {TORCH_VERSION} (\d+\.\d+)[\w.-]* (?:True|False)\b", SURE),
-    FieldPattern("torch.cuda_available", "python", rf"{ASKED} {TORCH_VERSION} (?:None|\d[\w.-]*) (True|False)\b", SURE),
-    FieldPattern("torch.kernels", "python", rf"{ASKED} {TORCH_VERSION} \[((?:\W{{1,4}}(?:sm|compute|gfx)_?\d\w{{1,4}}){{1,24}})", SURE),
-    FieldPattern("torch.version", LABELS, rf"(?<![\w.-])({RELEASE}\+(?:{LABEL})) \['(?:gfx|sm_)\d", SURE),
     # `PyTorch version: N/A`, which collect_env prints if torch is not installed.
     FieldPattern("torch.installed", "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
     # The path of a file of an installed torch in a traceback, or torch's version in a report.
     FieldPattern("torch.installed", ("pytorch version: ", "__init__.py", "undefined symbol"), r"(?=[pt-])(?:\bpytorch version: \D{0,8}\d\.\d|-packages[/\\]{1,2}torch[/\\]{1,2}__init__\.py\b|\btorch/lib/lib\w{2,30}\.so: undefined symbol)", SURE, value=True),
-    # `HIP Available | True` in a program's own table; its "CUDA available" asks for CUDA's version.
-    FieldPattern("torch.cuda_available", "hip available", r"\bHIP available\W{1,24}(True|Yes)\b", SURE),
     # torch's answer, for each way of asking and each answer: `Is CUDA available: True`,
     # `is_available() -> False`.
     *(
@@ -131,11 +120,6 @@ PATTERNS = (
         for needle, question in AVAILABLE
         for answer in ("True|Yes", r"False|No\b")
     ),
-    # `print(torch.__version__, torch.version.cuda)` with its output: `2.5.1 12.4`.
-    FieldPattern("torch.version", "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}({RELEASE}) (?:None|\d)", SURE),
-    # The same with `None` as the CUDA version: a CPU build, or a ROCm build if a HIP version
-    # follows.
-    FieldPattern("torch.backend", "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}{RELEASE} None\b(?! [56789]\.)", HINT, value="cpu"),
     # accelerate's `PyTorch version (GPU?): 2.5.1 (True)`.
     FieldPattern("torch.cuda_available", "torch version", r"PyTorch version(?: \((?:GPU|accelerator)\?\))?: \S{3,40} \((True|False|GPU|CUDA|NA)\)", SURE),
     # `CUDA used to build PyTorch: 12.4`, `torch.version.cuda is 12.4`, conda's build `py3.10_cuda12.4_cudnn9`.
@@ -161,8 +145,6 @@ PATTERNS = (
     FieldPattern("wanted.cuda", WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?{RELEASE} (?:built |compiled )?(?:for|with) CUDA (\d{{1,2}}\.\d)", HINT),
     # `conda install pytorch pytorch-cuda=12.4`.
     FieldPattern("wanted.cuda", "install", r"\b(?:install|create) .{0,300}?(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)", HINT),
-    # A conda archive: `pytorch-2.5.1-cuda124_py312`.
-    FieldPattern("wanted.torch", "pytorch-", r"\bpytorch-(\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py3", GUESS),
     # `pip install torch`, `conda create ... pytorch`.
     FieldPattern("torch.installer", (" install", " create"), r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)", HINT),
     # Commands and files of a uv project: `uv sync`, `uv.lock`, `[tool.uv]`.
@@ -194,8 +176,6 @@ PATTERNS = (
     FieldPattern("os.family", ("win", "윈도우", "ウィンドウズ", "винд"), r"\b[Ww]in ?(?:1[01]|7|8\.1)\b|[Ww]indows ?(?:平台|系统|环境)|윈도우|ウィンドウズ|\b[Вв]инд", USUAL, value="windows"),
     # Messages about Apple's Metal backend.
     FieldPattern("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|(?:for|at) the MPS device|\(MPS\w{3,12}Type\)|\buse mps instead\b|\bdevice: mps\b|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
-    # The loader's message about a library for another processor.
-    FieldPattern("os.family", (".dylib", "@rpath"), r"Library not loaded: @rpath|\w\.dylib\b", USUAL, value="macos"),
     # `mac os 14.6`, `macOS: 15.1`.
     FieldPattern("os.family", ("mac os", "macos"), r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d\b", USUAL, value="macos"),
     # `Inference on Apple Silicon`: not `CUDA, ROCm and Apple Silicon`, which a program supports.
@@ -232,8 +212,6 @@ PATTERNS = (
     FieldPattern("os.libc", ("glibc", "ldd ("), r"(?<!needs )(?<!requires )(?<!least )(?<!than )(?:\bglibc[ -](?:version )?|\bldd \([^)]{3,40}\) )(2\.\d{1,2})\b(?! or|\+| and)", HINT),
     # collect_env's `Libc version: glibc-2.35`.
     FieldPattern("os.libc", "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
-    # uv's `You're on Linux (`musllinux_1_2_x86_64`)`.
-    FieldPattern("os.libc", "you're on", r"You're on Linux \(`?(musl)linux_\d", SURE),
     # `ls /lib/ld-musl-*`.
     FieldPattern("os.libc", "/lib/ld-musl-", r"(?<!\S)/lib/ld-(musl)-\w{3,12}\.so\.1(?!\S)", USUAL),
     # mokutil's `SecureBoot enabled`.
@@ -260,8 +238,6 @@ PATTERNS = (
     FieldPattern("toolkit.nvcc", "cuda runtime", r"CUDA runtime version: (\d{1,2}\.\d{1,2})", USUAL),
     # The kernel's log: `NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.14`.
     FieldPattern("driver.version", "nvidia unix", rf"(?:NVRM version:?|NVRM: loading|nvidia-modeset: Loading) NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", SURE),
-    # TensorFlow's `kernel reported version is: 550.54.14`.
-    FieldPattern("driver.version", "kernel reported version", rf"kernel reported version is: {DRIVER}", USUAL),
     # `libcuda reported version is: 550.54.14`, `NVML library version: 550.54`.
     FieldPattern("driver.library_version", ("libcuda reported version", "nvml library version"), rf"(?:libcuda reported version is|NVML library version): {DRIVER}", USUAL),
     # `NVIDIA UNIX Open Kernel Module for x86_64`.
@@ -269,8 +245,6 @@ PATTERNS = (
     # `driver version: 550.54.14`, `updated the driver to 550.54`, but not `requires driver 550 or
     # newer`.
     FieldPattern("driver.version", "driver", rf"{REQUIRED_DRIVER}|(?=[duirmw])(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
-    # Packages: `nvidia-driver-550 550.54.14-0ubuntu1`, an upgrade's `535.183 -> 550.54`.
-    FieldPattern("driver.version", "nvidia", rf"(?=[nsu])(?:\bnvidia(?:-\w+)*,? \(?(?:\d:)?\d{{3}}[\w.:~-]* ?(?:->|→) ?(?:\d:)?|\b(?:Setting up|Unpacking) nvidia-(?:driver|dkms|utils|kernel)\S* \()({DRIVER_VERSION}|[3-9]\d\d\b)(?!\.\d)", HINT),
     # `but version 550.54 was detected`.
     FieldPattern("driver.version", "was detected", rf"but\s+version {DRIVER} was detected", HINT),
     # Installers and the driver itself: `The NVIDIA 550.54.14 NVIDIA driver will ignore this GPU`.
@@ -294,8 +268,6 @@ PATTERNS = (
     FieldPattern("torch.cuda", WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?{RELEASE},? (?:with|and|built for|for|\()? ?CUDA (\d{{1,2}}\.\d)", HINT),
     # `torch.cuda.get_arch_list()` with its output: `['sm_80', 'sm_90']`.
     FieldPattern("torch.kernels", "get_arch_list", r"get_arch_list\(\)[^\[\n]{0,40}\[((?:\W{1,4}(?:sm|compute|gfx)_?\d\w{1,4}){1,24})", SURE),
-    # `sm_90 is in the get_arch_list`.
-    FieldPattern("torch.kernels", "get_arch_list", r"(?<!no )(?<!not )(?<!without )\b((?:sm_\d{2,3}|gfx\d{3,4}\w?)) (?:is |was )?(?:listed |also )?(?:in|among|part of|one of|there in)\b(?! not)[^\n]{0,60}?get_arch_list", HINT),
     # `get_arch_list() contains sm_90`.
     FieldPattern("torch.kernels", "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
     # `驱动版本 550.54.14`, `Treiber 550.54`, and in other languages.
@@ -306,8 +278,6 @@ PATTERNS = (
     FieldPattern("torch.version", "+cpu", rf"(?<![\w./=-])(?<!vision )(?<!audio )(?<!install )({RELEASE}\+cpu)(?![\w-])", GUESS),
     # `torch2.5.1`, written as one word.
     FieldPattern("torch.version", "torch", rf"(?<![\w./=-])(?:py)?torch({RELEASE}(?:\+(?:{LABEL}))?)(?![\w+]|\.\w)", GUESS),
-    # The driver with its major version alone: `驱动 550`.
-    FieldPattern("driver.version", DRIVER_WORDS, r"(?:驱动(?:程序)?(?:版本)?|драйвер\w{0,2}|ドライバー?|드라이버|\bTreiber)(?:[^\w\d]|是|为|版本|:){0,4}((?!450|525|528|580)[3-6]\d\d)(?![\w+.-])", GUESS),
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@ pasted without its question (for example only `False`), and torch's old launcher
 
 from __future__ import annotations
 
+from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.patterns import lazy
@@ -17,51 +18,49 @@ IN_A_CONTAINER = lazy(r"\s#\s*in (?:the|a|my) container\b")
 IN_WSL = lazy(r"\s#\s*in WSL\b")
 # `ls: cannot access '/dev/nvidia0': No such file or directory`.
 MISSING_NODE = lazy(r"^ls: cannot access '?(?P<path>/dev/[\w/-]+)'?: No such file")
-# More digits are no size of a machine's memory.
-# `shm              64M   64M     0 100% /dev/shm`: a row of `df -h`.
+# `shm              64M   64M     0 100% /dev/shm`: a row of `df -h`. More digits are no size of a
+# machine's memory.
 SHARED_MEMORY = lazy(
     r"^(?:shm|tmpfs)\s+(?P<size>\d{1,6}(?:\.\d{1,6})?)(?P<unit>[KMGT])i?\s.*\d+%\s+/dev/shm\s*$"
 )
 BYTES = {"K": 1 << 10, "M": 1 << 20, "G": GIB, "T": GIB << 10}
 # `/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05`: the driver's library has the driver's version.
 LIBCUDA = lazy(r"^\s*(?:.*\s)?/\S+/libcuda\.so\.(?P<version>\d{3}\.\d{2,3}(?:\.\d{2})?)\s*$")
-# `2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: the output of the command that doctor suggests if torch
-# lacks a kernel.
-KERNELS_AND_CAPABILITY = lazy(
-    r"^\W{0,6}(?:\d\.\d[\w.+]{0,40} )?\[(?P<kernels>'(?:sm|compute)_\d{2,3}[a-f]?'(?:, ?'\w{5,12}'){0,24})\]"
-    r" \((?P<major>\d{1,2}), ?(?P<minor>\d)\)\s*$"
+# `2.6.0+cu124 12.4 True`, `/x/bin/python 2.6.0+cu124 ['sm_50', 'sm_90'] (12, 0)`: what the commands
+# print that doctor suggests. After the version come CUDA's or HIP's, what torch sees, its kernels,
+# the GPU's capability; a command prints some of them.
+OF_TORCH = lazy(
+    r"^\W{0,6}(?P<python>\S{1,300}[/\\]python[\d.]*(?:\.exe)? )?"
+    rf"(?:(?P<version>\d\.\d{{1,2}}\.\d[\w.]{{0,20}}(?:\+(?P<label>{LABEL}))?)(?= ))?"
+    r"(?: (?P<runtime>None|\d{1,2}\.\d[\w.-]{0,40}))?(?: (?P<sees>True|False))?"
+    r"(?: ?\[(?P<kernels>'(?:sm|compute|gfx)_?\d\w{1,5}'(?:, ?'\w{5,12}'){0,24})\])?"
+    r"(?: \((?P<major>\d{1,2}), ?(?P<minor>\d)\))?\s*$"
 )
 # `print(torch.__file__)`, and a file in no folder of the package's name: `/home/me/torch.py`.
-ASKS_FOR_A_FILE = lazy(r"\bprint\((?P<module>\w+)\.__file__\)")
-
-# `2.6.0+cu124 12.4`: torch's version and that of its CUDA.
-VERSION_AND_CUDA = lazy(
-    r"^\W{0,4}(?P<version>\d\.\d{1,2}\.\d(?P<label>\+(?:cu\d{3}|cpu|rocm[\d.]+))?) (?P<cuda>\d{1,2}\.\d|None)\s*$"
-)
+ASKS_FOR_TORCHS_FILE = lazy(r"\bprint\(torch\.__file__\)")
 STARTS_CUDA = "torch.cuda.init()"
 NAMES_A_GPU = lazy(r"^\s*(?:NVIDIA|Tesla|GeForce|Quadro|AMD|Radeon)\b")
 FAILED = ("traceback", "error:")
 OTHER_PYTHON = lazy(r"^\s*\S{0,40}\$ (python3(?:\.\d{1,2})?) -c\b")
-SEES_NONE = lazy(r"^\s*\d\.\d{1,2}\.\d\S* False\s*$")
 
 
 def typed(text: Text) -> Facts:
     """What typed commands show: the container they ran in, its shared memory, the version of
-    libcuda, a file that hides a module, and torch's kernels.
+    libcuda, a file that hides torch, and what torch says of itself.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> next(typed(text_of("$ df -h /dev/shm  # in the container"))).value
     'docker'
     >>> [type(fact).__name__ for fact in typed(text_of("2.6.0 ['sm_90'] (12, 0)"))]
-    ['Claim', 'Gpus']
+    ['Claim', 'Claim', 'Gpus']
     """
-    asked_module, command = "", ""
+    command, above = "", ""
     for number, line in enumerate(text.lines[:LINES_READ], 1):
-        source = line_source(number)
+        source, path = line_source(number), line.strip()
         if PROMPT.search(line):
             command = line
-        if command == line and IN_A_CONTAINER.search(line):
-            yield Claim("container.kind", "docker", source, USUAL)
+            if IN_A_CONTAINER.search(line):
+                yield Claim("container.kind", "docker", source, USUAL)
         if memory := SHARED_MEMORY.search(line):
             size = float(memory["size"]) * BYTES[memory["unit"]]
             yield Claim("memory.shm_total_bytes", int(size), source, SURE)
@@ -74,43 +73,49 @@ def typed(text: Text) -> Facts:
             # WSL reaches the driver of Windows through this node.
             elif node["path"] == "/dev/dxg" and IN_WSL.search(command):
                 yield Event(kind="wsl-driver", source=source, text=shown)
-        path = line.strip()
-        # Only of torch it is known that it is a package and never a single file.
-        if asked_module == "torch" and path.endswith(("/torch.py", "\\torch.py")):
-            values = {"module": asked_module, "path": path}
+        if ASKS_FOR_TORCHS_FILE.search(above) and path.endswith(("/torch.py", "\\torch.py")):
+            values = {"module": "torch", "path": path}
             yield Event(kind="module-shadowed", values=values, source=source, text=path)
         # The first line below a command is its output.
-        asked = command if number > 1 and text.lines[number - 2] == command else ""
-        answer = VERSION_AND_CUDA.search(line)
-        if answer and (answer["label"] or "torch" in asked):
-            # The output of the command that doctor suggests if a GPU is not used.
-            yield Claim("torch.version", answer["version"], source, USUAL)
-            if answer["cuda"] != "None":
-                yield Claim("torch.cuda", answer["cuda"], source, USUAL)
-            yield Event(kind="output-shown", values={"what": "torch"}, source=source, text=path)
+        asked = above if above == command else ""
+        yield from _said_by_torch(line, asked, source)
         # `torch.cuda.init()` raises an error if torch finds no GPU.
-        is_answer = answer or NAMES_A_GPU.search(line)
-        if STARTS_CUDA in asked and is_answer and not text.has_any(FAILED):
-            yield Claim("torch.cuda_available", True, source, USUAL)
+        if STARTS_CUDA in asked and not text.has_any(FAILED):
+            answers = OF_TORCH.search(line) or NAMES_A_GPU.search(line)
+            if answers and path:
+                yield Claim("torch.cuda_available", True, source, USUAL)
+        above = line
+
+
+def _said_by_torch(line: str, asked: str, source: str) -> Facts:
+    """torch's version, CUDA or HIP, whether it sees a GPU, its kernels and the GPU's capability, in
+    one line of output. `asked` is the command above the line."""
+    answer = OF_TORCH.search(line)
+    if answer is None:
+        return
+    version, runtime = answer["version"], answer["runtime"]
+    # Two bare numbers in a line may be anything.
+    is_torchs = bool(answer["python"] or answer["label"] or answer["kernels"] or "torch" in asked)
+    if version and is_torchs and (runtime or answer["sees"] or answer["kernels"]):
+        yield Claim("torch.version", version, source, SURE if answer["python"] else USUAL)
+        if runtime and runtime != "None":
+            is_hip = (answer["label"] or "").startswith("rocm")
+            number = ".".join(runtime.split(".")[:2])
+            yield Claim("torch.hip" if is_hip else "torch.cuda", number, source, USUAL)
+        if runtime:
+            yield Event(kind="output-shown", values={"what": "torch"}, source=source, text=line)
+        if answer["sees"]:
+            yield Claim("torch.cuda_available", answer["sees"] == "True", source, SURE)
         # `$ python3 -c "..."`, with torch's answer below it: that Python's torch sees no GPU.
         other_python = OTHER_PYTHON.search(asked)
-        if other_python and SEES_NONE.search(line):
+        if other_python and answer["sees"] == "False":
             yield Claim("python.executable", other_python[1], source, HINT)
-        question = ASKS_FOR_A_FILE.search(line)
-        asked_module = question["module"] if question else ""
-    yield from _kernels_and_gpu(text)
-
-
-def _kernels_and_gpu(text: Text) -> Facts:
-    """torch's kernels and the GPU's capability, from the first output that shows both."""
-    for number, line in enumerate(text.lines[:LINES_READ], 1):
-        if answer := KERNELS_AND_CAPABILITY.search(line):
-            kernels = answer["kernels"].replace("'", "").replace(",", " ").split()
-            yield Claim("torch.kernels", " ".join(kernels), line_source(number), SURE)
+    if answer["kernels"]:
+        kernels = answer["kernels"].replace("'", "").replace(",", " ").split()
+        yield Claim("torch.kernels", " ".join(kernels), source, SURE)
+        if answer["major"]:
             capability = Capability(int(answer["major"]), int(answer["minor"]))
-            gpu = Gpu(name="the GPU", compute_capability=capability)
-            yield Gpus((gpu,), line_source(number), HINT)
-            return
+            yield Gpus((Gpu(name="the GPU", compute_capability=capability),), source, HINT)
 
 
 # `>>> False`, `Out [12]: False`, `"cuda:0"`.
@@ -173,14 +178,18 @@ def old_launches(text: Text) -> Facts:
     before it, and its arguments. It does not mean a failure.
 
     >>> from gpusetup.report.cleaning import text_of
-    >>> line = "$ python -m torch.distributed.launch --nproc_per_node=2 train.py"
+    >>> line = "$ python -m torch.distributed.launch --nproc_per_node=2 \\\\\\n train.py"
     >>> next(old_launches(text_of(line))).values["arguments"]
     '--nproc_per_node=2 train.py'
     """
     if "torch.distributed.launch" not in text.low:
         return
-    for index in range(len(text.lines)):
-        if command := COMMAND.search(whole_command(text.lines[index : index + MAX_LINES])):
+    for index, line in enumerate(text.lines):
+        last = index
+        while CONTINUED.search(text.lines[last]) and last < index + MAX_LINES:
+            last = min(last + 1, len(text.lines) - 1)
+            line = f"{CONTINUED.sub('', line)} {text.lines[last]}"
+        if command := COMMAND.search(" ".join(line.split())):
             values = {
                 "variables": command["variables"].strip(),
                 "arguments": command["arguments"].strip("`'\" "),
@@ -188,19 +197,3 @@ def old_launches(text: Text) -> Facts:
             source, quote = line_source(index + 1), command[0][:SHOWN_CHARACTERS]
             yield Event(kind="old-launch", values=values, source=source, text=quote)
             return
-
-
-def whole_command(lines: tuple[str, ...]) -> str:
-    """The first line, joined with the lines that continue it.
-
-    >>> whole_command(("torchrun \\\\", "  train.py", "done"))
-    'torchrun train.py'
-    """
-    parts: list[str] = []
-    for line in lines:
-        continued = CONTINUED.search(line)
-        parts.append(line[: continued.start()] if continued else line)
-        if continued is None:
-            break
-    # The command's pattern expects single spaces between words.
-    return " ".join(" ".join(parts).split())

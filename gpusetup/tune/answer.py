@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen
@@ -83,13 +82,3 @@ class TuneAnswer(Frozen):
     diff: str = ""
     written: str | None = None
     interrupted: bool = False
-
-
-def difference(name: str, before: str, after: str) -> str:
-    """The unified diff between two versions of a file; "" if they are equal."""
-    before_lines = before.splitlines()
-    after_lines = after.splitlines()
-    new_name = f"{name} (tuned)"
-    # One line of context is enough to show where a change is.
-    lines = difflib.unified_diff(before_lines, after_lines, name, new_name, lineterm="", n=1)
-    return "".join(f"{line}\n" for line in lines)

@@ -11,41 +11,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.configs.config import Config
 from gpusetup.configs.keys import Loop, is_other_phase
 from gpusetup.configs.settings import (
-    EMPTY,
     Setting,
     dotted,
     name_of,
-    names_in,
     switch_value,
     unquoted,
     whole_number,
 )
-from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.batch_verdict import BatchVerdict, batch_verdict, ways_to_fit
-from gpusetup.plan.config import question_of
-from gpusetup.plan.place import Place
+from gpusetup.tune.advice import GuideBatch, guide_batch, measuring
 from gpusetup.tune.case import (
     LONGEST_VALUE,
     MEASURED,
     ConfigCase,
     DoesNotFit,
+    Proposed,
     Suggestion,
-    Why,
     add_key,
     change_value,
-    config_word,
     label,
     names_batch_norm,
     not_a_number,
     trainer_in,
 )
-from gpusetup.tune.marks import BatchMark, batch_mark
+from gpusetup.tune.verdict import BY_PLAN, how_to_fit, verdict_now, verdict_on
 
-BY_PLAN = "`gpusetup plan --from-config`"
 SAMPLE_UNITS = ("sample", "samples", "sents", "sentence", "static")
 """Values of `batch_type` with which the batch size counts samples; with any other value it counts
 tokens, frames or elements."""
@@ -94,9 +86,9 @@ def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
             yield from suggestions or _why_unchanged(case, split)
             # The multi-GPU guide's batch is mentioned even if plan is certain of the config's, but
             # a measurement on this machine counts more.
-            mark = batch_mark(case)
-            if mark and mark.of_all_gpus and not case.measured.batch_size:
-                yield _marked(case, split, mark)
+            guide = guide_batch(case)
+            if guide and guide.of_all_gpus and not case.measured.batch_size:
+                yield _beside_guide(case, split, guide)
 
 
 def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
@@ -106,8 +98,8 @@ def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
     accumulations = case.with_role("accumulation")
     partners = same_map = [other for other in accumulations if other.path[:-1] == parent]
     # A trainer with a global batch computes the accumulation from it.
-    totals = [total for total in case.with_role("total") if total.path[:-1] == parent]
-    derived = bool(totals) and not same_map
+    has_total = any(total.path[:-1] == parent for total in case.with_role("total"))
+    derived = has_total and not same_map
     if not same_map and not derived:
         partners = accumulations
     partner = partners[0] if len(partners) == 1 else None
@@ -127,21 +119,12 @@ def divisors(number: int, most: int) -> Iterator[int]:
     >>> list(divisors(96, 40))
     [32, 24, 16, 12, 8, 6, 4, 3, 2, 1]
     """
-    for size in range(min(most, number), 0, -1):
-        if number % size == 0:
-            yield size
+    return (size for size in range(min(most, number), 0, -1) if number % size == 0)
 
 
 def _in_pieces(micro: int, effective: int) -> str:
-    """An effective batch in micro-batches of size `micro`, in words."""
     steps = effective // micro
     return f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
-
-
-def measuring(case: ConfigCase) -> str:
-    """The shell command that measures a batch size for this config; the user replaces the
-    placeholder with their own function."""
-    return f"gpusetup tune {config_word(case)} --batch-size --code MODULE:FUNCTION"
 
 
 # --- a batch size that is changed -----------------------------------------------------------------
@@ -176,39 +159,35 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
 def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
     """Suggest the largest split that plan is certain to fit; a batch that may fit is not
     changed."""
-    current, effective = plan_verdict(case, split.size), split.effective
-    if isinstance(current, CannotJudge) or current.verdict == "close":
-        return
-    if effective > LARGEST_EFFECTIVE:
+    current, effective = verdict_now(case, split.size), split.effective
+    if isinstance(current, str) or current.verdict == "close" or effective > LARGEST_EFFECTIVE:
         return
     for size in divisors(effective, effective):
-        verdict = plan_verdict(case, size, effective // size)
+        verdict = verdict_on(case, size, effective // size)
         # A verdict is only clear if about a fifth of the card's memory stays free.
-        if isinstance(verdict, CannotJudge) or verdict.verdict != "clear":
+        if isinstance(verdict, str) or verdict.verdict != "clear":
             continue
         if size != split.size:
             yield from _change_split(case, split, size, f"{BY_PLAN}, clear on this card")
-            mark = batch_mark(case)
-            if mark and not mark.of_all_gpus and size < mark.least <= effective:
+            guide = guide_batch(case)
+            if guide and not guide.of_all_gpus and size < guide.least <= effective:
                 yield (
-                    f"{_mark_text(case, mark)}. {BY_PLAN} is sure of {size} and leaves a "
-                    f"fifth of the card free, so more may run. {_to_measure(case, mark)}"
+                    f"{guide.text}. {BY_PLAN} is sure of {size} and leaves a "
+                    f"fifth of the card free, so more may run. {guide.measure}"
                 )
         return
     # If plan knows a reason why the batch may still fit, it is not called impossible.
     if current.may_fit_because:
         return
     advice = f"`{measuring(case)}` measures it"
-    smallest, card = plan_verdict(case, 1, effective), case.facts.card
+    smallest, card = verdict_on(case, 1, effective), case.facts.card
     # If a batch of 1 fits, but without the safety margin, only a measurement can tell.
-    lacks_gib = 0.0
-    if isinstance(smallest, BatchVerdict):
-        lacks_gib = smallest.total_gib - smallest.capacity_gib
-    if card and isinstance(smallest, BatchVerdict) and lacks_gib > 0:
-        ways = _how_to_fit(case.config, card, effective)
+    if card and not isinstance(smallest, str) and smallest.total_gib > smallest.capacity_gib:
+        ways = how_to_fit(case.config, card, effective)
         advice = f"Even 1 takes {smallest.total_gib:.1f} GiB. {ways}"
     name = dotted(split.setting.path)
-    yield DoesNotFit(f"{name}: {current.reason}, and no smaller batch is sure to fit. {advice}")
+    why = f"{name}: {current.reason}, and no smaller batch is sure to fit. {advice}"
+    yield DoesNotFit(why=why)
 
 
 def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> list[Suggestion]:
@@ -217,18 +196,18 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
     effective, name = split.effective, dotted(split.setting.path)
     steps = effective // micro
     pieces = _in_pieces(micro, effective)
-    refused = refusal(case)
-    if refused is not None:
-        return [f"{name} stays {split.size} ({pieces} by {source}): {refused}"]
+    tied = tied_to_micro_batch(case)
+    if tied is not None:
+        return [f"{name} stays {split.size} ({pieces} by {source}): {tied}"]
     reason = f"{pieces} keeps the effective batch of {effective} on a GPU"
     if split.derived:
         reason += " (the trainer derives the accumulation from the global batch)"
-    why = Why(reason=f"{reason}; only BatchNorm would compute other statistics", source=source)
-    changes = [*change_value(case, split.setting, str(micro), why)]
+    reason += "; only BatchNorm would compute other statistics"
+    changes = [*change_value(case, split.setting, str(micro), reason, source)]
     if split.partner is not None:
-        changes += change_value(case, split.partner, str(steps), why)
+        changes += change_value(case, split.partner, str(steps), reason, source)
     elif steps > 1 and not split.derived:
-        added = add_key(case, "accumulation", str(steps), why)
+        added = add_key(case, "accumulation", str(steps), reason)
         if not added:
             return [
                 f"{name} is {effective}; {source} says {micro} with {steps} steps of "
@@ -237,8 +216,7 @@ def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> li
             ]
         changes += added
     # Both settings change or neither; otherwise the effective batch would change.
-    problems: list[Suggestion] = [part for part in changes if isinstance(part, str)]
-    return problems or changes
+    return [one for one in changes if not isinstance(one, Proposed)] or changes
 
 
 # --- a batch size that is kept --------------------------------------------------------------------
@@ -253,199 +231,46 @@ def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
     if case.measured.batch_size:
         yield f"{stays}: {case.measured.batch_size} ran ({MEASURED})"
         return
-    verdict = plan_verdict(case, split.size)
+    verdict = verdict_now(case, split.size)
     # plan's figure is left out if it leaves something uncounted, because it is then too high.
-    doubt = verdict if isinstance(verdict, CannotJudge) else verdict.may_fit_because
+    doubt = verdict if isinstance(verdict, str) else verdict.may_fit_because
     reason = f"{BY_PLAN} cannot judge this config: {doubt}"
-    if isinstance(verdict, BatchVerdict) and not doubt:
-        reason = verdict.reason
-    reason = case.fixed_by or reason
-    is_sure = isinstance(verdict, BatchVerdict) and verdict.verdict == "clear"
+    is_sure = False
+    if not isinstance(verdict, str) and not doubt:
+        reason, is_sure = verdict.reason, verdict.verdict == "clear"
     # Several batch settings belong to several loaders or stages; the guide is mentioned once.
-    mark = batch_mark(case) if split.setting is case.with_role("batch")[0] else None
-    if is_sure or case.fixed_by:
-        yield f"{stays}: {reason}"
-    elif mark is None:
-        yield f"{stays}: {reason}; `{measuring(case)}` measures it"
+    guide = guide_batch(case) if split.setting is case.with_role("batch")[0] else None
+    if is_sure or case.fixed_by or guide:
+        yield f"{stays}: {case.fixed_by or reason}"
     else:
-        yield f"{stays}: {reason}"
-        if not mark.of_all_gpus:
-            yield _marked(case, split, mark)
+        yield f"{stays}: {reason}; `{measuring(case)}` measures it"
+    if guide and not (is_sure or case.fixed_by or guide.of_all_gpus):
+        yield _beside_guide(case, split, guide)
 
 
-def _marked(case: ConfigCase, split: Split, mark: BatchMark) -> str:
+def _beside_guide(case: ConfigCase, split: Split, guide: GuideBatch) -> str:
     """A sentence that compares the config's batch with the guides' value, and says what to
     measure."""
     size, effective = split.size, split.effective
-    sentence = f"{_mark_text(case, mark)}; {label(split.setting)} is {size}."
+    sentence = f"{guide.text}; {label(split.setting)} is {size}."
     # The effective batch in micro-batches no larger than the guide's, unless that moves away from
     # the guide's range.
     micro = 0
-    if not mark.least <= size <= mark.most and 0 < effective <= LARGEST_EFFECTIVE:
-        micro = next(divisors(effective, mark.most))
-        if micro == size or (size < mark.least and micro < size):
+    if not guide.least <= size <= guide.most and 0 < effective <= LARGEST_EFFECTIVE:
+        micro = next(divisors(effective, guide.most))
+        if micro == size or micro < size < guide.least:
             micro = 0
-    if micro and refusal(case) is None:
+    if micro and tied_to_micro_batch(case) is None:
         sentence += f" {_in_pieces(micro, effective)} keeps the effective batch of {effective}."
-    elif mark.least == 0:
-        sentence += f" To go beyond it, accumulate: {mark.most} x 2 is a batch of {2 * mark.most}."
-    elif effective < mark.least:
+    elif guide.least == 0:
+        most = guide.most
+        sentence += f" To go beyond it, accumulate: {most} x 2 is a batch of {2 * most}."
+    elif effective < guide.least:
         sentence += (
             " A larger effective batch is another experiment, because it needs another learning "
             "rate."
         )
-    return f"{sentence} {_to_measure(case, mark)}"
-
-
-def _mark_text(case: ConfigCase, mark: BatchMark) -> str:
-    """Part of a sentence with the batch that a guide starts with on this card, and each GPU's share
-    of it."""
-    unit = "in all" if mark.of_all_gpus else "on a GPU"
-    text = f"{mark.where} the {mark.source} starts with a batch of {mark.range_text} {unit}"
-    gpus = case.facts.gpus
-    if mark.of_all_gpus and gpus > 1:
-        text += f", {max(mark.most // gpus, 1)} on each of the {gpus} GPUs"
-    return text
-
-
-def _to_measure(case: ConfigCase, mark: BatchMark) -> str:
-    """A sentence with the command that measures batch sizes up to the guides' value."""
-    return f"To measure which batch size fits, run `{measuring(case)} --max {mark.most}`"
-
-
-# --- what plan says -------------------------------------------------------------------------------
-
-PREFERENCE = frozenset((
-    "beta", "pref_beta", "loss_type", "precompute_ref_log_probs", "ref_model", "reference_free",
-    "rpo_alpha", "desirable_weight", "max_prompt_length", "num_generations", "reward_funcs",
-    "num_generations_per_prompt",
-))  # fmt: skip
-"""Keys of preference or reinforcement training, whose method plan may not know."""
-
-
-class CannotJudge(str):
-    """The reason why `plan` cannot judge a config, as the end of a sentence."""
-
-
-def plan_verdict(
-    case: ConfigCase, size: int, steps: int | None = None
-) -> BatchVerdict | CannotJudge:
-    """plan's verdict on this batch size with this number of accumulation steps (None keeps the
-    config's), or the reason why plan cannot judge it."""
-    card = case.facts.card
-    config = case.config if steps is None else case.tuned or case.config
-    if card is None:
-        return CannotJudge("the memory of the GPU is not known")
-    elsewhere = sharded_elsewhere(case)
-    if elsewhere:
-        return CannotJudge(elsewhere)
-    try:
-        from_config = question_of(config)
-        question = from_config.question
-        preference_names = sorted(names_in(config.settings) & PREFERENCE)
-        # If plan recognises the method, it counts the additional models.
-        if preference_names and question.rl is None:
-            return CannotJudge(
-                f"`{preference_names[0]}` belongs to preference or reinforcement training, whose "
-                "pairs, reference model and generations plan does not count"
-            )
-        if question.model is None and question.params is None:
-            return CannotJudge("it names no model that plan knows")
-        if from_config.notes:
-            return CannotJudge("; ".join(from_config.notes))
-        if steps is None and from_config.per_gpu is None:
-            return CannotJudge("its batch may be that of all GPUs together")
-        if steps is None and from_config.per_gpu != size:
-            return CannotJudge("it holds several batches")
-        return batch_verdict(config, size, card, accumulate=steps)
-    except GpuSetupError as problem:
-        return CannotJudge(problem.message)
-
-
-def cannot_fit(case: ConfigCase) -> str | None:
-    """A sentence that explains why not even one sample fits on this card; None if one may fit.
-
-    The answer shows this sentence first.
-    """
-    card, config = case.facts.card, case.tuned or case.config
-    if card is None or sharded_elsewhere(case) or case.measured.batch_size:
-        return None
-    try:
-        verdict = batch_verdict(config, 1, card, any_length=True)
-        if verdict.verdict != "too much" or verdict.may_fit_because:
-            return None
-        need = f"a single sample needs {verdict.total_gib:.1f} GiB"
-        # No way to train needs less than the weights, whatever else a key saves.
-        if verdict.weights_gib > verdict.capacity_gib:
-            need = f"its weights alone take {verdict.weights_gib:.1f} GiB"
-        return (
-            f"With these settings, the model does not fit on this card: {need}, and the card has "
-            f"{verdict.capacity_gib:.1f} GiB. {_how_to_fit(config, card)}"
-        )
-    except GpuSetupError:
-        return None
-
-
-MOST_WAYS = 3
-
-
-def _how_to_fit(config: Config, card: Place, steps: int | None = None) -> str:
-    """A sentence with up to three ways to make one sample fit, those that save most first."""
-    ways = ways_to_fit(config, card, steps)[:MOST_WAYS]
-    if not ways:
-        return f"{BY_PLAN} says what saves most"
-    return f"The model fits with one of these: {'; '.join(ways)}"
-
-
-# --- settings in other files ----------------------------------------------------------------------
-
-DEEPSPEED_JSON = ("zero_optimization", "train_micro_batch_size_per_gpu")
-"""Keys that occur only in DeepSpeed's JSON config."""
-DEEPSPEED_KEYS = ("deepspeed", "deepspeed_config", "deepspeed_config_file")
-"""Keys that refer to DeepSpeed's settings; the value is a file, the name of a preset, or `true`."""
-FILE_NAME = re.compile(r"\S{1,200}\.\w{1,9}")
-BASE_FILES = "_base_"
-"""mmengine's key for the config files that a config inherits from."""
-
-
-def batch_fixed_by(config: Config) -> str | None:
-    """Why the batch and precision of a config must not change; None if they may.
-
-    For example, transformers refuses to start if a config and its DeepSpeed JSON differ.
-    """
-    is_deepspeed_json = not names_in(config.settings).isdisjoint(DEEPSPEED_JSON)
-    for setting in config.settings:
-        text = unquoted(setting.text)
-        if is_deepspeed_json and text == "auto":
-            return f"{label(setting)} is auto: the trainer's own config sets the value"
-        if name_of(setting.path) in DEEPSPEED_KEYS and _names_settings(setting):
-            # A word without a file extension names a preset that comes with a program, not a file.
-            is_file = FILE_NAME.fullmatch(text) is not None
-            holder = text if is_file else "DeepSpeed's own configuration"
-            return f"{holder} sets a batch and a precision too: change both files by hand"
-    return None
-
-
-def sharded_elsewhere(case: ConfigCase) -> str | None:
-    """A sentence that names the other file that decides how the model is sharded; None if no
-    setting refers to such a file."""
-    for setting in case.with_name(*DEEPSPEED_KEYS, "fsdp_config", BASE_FILES):
-        if _names_settings(setting):
-            takes = "leaves to another file how the model is sharded"
-            if name_of(setting.path) == BASE_FILES:
-                takes = "takes the other settings from another file"
-            return f"{label(setting)} {takes}"
-    return None
-
-
-def _names_settings(setting: Setting) -> bool:
-    """Whether a setting's value refers to settings elsewhere, rather than containing them as
-    a map."""
-    # Only `_base_` has a list of files; `fsdp: [full_shard]` is a list of words.
-    if setting.kind == "list":
-        return name_of(setting.path) == BASE_FILES
-    is_plain = setting.kind in ("scalar", "alias")
-    return is_plain and setting.text not in EMPTY and switch_value(setting) is not False
+    return f"{sentence} {guide.measure}"
 
 
 # --- what else depends on the micro-batch ---------------------------------------------------------
@@ -480,7 +305,7 @@ TIED_TO_MICRO_BATCH = {
 change."""
 
 
-def refusal(case: ConfigCase) -> str | None:
+def tied_to_micro_batch(case: ConfigCase) -> str | None:
     """Why another micro-batch would change the experiment, by the strongest reason; None if it
     would not."""
     if case.fixed_by:

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpusetup.errors import BadInput, Blocked, ToolFailed
+from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.probe.host import free_memory
 from gpusetup.system.processes import StreamingChild, no_answer_in
 from gpusetup.system.system import System
-from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
+from gpusetup.tune.oom import is_out_of_memory
 from gpusetup.tune.search import Goal, Trial, code_fails, next_batch, next_for_speed
 
 SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
@@ -45,19 +46,24 @@ FREE_SHARE = 0.02
 LEAST_FREE_BYTES = 300 << 20
 """The minimum memory to keep free on a GPU. Kernels that are loaded later and NCCL need 0.1 to 0.5
 GB outside of the allocator, and 2 % of a 4 GB card would only be 80 MB."""
+KILLED_EXITS = (-9, 137)
+"""The exit codes of a child that the Linux OOM killer may have ended: the negative number of
+SIGKILL, and 137, by which a shell reports that signal."""
 STDERR_BYTES = 64 << 10
-"""The number of bytes to read from the end of a trial's standard error."""
+LONGEST_DETAIL = 300
+"""The number of characters to show from the end of the child's output, where the error is."""
 
 Say = Callable[[str], None]
+Half = Literal["bf16", "fp16"]
 
 
 class BenchJob(Frozen):
-    """What to train in a trial, and how; each trial adds its batch size."""
+    """What to train in a trial, and how; the requests of `child_scripts/bench.py` add the batch."""
 
     code: str | None = None
     """`MODULE:FUNCTION`; MODULE may be the path of a file."""
     pickle: str | None = None
-    amp: Literal["bf16", "fp16"] | None = None
+    amp: Half | None = None
     compile: bool = False
     optimizer: str = "adamw"
     device: str = "auto"
@@ -72,8 +78,7 @@ class BenchJob(Frozen):
     loaded: bool = False
     """Whether the timed steps take their batches from the code's data set, if it returns one."""
     workers: int | None = None
-    """The number of workers of that loader; None means as many as the code's DataLoader has, or
-    none."""
+    """The workers of that loader; None: as many as the code's DataLoader has, or none."""
 
 
 class Device(Frozen):
@@ -83,13 +88,11 @@ class Device(Frozen):
     name: str
     limit_bytes: int
     """The bytes of the device's memory that may be used."""
-    half: Literal["bf16", "fp16"] = "bf16"
+    half: Half = "bf16"
     """The 16-bit type that suits the device: fp16 below compute capability 8.0, otherwise bf16."""
 
     @property
     def is_gpu(self) -> bool:
-        """Whether the device is a GPU, so that torch's allocator counts the memory instead of the
-        operating system."""
         return self.device.partition(":")[0] == "cuda"
 
     def room(self) -> int:
@@ -108,12 +111,11 @@ class Bench:
     it cannot continue."""
 
     def __init__(self, job: BenchJob, folder: str = ".") -> None:
-        self.job = job
-        python = job.python or sys.executable
-        self._argv = (python, str(SCRIPT))
-        self._folder = folder
-        self._lines: StreamingChild | None = None
-        # A file for the child's standard error, which is needed if the child dies.
+        """`folder`: where the child runs, so that it finds the user's code."""
+        self.job, self._folder = job, folder
+        self._argv = (job.python or sys.executable, str(SCRIPT))
+        self._child: StreamingChild | None = None
+        # The child's standard error goes to a file, because it is only needed if the child dies.
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - `__exit__` closes it
 
     def __enter__(self) -> Bench:
@@ -124,9 +126,9 @@ class Bench:
         self._errors.close()
 
     def _end(self) -> None:
-        if self._lines is not None:
-            self._lines.end()
-        self._lines = None
+        if self._child is not None:
+            self._child.end()
+        self._child = None
 
     def ask(self, mode: str, batch: int = 1, **changes: Any) -> dict[str, Any]:
         """The child's answer to a request, which is the job with `changes` applied.
@@ -134,43 +136,34 @@ class Bench:
         If the child ended without an answer, the status is `died`, with its exit code and the end
         of its standard error.
         """
-        from gpusetup.model.codec import to_plain
-
         job = replace(self.job, **changes)
         limit = seconds_allowed(job)
-        request = {**to_plain(job), "mode": mode, "batch": batch}
         self._errors.truncate(0)
         try:
-            child = self._child()
-            child.tell(json.dumps(request))
-            answer: dict[str, Any] = json.loads(child.next(limit))
+            if self._child is None:
+                self._child = StreamingChild(
+                    self._argv,
+                    environment={**os.environ, **CHILD_ENVIRONMENT},
+                    cwd=self._folder,
+                    errors=self._errors,
+                )
+            self._child.tell(json.dumps({**to_plain(job), "mode": mode, "batch": batch}))
+            answer: dict[str, Any] = json.loads(self._child.next(limit))
             # `spent` means that this process must not run another trial.
             if answer.pop("spent", False):
                 self._end()
         except EOFError:
-            exit_code = self._lines.exit() if self._lines else None
-            answer = {"status": "died", "exit": exit_code}
+            answer = {"status": "died", "exit": self._child.exit() if self._child else None}
             self._end()
         except OSError as problem:
             self._end()
             is_late = isinstance(problem, TimeoutError)
-            detail = no_answer_in(limit) if is_late else str(problem)
-            answer = {"status": "error", "detail": detail}
+            answer = {"status": "error", "detail": no_answer_in(limit) if is_late else str(problem)}
         if answer["status"] == "died":
             # Only the end, because libraries may have written a lot before it.
             self._errors.seek(0)
             answer["errors"] = self._errors.read()[-STDERR_BYTES:].decode("utf-8", "replace")
         return answer
-
-    def _child(self) -> StreamingChild:
-        """The running child process; starts one if there is none."""
-        if self._lines is None:
-            environment = {**os.environ, **CHILD_ENVIRONMENT}
-            # Run in the folder in which `tune` was called, so that the user's code is found.
-            self._lines = StreamingChild(
-                self._argv, environment=environment, cwd=self._folder, errors=self._errors
-            )
-        return self._lines
 
     def device(self) -> Device:
         """The device that will run the trials. Raises Blocked if torch is missing, ToolFailed if it
@@ -206,27 +199,21 @@ class Bench:
         Every trial is added to `trials` as soon as it has run, so that Ctrl-C loses nothing.
         """
         chooser = next_for_speed if speed else next_batch
-        settings = {**settings, "timed": speed}
-        quickest_trial = 0.0
-        while not code_fails(trials):
-            batch = chooser(trials, goal)
-            if batch is None:
-                break
+        quickest = 0.0
+        while not code_fails(trials) and (batch := chooser(trials, goal)) is not None:
             began = time.monotonic()
             line = f"batch {batch}"
             if goal.ends is not None:
-                remaining = goal.ends - began
+                left = goal.ends - began
                 # The next trial takes at least as long as the quickest one so far.
-                if trials and remaining <= quickest_trial:
+                if left <= quickest:
                     break
-                line = f"batch {batch}, {max(0.0, remaining):.0f} s left"
-                timed_seconds = min(self.job.seconds, max(1.0, remaining * TIMED_SHARE))
-                settings |= {"left": max(1.0, remaining), "seconds": timed_seconds}
+                line += f", {left:.0f} s left"
+                settings |= {"left": left, "seconds": min(self.job.seconds, left * TIMED_SHARE)}
             say(line)
-            trial = self.trial(batch, **settings)
-            trials.append(trial)
+            trials.append(self.trial(batch, timed=speed, **settings))
             seconds = time.monotonic() - began
-            quickest_trial = min(quickest_trial or seconds, seconds)
+            quickest = min(quickest or seconds, seconds)
 
 
 def seconds_allowed(job: BenchJob) -> float:
@@ -235,14 +222,8 @@ def seconds_allowed(job: BenchJob) -> float:
     seconds = job.seconds + STARTING_SECONDS
     if job.compile:
         seconds += COMPILING_SECONDS
-    # The search may end before the trial's own time limit.
-    if job.left:
-        seconds = min(seconds, job.left)
-    return max(1.0, seconds)
-
-
-LONGEST_DETAIL = 300
-"""The number of characters to show from the end of the child's output, where the error is."""
+    # The search may end before the trial's own time limit; a child needs a second to answer.
+    return max(1.0, min(seconds, job.left or seconds))
 
 
 def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
@@ -251,11 +232,9 @@ def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
     if status == "ok":
         return Trial(**{**answer, "batch": batch})
     if status == "died":
-        errors = answer["errors"]
-        exit_code = answer["exit"]
-        ran_out = is_killed_for_memory(exit_code) or is_out_of_memory(errors)
-        last_words = errors.strip()[-LONGEST_DETAIL:]
-        detail = f"ended with exit {exit_code}: {last_words}"
+        errors, exit_code = answer["errors"], answer["exit"]
+        ran_out = exit_code in KILLED_EXITS or is_out_of_memory(errors)
+        detail = f"ended with exit {exit_code}: {errors.strip()[-LONGEST_DETAIL:]}"
     else:
         detail = answer["detail"]
         ran_out = is_out_of_memory(detail)

@@ -28,13 +28,13 @@ from gpusetup.tune.answer import TuneChange
 
 
 class Facts(Frozen):
-    """The facts about a machine that the rules use."""
+    """The facts about a machine that the rules use, for the GPUs that a program sees."""
 
     gpu: str | None = None
     """The name of the GPU with the least memory."""
     gpus: int = 0
     memory_bytes: int | None = None
-    """The memory of the smallest visible GPU; None if unknown."""
+    """The memory of the smallest GPU; None if unknown."""
     capability: tuple[int, int] | None = None
     cores: int | None = None
     ram_bytes: int | None = None
@@ -45,64 +45,20 @@ class Facts(Frozen):
 
     @property
     def card(self) -> Place | None:
-        """The GPU with the least memory, in the form that `plan` needs; None if its memory is
-        unknown."""
+        """The smallest GPU in the form that `plan` needs; None if its memory is unknown."""
         if not self.memory_bytes:
             return None
         system: System = "windows"
         if self.family == "linux":
             # On WSL, Windows moves data that does not fit on the GPU to the host's memory.
             system = "wsl" if self.wsl else "linux"
-        place = place_of(self.gpu, self.memory_bytes)
-        return replace(place, count=self.gpus, system=system)
-
-
-class Measured(Frozen):
-    """The results of measurements on this machine."""
-
-    batch_size: int | None = None
-    """The largest (or fastest) batch on one GPU that ran."""
-    is_faster: Mapping[str, bool] = {}
-    """Name of a change (`amp`, `workers`, `compile`) -> whether it was faster; without an entry if
-    it was not measured."""
-    interrupted: bool = False
-    """Whether the measurement was interrupted, in which case only measured changes are written."""
-
-
-class Proposed(Frozen):
-    """A proposed change of a setting, and the text edit that makes it."""
-
-    change: TuneChange
-    edit: Edit
-
-
-class Proposal(Frozen):
-    changes: tuple[TuneChange, ...] = ()
-    edits: tuple[Edit, ...] = ()
-    words: tuple[str, ...] = ()
-    cannot_fit: str | None = None
-    """A sentence to show first if not even one sample of the model fits on this card; otherwise
-    None."""
-
-
-MEASURED = "measured on this machine"
-KeyedSetting = tuple[Setting, Key]
-
-
-class DoesNotFit(str):
-    """A sentence that explains why the run does not fit on this card; if there is one, no change is
-    proposed."""
-
-
-Suggestion = Proposed | str
+        return replace(place_of(self.gpu, self.memory_bytes), count=self.gpus, system=system)
 
 
 def facts_of(snapshot: Snapshot) -> Facts:
-    """The facts about a machine, for the GPUs that are visible to a program."""
     gpus = visible_gpus(snapshot)
     # The smallest GPU sets the limit, because each GPU holds the model and its share of the batch.
-    by_memory = sorted(gpus, key=lambda gpu: gpu.memory_total_bytes or math.inf)
-    smallest = by_memory[0] if by_memory else None
+    smallest = min(gpus, key=lambda gpu: gpu.memory_total_bytes or math.inf, default=None)
     capabilities = [
         (gpu.compute_capability.major, gpu.compute_capability.minor)
         for gpu in gpus
@@ -140,18 +96,62 @@ def with_card(facts: Facts, text: str) -> Facts:
     )
 
 
+class Measured(Frozen):
+    """The results of measurements on this machine."""
+
+    batch_size: int | None = None
+    """The largest (or fastest) batch on one GPU that ran."""
+    is_faster: Mapping[str, bool] = {}
+    """Name of a change (`amp`, `workers`, `compile`) -> whether it was faster; without an entry if
+    it was not measured."""
+    interrupted: bool = False
+    """Whether the measurement was interrupted, in which case only measured changes are written."""
+
+
+MEASURED = "measured on this machine"
+
+
+class Proposed(Frozen):
+    """A proposed change of a setting, and the text edit that makes it."""
+
+    change: TuneChange
+    edit: Edit
+
+
+class DoesNotFit(Frozen):
+    """The run does not fit on this card, so no change is proposed."""
+
+    why: str
+
+
+Suggestion = Proposed | DoesNotFit | str
+"""What a rule yields; a text is advice that is only printed."""
+
+
+class Proposal(Frozen):
+    changes: tuple[TuneChange, ...] = ()
+    edits: tuple[Edit, ...] = ()
+    words: tuple[str, ...] = ()
+    cannot_fit: str | None = None
+    """Why not even one sample fits on this card; None if one may fit."""
+
+
 class ConfigCase(Frozen):
     """A config, the facts about the machine, and what was measured there."""
 
     config: Config
     facts: Facts
     measured: Measured
-    keyed: tuple[KeyedSetting, ...]
+    keyed: tuple[tuple[Setting, Key], ...]
     tuned: Config | None = None
     """The config after all changes except those of the batch."""
     fixed_by: str | None = None
-    """A sentence that explains why another file also sets the batch and the precision; None if none
-    does."""
+    """Why another file also sets the batch and the precision; None if none does."""
+
+    @property
+    def file(self) -> str:
+        """The config's file name, quoted as a command-line argument."""
+        return shlex.quote(self.config.name)
 
     def with_role(self, *roles: str) -> list[Setting]:
         """The settings with one of these roles, in the file's order."""
@@ -162,62 +162,33 @@ class ConfigCase(Frozen):
         return (setting for setting in self.config.settings if name_of(setting.path) in names)
 
 
-def config_word(case: ConfigCase) -> str:
-    """The config's file name, quoted as a command-line argument."""
-    return shlex.quote(case.config.name)
-
-
 def label(setting: Setting) -> str:
     """A setting's name with its line for messages: `training.lr (line 7)`."""
     return f"{dotted(setting.path)} (line {setting.line})"
 
 
-class Why(Frozen):
-    """The reason for a value, and the source of the advice."""
-
-    reason: str
-    source: str
-
-
-def change_value(case: ConfigCase, setting: Setting, value: str, why: Why) -> Iterator[Suggestion]:
+def change_value(
+    case: ConfigCase, setting: Setting, value: str, reason: str, source: str
+) -> Iterator[Suggestion]:
     """The change that sets a setting to a value, a sentence if that is impossible, or nothing if it
     already has this value."""
     edit = replacement(case.config, setting, value)
     if edit is None:
         obstacle = "not a plain value"
-        # Another setting would change too.
         if setting.shared:
             obstacle = "used in several places through a YAML anchor"
-        yield f"{label(setting)} is {obstacle}: set it to {value} by hand; {why.reason}"
-    # If the setting already has this value, there is nothing to change.
+        yield f"{label(setting)} is {obstacle}: set it to {value} by hand; {reason}"
     elif edit.value != setting.text:
-        yield _proposed(edit, setting, value, why)
+        yield _proposed(edit, setting, value, reason, source)
 
 
-def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
-    """An edit as a proposed change with its reason. `setting` is the setting that changes, or the
-    one below which a line is added."""
-    is_added = edit.start == edit.end
-    change = TuneChange(
-        key=dotted(edit.path),
-        line=setting.line,
-        before=None if is_added else value_of(setting),
-        after=int(value) if value.isdigit() else True if value == "true" else value,
-        reason=why.reason,
-        source=why.source,
-        added=is_added,
-    )
-    return Proposed(edit=edit, change=change)
-
-
-def add_key(case: ConfigCase, role: str, value: str, why: Why) -> list[Suggestion]:
+def add_key(case: ConfigCase, role: str, value: str, reason: str) -> list[Suggestion]:
     """The change that adds a missing key, if the config's trainer is known to read it; otherwise
     []."""
     rows = [] if case.with_role(role) else [row for row in key_table().added if row.role == role]
     for row in rows:
         # These names in the config show that its trainer reads the key.
-        signs = row.needs.split()
-        if signs and not any(case.with_name(*signs)):
+        if row.needs and not any(case.with_name(*row.needs.split())):
             continue
         for setting in case.with_name(row.beside):
             # In a map with keys like `--batch-size`, the new key would need the same spelling, and
@@ -226,8 +197,24 @@ def add_key(case: ConfigCase, role: str, value: str, why: Why) -> list[Suggestio
                 continue
             edit = added_line(case.config, setting, row.name, value)
             if edit is not None:
-                return [_proposed(edit, setting, value, replace(why, source=row.source))]
+                return [_proposed(edit, setting, value, reason, row.source)]
     return []
+
+
+def _proposed(edit: Edit, setting: Setting, value: str, reason: str, source: str) -> Proposed:
+    """An edit with its reason; `setting` is the one that changes, or below which a line is
+    added."""
+    is_added = edit.start == edit.end
+    change = TuneChange(
+        key=dotted(edit.path),
+        line=setting.line,
+        before=None if is_added else value_of(setting),
+        after=int(value) if value.isdigit() else True if value == "true" else value,
+        reason=reason,
+        source=source,
+        added=is_added,
+    )
+    return Proposed(edit=edit, change=change)
 
 
 def not_a_number(setting: Setting) -> str:

@@ -7,11 +7,18 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from gpusetup import named_file
+from gpusetup.configs.config import Config, edited
 from gpusetup.errors import BadInput
+from gpusetup.model.frozen import replace
 from gpusetup.model.shell import own_line
 from gpusetup.system.refusals import blocked_by, blocked_by_files
+from gpusetup.tune.answer import TuneAnswer
+from gpusetup.tune.case import Proposal
+
+Answer = TypeVar("Answer", bound=TuneAnswer)
 
 SUFFIX = ".gpusetup-previous"
 """The suffix of the file that keeps the previous config when a config is changed in place."""
@@ -69,16 +76,33 @@ def write_bytes(path: str, raw: bytes) -> None:
                 part.unlink()
 
 
-def write_tuned(source: str, target: str | None, before: bytes, after: bytes) -> str | None:
-    """Write a tuned config to `target`, or in place after saving a copy of the old one; returns the
-    written path, None if nothing changed."""
-    if target and not (named_file.is_there(target) and Path(target).samefile(source)):
-        write_bytes(target, after)
-        return target
-    if before == after:
-        return None
-    write_keeping_previous(source, after)
-    return source
+def with_proposal(
+    answer: Answer, config: Config, proposal: Proposal, *, source: str, target: str | None
+) -> Answer:
+    """The answer with the proposed changes of the config at `source`. They are first written to
+    `target`, if there is one; if that is the same file, a copy of the old one is kept."""
+    tuned = edited(config, proposal.edits)
+    written = None
+    if target and named_file.is_there(target) and Path(target).samefile(source):
+        if config.raw != tuned.raw:
+            write_keeping_previous(source, tuned.raw)
+            written = source
+    elif target:
+        write_bytes(target, tuned.raw)
+        written = target
+    # One line of context is enough to show where a change is.
+    lines = difflib.unified_diff(
+        config.text.splitlines(), tuned.text.splitlines(),
+        config.name, f"{config.name} (tuned)", lineterm="", n=1,
+    )  # fmt: skip
+    return replace(
+        answer,
+        changes=proposal.changes,
+        cannot_fit=proposal.cannot_fit,
+        recommendations=proposal.words,
+        diff="".join(f"{line}\n" for line in lines),
+        written=written,
+    )
 
 
 def write_keeping_previous(target: str, raw: bytes) -> str | None:

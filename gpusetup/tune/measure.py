@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 from gpusetup.configs.settings import switch_value, whole_number
-from gpusetup.model.frozen import replace
 from gpusetup.tune.answer import TuneAnswer
 from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
 from gpusetup.tune.case import Measured, known_settings
@@ -23,49 +22,32 @@ if TYPE_CHECKING:
 ShowProgress = Callable[[int], AbstractContextManager[Say]]
 """A function from the expected number of trials to a context manager, whose value is called with a
 line about each trial."""
-SEARCH_TRIALS = 5
-"""The approximate number of trials in a search, for the progress bar."""
-TABLE_TRIALS = 25
-"""The approximate number of trials for the table, for the progress bar."""
+SEARCH_TRIALS, TABLE_TRIALS = 5, 25
+"""The approximate number of trials, for the progress bar."""
 
 
-def measure(
+def search(
     job: BenchJob,
     showing: ShowProgress,
     config: Config | None,
     *,
-    table_workers: int | None = None,
-    finds_fastest: bool = False,
-    largest: int | None = None,
+    finds_fastest: bool,
+    largest: int | None,
 ) -> tuple[TuneAnswer, Measured]:
-    """Measure the table, or search for the largest (`finds_fastest`: the fastest) batch size up to
-    `largest`. Returns the answer, and the results that may be written into the config.
-
-    `table_workers` is the number of loader workers that the table tries, which the rules would
-    write for this machine; None: search for a batch size instead.
-    """
-    # The effective batch is the number of samples in one optimizer step, which only a config tells.
-    setup, effective = _setup_of(config) if config else (Setup(), None)
+    """Search for the largest batch size that fits (`finds_fastest`: for the fastest one) up to
+    `largest`. Returns the answer, and what may be written into the config."""
+    trials: list[Trial] = []
+    is_interrupted = True
     with Bench(job) as bench:
         device = bench.device()
-        goal = Goal(
-            limit_bytes=device.room(), start=setup.batch if config else FIRST, largest=largest
-        )
-        if table_workers is not None:
-            # The table stays within the effective batch; the search also tries larger sizes.
-            most = min((one for one in (largest, effective) if one), default=None)
-            goal = replace(goal, start=setup.batch, largest=most)
-            table = TrialTable(bench, device, goal, setup, effective, table_workers)
-            return _fill_table(table, showing)
-        trials: list[Trial] = []
-        is_interrupted = True
+        start = _setup_of(config)[0].batch if config else FIRST
+        goal = Goal(limit_bytes=device.room(), start=start, largest=largest)
         with showing(SEARCH_TRIALS) as say, suppress(KeyboardInterrupt):
             bench.find(goal, trials, say, speed=finds_fastest)
             is_interrupted = False
     raise_if_code_fails(job, trials)
     # After Ctrl-C, this is the best size among those that have run.
-    choose = fastest if finds_fastest else largest_that_ran
-    batch_size = choose(trials, goal)
+    batch_size = (fastest if finds_fastest else largest_that_ran)(trials, goal)
     answer = TuneAnswer(
         trials=tuple(trials),
         batch_size=batch_size,
@@ -77,8 +59,46 @@ def measure(
     return answer, Measured(batch_size=batch_size, interrupted=is_interrupted)
 
 
+def benchmark(
+    job: BenchJob,
+    showing: ShowProgress,
+    config: Config | None,
+    *,
+    workers: int,
+    largest: int | None,
+) -> tuple[TuneAnswer, Measured]:
+    """Measure the table with batches up to `largest`; `workers` is the number of loader workers
+    that the rules would write. Returns the answer, and which changes made this code faster."""
+    setup, effective = _setup_of(config) if config else (Setup(), None)
+    is_interrupted = True
+    with Bench(job) as bench:
+        device = bench.device()
+        # The table stays within the effective batch; the search also tries larger sizes.
+        most = min((one for one in (largest, effective) if one), default=None)
+        goal = Goal(limit_bytes=device.room(), start=setup.batch, largest=most)
+        table = TrialTable(bench, device, goal, setup, effective)
+        with showing(TABLE_TRIALS) as say, suppress(KeyboardInterrupt):
+            table.measure(workers, say)
+            is_interrupted = False
+    rows = table.rows
+    raise_if_code_fails(job, rows[:1])
+    batch_size = table.best().setup.batch if rows else None
+    answer = TuneAnswer(
+        trials=tuple(table.trials),
+        batch_size=batch_size,
+        limit_bytes=goal.limit_bytes,
+        benchmark=tuple(rows),
+        cause=None if is_interrupted else cause_of(rows),
+        device=device.name,
+        interrupted=is_interrupted,
+    )
+    gains = gains_by_role(rows)
+    return answer, Measured(batch_size=batch_size, is_faster=gains, interrupted=is_interrupted)
+
+
 def _setup_of(config: Config) -> tuple[Setup, int]:
-    """The settings of the first measurement, read from the config, and its effective batch."""
+    """The settings of the first measurement, read from the config, and its effective batch: the
+    samples in one optimizer step."""
     setup, steps = Setup(), 1
     for setting, key in known_settings(config):
         number, switch = whole_number(setting), switch_value(setting)
@@ -94,25 +114,3 @@ def _setup_of(config: Config) -> tuple[Setup, int]:
         elif key.role in ("amp", "bf16", "fp16") and switch:
             setup = setup._replace(amp="fp16" if key.role == "fp16" else "bf16")
     return setup, setup.batch * steps
-
-
-def _fill_table(table: TrialTable, showing: ShowProgress) -> tuple[TuneAnswer, Measured]:
-    """Measure the table; returns the answer, and which changes made this code faster."""
-    is_interrupted = True
-    with showing(TABLE_TRIALS) as table.say, suppress(KeyboardInterrupt):
-        table.measure()
-        is_interrupted = False
-    rows = table.rows
-    raise_if_code_fails(table.bench.job, rows[:1])
-    batch_size = table.best().batch if rows else None
-    answer = TuneAnswer(
-        trials=tuple(table.trials),
-        batch_size=batch_size,
-        limit_bytes=table.goal.limit_bytes,
-        benchmark=tuple(rows),
-        cause=None if is_interrupted else cause_of(rows),
-        device=table.device.name,
-        interrupted=is_interrupted,
-    )
-    gains = gains_by_role(rows)
-    return answer, Measured(batch_size=batch_size, is_faster=gains, interrupted=is_interrupted)

@@ -7,17 +7,20 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from gpusetup.configs.config import edited, read_config
 from gpusetup.configs.keys import key_of
 from gpusetup.configs.settings import dotted, value_of
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
+from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.tune.answer import Plain, TuneAnswer, difference
+from gpusetup.tune.answer import Plain, TuneAnswer
 from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails, saved_job
 from gpusetup.tune.case import facts_of
+from gpusetup.tune.config_file import read_bytes, with_proposal
 from gpusetup.tune.rules import propose
 from gpusetup.tune.search import (
     FIRST,
@@ -133,16 +136,52 @@ class BatchSizeOptimizer:
         `BadInput` if the model does not train.
         """
         began = time.monotonic()
-        options, batch_size, ignored = search_config(self.config)
+        options, start, ignored = search_config(self.config)
         total_seconds = float(options.get("total_seconds") or TOTAL_SECONDS)
         say: Say = options.get("say") or print_progress
         if ignored:
-            first_names = ", ".join(ignored[:MOST_NAMES])
             hidden_count = len(ignored) - MOST_NAMES
             more = f" and {hidden_count} more" if hidden_count > 0 else ""
-            own = ", ".join(OPTIONS)
-            say(f"not used by the search: {first_names}{more} (its own options: {own})")
+            names = f"{', '.join(ignored[:MOST_NAMES])}{more}"
+            say(f"not used by the search: {names} (its own options: {', '.join(OPTIONS)})")
         trials: list[Trial] = []
+        with self._saved_job(options, sample_data) as job, Bench(job) as bench:
+            device, limit_note = bench.device(), ""
+            # The 16-bit type of `amp: True` depends on the device.
+            if options.get("amp") is True:
+                bench.job = replace(job, amp=device.half)
+            # On a CPU, other programs need the memory too. At least 1 GiB, because torch itself
+            # needs a part of it.
+            if not device.is_gpu and not options.get("memory_limit_bytes"):
+                quarter = max(device.limit_bytes // 4, min(GIB, device.limit_bytes))
+                device = replace(device, limit_bytes=quarter)
+                limit_note = ", a quarter of the free memory"
+            say(
+                f"Batch sizes on {device.name}: for {total_seconds:g} s at most"
+                f" (`total_seconds`), within {device.limit_bytes / GIB:.1f} GiB{limit_note}"
+                " (`memory_limit_bytes`)"
+            )
+            goal = Goal(
+                limit_bytes=device.room(),
+                start=start or length_of(sample_data) or FIRST,
+                largest=options.get("max_batch_size"),
+                # Even if torch starts slowly, keep half of the time for trials.
+                ends=max(began + total_seconds, time.monotonic() + total_seconds / 2),
+            )
+            bench.find(goal, trials, say, speed=True)
+        raise_if_code_fails(job, trials)
+        size = fastest(trials, goal, busy=target_gpu_util)
+        if size is None:
+            raise Unsatisfiable(
+                f"Not even the smallest batch runs within {device.limit_bytes / GIB:.1f} GiB and "
+                f"{total_seconds:g} s",
+                hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
+            )
+        return size, {**statistics(size, trials, goal), "ignored": ignored}
+
+    @contextmanager
+    def _saved_job(self, options: Mapping[str, Any], sample_data: Any) -> Iterator[BenchJob]:
+        """The job for the child, which reads the model and the batch from a file."""
         optimizer, loss = options.get("optimizer"), options.get("loss")
         parts = {
             "model": self.model,
@@ -151,52 +190,17 @@ class BatchSizeOptimizer:
             # The optimizer's name is sent with the request; a callable goes into the file.
             "optimizer": None if isinstance(optimizer, str) else optimizer,
         }
+        names = ("amp", "memory_limit_bytes", "steps", "seconds", "compile")
+        given = {name: options[name] for name in names if options.get(name)}
+        if given.get("amp") is True:
+            del given["amp"]
         with saved_job(parts) as path:
-            # `amp: True` is resolved below, because the 16-bit type depends on the device.
-            names = ("amp", "memory_limit_bytes", "steps", "seconds", "compile")
-            given = {name: options[name] for name in names if options.get(name)}
-            if given.get("amp") is True:
-                del given["amp"]
-            job = BenchJob(
+            yield BenchJob(
                 pickle=path,
                 optimizer=optimizer.lower() if isinstance(optimizer, str) else "adamw",
                 device=str(options.get("device") or "auto"),
                 **given,
             )
-            with Bench(job) as bench:
-                device = bench.device()
-                if options.get("amp") is True:
-                    bench.job = replace(job, amp=device.half)
-                limit_bytes, limit_note = device.limit_bytes, ""
-                # On a CPU, other programs need the memory too. At least 1 GiB, because torch itself
-                # needs a part of it.
-                if not device.is_gpu and not options.get("memory_limit_bytes"):
-                    limit_bytes = max(limit_bytes // 4, min(GIB, limit_bytes))
-                    limit_note = ", a quarter of the free memory"
-                say(
-                    f"Batch sizes on {device.name}: for {total_seconds:g} s at most"
-                    f" (`total_seconds`), within {limit_bytes / GIB:.1f} GiB{limit_note}"
-                    " (`memory_limit_bytes`)"
-                )
-                # Even if torch starts slowly, keep half of the time for trials.
-                half_from_now = time.monotonic() + total_seconds / 2
-                goal = Goal(
-                    limit_bytes=replace(device, limit_bytes=limit_bytes).room(),
-                    start=batch_size or length_of(sample_data) or FIRST,
-                    largest=options.get("max_batch_size"),
-                    ends=max(began + total_seconds, half_from_now),
-                )
-                bench.find(goal, trials, say, speed=True)
-        raise_if_code_fails(job, trials)
-        size = fastest(trials, goal, busy=target_gpu_util)
-        if size is None:
-            raise Unsatisfiable(
-                f"Not even the smallest batch runs within {limit_bytes / GIB:.1f} GiB and "
-                f"{total_seconds:g} s",
-                hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
-            )
-        figures = statistics(size, trials, goal)
-        return size, {**figures, "ignored": ignored}
 
 
 def length_of(sample_data: Any) -> int | None:
@@ -213,15 +217,11 @@ def length_of(sample_data: Any) -> int | None:
 
 def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
     """The results of the chosen batch size and of all sizes that were tried."""
-    from gpusetup.model.codec import to_plain
-
+    rows = [to_plain(trial) for trial in trials]
     is_late = any((trial.detail or "").startswith("no answer in") for trial in trials)
     is_unfinished = next_for_speed(trials, goal) is not None
-    rows = [to_plain(trial) for trial in trials]
-    # The first successful run of this size.
-    answer = next(row for row in rows if row["batch"] == size and row["status"] == "ok")
     return {
-        **answer,
+        **next(row for row in rows if row["batch"] == size and row["status"] == "ok"),
         "largest_batch_size": largest_that_ran(trials, goal),
         "limit_bytes": goal.limit_bytes,
         "stopped": "its time was over" if is_unfinished or is_late else stopped(trials, goal),
@@ -261,19 +261,13 @@ class OptimizedConfig(TuneAnswer):
     """Path of each setting in the new file -> its value."""
 
     def __iter__(self) -> Iterator[str]:
-        from gpusetup.model.codec import to_plain
-
         # Without this, `key in result` would count from 0 through `__getitem__`.
         return iter(to_plain(self))
 
     def __getitem__(self, key: str) -> Any:
-        from gpusetup.model.codec import to_plain
-
         endings = [path for path in self.settings if f".{path}".endswith(f".{key}")]
         # A name that several settings share names none of them.
-        if len(endings) == 1:
-            return self.settings[endings[0]]
-        return to_plain(self)[key]
+        return self.settings[endings[0]] if len(endings) == 1 else to_plain(self)[key]
 
 
 def auto_optimize_config(
@@ -293,10 +287,8 @@ def auto_optimize_config(
     from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
     from gpusetup.probe.snapshot_files import machine_named
     from gpusetup.system.system import System
-    from gpusetup.tune.config_file import read_bytes, write_tuned
 
-    source_bytes = read_bytes(str(source))
-    config = read_config(source_bytes, str(source))
+    config = read_config(read_bytes(str(source)), str(source))
     if machine is not None:
         snapshot = machine_named(machine)
     else:
@@ -304,19 +296,11 @@ def auto_optimize_config(
         snapshot = with_gpus_of_nvidia_smi(read_machine(system), system)
     facts = facts_of(snapshot)
     proposal = propose(config, facts)
-    tuned = edited(config, proposal.edits)
-    written = write_tuned(str(source), str(target), source_bytes, tuned.raw)
-    return OptimizedConfig(
-        changes=proposal.changes,
-        cannot_fit=proposal.cannot_fit,
-        recommendations=proposal.words,
-        diff=difference(config.name, config.text, tuned.text),
-        written=written,
-        device=facts.gpu,
-        # Lists and maps have no plain value.
-        settings={
-            dotted(setting.path): value_of(setting)
-            for setting in tuned.settings
-            if setting.kind == "scalar"
-        },
-    )
+    # Lists and maps have no plain value.
+    settings = {
+        dotted(setting.path): value_of(setting)
+        for setting in edited(config, proposal.edits).settings
+        if setting.kind == "scalar"
+    }
+    answer = OptimizedConfig(device=facts.gpu, settings=settings)
+    return with_proposal(answer, config, proposal, source=str(source), target=str(target))

@@ -21,7 +21,13 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.tune.batch import batch_fixed_by, cannot_fit, split_batches
+from gpusetup.tune.advice import (
+    embedding_cache,
+    network_size,
+    sequence_length,
+    unclipped_gradients,
+)
+from gpusetup.tune.batch import split_batches
 from gpusetup.tune.case import (
     MEASURED,
     ConfigCase,
@@ -31,7 +37,6 @@ from gpusetup.tune.case import (
     Proposal,
     Proposed,
     Suggestion,
-    Why,
     add_key,
     change_value,
     known_settings,
@@ -39,12 +44,7 @@ from gpusetup.tune.case import (
     not_a_number,
     trainer_in,
 )
-from gpusetup.tune.experiment import (
-    embedding_cache,
-    network_size,
-    sequence_length,
-    unclipped_gradients,
-)
+from gpusetup.tune.verdict import batch_fixed_by, cannot_fit
 
 MOST_WORKERS = 16
 """The maximum number of workers to suggest. With more, the loader's main process becomes the
@@ -58,11 +58,12 @@ LEAST_PREFETCH = 2
 """The minimum number of batches that each worker should prefetch, which is also torch's default."""
 WORKERS_SOURCE = f"torch.utils.data; one worker per usable core, at most {MOST_WORKERS}"
 LOADER_SOURCE = "optimisation guide; torch.utils.data"
+NO_KEY = "Measured to be faster, and this config has no key for it: `{}` in the code"
 
 # --- the loader ---------------------------------------------------------------------------------
 
 
-def worker_count(facts: Facts) -> tuple[int, Why]:
+def worker_count(facts: Facts) -> tuple[int, str]:
     """The number of loader workers for each process, with its reason: usable cores divided by the
     number of GPUs, limited by RAM.
 
@@ -84,7 +85,7 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
         if carried_by_ram < count:
             count = carried_by_ram
             reason += f"; RAM for {count} workers, {worker_bytes / GIB:g} GiB each"
-    return count, Why(reason=reason, source=WORKERS_SOURCE)
+    return count, reason
 
 
 def loader(case: ConfigCase) -> Iterator[Suggestion]:
@@ -92,11 +93,11 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
     facts, settings = case.facts, case.with_role("workers")
     if not facts.cores:
         return
-    count, why = worker_count(facts)
+    (count, reason), source = worker_count(facts), WORKERS_SOURCE
     is_faster = case.measured.is_faster.get("workers")
     if is_faster is False:
-        # Do not add settings for persistent workers or prefetching, because a loader without
-        # workers raises an error for them.
+        # A loader without workers raises an error for persistent workers or prefetching, so these
+        # stay as they are too.
         for setting in settings:
             yield (
                 f"{label(setting)} stays {setting.text}: {count} were not clearly faster "
@@ -104,20 +105,25 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
             )
         return
     if is_faster:
-        why = Why(reason=f"it trains faster with {count} loader workers", source=MEASURED)
+        reason, source = f"it trains faster with {count} loader workers", MEASURED
     for setting in settings:
-        workers = whole_number(setting)
         # A negative number is not a valid number of workers.
-        if workers is None or workers < 0:
+        if (whole_number(setting) or 0) < 0 or whole_number(setting) is None:
             yield not_a_number(setting)
         else:
-            yield from change_value(case, setting, str(count), why)
-    added = add_key(case, "workers", str(count), why)
+            yield from change_value(case, setting, str(count), reason, source)
+    added = add_key(case, "workers", str(count), reason)
     yield from added
-    if not (settings or added):
-        if is_faster:
-            yield NO_KEY.format(f"DataLoader(..., num_workers={count})")
-        return
+    if settings or added:
+        yield from _beside_workers(case)
+    elif is_faster:
+        yield NO_KEY.format(f"DataLoader(..., num_workers={count})")
+
+
+def _beside_workers(case: ConfigCase) -> Iterator[Suggestion]:
+    """What a loader with workers needs on this system, and the settings that make workers
+    faster."""
+    facts = case.facts
     if facts.family == "windows":
         yield (
             'On Windows, start the training below `if __name__ == "__main__":`, because each worker'
@@ -128,25 +134,24 @@ def loader(case: ConfigCase) -> Iterator[Suggestion]:
             f"/dev/shm has {facts.shm_bytes >> 20} MiB, through which workers pass batches:"
             " start the container with `--shm-size 8g` (or `--ipc host`)"
         )
-    why = Why(reason="persistent workers do not start again in every epoch", source=LOADER_SOURCE)
-    yield from _suggest_switching_on(case, "persistent", why)
-    yield from add_key(case, "persistent", "true", why)
-    why = Why(reason=f"each worker prepares {LEAST_PREFETCH} batches ready", source=LOADER_SOURCE)
+    reason = "persistent workers do not start again in every epoch"
+    yield from _switch_on(case, "persistent", reason, LOADER_SOURCE)
+    yield from add_key(case, "persistent", "true", reason)
+    reason = f"each worker prepares {LEAST_PREFETCH} batches ready"
     for setting in case.with_role("prefetch"):
         size = whole_number(setting)
         is_too_small = size is not None and size < LEAST_PREFETCH
         # A value of `null` can be replaced, but a key without a value has no text to replace.
         is_null = setting.text != "" and setting.text in EMPTY
         if is_too_small or is_null:
-            yield from change_value(case, setting, str(LEAST_PREFETCH), why)
+            yield from change_value(case, setting, str(LEAST_PREFETCH), reason, LOADER_SOURCE)
 
 
-def _suggest_switching_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
-    """Suggest switching on each setting with this role that is off."""
+def _switch_on(case: ConfigCase, role: str, reason: str, source: str) -> Iterator[Suggestion]:
+    """Suggest switching on each setting with this role that is off; any other value stays."""
     for setting in case.with_role(role):
-        # Values other than true and false stay as they are.
         if switch_value(setting) is False:
-            yield from change_value(case, setting, "true", why)
+            yield from change_value(case, setting, "true", reason, source)
 
 
 def other_workers(case: ConfigCase) -> Iterator[Suggestion]:
@@ -159,16 +164,10 @@ def other_workers(case: ConfigCase) -> Iterator[Suggestion]:
 
 
 def pinning(case: ConfigCase) -> Iterator[Suggestion]:
-    """Suggest pinned memory, so that copies to the GPU overlap with computing; not on a Jetson,
-    which shares its memory."""
-    facts = case.facts
-    if not facts.gpus or facts.jetson:
-        return
-    why = Why(
-        reason="copies from pinned memory run while the GPU computes",
-        source="acceleration guide; torch.utils.data",
-    )
-    yield from _suggest_switching_on(case, "pin", why)
+    """Suggest pinned memory; not on a Jetson, whose GPU shares the host's memory."""
+    if case.facts.gpus and not case.facts.jetson:
+        reason = "copies from pinned memory run while the GPU computes"
+        yield from _switch_on(case, "pin", reason, "acceleration guide; torch.utils.data")
 
 
 # --- computing ----------------------------------------------------------------------------------
@@ -180,17 +179,14 @@ TENSOR_CORES_SINCE = (7, 0)
 BF16_SINCE = (8, 0)
 """The compute capability of Ampere; older GPUs emulate bf16 in float32."""
 WITHOUT_TENSOR_CORES = "GTX 16"
-"""Turing cards of this series have no tensor cores although their capability is 7.5."""
+"""Turing cards of this series have no tensor cores although their capability, 7.5, is that of an
+RTX 2060."""
 FULL_PRECISION = ("32", "32-true")
 """The values for 32 bits in Lightning and litgpt."""
 HALF_PRECISION = re.compile(r"(?i)\b(?:bf16|fp16|bfloat16|float16|half|16)\b|^pure_bf16$")
 """Matches values, and names of switches, that mean that the training already computes in 16
 bits."""
 DTYPE_NAMES = ("torch_dtype", "dtype", "model_dtype", "amp_dtype", "pure_bf16")
-AMP_WHY = Why(
-    reason="uses tensor cores; measured memory savings are 1 to 49 %, depending on the model",
-    source="acceleration guide",
-)
 
 
 def precision(case: ConfigCase) -> Iterator[Suggestion]:
@@ -198,34 +194,33 @@ def precision(case: ConfigCase) -> Iterator[Suggestion]:
     faster."""
     is_faster = case.measured.is_faster.get("amp")
     settings = case.with_role(*AMP_ROLES)
-    is_known = case.facts.capability is not None or is_faster
-    if not is_known or is_faster is False:
+    # If mixed precision was measured to be faster here, the card need not have tensor cores.
+    capability = case.facts.capability or (BF16_SINCE if is_faster else None)
+    if capability is None or is_faster is False:
         return
     if case.fixed_by:
         for setting in settings:
             if switch_value(setting) is False:
                 yield f"{label(setting)} stays off: {case.fixed_by}"
         return
-    # If mixed precision was measured to be faster on this machine, the card need not have tensor
-    # cores.
-    capability = case.facts.capability or BF16_SINCE
-    # A GTX 1660 and an RTX 2060 have the same capability, so the name decides.
     is_gtx_16 = WITHOUT_TENSOR_CORES in (case.facts.gpu or "")
-    has_tensor_cores = capability >= TENSOR_CORES_SINCE and not is_gtx_16
-    if not has_tensor_cores and not is_faster:
+    if not is_faster and (capability < TENSOR_CORES_SINCE or is_gtx_16):
         if settings:
             yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
     kind = "bf16" if capability >= BF16_SINCE else "fp16"
-    why = AMP_WHY
+    reason, source = (
+        "uses tensor cores; measured memory savings are 1 to 49 %, depending on the model",
+        "acceleration guide",
+    )
     if is_faster:
-        why = Why(reason="it trains faster", source=MEASURED)
+        reason, source = "it trains faster", MEASURED
         line = f"with torch.autocast(device, torch.{TORCH_TYPES[kind]}): loss = step(batch)"
         yield from _add_or_say(case, (kind, *AMP_ROLES), line)
-    yield from _switch_half_on(case, kind, why)
+    yield from _half_switches(case, kind, reason, source)
 
 
-def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestion]:
+def _half_switches(case: ConfigCase, kind: str, reason: str, source: str) -> Iterator[Suggestion]:
     """Set the config's own switches for mixed precision to the type `kind` (bf16 or fp16)."""
     is_on = any(map(switch_value, case.with_role("amp", "bf16", "fp16")))
     for setting, key in case.keyed:
@@ -236,13 +231,15 @@ def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestio
         asks_for_bf16 = text.startswith("bf16") or (role == "bf16" and switch_value(setting))
         # Only one of the two types is switched on, because a second switch would conflict.
         if is_off and (role == "amp" or (role == kind and not is_on)):
-            yield from change_value(case, setting, _on_value(case, setting, kind), why)
+            value = _on_value(case, setting, kind)
+            yield from change_value(case, setting, value, reason, source)
             is_on = True
         elif is_off and role not in ("amp", kind) and not is_on:
-            yield from _other_half(case, setting, kind, why)
+            yield from _other_half(case, setting, kind, reason, source)
         elif role == "precision" and text in FULL_PRECISION:
             # Lightning: `16-mixed`, `bf16-mixed`.
-            yield from change_value(case, setting, f"{kind.removeprefix('fp')}-mixed", why)
+            value = f"{kind.removeprefix('fp')}-mixed"
+            yield from change_value(case, setting, value, reason, source)
         elif kind == "fp16" and asks_for_bf16:
             yield (
                 f"{label(setting)} asks for bf16, which this GPU computes slowly (before "
@@ -251,7 +248,9 @@ def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestio
             )
 
 
-def _other_half(case: ConfigCase, setting: Setting, kind: str, why: Why) -> Iterator[Suggestion]:
+def _other_half(
+    case: ConfigCase, setting: Setting, kind: str, reason: str, source: str
+) -> Iterator[Suggestion]:
     """Suggest what to do about a switch for the other 16-bit type, such as `fp16: false` on a GPU
     that bf16 suits better."""
     if case.with_role(kind, "amp"):
@@ -264,14 +263,12 @@ def _other_half(case: ConfigCase, setting: Setting, kind: str, why: Why) -> Iter
         if is_on is not False and HALF_PRECISION.search(text):
             yield f"{label(setting)} stays off, because {label(half)} is {unquoted(half.text)[:20]}"
             return
-    added = add_key(case, kind, "true", why)
-    yield from added
+    added = add_key(case, kind, "true", reason)
     if added:
-        return
-    is_plain_switch = name_of(setting.path) == "fp16"
-    if kind == "bf16" and is_plain_switch:
-        reason = f"{why.reason}; the config has no bf16 key, and fp16 needs torch.amp.GradScaler"
-        yield from change_value(case, setting, "true", replace(why, reason=reason))
+        yield from added
+    elif kind == "bf16" and name_of(setting.path) == "fp16":
+        reason += "; the config has no bf16 key, and fp16 needs torch.amp.GradScaler"
+        yield from change_value(case, setting, "true", reason, source)
     else:
         yield (
             f"{label(setting)} is off, and this GPU has tensor cores: mixed precision in {kind} "
@@ -281,50 +278,39 @@ def _other_half(case: ConfigCase, setting: Setting, kind: str, why: Why) -> Iter
 
 def _on_value(case: ConfigCase, setting: Setting, kind: str) -> str:
     """The value that switches mixed precision on: `true`, or the type's name if the setting takes
-    one (accelerate's `mixed_precision`)."""
-    if name_of(setting.path) != "mixed_precision":
-        return "true"
+    one (accelerate's and diffusers' `mixed_precision`, which may also stand in quotes)."""
     trainer = trainer_in(case.config)
-    # accelerate and diffusers expect the name of a type, with or without quotes.
-    of_accelerate = trainer is not None and trainer.name in ("accelerate", "diffusers")
-    is_quoted = unquoted(setting.text) != setting.text
-    return kind if is_quoted or of_accelerate else "true"
+    takes_type = name_of(setting.path) == "mixed_precision" and (
+        unquoted(setting.text) != setting.text
+        or (trainer is not None and trainer.name in ("accelerate", "diffusers"))
+    )
+    return kind if takes_type else "true"
 
 
 def compiling(case: ConfigCase) -> Iterator[Suggestion]:
-    """Suggest `torch.compile` if a measurement showed that it is faster; otherwise explain why it
-    stays off."""
+    """Suggest `torch.compile` if a measurement showed that it is faster; explain why it stays off
+    if there was none."""
     is_faster = case.measured.is_faster.get("compile")
     if is_faster:
-        why = "fused kernels read the memory less often; the first step takes minutes"
-        yield from _suggest_switching_on(case, "compile", Why(reason=why, source=MEASURED))
+        reason = "fused kernels read the memory less often; the first step takes minutes"
+        yield from _switch_on(case, "compile", reason, MEASURED)
         yield from _add_or_say(case, ("compile",), "model = torch.compile(model)")
-    # After a measurement no explanation is needed, whatever the result.
-    if is_faster is not None:
-        return
-    for setting in case.with_role("compile"):
-        if switch_value(setting) is False:
-            yield (
-                f"{dotted(setting.path)} stays off: torch.compile makes some models faster,"
-                " others slower (sizes that change), and fails with some; `--benchmark`"
-                " measures it"
-            )
+    elif is_faster is None:
+        for setting in case.with_role("compile"):
+            if switch_value(setting) is False:
+                yield (
+                    f"{dotted(setting.path)} stays off: torch.compile makes some models faster,"
+                    " others slower (sizes that change), and fails with some; `--benchmark`"
+                    " measures it"
+                )
 
 
-NO_KEY = "Measured to be faster, and this config has no key for it: `{}` in the code"
-
-
-def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> Iterator[Suggestion]:
-    """If the config has no key for a change that was measured to be faster, suggest a new key or a
-    line of code."""
+def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> list[Suggestion]:
+    """If the config has no key with one of these roles for what was measured to be faster: a new
+    key with the first role, or the line of code."""
     if case.with_role(*roles):
-        return
-    why = Why(reason="it trains faster", source=MEASURED)
-    added = add_key(case, roles[0], "true", why)
-    if added:
-        yield from added
-    else:
-        yield NO_KEY.format(line)
+        return []
+    return add_key(case, roles[0], "true", "it trains faster") or [NO_KEY.format(line)]
 
 
 # --- advice that is only printed ------------------------------------------------------------------
@@ -368,12 +354,11 @@ RULES: tuple[Callable[[ConfigCase], Iterator[Suggestion]], ...] = (
 """All rules except those for the batch, which run last because plan judges the batch with the other
 changes already made."""
 
-NOTHING_MEASURED = Measured()
 
-
-def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED) -> Proposal:
+def propose(config: Config, facts: Facts, measured: Measured | None = None) -> Proposal:
     """The changes that all rules propose, in the file's order, and the advice that is only
-    printed."""
+    printed. `measured`: None if nothing was measured."""
+    measured = measured or Measured()
     keyed = tuple(pair for pair in known_settings(config) if not pair[1].plan)
     fixed_by = batch_fixed_by(config)
     case = ConfigCase(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
@@ -381,28 +366,25 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     if measured.interrupted:
         # After Ctrl-C, propose only measured changes, but still show the advice.
         suggestions = [
-            part for part in suggestions if isinstance(part, str) or part.change.source == MEASURED
+            part
+            for part in suggestions
+            if not isinstance(part, Proposed) or part.change.source == MEASURED
         ]
     # Judge the batch with the config as the other rules change it.
     edits = [part.edit for part in suggestions if isinstance(part, Proposed)]
     case = replace(case, tuned=edited(config, edits))
-    sample_problem = cannot_fit(case)
+    problem = cannot_fit(case)
     if measured.batch_size or not measured.interrupted:
-        splits = () if sample_problem else split_batches(case)
+        splits = () if problem else split_batches(case)
         suggestions = [*several_gpus(case), *splits, *suggestions]
-    batch_problem = next((part for part in suggestions if isinstance(part, DoesNotFit)), None)
-    problem = sample_problem or batch_problem
-    changes: list[Proposed] = []
+    problem = problem or next((p.why for p in suggestions if isinstance(p, DoesNotFit)), None)
     # If the run does not fit, a faster loader does not help, so propose no change.
-    if not problem:
-        changes = [part for part in suggestions if isinstance(part, Proposed)]
+    changes = [part for part in suggestions if isinstance(part, Proposed) and not problem]
     changes.sort(key=lambda part: (part.edit.start, part.edit.text))
-    words = [part for part in suggestions if isinstance(part, str) and part != batch_problem]
     return Proposal(
         changes=tuple(part.change for part in changes),
         edits=tuple(part.edit for part in changes),
-        # Remove repetitions, because two rules may give the same advice.
-        words=tuple(dict.fromkeys(words)),
-        # Convert to a plain string, because `DoesNotFit` cannot be written as JSON.
-        cannot_fit=None if problem is None else str(problem),
+        # Two rules may give the same advice.
+        words=tuple(dict.fromkeys(part for part in suggestions if isinstance(part, str))),
+        cannot_fit=problem,
     )

@@ -8,13 +8,15 @@ row.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
 from gpusetup.tune.answer import Row, RowName
 from gpusetup.tune.batch import divisors
-from gpusetup.tune.bench import Bench, Device, Say
+from gpusetup.tune.bench import Bench, Device, Half, Say
 from gpusetup.tune.search import Goal, Trial, fastest
 
 LEAST_GAIN = 1.03
@@ -33,7 +35,7 @@ class Setup(NamedTuple):
 
     batch: int = 8
     """8 if no config gives one."""
-    amp: Literal["bf16", "fp16"] | None = None
+    amp: Half | None = None
     compile: bool = False
     workers: int | None = None
     """The number of loader workers; None keeps the number of the code's DataLoader."""
@@ -49,53 +51,75 @@ class Setup(NamedTuple):
         return ", ".join(filter(None, words))
 
 
+@dataclass
+class Step:
+    """A change that the table tries on top of those that were kept; first, no change at all."""
+
+    name: RowName
+    setup: Setup
+    first: Trial | None
+    """The result of its first run; None if it did not run."""
+    kept: bool = False
+    detail: str | None = None
+    """Why it was left out."""
+
+    @property
+    def ran(self) -> bool:
+        return self.first is not None and self.first.status == "ok"
+
+
 class TrialTable:
-    """The rows of the table so far and all their runs, which are kept after Ctrl-C."""
+    """The steps so far and all their runs, of which `rows` stay after Ctrl-C."""
 
     def __init__(
-        self,
-        bench: Bench,
-        device: Device,
-        goal: Goal,
-        setup: Setup,
-        effective: int | None,
-        workers: int,
+        self, bench: Bench, device: Device, goal: Goal, setup: Setup, effective: int | None
     ) -> None:
         """`setup`: the config's own settings. `effective`: its samples in one optimizer step; None
-        without a config. `workers`: the number of loader workers to try."""
-        self.bench, self.device, self.goal = bench, device, goal
-        self.setup, self.effective, self.workers = setup, effective, workers
-        # Nothing is printed until `say` is replaced by the progress display.
-        self.say: Say = lambda line: None
+        without a config."""
+        self.bench, self.device, self.goal, self.effective = bench, device, goal, effective
+        # The option `--amp` also applies to the first row.
+        self.setup = setup._replace(amp=bench.job.amp or setup.amp)
+        self.steps: list[Step] = []
         self.rows: list[Row] = []
         # Each setting with the results of all its successful runs.
         self.runs: dict[Setup, list[Trial]] = {}
         # The trials of the batch search, which belongs to the row `+batch`.
         self.trials: list[Trial] = []
+        # The losses of the first steps, with and without mixed precision.
+        self.losses: tuple[Sequence[float | None], Sequence[float | None]] = ((), ())
 
-    def measure(self) -> None:
+    def measure(self, workers: int, say: Say) -> None:
         """Measure the rows of the guide's table in order; a change that helps is kept in all later
-        rows."""
-        # The option `--amp` also applies to the first row.
-        base = self.first_row("base", self.setup._replace(amp=self.bench.job.amp or self.setup.amp))
-        self.rows.append(base)
-        if base.status != "ok":
+        rows. `workers`: the number of loader workers to try."""
+        self.say = say
+        try:
+            self.measure_steps(workers)
+        finally:
+            self.rows = [self.row(step) for step in self.steps]
+        if self.best().name != "base":
+            together = self.all_together()
+            self.rows.append(together)
+
+    def measure_steps(self, workers: int) -> None:
+        base = self.first_run("base", self.setup)
+        if not base.ran or base.first is None:
             return
         names: tuple[RowName, ...] = ("+AMP", "+batch", "+workers", "+compile")
         for name in names:
             best = self.best()
-            to_try = self.next_setup(name, setup_of(best))
-            if isinstance(to_try, Setup):
-                self.rows.append(self.added_row(name, to_try, best))
+            to_try = self.next_setup(name, best.setup, workers)
+            if isinstance(to_try, str):
+                self.steps.append(Step(name, best.setup, None, detail=to_try))
             else:
-                self.rows.append(replace(row_of(name, setup_of(best), None), detail=to_try))
-        self.show_losses()
-        # Some settings ran again during comparisons.
-        self.rows[:] = [self.with_all_runs(row) for row in self.rows]
-        if self.best().name != "base":
-            self.rows.append(self.all_together())
+                self.try_step(self.first_run(name, to_try), best)
+        mixed, plain = self.steps[1].first, base.first
+        # If the config already uses mixed precision, it runs once more without it.
+        if base.setup.amp:
+            batch, amp, compile, _ = base.setup._replace(amp=None)
+            mixed, plain = plain, self.bench.trial(batch, amp=amp, compile=compile, timed=False)
+        self.losses = (mixed.losses if mixed else (), plain.losses)
 
-    def next_setup(self, name: RowName, before: Setup) -> Setup | str:
+    def next_setup(self, name: RowName, before: Setup, workers: int) -> Setup | str:
         """The setting to try for a step of the table, or the reason why there is none."""
         if name == "+AMP":
             return ALREADY_ON if before.amp else before._replace(amp=self.device.half)
@@ -103,11 +127,11 @@ class TrialTable:
             return ALREADY_ON if before.compile else before._replace(compile=True)
         if name == "+workers":
             # If the trial took no batch from a loader, the number of workers is unknown.
-            if self.rows[0].workers is None:
+            if self.steps[0].setup.workers is None:
                 return "not measured: the code returns no `dataset`"
-            if before.workers == self.workers:
-                return f"the loader has {self.workers} already"
-            return before._replace(workers=self.workers)
+            if before.workers == workers:
+                return f"the loader has {workers} already"
+            return before._replace(workers=workers)
         goal = replace(self.goal, start=before.batch)
         settings = {"amp": before.amp, "compile": before.compile}
         self.bench.find(goal, self.trials, self.say, speed=True, **settings)
@@ -120,51 +144,45 @@ class TrialTable:
             return f"no other size{alike} is better"
         return before._replace(batch=size)
 
-    def best(self) -> Row:
-        """The last row that was kept, which includes all changes kept so far; the first row if none
-        was."""
-        return next((row for row in reversed(self.rows) if row.kept), self.rows[0])
+    def best(self) -> Step:
+        """The last step that was kept, which includes all changes kept so far; the first step if
+        none was."""
+        return next((step for step in reversed(self.steps) if step.kept), self.steps[0])
 
     def run(self, setup: Setup) -> Trial:
         """Run a setting once more and record the result."""
         self.say(setup.in_words())
-        trial = self.bench.trial(
-            setup.batch,
-            amp=setup.amp,
-            compile=setup.compile,
-            workers=setup.workers,
-            loaded=True,
-        )
+        trial = self.bench.trial(**setup._asdict(), loaded=True)
         if trial.status == "ok":
             self.runs.setdefault(setup, []).append(trial)
         return trial
 
-    def first_row(self, name: RowName, setup: Setup) -> Row:
-        """A row after its first run. If the setting names no worker count, the row takes that of
-        the code's own loader."""
-        row = row_of(name, setup, self.run(setup))
-        if row.status == "ok" and row.workers != setup.workers:
-            # Later runs use the setting with that worker count.
-            self.runs[setup_of(row)] = self.runs.pop(setup)
-        return row
+    def first_run(self, name: RowName, setup: Setup) -> Step:
+        """Run a step. If its setting names no worker count, it takes that of the code's own loader,
+        with which it also runs later."""
+        trial = self.run(setup)
+        known = setup._replace(workers=trial.workers)
+        if known != setup and setup in self.runs:
+            self.runs[known] = self.runs.pop(setup)
+        self.steps.append(Step(name, known, trial))
+        return self.steps[-1]
 
-    def added_row(self, name: RowName, setup: Setup, before: Row) -> Row:
-        """The row for one change, kept if it is faster. Mixed precision is not kept if its loss
-        becomes NaN."""
-        row = self.first_row(name, setup)
-        if row.status != "ok":
-            return row
-        if name == "+AMP" and row.loss is None and before.loss is not None:
-            return replace(row, detail=f"the loss becomes NaN in {row.amp}")
-        after, earlier = setup_of(row), setup_of(before)
+    def try_step(self, step: Step, before: Step) -> None:
+        """Keep a step that is clearly faster than the one before it. Mixed precision is not kept if
+        its loss becomes NaN."""
+        if step.first is None or before.first is None or not step.ran:
+            return
+        if step.name == "+AMP" and step.first.loss is None and before.first.loss is not None:
+            step.detail = f"the loss becomes NaN in {step.setup.amp}"
+            return
         # A change that is slower at once needs no more runs.
-        if speeds(self.runs[after])[0] < speeds(self.runs[earlier])[0]:
-            return row
-        self.alternate(after, earlier)
-        kept = is_faster(self.runs[after], self.runs[earlier])
-        gain = median(speeds(self.runs[after])) / median(speeds(self.runs[earlier]))
-        is_open = not kept and gain >= LEAST_GAIN
-        return replace(row, kept=kept, detail=WITHIN_NOISE if is_open else None)
+        if speeds(self.runs[step.setup])[0] < speeds(self.runs[before.setup])[0]:
+            return
+        self.alternate(step.setup, before.setup)
+        after, earlier = self.runs[step.setup], self.runs[before.setup]
+        step.kept = is_faster(after, earlier)
+        if not step.kept and median(speeds(after)) >= LEAST_GAIN * median(speeds(earlier)):
+            step.detail = WITHIN_NOISE
 
     def alternate(self, after: Setup, before: Setup) -> None:
         """Run two settings alternately until both ran often enough or one fails, so that a slowdown
@@ -176,30 +194,47 @@ class TrialTable:
 
     def all_together(self) -> Row:
         """The last row: all kept changes together, measured again alternately with the first
-        row."""
-        best, base = setup_of(self.best()), setup_of(self.rows[0])
+        row. If they are not clearly faster, none is kept."""
+        best, base = self.best().setup, self.steps[0].setup
         del self.runs[best], self.runs[base]
-        row = self.first_row("all", best)
-        if row.status == "ok":
+        step = self.first_run("all", best)
+        if step.ran:
             self.alternate(best, base)
-            row = self.with_all_runs(row)
             if is_faster(self.runs[best], self.runs[base]):
-                return row
-            row = replace(row, detail=UNSTEADY)
+                return self.row(step)
+            step.detail = UNSTEADY
         not_again = "not clearly faster in the second run of all changes together"
-        self.rows[:] = [
-            replace(step, kept=False, detail=not_again) if step.kept else step for step in self.rows
+        self.rows = [
+            replace(row, kept=False, detail=not_again) if row.kept else row for row in self.rows
         ]
-        return row
+        for earlier in self.steps:
+            earlier.kept = False
+        return self.row(step)
 
-    def with_all_runs(self, row: Row) -> Row:
-        """The row updated with the results of all runs of its setting, compared with the
-        first row."""
-        runs = self.runs.get(setup_of(row), ())
-        if row.status != "ok" or not runs:
+    def row(self, step: Step) -> Row:
+        """A step as a row of the table: its first run, the speed of all its runs, and how much
+        faster than the first row that is."""
+        row = Row(
+            **{
+                **(to_plain(step.first) if step.first else {"status": "skipped"}),
+                **step.setup._asdict(),
+                "name": step.name,
+                "kept": step.kept,
+            }
+        )
+        if step.first is None:
+            row = replace(row, workers=None)
+        if step.detail is not None:
+            row = replace(row, detail=step.detail)
+        count = min(map(len, self.losses))
+        if step.name == "+AMP" and count:
+            mixed, plain = (losses[count - 1] for losses in self.losses)
+            row = replace(row, loss_steps=count, loss=mixed, loss_without_amp=plain)
+        runs = self.runs.get(step.setup, [])
+        if not step.ran or not runs:
             return row
         ordered = speeds(runs)
-        middle, base_speeds = median(ordered), speeds(self.runs.get(setup_of(self.rows[0]), ()))
+        middle, base_speeds = median(ordered), speeds(self.runs.get(self.steps[0].setup, ()))
         # The spread between runs; the first run of a setting shows only that between its steps.
         between_runs = 100 * (ordered[-1] - ordered[0]) / middle if len(runs) > 1 else 0.0
         spread = row.spread_percent
@@ -212,45 +247,6 @@ class TrialTable:
             speed_up=middle / median(base_speeds) if base_speeds else None,
             seconds_per_epoch=row.dataset_length / middle if row.dataset_length else None,
         )
-
-    def show_losses(self) -> None:
-        """Add the losses with and without mixed precision, after the same number of steps, to the
-        row for AMP."""
-        index = next(index for index, row in enumerate(self.rows) if row.name == "+AMP")
-        mixed, plain = self.rows[index], self.rows[0]
-        # If the config already uses mixed precision, it runs once more without it.
-        if plain.amp:
-            mixed = plain
-            trial = self.bench.trial(plain.batch, amp=None, compile=plain.compile, timed=False)
-            plain = row_of("base", setup_of(plain), trial)
-        steps = min(len(mixed.losses), len(plain.losses))
-        if steps:
-            self.rows[index] = replace(
-                self.rows[index],
-                loss_steps=steps,
-                loss=mixed.losses[steps - 1],
-                loss_without_amp=plain.losses[steps - 1],
-            )
-
-
-# --- rows -----------------------------------------------------------------------------------------
-
-
-def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
-    """A row of the table with a setting and the result of one run; `trial` is None if it did not
-    run."""
-    from gpusetup.model.codec import to_plain
-
-    measured = to_plain(trial) if trial else {"status": "skipped"}
-    fields = measured | {"batch": setup.batch, "amp": setup.amp, "compile": setup.compile}
-    # If the trial took no batch from a loader, the number of workers is unknown.
-    fields.setdefault("workers", None)
-    return Row(**fields, name=name)
-
-
-def setup_of(row: Row) -> Setup:
-    """The settings of a row."""
-    return Setup(batch=row.batch, amp=row.amp, compile=row.compile, workers=row.workers)
 
 
 def gains_by_role(rows: Sequence[Row]) -> dict[str, bool]:

@@ -6,9 +6,8 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from gpusetup.model.frozen import Frozen
@@ -21,9 +20,6 @@ from gpusetup.system.refusals import blocked_by_files
 
 TORCH_INDEX_NAME = "gpusetup-torch"
 """torch's index in a question to uv. An index of the user with this name is unlikely."""
-LEFTOVER_SECONDS = 86_400.0
-"""One day, in seconds. A question takes only minutes, so an older private folder was left by a run
-that was killed."""
 NOT_PASSED_ON = (
     # gpusetup names the environment itself, and uv runs in the current folder.
     *("VIRTUAL_ENV", "CONDA_PREFIX", "UV_PYTHON", "UV_SYSTEM_PYTHON"),
@@ -40,8 +36,6 @@ NOT_PASSED_ON = (
     *("PYTHONHOME", "PYTHONPATH"),
 )
 """The user's variables that uv does not get. It gets all others."""
-
-
 GUARD_FILE = "gpusetup-constraints.txt"
 """The constraints file of `gpusetup guard`, which holds back other programs."""
 
@@ -113,25 +107,36 @@ class Settings(Frozen):
     """Whether installed files are links into uv's cache."""
 
 
+# An index in what uv prints, for example
+#     given: Some(
+#         "https://user:****@mirror.example/simple",
+#     ),
+#     expanded: false, ...
+#     },
+#     ),
+#     explicit: false,
+#     default: true,
+INDEX = re.compile(
+    r'given: Some\(\s*"(?P<url>https?://[^"\s]{1,2000})"[^{}]*\},\s*\),'
+    r"\s*explicit: (?:true|false),\s*default: (?P<default>true|false)"
+)
+
+
 def read_settings() -> Settings:
     """The settings as uv itself prints them (`--show-settings`, in the notation of Rust). If it
     prints none, its answer to the question will say why."""
     words = (uv_program(), "pip", "compile", "--show-settings", "-")
     shown = run(words, timeout=30.0, environment=uv_environment(), stdin="\n").stdout
-    named = re.findall(
-        r'given: Some\(\s*"(https?://[^"\s]{1,2000})"[^{}]*\},\s*\),\s*explicit: (?:true|false),'
-        r"\s*default: (true|false)",
-        shown,
-    )
-    urls = [split_login(url)[0] for url, _ in named]
-    is_only = [default for _, default in named] == ["true"] and "flat_index: []" in shown
+    indexes = list(INDEX.finditer(shown))
+    urls = [split_login(index["url"])[0] for index in indexes]
+    is_only = [index["default"] for index in indexes] == ["true"] and "flat_index: []" in shown
+    prereleases = re.search(r"prerelease: \S+ \{\s*global: (\w+)", shown)
     return Settings(
         indexes=tuple(dict.fromkeys(urls)),
         only_index=urls[0] if is_only else None,
         has_no_index="no_index: true" in shown,
         is_offline="connectivity: Offline" in shown,
-        decides_prereleases=re.search(r"prerelease: \S+ \{\s*global: (?!IfNecessary)", shown)
-        is not None,
+        decides_prereleases=prereleases is not None and prereleases[1] != "IfNecessary",
         has_target="target: Some" in shown,
         links_files="link_mode: Symlink" in shown,
     )
@@ -148,28 +153,17 @@ def private_folder() -> Iterator[Path]:
     and deletes it after the block.
 
     The folder is not below TMPDIR, because uv searches a project's parent folders for a workspace,
-    and in /tmp any user could put one. Only a home whose name is no text leaves no other place.
+    and in /tmp any user could put one. Only a home whose name is no text leaves no other place,
+    because uv takes no argument that is not UTF-8.
     """
     questions = own_folder("questions")
     with blocked_by_files(f"{questions} cannot be written", "nothing was changed; make room there"):
-        _drop_leftovers(questions)
-        # uv takes no argument that is not UTF-8, as the name of a home may be.
         is_text = str(questions).isprintable()
         name = tempfile.mkdtemp(dir=questions if is_text else None)
     try:
         yield Path(name)
     finally:
         shutil.rmtree(name, ignore_errors=True)
-
-
-def _drop_leftovers(questions: Path) -> None:
-    """Remove the private folders of runs that were killed more than a day ago."""
-    oldest = time.time() - LEFTOVER_SECONDS
-    for folder in questions.iterdir():
-        # Another run may be removing the same folder.
-        with suppress(OSError):
-            if folder.stat().st_mtime < oldest:
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def venv_step(folder: str, base: str) -> Step:

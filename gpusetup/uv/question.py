@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -24,20 +25,22 @@ from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import split_login, without_logins
+from gpusetup.model.steps import Step
 from gpusetup.system.processes import Output, run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import (
     QUESTION,
     complaint,
     hint_for,
-    names_not_found,
+    lacks,
     names_without_wheel,
 )
 from gpusetup.uv.pages import answered, text_of
 from gpusetup.uv.program import (
     TORCH_INDEX_NAME,
+    Settings,
     private_folder,
     read_settings,
     uv_environment,
@@ -147,18 +150,7 @@ def lock_of(question: Question, *, with_dependencies: bool = True) -> Answer:
     Raises Unsatisfiable if nothing meets them, and Unreached if an index does not respond.
     """
     words = ["compile", "--format", LOCK, "--no-header", "--no-annotate"]
-    if not with_dependencies:
-        words.append("--no-deps")
-
-    def packages_in(text: str, folder: Path) -> dict[str, Mapping[str, Any]]:
-        packages = parse_toml(text).get("packages", ())
-        for wheel in (wheel for package in packages for wheel in package.get("wheels", ())):
-            if "path" in wheel:
-                # uv names a wheel on this disk by its path from the lock.
-                wheel["path"] = os.path.normpath(folder / wheel["path"])
-        return {package["name"]: package for package in packages}
-
-    return _without_prereleases(question, words, packages_in)
+    return _without_prereleases(question, words if with_dependencies else [*words, "--no-deps"])
 
 
 def changes_of(question: Question) -> Answer:
@@ -169,39 +161,26 @@ def changes_of(question: Question) -> Answer:
     """
     words = ["install", "--dry-run", "--output-format", "json"]
     words += [f"--reinstall-package={name}" for name in question.names]
-
-    def packages_in(text: str, _folder: Path) -> dict[str, Mapping[str, Any]]:
-        try:
-            # A package that is only removed does not count; a replaced package is also listed as
-            # installed.
-            return {
-                change["name"]: {"version": str(change["version"])}
-                for change in json.loads(text)["changes"]
-                if change["action"] != "uninstalled"
-            }
-        except (ValueError, KeyError, TypeError) as problem:
-            message = f"cannot read uv's plan: {problem}"
-            raise ToolFailed(message, hint="nothing was changed") from problem
-
     # uv locks an environment with its file `.lock`, even in a dry run, which should leave no trace.
     # A file that existed before belongs to another uv process.
     lock = Path(question.python).parent.parent / ".lock"
     was_there = lock.exists()
     try:
-        return _without_prereleases(question, words, packages_in)
+        return _without_prereleases(question, words)
     finally:
         with suppress(OSError):
             if not was_there and lock.stat().st_size == 0:
                 lock.unlink()
 
 
-def _ask(question: Question, words: Sequence[str]) -> tuple[str, Path, tuple[str, ...]]:
-    """Run uv and return its answer (its lock, or what it prints), the folder of the question, which
-    is gone then, and notes. If uv fails, raise the gpusetup error for that failure.
+def _ask(question: Question, words: Sequence[str]) -> Answer:
+    """uv's answer to `uv pip compile` or `uv pip install --dry-run` with these words. If uv fails,
+    raise the gpusetup error for that failure.
 
     The command line contains nothing of the request, because other users may be able to read it.
     """
     verb, *options = words
+    is_lock = verb == "compile"
     with private_folder() as folder:
         with blocked_by_files(f"{folder} cannot be written", MAKE_ROOM):
             project = folder / PROJECT
@@ -219,17 +198,43 @@ def _ask(question: Question, words: Sequence[str]) -> tuple[str, Path, tuple[str
         # The two commands name a project differently. The lock gets a place of its own, because
         # the user's settings may name a file for it.
         lock = folder / LOCK
-        is_lock = verb == "compile"
         options += ["--output-file", str(lock)] if is_lock else ["--requirements"]
         argv = [uv_program(), "pip", verb, *question.options, *options, str(project)]
         output, notes = _run_as_set(question, argv)
         if output.ok:
-            return lock.read_text(encoding="utf-8") if is_lock else output.stdout, folder, notes
+            packages = _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
+            return Answer(packages=packages, notes=notes)
     problem = complaint(question.title, output)
     if isinstance(problem, Unsatisfiable) and not question.wheels_folder:
-        for name in {*question.names} & {*names_not_found(problem.message)}:
-            _require_page(question.index, name)
+        for name in question.names:
+            if lacks(problem.message, name):
+                _require_page(question.index, name)
     raise problem
+
+
+def _packages_in_lock(lock: Path) -> dict[str, Mapping[str, Any]]:
+    """The packages in a pylock.toml, by name. uv names a wheel on this disk by its path from the
+    lock; here it gets a path that stays valid."""
+    packages = parse_toml(lock.read_text(encoding="utf-8")).get("packages", ())
+    for wheel in (wheel for package in packages for wheel in package.get("wheels", ())):
+        if "path" in wheel:
+            wheel["path"] = os.path.normpath(lock.parent / wheel["path"])
+    return {package["name"]: package for package in packages}
+
+
+def _packages_in_plan(text: str) -> dict[str, Mapping[str, Any]]:
+    """The packages that come by a plan of `uv pip install --dry-run --output-format json`."""
+    try:
+        # A package that is only removed does not count; a replaced package is also listed as
+        # installed.
+        return {
+            change["name"]: {"version": str(change["version"])}
+            for change in json.loads(text)["changes"]
+            if change["action"] != "uninstalled"
+        }
+    except (ValueError, KeyError, TypeError) as problem:
+        message = f"cannot read uv's plan: {problem}"
+        raise ToolFailed(message, hint="nothing was changed") from problem
 
 
 def _run_as_set(question: Question, argv: Sequence[str]) -> tuple[Output, tuple[str, ...]]:
@@ -243,18 +248,17 @@ def _run_as_set(question: Question, argv: Sequence[str]) -> tuple[Output, tuple[
         # The user's settings forbid all indexes, so torch comes from their folders.
         return ask((*argv, "--no-sources")), ()
     # torch's own index states no dates, so with a limit by date it seems empty.
-    if WITHOUT_DATE in output.stderr:
-        undated = [
-            f"--exclude-newer-package={name}=false"
-            for name in question.names
-            if f"`{name.replace('-', '_')}-" in output.stderr
-        ]
-        if undated:
-            is_variable = "UV_EXCLUDE_NEWER" in question.variables
-            setting = "UV_EXCLUDE_NEWER" if is_variable else "exclude-newer"
-            text = "hides newer files everywhere except on torch's index, which states no dates"
-            return ask((*argv, *undated)), (f"{setting} {text}",)
-    return output, ()
+    undated = [
+        f"--exclude-newer-package={name}=false"
+        for name in question.names
+        if WITHOUT_DATE in output.stderr and f"`{name.replace('-', '_')}-" in output.stderr
+    ]
+    if not undated:
+        return output, ()
+    is_variable = "UV_EXCLUDE_NEWER" in question.variables
+    setting = "UV_EXCLUDE_NEWER" if is_variable else "exclude-newer"
+    text = "hides newer files everywhere except on torch's index, which states no dates"
+    return ask((*argv, *undated)), (f"{setting} {text}",)
 
 
 def _require_page(index: str, name: str) -> None:
@@ -266,10 +270,8 @@ def _require_page(index: str, name: str) -> None:
     try:
         with answered(url) as page:
             # torch's own index returns 403 for a page that it does not have.
-            is_missing = page.status_code in (
-                (403, 404) if shown.startswith(INDEX_ROOT) else (404,)
-            )
-            if is_missing or ".whl" in text_of(page):
+            missing = (403, 404) if shown.startswith(INDEX_ROOT) else (404,)
+            if page.status_code in missing or ".whl" in text_of(page):
                 return
             said = f"{page.status_code} {page.reason}"
     except Unreached as problem:
@@ -280,38 +282,32 @@ def _require_page(index: str, name: str) -> None:
 # --- pre-releases that were not requested ---------------------------------------------------------
 
 
-def _without_prereleases(
-    question: Question,
-    words: Sequence[str],
-    packages_in: Callable[[str, Path], dict[str, Mapping[str, Any]]],
-) -> Answer:
-    """uv's answer to a command, without pre-releases that the user did not request, and a note
-    about each one that remains. `packages_in` reads the packages in what uv wrote.
+def _without_prereleases(question: Question, words: Sequence[str]) -> Answer:
+    """uv's answer, without pre-releases that the user did not request, and a note about each one
+    that remains.
 
     Because gpusetup builds nothing, uv ignores releases without a wheel. So if a project's only
     wheels are old pre-releases, uv would choose a development version from years ago. uv is
     therefore asked once more without pre-releases.
     """
-    text, folder, notes = _ask(question, words)
-    packages = packages_in(text, folder)
+    answer = _ask(question, words)
     named = {name_of(word): Requirement(word).specifier.prereleases for word in question.others}
     expected = {*question.names, *(name for name, is_asked in named.items() if is_asked)}
-    unasked = _prereleases(packages, expected)
+    unasked = _prereleases(answer.packages, expected)
     # The user filled the folder of wheels, or decided in a setting how to treat pre-releases.
     if not unasked or question.wheels_folder or read_settings().decides_prereleases:
-        return Answer(packages=packages, notes=notes)
+        return answer
     try:
-        text, folder, _ = _ask(question, (*words, "--prerelease", "explicit"))
-        packages = packages_in(text, folder)
+        answer = replace(_ask(question, (*words, "--prerelease", "explicit")), notes=answer.notes)
     except Unsatisfiable as problem:
         # If a package that the user named has regular releases, but only as source, that is the
         # reason to stop. A dependency may be a pre-release if another package requires one.
         sources = map(name_of, names_without_wheel(problem.message, only_sources=True))
         if named.keys() & {*sources} & unasked.keys():
             raise
-    rest = _prereleases(packages, expected)
+    rest = _prereleases(answer.packages, expected)
     texts = (f"{name} {version} is a pre-release" for name, version in rest.items())
-    return Answer(packages=packages, notes=(*notes, *texts))
+    return replace(answer, notes=(*answer.notes, *texts))
 
 
 def _prereleases(packages: Mapping[str, Mapping[str, Any]], expected: set[str]) -> dict[str, str]:
@@ -324,3 +320,116 @@ def _prereleases(packages: Mapping[str, Mapping[str, Any]], expected: set[str]) 
             if Version(version).is_prerelease and canonicalize_name(name) not in expected:
                 prereleases[name] = version
     return prereleases
+
+
+# --- the wheels of a lock -------------------------------------------------------------------------
+
+
+FETCHING = {"UV_HTTP_TIMEOUT": "30", "UV_HTTP_RETRIES": "3"}
+"""uv's timeout in seconds and number of retries while it downloads gigabytes."""
+APPLIED = ("UV_CONSTRAINT", "UV_OVERRIDE")
+"""The user's variables that were applied in the plan, and that uv refuses together with a lock."""
+
+
+class Wheel(Frozen):
+    """A wheel to download."""
+
+    name: str
+    """The project's name."""
+    version: str
+    filename: str
+    url: str
+    sha256: str | None = None
+    """The hash that the index states; None if it states none."""
+    size_bytes: int | None = None
+    served_by: str | None = None
+    """The host to which the URL is redirected; None if it is not, or if that is unknown."""
+    index: str | None = None
+    """The URL of the index that the wheel comes from, without a login; None if it is unknown."""
+    is_of_torch_index: bool = False
+    unpacked_bytes: int | None = None
+    """The size of its files, if the wheel is on this disk."""
+
+    @property
+    def host(self) -> str:
+        """The host of the wheel's URL, without a login; "" for a file on disk."""
+        place = urlsplit(self.url).netloc
+        _, _, host = place.rpartition("@")
+        return host
+
+
+def wheel_of(package: Mapping[str, Any], question: Question, settings: Settings) -> Wheel:
+    """The wheel to download for a package in the lock that answers a question. uv lists the best of
+    the fitting wheels first.
+
+    Raises Unsatisfiable if the package has none.
+    """
+    rows, name, version = package.get("wheels"), package["name"], package.get("version", "")
+    if not rows:
+        raise Unsatisfiable(
+            f"{name} {version} has no wheel for Python {question.python_version} here",
+            hint="nothing was changed; install it by itself first, then run this again",
+        )
+    row = rows[0]
+    # A wheel from a folder has a path instead of a URL.
+    url = row.get("url") or Path(row["path"]).absolute().as_uri()
+    is_of_torch_index = name in question.names
+    index = split_login(question.index)[0] if is_of_torch_index else settings.only_index
+    is_from_index = url.startswith("http") and not settings.has_no_index
+    return Wheel(
+        name=name,
+        version=version,
+        filename=row.get("name") or unquote(urlsplit(url).path).rpartition("/")[2],
+        url=url,
+        sha256=row.get("hashes", {}).get("sha256"),
+        size_bytes=row.get("size"),
+        index=index if is_from_index else None,
+        is_of_torch_index=is_of_torch_index,
+    )
+
+
+def lock_text(wheels: Sequence[Wheel]) -> str:
+    """The text of a lock file with these wheels, each with its URL and hash, and with its index, by
+    which uv finds a wheel that it has in its cache already."""
+    rows = ['lock-version = "1.0"\ncreated-by = "gpusetup"\n']
+    for wheel in wheels:
+        # Some old indexes state no hash; the plan mentions that before anything is downloaded.
+        hashes = f"{{ sha256 = {json.dumps(wheel.sha256)} }}" if wheel.sha256 else "{}"
+        index = f"index = {json.dumps(wheel.index)}\n" if wheel.index else ""
+        rows.append(
+            f'[[packages]]\nname = "{wheel.name}"\nversion = "{wheel.version}"\n{index}'
+            f"wheels = [{{ url = {json.dumps(wheel.url)}, hashes = {hashes} }}]\n"
+        )
+    return "\n".join(rows)
+
+
+def unpack_step(python: str, stage: str, settings: Settings) -> Step:
+    """The step that downloads the wheels of a lock and unpacks them in the folder `stage`.
+
+    Each wheel is given by its URL and hash, with which uv compares the file.
+    """
+    options = ["--quiet", "--no-deps", "--no-build", "--no-compile-bytecode"]
+    options += ["--preview-features", "pylock"]
+    where = ("--python", python, "--prefix", str(Path(stage, "root")))
+    lock = ("-r", str(Path(stage, "pylock.toml")))
+    if settings.has_target:
+        # A target folder in the user's settings would count more than `--prefix`.
+        options.append("--no-config")
+    if settings.links_files:
+        # A link into the cache would break when the cache is emptied.
+        options += ["--link-mode", "copy"]
+    temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(Path(stage, "tmp")))
+    return Step(
+        argv=(uv_program(), "pip", "install", *options, *where, *lock),
+        environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
+        timeout_seconds=6 * 3600.0,
+    )
+
+
+def fetching_environment(torch_index: str) -> dict[str, str]:
+    """The environment variables for uv's download: the user's, and the login of torch's index."""
+    more = {name: os.environ.get(name, value) for name, value in FETCHING.items()}
+    # If torch's index is a folder of wheels, it needs no login.
+    if split_login(torch_index)[1]:
+        more["UV_INDEX"] = with_torch_index(torch_index)
+    return uv_environment(more, login_of=torch_index, drop=APPLIED)

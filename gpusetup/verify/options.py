@@ -94,7 +94,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         metavar="auto|cpu|cuda|cuda:N|xpu|mps|none",
         help="auto (every GPU; there must be at least one), cpu, one GPU (cuda:0), Intel's GPUs "
-        "(xpu), Apple's GPU (mps), or none (while you build an image without a GPU)",
+        "(xpu), Apple's GPU (mps), or none (when you build a container image without a GPU)",
     )
     many["metavar"] = "EXPR"
     add(

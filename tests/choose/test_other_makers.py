@@ -134,7 +134,7 @@ def test_the_wrong_makers_build_is_never_advised_on_a_machine_that_was_read() ->
     labels = {maker.id: maker.label for maker in BY_ID.values() if maker.label}
     for maker, machine in machines():
         diagnosis = diagnose(machine, load_catalog())
-        build = diagnosis.answer.backend if diagnosis.answer.torch else None
+        build = diagnosis.resolution.backend if diagnosis.resolution.torch else None
         # The torch that is there may be another maker's: then it is the error that is named.
         if build and build != machine.torch.backend:
             assert maker_of(build) in (None, maker), (maker, build)

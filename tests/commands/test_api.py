@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import doctest
 import inspect
 import json
-import pickle
 import re
 import shlex
 import subprocess
@@ -204,13 +202,11 @@ def test_a_value_that_no_machine_has_is_a_wrong_question(ask: Callable[[], objec
         ask()
 
 
-def test_a_time_limit_of_a_fleet_may_be_a_number() -> None:
-    name = "fleet run"
-    question = command(name).QUESTION
-    assert question.from_python(name, {"limit": 60}).limit == 60.0
-    # The shortest limit is 5 seconds.
+def test_a_time_limit_may_be_a_number() -> None:
+    assert api.diagnose("healthy", timeout=60).cause == "ok"
+    # The shortest limit is a tenth of a second.
     with pytest.raises(api.UsageError):
-        question.from_python(name, {"limit": 1})
+        api.diagnose("healthy", timeout=0.01)
 
 
 @each("name", [*COMMANDS, *(f"fleet {action}" for action in FLEET_ACTIONS)])
@@ -223,13 +219,6 @@ def test_an_option_takes_a_number_just_where_its_field_is_one(name: str) -> None
             if option is not None and option.kind == VALUE:
                 is_number = written_type.partition(" ")[0] in ("int", "float")
                 assert (takes(option) == "integer") == is_number, field
-
-
-@each("asked", ["resolve", "plan"])
-def test_an_answer_is_a_plain_value(asked: str) -> None:
-    answer: Any = same_questions()[asked][0]()
-    assert pickle.loads(pickle.dumps(answer)) == copy.deepcopy(answer) == answer
-    assert type(api.to_plain(answer)) is dict
 
 
 def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
@@ -155,7 +156,7 @@ def event(kind: str, text: str = "", **values: str) -> tuple[Event, ...]:
     return (Event(kind=kind, values=values, source="a log", text=text or kind),)
 
 
-def judged(machine: Snapshot) -> Diagnosis:
+def judged(machine: Snapshot) -> DoctorAnswer:
     return diagnose(machine, load_catalog())
 
 
@@ -194,7 +195,7 @@ WSL = changed(
 )  # fmt: skip
 
 
-def spoken_of(answer: Diagnosis) -> str:
+def spoken_of(answer: DoctorAnswer) -> str:
     """The finding that an answer is about: what a text shows, else its root, else its cause."""
     root = next((f.id for f in answer.findings if f.root), None)
     return answer.symptom or root or answer.cause

@@ -13,9 +13,7 @@ from each_row import each
 from judging import HEALTHY, changed, judged
 from machines_named import FOLDERS, machine_named, snapshot_of
 
-from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.commands.doctor import document
 from gpusetup.model.codec import json_schema
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity
@@ -78,7 +76,7 @@ CAUSES = {
 
 
 def answer_for(machine: Snapshot) -> DoctorAnswer:
-    return document(judged(machine), load_catalog())
+    return judged(machine)
 
 
 def screen(machine: Snapshot, width: int) -> str:

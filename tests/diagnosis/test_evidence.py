@@ -11,7 +11,7 @@ from judging import changed
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.described import for_host
-from gpusetup.commands.doctor import document, exit_code
+from gpusetup.commands.doctor import exit_code
 from gpusetup.commands.report import snapshot_of
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.documents import DoctorAnswer
@@ -45,7 +45,7 @@ WARNS_OF_SM_120 = (
 
 def answered(text: str) -> DoctorAnswer:
     catalog = load_catalog()
-    return document(diagnose(snapshot_of(text.encode()), catalog), catalog)
+    return diagnose(snapshot_of(text.encode()), catalog)
 
 
 def commands_of(answer: DoctorAnswer) -> str:

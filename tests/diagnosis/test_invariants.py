@@ -15,8 +15,9 @@ from report_classes import CLASSES
 from tree_sitter import Language, Parser
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.evidence.context import cuda_needed
+from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, Fix, command_lines
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import cuda_of, parsed
@@ -26,14 +27,14 @@ CATALOG = load_catalog()
 
 
 @cache
-def every_answer() -> dict[str, Diagnosis]:
+def every_answer() -> dict[str, DoctorAnswer]:
     texts = {
         t: read_bytes(t.encode()) for c in CLASSES.values() for t in (*c.variants, *c.neighbours)
     }
     return {name: diagnose(one, CATALOG) for name, one in {**texts, **snapshots()}.items()}
 
 
-def fixes() -> Iterator[tuple[str, Diagnosis, Finding, Fix]]:
+def fixes() -> Iterator[tuple[str, DoctorAnswer, Finding, Fix]]:
     for name, answer in every_answer().items():
         for finding in answer.findings:
             if finding.fix is not None:
@@ -103,11 +104,11 @@ def test_an_unknown_driver_is_given_cuda_13_only_if_nothing_older_serves() -> No
         (name, build.torch, build.backend)
         for name, answer in every_answer().items()
         if not (answer.snapshot.driver.version or answer.snapshot.driver.cuda)
-        and (build := answer.choice.build)
-        and build.backend.startswith("cu13")
+        and (build := answer.resolution)
+        and (build.backend or "").startswith("cu13")
         and any(
             row.reason.startswith("fits, but") and not row.backend.startswith("cu13")
-            for row in answer.choice.rejections
+            for row in build.rejections
         )
     ]
     assert wrong == []

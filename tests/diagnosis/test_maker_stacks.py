@@ -25,16 +25,17 @@ from tapes import Tape
 
 from gpusetup.api import read_report
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import command_lines
 from gpusetup.report.read import read_bytes
 
 
-def doctor(tape: Tape, **environ: str) -> Diagnosis:
+def doctor(tape: Tape, **environ: str) -> DoctorAnswer:
     return diagnose(snapshot(tape, **environ), load_catalog())
 
 
-def fix_of(diagnosis: Diagnosis) -> str:
+def fix_of(diagnosis: DoctorAnswer) -> str:
     """The root's way out: its text and every command."""
     root = next(finding for finding in diagnosis.findings if finding.root)
     assert root.fix is not None
@@ -175,7 +176,7 @@ def test_a_working_stack_of_another_maker_is_ok(text: str) -> None:
     assert read_report(text).cause == "ok"
 
 
-def told(text: str) -> Diagnosis:
+def told(text: str) -> DoctorAnswer:
     """The diagnosis of a text."""
     return diagnose(read_bytes(text.encode()), load_catalog())
 

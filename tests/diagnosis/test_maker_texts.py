@@ -95,11 +95,6 @@ OVERRIDES = (
         "First remove HSA_OVERRIDE_GFX_VERSION=11.0.0",
     ),
     (
-        "RX 6700 XT, export HSA_OVERRIDE_GFX_VERSION=10.3.0\nRuntimeError: HIP error: invalid "
-        "device function",
-        "HSA_OVERRIDE_GFX_VERSION=10.3.0 is the right value",
-    ),
-    (
         "RX 6600, HSA_OVERRIDE_GFX_VERSION=11.0.0\nHIP error: invalid device function",
         "set it to 10.3.0",
     ),

@@ -138,8 +138,6 @@ def guide_config(folder: Path, factor: str) -> str:
         ("${oc.decode:${oc.env:FACTOR}}", {"FACTOR": "2.0"}, ""),
         ("${oc.decode:${oc.env:FACTOR,1.0}}", {}, "a factor of 1 is too small"),
         ("${oc.env:FACTOR,'2.0'}", {}, ""),
-        ("${oc.select:model.missing,2}", {}, ""),
-        ("${oc.select:model.factor2,1.5}", {}, "it must be 2"),
         ("${.other}", {}, ""),
         ("1.0", {}, "it must be 2 (81,920 tokens / 40,960)"),
         ("4.0", {}, "makes short texts worse"),

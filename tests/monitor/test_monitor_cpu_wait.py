@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 from each_row import each
-from monitor_composer import TRAIN, Gpu, Host, Run, Tree, compose, loop
+from monitor_composer import TRAIN, Gpu, Host, Run, Tree, compose
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary, TreeSample
 from gpusetup.monitor.host import ProcessTree
-from gpusetup.monitor.summary import Story, summarise
-from gpusetup.monitor.tally import RunTally
+from gpusetup.monitor.run import RunTally
+from gpusetup.monitor.summary import UNJUDGED, summarise
 from gpusetup.render.monitor import summary_text
 
 FULL = Host(cores=2, others=185)
@@ -35,7 +35,7 @@ def with_wait(run: Run, waited: float | None) -> Run:
 
 
 def judged(run: Run) -> Summary:
-    return summarise(RunTally(run.samples), Story(command=run.command, exit_code=run.exit))
+    return summarise(RunTally(run.samples), replace(UNJUDGED, command=run.command, exit=run.exit))
 
 
 def on_a_full_machine(tree: Tree, waited: float | None, gpus: list[Gpu] | None = None) -> Summary:
@@ -76,16 +76,6 @@ def test_a_cpu_training_on_a_full_machine(tree: Tree, waited: float | None, said
     assert "rank" not in words and "NCCL" not in words and "?" not in words
 
 
-@each(
-    "waited, cause",
-    [(60, "neighbours"), (3, "slow-items"), (None, "slow-items")],
-)
-def test_resting_workers_beside_a_gpu_on_a_full_machine(waited: float | None, cause: str) -> None:
-    tree = Tree(main=30, workers=2, each=4, cores=2)
-    summary = on_a_full_machine(tree, waited, [Gpu(use=loop(0.2, 0.4))])
-    assert (summary.verdict, summary.cause) == ("input-starved", cause), summary.evidence
-
-
 @each("cores, said", [(64, "cpu-bound/all-cores more-cores"), (2, "cpu-bound/all-cores use-a-gpu")])
 def test_all_cores_of_a_quota_are_not_all_of_the_machine(cores: int, said: str) -> None:
     host = Host(cores=cores, others=0)
@@ -93,19 +83,6 @@ def test_all_cores_of_a_quota_are_not_all_of_the_machine(cores: int, said: str) 
     summary = judged(with_wait(run, 300))
     assert summary.next is not None
     assert f"{summary.verdict}/{summary.cause} {summary.next.id}" == said, summary.evidence
-
-
-def test_blocked_workers_that_read_over_the_network_wait_for_the_network() -> None:
-    tree = Tree(main=22, workers=2, each=9, blocked=1.5)
-    summary = judged(compose(random.Random(3), [], tree, Host(network=6e7), command=TRAIN))
-    assert (summary.verdict, summary.cause) == ("input-starved", "network"), summary.evidence
-    assert "MB/s came over the network" in summary.evidence
-
-
-def test_a_hang_of_one_process_is_told_without_ranks() -> None:
-    summary = judged(compose(random.Random(3), [], Tree(main=30), Host(), command=TRAIN))
-    assert summary.next and summary.next.id == "see-where-it-waits"
-    assert "NCCL" not in summary.next.text
 
 
 def samples_of(program: str, seconds: float, *, every: float = 0.2) -> list[TreeSample]:
@@ -173,15 +150,3 @@ def test_threads_that_get_no_core_are_counted_as_waiting() -> None:
     if not waits:
         pytest.skip("this kernel does not count the waiting")
     assert max(waits) > 100, waits
-
-
-def test_an_unknown_number_of_cores_is_left_out() -> None:
-    tree = Tree(main=30)
-    run = compose(random.Random(3), [], tree, Host(), command=TRAIN)
-    samples = []
-    for sample in run.samples:
-        host = sample.host and replace(sample.host, cores=None)
-        processes = sample.tree and replace(sample.tree, cores=None)
-        samples.append(replace(sample, host=host, tree=processes))
-    summary = judged(replace(run, samples=tuple(samples)))
-    assert "the command used" in summary.evidence and "of 0 cores" not in summary.evidence

@@ -10,11 +10,12 @@ import pytest
 from monitor_composer import Run
 from monitor_kinds import KINDS, SEEDS, composed
 
+from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary
+from gpusetup.monitor.run import RunTally
 from gpusetup.monitor.steps import STEPS
-from gpusetup.monitor.summary import Story, summarise
-from gpusetup.monitor.tally import RunTally
-from gpusetup.monitor.verdicts import CASES, ORDER
+from gpusetup.monitor.summary import UNJUDGED, summarise
+from gpusetup.monitor.verdicts import CASES
 
 PART = 0.95
 
@@ -32,7 +33,7 @@ def counted(name: str, seed: int) -> RunTally:
 
 def summary(name: str, seed: int) -> Summary:
     run = composed_once(name, seed)
-    return summarise(counted(name, seed), Story(command=run.command, exit_code=run.exit))
+    return summarise(counted(name, seed), replace(UNJUDGED, command=run.command, exit=run.exit))
 
 
 def wrong(name: str, seed: int) -> Iterator[str]:
@@ -46,7 +47,6 @@ def wrong(name: str, seed: int) -> Iterator[str]:
 @pytest.mark.one_in(4)
 def test_verdict_and_next_step_are_right_and_no_file_is_made_up(seed: int) -> None:
     """Two promises of the same runs, which take long to compose."""
-    assert len(KINDS) >= 70
     missed: list[str] = []
     for name in KINDS:
         missed += wrong(name, seed)
@@ -55,14 +55,10 @@ def test_verdict_and_next_step_are_right_and_no_file_is_made_up(seed: int) -> No
 
 
 def no_file_is_made_up_where_no_command_is_known(name: str, seed: int) -> None:
-    told = summarise(counted(name, seed), Story(exit_code=composed_once(name, seed).exit))
+    told = summarise(counted(name, seed), replace(UNJUDGED, exit=composed_once(name, seed).exit))
     said = " ".join((*told.advice, told.next.text if told.next else ""))
     command = (told.next and told.next.command) or ""
     assert not re.search(r"CONFIG|train\.py|conf/", f"{said} {command}"), (name, said, command)
-
-
-def test_every_verdict_is_in_the_set() -> None:
-    assert {verdict for kind in KINDS.values() for verdict in kind.verdicts} >= set(ORDER)
 
 
 def test_the_table_names_only_steps_that_there_are() -> None:
@@ -82,27 +78,6 @@ def test_the_table_names_only_steps_that_there_are() -> None:
 def test_advice_does_not_repeat_what_the_command_says(words: str, absent: str) -> None:
     run = composed("tiny kernels, one core is full, workers rest", 1)
     command = ("python", "train.py", *words.split())
-    told = summarise(RunTally(run.samples), Story(command=command))
+    told = summarise(RunTally(run.samples), replace(UNJUDGED, command=command))
     said = " ".join((*told.advice, told.next.text if told.next else ""))
     assert not re.search(absent, said), said
-
-
-@pytest.mark.parametrize(
-    ("name", "word", "said"),
-    [
-        ("environments fill all cores, the policy waits", "more environments", False),
-        ("workers wait for a network file system, the disk is quiet", "over the network", True),
-        ("a container's CPU quota holds the command back", "all of the 2 cores", True),
-        ("the machine swaps: its memory is full, the disk reads and writes", "99 % full", True),
-        ("a collective hangs after healthy work, the run is killed", "has not moved since", True),
-        ("one card of eight falls off the bus, the ranks spin, the run ends with an error",
-         "GPU 5 was lost at second", True),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("seeds", [SEEDS[:1], pytest.param(SEEDS[1:], marks=pytest.mark.slow)])
-def test_a_verdict_says_its_cause(name: str, word: str, said: bool, seeds: range) -> None:
-    for seed in seeds:
-        told = summary(name, seed)
-        words = f"{told.evidence} {told.next.text if told.next else ''} {' '.join(told.advice)}"
-        assert (word in words) == said, words
-        assert "num_workers" not in words and "larger batch" not in words

@@ -6,12 +6,12 @@ import random
 from collections.abc import Callable
 
 from each_row import each
-from monitor_composer import A100, RTX4090, TRAIN, Gpu, Run, Tree, compose, pausing
+from monitor_composer import RTX4090, TRAIN, Gpu, Run, Tree, compose, pausing
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import ProcessUse, Summary
-from gpusetup.monitor.summary import Story, summarise
-from gpusetup.monitor.tally import RunTally
+from gpusetup.monitor.run import RunTally
+from gpusetup.monitor.summary import UNJUDGED, summarise
 
 TREE = Tree(main=70, workers=4, each=20)
 
@@ -21,7 +21,7 @@ def run(gpu: Gpu, seconds: float = 90) -> Run:
 
 
 def judged(run: Run) -> Summary:
-    return summarise(RunTally(run.samples), Story(command=run.command, exit_code=run.exit))
+    return summarise(RunTally(run.samples), replace(UNJUDGED, command=run.command, exit=run.exit))
 
 
 SAID: dict[str, tuple[Callable[[], Run], str]] = {
@@ -52,7 +52,7 @@ def test_a_card_that_is_full_with_the_work_of_others_is_not_good() -> None:
     )
     shared = compose(random.Random(1), [Gpu(use=97)], replace(TREE, ranks=1), command=TRAIN)
     samples = [replace(one, gpus=(replace(one.gpus[0], processes=both),)) for one in shared.samples]
-    told = summarise(RunTally(samples), Story(command=shared.command))
+    told = summarise(RunTally(samples), replace(UNJUDGED, command=shared.command))
     assert told.next and (told.verdict, told.next.id) == ("throttled", "free-the-card")
 
 
@@ -62,17 +62,3 @@ def test_a_start_in_which_nothing_moves_is_told_how_to_see_where_it_waits() -> N
     told = judged(compose(random.Random(1), [use], tree, seconds=110, command=TRAIN))
     assert told.next and (told.verdict, told.next.id) == ("idle", "watch-longer")
     assert told.next.command == "py-spy dump --pid 4000"
-
-
-def test_a_lowered_limit_is_raised_to_what_the_card_is_rated_at() -> None:
-    gpu = Gpu(use=98, weight=1.0, limit=0.6, clock=65, reasons=("sw_power_cap",))
-    told = judged(compose(random.Random(1), [gpu, gpu, Gpu(use=96)], card=A100))
-    assert told.next is not None
-    assert told.next.command == "sudo nvidia-smi -i 0,1 -pl 400"
-
-
-def test_a_reading_of_one_moment_says_so() -> None:
-    watched = run(Gpu(use=97))
-    moment = replace(watched, samples=watched.samples[-1:])
-    assert any("one sample shows a moment" in note for note in judged(moment).notes)
-    assert not any("a moment" in note for note in judged(watched).notes)

@@ -14,8 +14,9 @@ from recorded_monitor import FIRST_RUN, SECOND_RUN, WORKLOADS, recording
 from replayed import Judge, dmon, verdict_and_step
 
 from gpusetup.model.codec import to_plain
-from gpusetup.monitor.summary import Story, summarise
-from gpusetup.monitor.tally import RunTally
+from gpusetup.model.frozen import replace
+from gpusetup.monitor.run import RunTally
+from gpusetup.monitor.summary import UNJUDGED, summarise
 
 Said = pytest.CaptureFixture[str]
 
@@ -44,7 +45,9 @@ def contradictions(summary: Mapping[str, Any]) -> list[str]:
 @each("kind", sorted(KINDS))
 def test_composed_runs(kind: str) -> None:
     run = composed(kind, 0)
-    summary = summarise(RunTally(run.samples), Story(command=run.command, exit_code=run.exit))
+    summary = summarise(
+        RunTally(run.samples), replace(UNJUDGED, command=run.command, exit=run.exit)
+    )
     assert contradictions(to_plain(summary)) == [], summary.evidence
 
 
@@ -112,16 +115,3 @@ def test_dmon_of_a_hot_card(moments: int, judged: Judge) -> None:
 def test_a_card_at_its_power_limit_is_said_to_be_at_it(judged: Judge) -> None:
     summary = judged(dmon("pwr gtemp sm mem pviol tviol", [["350 70 97 40 90 0"]] * 60))
     assert summary["verdict"] == "good" and re.search("power_violation", summary["evidence"])
-
-
-def test_a_reason_of_another_card_is_told_too(judged: Judge) -> None:
-    well, capped = "350 60 97 40 0 0", "350 60 97 40 90 0"
-    summary = judged(dmon("pwr gtemp sm mem pviol tviol", [[well, well, capped]] * 60))
-    assert contradictions(summary) == [], summary["evidence"]
-
-
-def test_one_report_of_a_card_at_its_power_limit(judged: Judge) -> None:
-    cap = "SW Power Cap                      : {}"
-    text = report("Not Active", 70, 2400)
-    summary = judged(text.replace(cap.format("Not Active"), cap.format("Active")))
-    assert summary["verdict"] == "good" and contradictions(summary) == [], summary["evidence"]

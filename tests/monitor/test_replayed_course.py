@@ -71,18 +71,6 @@ def test_a_gpu_that_rests_for_long_at_the_end_and_holds_memory_is_named(judged: 
 # --- phases ---------------------------------------------------------------------------------------
 
 
-@each("work, seconds", [(12, "61 s"), (50, "")])
-def test_a_recording_of_little_more_than_the_start_is_too_short(
-    work: int, seconds: str, judged: Judge
-) -> None:
-    moments = [[card(number % 4 * 2, 600 + 400 * number)] for number in range(61)]
-    moments += [[card(98)]] * work
-    summary = judged(csv(COLUMNS, moments))
-    short = "record-longer" if seconds else "none"
-    assert verdict_and_step(summary) == f"good/ {short}", summary["evidence"]
-    assert seconds in summary["evidence"] and "first 61 s" in summary["text"]
-
-
 def test_short_evaluations_leave_a_run_good(judged: Judge) -> None:
     summary = judged(log((WORK * 60 + [0] * 12) * 4 + WORK * 5))
     assert verdict_and_step(summary) == "good/ none", summary["evidence"]
@@ -109,26 +97,6 @@ def test_turns_of_work_and_rest_and_steady_half_use(
 
 
 # --- several GPUs ---------------------------------------------------------------------------------
-
-
-@each(
-    "gpus, step, words",
-    [
-        ([card(99), card(70), card(99)], "balance-the-work", "one process for each GPU"),
-        ([card(90, 40000), card(45, 20000)], "balance-the-work", "same amount of work"),
-    ],
-)
-def test_an_uneven_load_of_unknown_kind_names_both_ways_out(
-    gpus: list[str], step: str, words: str, judged: Judge
-) -> None:
-    summary = judged(csv(COLUMNS, [gpus] * 60))
-    assert verdict_and_step(summary).split() == [f"uneven/{summary['cause']}", step]
-    assert words in summary["next"]["text"]
-
-
-def test_the_same_note_on_several_gpus_is_one_line(judged: Judge) -> None:
-    summary = judged(csv(COLUMNS, [[card(97, 44000)] * 4] * 60))
-    assert summary["notes"] == ["GPU 0, 1, 2, 3: memory 96 % full, more than 90 %"]
 
 
 def test_a_lost_gpu_is_faulty(judged: Judge) -> None:
@@ -168,26 +136,3 @@ def test_a_log_without_its_header_line_is_named(tmp_path: Path, capsys: Said) ->
     file.write_text(log(WORK).partition("\n")[2], encoding="utf-8")
     assert cli.main(["monitor", "--replay", str(file)]) == 2
     assert "without its header line" in capsys.readouterr().err
-
-
-@each("bus, may_wait", [(0, True), (12, False)])
-def test_a_gpu_that_is_full_and_light_may_only_poll(
-    bus: int, may_wait: bool, judged: Judge
-) -> None:
-    head = "name, utilization.gpu [%], utilization.memory [%], power.draw [W], power.limit [W]"
-    summary = judged(csv(head, [[f"NVIDIA L40S, 100 %, {bus} %, 90, 350"]] * 60))
-    assert verdict_and_step(summary) == "launch-bound/kernels larger-work"
-    assert ("only waits" in summary["evidence"]) == may_wait
-
-
-NAMELESS = "timestamp, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"
-
-
-def test_rows_of_one_moment_are_several_gpus_if_nothing_names_them(judged: Judge) -> None:
-    lines = [NAMELESS]
-    for second in range(10, 50):
-        for milliseconds, use in (("000", 97), ("004", 31)):
-            stamp = f"2026/11/20 06:00:{second}.{milliseconds}"
-            lines.append(f"{stamp}, {use} %, 20000 MiB, 46068 MiB")
-    summary = judged("\n".join(lines))
-    assert summary["samples"] == 40 and len(summary["gpus"]) == 2

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-
 from each_row import each
 from replayed import Judge, csv, dmon, verdict_and_step
 
@@ -148,15 +145,6 @@ def test_lanes_that_are_missing_under_load(
     assert noted or "lanes" not in summary["text"]
 
 
-def test_a_link_that_is_slow_at_rest_only_is_no_fault(judged: Judge) -> None:
-    rests = "NVIDIA GeForce RTX 4090, 0 %, 20 W, 450 W, 1, 4, 16, 16"
-    works = "NVIDIA GeForce RTX 4090, 97 %, 400 W, 450 W, 4, 4, 16, 16"
-    text = csv(LINK, [[rests]] * 10 + [[works]] * 60 + [[rests]] * 10)
-    summary = judged(text)
-    assert verdict_and_step(summary) == "good/ none"
-    assert "link" not in summary["text"]
-
-
 @each(
     "use, received, said",
     [
@@ -171,34 +159,6 @@ def test_what_dmon_counts_on_the_link(use: int, received: int, said: str, judged
     summary = judged(dmon("pwr gtemp sm mem pclk rxpci txpci", rows))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert "?" not in summary["text"]
-
-
-def own_record(errors: int) -> Iterator[str]:
-    """A record of the monitor, with errors from its middle on."""
-    for second in range(40):
-        gpu = {
-            "index": 0,
-            "name": "NVIDIA L40S",
-            "utilization_percent": 97,
-            "ecc_uncorrected": errors if second >= 20 else 0,
-            "retired_pending": False,
-            "remap_failed": False,
-        }
-        yield json.dumps(
-            {
-                "schema": "gpusetup.monitor/1",
-                "kind": "sample",
-                "at": "",
-                "seconds": second,
-                "gpus": [gpu],
-            }
-        )
-
-
-@each("errors, said", [(3, "faulty/memory reset-the-gpu"), (0, "good/ none")])
-def test_our_own_records_tell_memory_errors_too(errors: int, said: str, judged: Judge) -> None:
-    summary = judged("\n".join(own_record(errors)) + "\n")
-    assert verdict_and_step(summary) == said, summary["evidence"]
 
 
 WELL = ["NVIDIA A40, 97 %, 285 W, 300 W, 33110 MiB, 46068 MiB"] * 2
@@ -258,14 +218,6 @@ def test_a_card_that_answers_nothing_to_the_end_is_lost(
     summary = judged(csv(USUAL, [WELL] * 60 + rows))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert said != LOST or "GPU 1 was lost at second 60 of 99" in summary["evidence"]
-
-
-def test_a_gpu_that_never_worked_and_is_lost_is_a_note(judged: Judge) -> None:
-    rests = "NVIDIA A40, 0 %, 20 W, 300 W, 3 MiB, 46068 MiB"
-    text = csv(USUAL, [[WELL[0], rests]] * 60) + f"{HANDLE}1: 0000:A1:00.0: Unknown Error\n"
-    summary = judged(text)
-    assert summary["verdict"] == "good"
-    assert any("GPU 1 is lost" in note for note in summary["notes"])
 
 
 def test_a_sentence_below_a_pasted_log_is_no_gpu(judged: Judge) -> None:

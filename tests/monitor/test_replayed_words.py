@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
 from each_row import each
 from replayed import Judge, csv, dmon, verdict_and_step
 
@@ -30,13 +23,7 @@ def phases(low: int, *, work: int = 26, rest: int = 14, rounds: int = 4) -> str:
 def test_long_phases_with_stray_kernels_are_whole_pauses(low: int, judged: Judge) -> None:
     summary = judged(phases(low))
     assert verdict_and_step(summary) == "bursty/pauses shorter-pauses", summary["evidence"]
-    assert "70 s at most" in summary["text"] and "paused 3 times" in summary["text"]
-
-
-def test_a_log_that_ends_in_a_pause_counts_it_too(judged: Judge) -> None:
-    """44 minutes of work and 16 minutes of rest an hour are a quarter of the time."""
-    summary = judged(phases(4, work=44, rest=16, rounds=3))
-    assert verdict_and_step(summary) == "bursty/pauses shorter-pauses", summary["evidence"]
+    assert "paused 3 times" in summary["text"]
 
 
 def test_a_share_of_the_work_says_that_it_leaves_the_pauses_out(judged: Judge) -> None:
@@ -44,12 +31,6 @@ def test_a_share_of_the_work_says_that_it_leaves_the_pauses_out(judged: Judge) -
     uses = ([60, 75, 68, 70] * 10 + [0] * 6) * 4
     summary = judged(csv(USE, [[f"{CARD}, {use}, 250, 400, 60"] for use in uses]))
     assert "worked 68 % of the time between its pauses" in summary["evidence"]
-
-
-def test_one_pause_is_once(judged: Judge) -> None:
-    uses = [97] * 60 + [0] * 7 + [97] * 60
-    summary = judged(csv(USE, [[f"{CARD}, {use}, 380, 400, 60"] for use in uses]))
-    assert "paused once, 6 % of its time" in summary["text"]
 
 
 CLOCKS = f"{USE}, clocks.sm [MHz], clocks.max.sm [MHz], clocks_event_reasons.active"
@@ -112,27 +93,3 @@ def test_a_command_after_the_dashes_is_not_asked_for_again(
 ) -> None:
     summary = judged(BURSTS, *command)
     assert words in summary["next"]["text"] and summary["next"]["command"] == line
-
-
-def test_where_nothing_ran_a_training_is_to_be_started(judged: Judge) -> None:
-    summary = judged(csv(USE, [[f"{CARD}, 0, 50, 400, 30"]] * 40))
-    assert summary["verdict"] == "idle" and summary["next"]["command"] == "gpusetup doctor"
-    assert "Start your training" in summary["next"]["text"]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a link to a program")
-def test_a_program_that_was_started_by_its_path_is_named_by_it(tmp_path: Path) -> None:
-    program = tmp_path / "gpusetup"
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\nfrom gpusetup.cli import main\nsys.exit(main())\n"
-    )
-    program.chmod(0o755)
-    log = tmp_path / "log.csv"
-    log.write_text(BURSTS)
-    root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(root)}
-    answer = subprocess.run(
-        [program, "monitor", "--replay", log, "--", "python", "t.py"],
-        env=environment, capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    assert re.search(rf"^\s+{re.escape(str(program))} monitor -- python t.py$", answer.stdout, re.M)

@@ -58,9 +58,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "--model mixtral-8x7b --context 512 --gpus 8 --strategy ddp --amp bf16 --lora 8",
         "--model gemma-2-9b --context 1024 --trainer hf --gpus 8 --strategy fsdp",
         "--model qwen2.5-vl-7b --context 1024 --lora 8 --quantize nf4",
-        "--model cogvideox-5b --trainer finetrainers --lora 64 --batch 1",
-        "--model flux --trainer diffusers --lora 16 --amp bf16 --batch 1",
-        "--model sdxl --context 1024 --batch 1 --amp fp16",
         "--params 124M --context 1 --batch 2048",
     ),
     "--model qwen3-8b --context 65536 --gpu H200": (
@@ -114,7 +111,6 @@ def test_what_plan_answers(
 
 ONE = "--model qwen2.5-7b --context 2048 --batch 1"
 ADAPTERS = "--model llama-2-7b --context 512 --batch 2 --gpus 2 --gpu-mem 140GiB --lora 8"
-FLUX = "--model flux --lora 16 --batch 1 --checkpointing"
 SAID = (
     (f"{ADAPTERS} --trainer hf --strategy zero3", 0, "runs of adapters under ZeRO", ""),
     (f"{ADAPTERS} --trainer hf --strategy ddp", 0, "clear", "runs of adapters"),
@@ -123,16 +119,10 @@ SAID = (
     ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "For sequences, give `--context`", ""),
     ("--params 1B --batch 8 --gpu-mem 80GiB --context 128", 0, "close", "give `--context`"),
     ("--params 1B --batch 8 --gpu-mem 80GiB --context 128", 0, "36 layers of width 1,280", ""),
-    (f"{FLUX} --gpu-mem 40GiB", 0, "are counted on the GPU (9.3 GiB): if you encode", ""),
-    (f"{FLUX} --gpu-mem 40GiB", 0, "runs on images and video often need more", "clear"),
-    (f"{FLUX} --gpu-mem 40GiB --trainer finetrainers", 0, "often need more", "text encoders"),
-    (f"{FLUX} --gpu-mem 40GiB --encoded-before", 0, "often need more", "text encoders"),
     ("--model vit-base-patch16-224 --batch 8 --context 1025 --gpu-mem 80GiB", 0,
      '"checkpoints":4.5', ""),
     ("--model whisper-large-v3 --trainer hf --amp fp16 --batch 1 --gpu-mem 22GiB", 1,
      '"fits":false', ""),
-    ("--model cogvideox-2b --lora 16 --gpu-mem 80GiB --checkpointing", 0,
-     "17,776 tokens per sample", ""),
     ("--model vit-large --gpu-mem 24GiB", 0, "one sample of 197 tokens per GPU", ""),
     ("--model qwen3-0.6b --gpu T4 --amp bf16", 0, "no bfloat16 units", ""),
     ("--model qwen3-0.6b --gpu T4 --amp bf16", 0, "--amp fp16", ""),

@@ -17,18 +17,17 @@ from scripts_loaded import script
 from gpusetup.cli import main
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.decide import MachineLimits
 from gpusetup.plan.forward_memory import LOSSES
 from gpusetup.plan.job import SHARDED, TOKEN_BUDGET, Recipe, TrainingJob
 from gpusetup.plan.measured import CELLS
 from gpusetup.plan.memory import memory
 from gpusetup.plan.models import model_named
-from gpusetup.plan.place import capacity
+from gpusetup.plan.place import Place, capacity
 from gpusetup.plan.states import OPTIMIZERS
 
 PUBLISHED = script("published")
 MET: list[Any] = PUBLISHED.met()
-LINUX = MachineLimits(capacity=20 * GIB)
+LINUX = Place(gpu="", total_bytes=20 * GIB, capacity=20 * GIB)
 
 
 # --- what was measured and published --------------------------------------------------------------
@@ -47,7 +46,7 @@ def test_published_figures_are_met_in_the_median(measure: str, most: float, bias
 
 def test_published_runs_fit_or_not_as_they_did() -> None:
     runs = [one for one in MET if one.needs is not None]
-    assert len(runs) >= 899 and len(MET) >= 1190
+    assert len(runs) >= 850 and len(MET) >= 1130
     assert sum(one.right for one in runs) / len(runs) >= 0.93
     assert sum(one.missed for one in runs) <= 42
 

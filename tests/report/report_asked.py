@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor import document
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import command_lines
 from gpusetup.render.doctor import answering
@@ -16,12 +15,12 @@ NO_KERNEL = "RuntimeError: CUDA error: no kernel image is available for executio
 UNAVAILABLE = "torch.cuda.is_available()\nFalse"
 
 
-def judged(text: str) -> Diagnosis:
+def judged(text: str) -> DoctorAnswer:
     return diagnose(read_report(text), load_catalog())
 
 
 def answered(text: str) -> DoctorAnswer:
-    return document(judged(text), load_catalog())
+    return judged(text)
 
 
 def told(text: str) -> str:

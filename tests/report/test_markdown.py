@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 from judging import event, judged, spoken_of
 from report_messages import MESSAGES
 
-from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.doctor import document
 from gpusetup.model.machine import Os, Snapshot
 from gpusetup.render.doctor import WHAT_IT_IS, doctor_markdown, doctor_screen
 from gpusetup.report.read import read_report
 
 
 def reply(machine: Snapshot) -> list[str]:
-    return doctor_markdown(document(judged(machine), load_catalog())).splitlines()
+    return doctor_markdown(judged(machine)).splitlines()
 
 
 @each("cause, machine", lambda: [(cause, read_report(said)) for cause, said in MESSAGES[::2]])
@@ -31,7 +29,7 @@ def test_a_reply_names_the_cause_and_what_to_post_next(cause: str, machine: Snap
 
 @each("machine", lambda: [read_report(said) for _, said in MESSAGES[1::2]])
 def test_a_reply_says_all_that_the_screen_says_above_the_machine(machine: Snapshot) -> None:
-    answer = document(judged(machine), load_catalog())
+    answer = judged(machine)
     screen = doctor_screen(answer).lines
     said = screen[: [*map(str, screen)].index("This machine")]
     told = bare(doctor_markdown(answer))

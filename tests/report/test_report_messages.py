@@ -13,9 +13,10 @@ from judging import spoken_of
 from report_messages import MESSAGES
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.messages.row import row
 from gpusetup.messages.search import EVENTS_A_ROW, events_of
+from gpusetup.model.documents import DoctorAnswer
 from gpusetup.report.cleaning import text_of
 from gpusetup.report.read import read_report
 
@@ -24,7 +25,7 @@ LIMIT_CPU_SECONDS = 150
 
 
 @cache
-def read(text: str) -> Diagnosis:
+def read(text: str) -> DoctorAnswer:
     return diagnose(read_report(text), load_catalog())
 
 

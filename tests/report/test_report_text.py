@@ -15,24 +15,25 @@ from report_messages import MESSAGES
 from writers import mixture
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.codec import to_json
+from gpusetup.model.documents import DoctorAnswer
 from gpusetup.report.cleaning import decode, is_binary
 from gpusetup.report.read import read_bytes, read_report
 
 TEXTS = tuple(text for _, text in MESSAGES)
 
 
-def answer(raw: bytes) -> Diagnosis:
+def answer(raw: bytes) -> DoctorAnswer:
     return diagnose(read_bytes(raw), load_catalog())
 
 
-def told(diagnosis: Diagnosis) -> tuple[object, ...]:
+def told(diagnosis: DoctorAnswer) -> tuple[object, ...]:
     machine = diagnosis.snapshot
     return (
         diagnosis.cause,
         tuple(sorted(finding.id for finding in diagnosis.findings)),
-        (diagnosis.answer.torch, diagnosis.answer.backend),
+        (diagnosis.resolution.torch, diagnosis.resolution.backend),
         (machine.driver.version, machine.driver.cuda, machine.torch.version, machine.torch.cuda),
         (machine.python.version, machine.os.family),
         tuple(gpu.name for gpu in machine.gpus or ()),

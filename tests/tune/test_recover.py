@@ -1,11 +1,16 @@
-"""Recovery from out-of-memory: the same gradient, and nothing left behind."""
+"""Recovery from out-of-memory: the gradient of the whole batch to 2e-6 or a reason why not, and
+nothing left behind."""
 
 from __future__ import annotations
 
 import gc
 import os
+import random
+import re
 import subprocess
 import sys
+import weakref
+from collections import UserDict, namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +19,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn import functional as F
 
 from gpusetup.errors import UsageError
 from gpusetup.tune import recover_from_oom
-from gpusetup.tune.recover import CannotRecover, what_differs
+from gpusetup.tune.recover import CannotRecover, Recovered
+from gpusetup.tune.recover.batches import batch_size, part_of
 
 HERE = Path(__file__).resolve().parent
 SAID = "CUDA out of memory. Tried to allocate 2.00 GiB"
+EXACT, COUNT, FITS = 2e-6, 12, 4
+Model = Any
+Step = Callable[[Any], torch.Tensor]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,6 +40,9 @@ def what_other_tests_left_is_not_searched() -> Iterator[None]:
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+# --- what an attempt leaves behind ----------------------------------------------------------------
 
 
 def net(*more: torch.nn.Module) -> torch.nn.Module:
@@ -57,13 +70,9 @@ class Runs_out(torch.autograd.Function):
         return grad, None
 
 
-def step_of(
-    model: Any, limit: int, where: str = "forward", seen: list[int] | None = None
-) -> Callable[[Any], torch.Tensor]:
+def step_of(model: Any, limit: int, where: str = "backward") -> Step:
     def step(part: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         x, y = part
-        if seen is not None:
-            seen.append(len(x))
         hidden = model[0](x)
         if where == "forward" and len(x) > limit:
             raise RuntimeError("CUDA error: out of memory")
@@ -108,30 +117,23 @@ def test_where_it_cannot_recover_nothing_has_happened() -> None:
     model = net()
     step_of(model, 10**9)(batch_of(3)).backward()
     batch, held, state = batch_of(8), gradients(model), torch.get_rng_state()
+
+    def labelled(part: Any) -> torch.Tensor:
+        step_of(model, 99)(part).backward()
+        raise ValueError("bad label")
+
     with pytest.raises(CannotRecover, match="Not even 1 of 8 samples fit") as told:
-        recover_from_oom(step_of(model, 0, "backward"), batch, model=model)
+        recover_from_oom(step_of(model, 0), batch, model=model)
     assert isinstance(told.value.__cause__, torch.OutOfMemoryError)
     assert "torch.utils.checkpoint" in (told.value.hint or "")
+    with pytest.raises(ValueError, match="bad label"):
+        recover_from_oom(labelled, batch, model=model)
     torch.testing.assert_close(gradients(model), held, rtol=0, atol=0)
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_another_error_passes_and_leaves_nothing_behind() -> None:
-    model = net()
-
-    def step(part: Any) -> torch.Tensor:
-        step_of(model, 99)(part).backward()
-        raise ValueError("bad label")
-
-    with pytest.raises(ValueError, match="bad label"):
-        recover_from_oom(step, batch_of(4), model=model)
-    assert all(p.grad is None for p in model.parameters())
-
-
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_no_tensor_of_a_failed_attempt_stays_in_memory(wrapped: bool) -> None:
-    import weakref
-
     model, alive, refs = net(), [], []
 
     def failing(part: Any) -> None:
@@ -155,43 +157,18 @@ def test_no_tensor_of_a_failed_attempt_stays_in_memory(wrapped: bool) -> None:
 
 
 def test_batchnorm_is_refused_unless_allowed_and_its_statistics_are_taken_back() -> None:
-    model = net(torch.nn.BatchNorm1d(8))
-    with pytest.raises(
-        CannotRecover, match=r"BatchNorm computes its statistics over one part only \(2\)"
-    ):
-        recover_from_oom(step_of(model, 4, "backward"), batch_of(8), model=model)
+    model, said = net(torch.nn.BatchNorm1d(8)), list[str]()
+    why = "BatchNorm computes its statistics over one part only"
+    with pytest.raises(CannotRecover, match=rf"{why} \(2\)"):
+        recover_from_oom(step_of(model, 4), batch_of(8), model=model)
     assert int(model[2].num_batches_tracked) == 0
-    said: list[str] = []
-    step = step_of(model, 4, "backward")
-    recover_from_oom(step, batch_of(8), model=model, allow=("batchnorm",), say=said.append)
+    recover_from_oom(
+        step_of(model, 4), batch_of(8), model=model, allow=("batchnorm",), say=said.append
+    )
     assert int(model[2].num_batches_tracked) == 2, "once for each part, none for what failed"
-    assert "but BatchNorm computes its statistics over one part only" in said[0]
+    assert f"but {why}" in said[0]
     model.eval()
-    assert what_differs(model) == []
-
-
-def test_dropout_is_said_and_can_be_refused() -> None:
-    model = net(torch.nn.Dropout(0.5))
-    said: list[str] = []
-    recover_from_oom(step_of(model, 4), batch_of(8), model=model, say=said.append)
-    assert "but the step draws random numbers for each part (perhaps dropout)" in said[0]
-    with pytest.raises(CannotRecover, match="draws random numbers"):
-        recover_from_oom(step_of(model, 4), batch_of(8), model=model, allow=())
-
-
-def test_an_optimizer_inside_the_backward_is_refused() -> None:
-    model = net()
-    model[0].weight.register_post_accumulate_grad_hook(lambda parameter: None)
-    with pytest.raises(UsageError, match="A hook changes the gradients"):
-        recover_from_oom(step_of(model, 99), batch_of(8), model=model)
-
-
-def test_what_is_no_mean_loss_is_a_wrong_question() -> None:
-    model, (x, _) = net(), batch_of(8)
-    with pytest.raises(UsageError, match="must return the loss"):
-        recover_from_oom(lambda part: model(part), x, model=model)
-    with pytest.raises(UsageError, match="The batch is empty"):
-        recover_from_oom(lambda part: model(part).mean(), x[:0], model=model)
+    assert not recover_from_oom(step_of(model, 4), batch_of(8), model=model).differs
 
 
 @pytest.mark.usefixtures("warm_torch")
@@ -207,8 +184,274 @@ def test_real_memory_running_out_is_recovered_from() -> None:
     assert done.stdout == "True True True\n", done.stderr[-2000:]
 
 
-def test_several_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    with pytest.raises(UsageError, match="the others would wait for it"):
-        recover_from_oom(step_of(net(), 99), batch_of(8), model=net())
+# --- exact or said --------------------------------------------------------------------------------
+
+
+class Net(torch.nn.Module):
+    """A classifier over tokens, or samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.head = torch.nn.Embedding(20, 8), torch.nn.Linear(8, 5)
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.tanh(self.embed(ids))) * self.scale
+
+
+def tokens(ragged: bool = True, without: slice = slice(0)) -> dict[str, torch.Tensor]:
+    torch.manual_seed(1)
+    ids, labels = torch.randint(0, 20, (COUNT, 7)), torch.randint(0, 5, (COUNT, 7))
+    for row in range(COUNT if ragged else 0):
+        labels[row, 1 + row % 6 :] = -100
+    labels[without] = -100
+    return {"ids": ids, "labels": labels}
+
+
+W = torch.tensor([1.0, 5.0, 0.2, 3.0, 0.7])
+
+
+def ce(m: Model, b: Any, **how: Any) -> torch.Tensor:
+    return F.cross_entropy(m(b["ids"]).reshape(-1, 5), b["labels"].reshape(-1), **how)
+
+
+def masked_mean(m: Model, b: Any) -> torch.Tensor:
+    mask = (b["labels"] != -100).reshape(-1)
+    return (ce(m, b, reduction="none") * mask).sum() / mask.sum()
+
+
+def in_batch(m: Model, b: Any) -> torch.Tensor:
+    one = F.normalize(m(b["ids"]).mean(1), dim=-1)
+    two = F.normalize(m(b["labels"].clamp(0)).mean(1), dim=-1)
+    return F.cross_entropy(one @ two.T * 5, torch.arange(len(one)))
+
+
+def two_unlike(m: Model, b: Any) -> torch.Tensor:
+    return ce(m, b) + 3 * F.mse_loss(m(b["ids"])[..., 0], b["labels"].float())
+
+
+def bce(m: Model, b: Any) -> torch.Tensor:
+    target = (b["labels"][..., None] > 1).float().expand(-1, -1, 5)
+    return F.binary_cross_entropy_with_logits(m(b["ids"]), target, pos_weight=W)
+
+
+def ce_sum(m: Model, b: Any) -> torch.Tensor:
+    return ce(m, b, reduction="sum")
+
+
+def count_tokens(b: Any) -> float:
+    return float((b["labels"] != -100).sum())
+
+
+TABLE: tuple[tuple[str, Callable[[Model, Any], torch.Tensor], Any, dict[str, Any], bool], ...] = (
+    ("cross entropy", ce, tokens(False), {}, True),
+    ("ignored tokens", ce, tokens(), {}, True),
+    ("parts without tokens", ce, tokens(without=slice(3, 9)), {}, True),
+    ("class weights", lambda m, b: ce(m, b, weight=W), tokens(), {}, True),
+    ("binary", bce, tokens(), {}, True),
+    ("a sum", ce_sum, tokens(), {"reduction": "sum"}, True),
+    ("given weights", masked_mean, tokens(), {"weight": count_tokens}, True),
+    ("two losses unlike", two_unlike, tokens(), {}, False),
+    ("masked by hand", masked_mean, tokens(), {}, False),
+    ("a sum taken for a mean", ce_sum, tokens(), {}, False),
+    ("in-batch negatives", in_batch, tokens(), {}, False),
+)
+
+
+def halved(step: Step, fits: int = FITS) -> Step:
+    def stepped(part: Any) -> torch.Tensor:
+        loss = step(part)
+        if len(part["ids"]) > fits:
+            raise torch.OutOfMemoryError(SAID)
+        return loss
+
+    return stepped
+
+
+def tried(
+    make: Callable[[], Model], loss: Any, batch: Any, **how: Any
+) -> tuple[float, Recovered, str]:
+    """How far the gradient is off, and what was said."""
+    whole, model, said = make(), make(), list[str]()
+    loss(whole, batch).backward()
+    step = halved(lambda part: loss(model, part))
+    done = recover_from_oom(step, batch, model=model, say=said.append, **how)
+    [text] = said
+    pairs = [(a.grad, b.grad) for a, b in zip(model.parameters(), whole.parameters(), strict=True)]
+    far = sum(float((a - b).square().sum()) for a, b in pairs if b is not None)
+    size = sum(float(b.square().sum()) for _, b in pairs if b is not None)
+    return (far / size) ** 0.5, done, text
+
+
+@pytest.mark.parametrize(
+    ("loss", "batch", "how", "exact"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
+)
+def test_exact_or_said(loss: Any, batch: Any, how: Any, exact: bool) -> None:
+    far, done, said = tried(Net, loss, batch, **how)
+    assert done.split and (far < EXACT) is exact
+    assert (done.differs == ()) is exact and ("with the same gradient" in said) is exact
+
+
+class Routed(torch.nn.Module):
+    """Experts whose router begins at nothing: the balance of a part is one, its slope is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.net, self.router = Net(), torch.nn.Linear(8, 4, bias=False)
+        torch.nn.init.zeros_(self.router.weight)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.net(ids)
+
+
+def balanced(model: Model, part: Any) -> torch.Tensor:
+    ids = part["ids"]
+    hidden = model.net.embed(ids).flatten(0, 1)
+    chosen = F.one_hot(ids.flatten() % 4, 4).float().mean(0)
+    balance = 4 * (chosen * model.router(hidden).softmax(-1).mean(0)).sum()
+    return ce(model, part) + balance
+
+
+def clamped() -> Model:
+    model = Net()
+    model.head.weight.register_hook(lambda grad: grad.clamp(-1e-3, 1e-3))
+    return model
+
+
+def normed_inside() -> Model:
+    model = Net()
+    model.head.register_full_backward_hook(lambda *given: (given[1][0] / given[1][0].norm(),))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "loss", "said_of_it"),
+    [
+        (clamped, ce, "hook changes the gradient .*head.weight"),
+        (normed_inside, ce, "gradient of . samples is .* % off"),
+        (Routed, balanced, "gradient of . samples is .* % off"),
+    ],
+)
+def test_what_changes_the_gradient_of_a_part_is_said(
+    make: Callable[[], Model], loss: Any, said_of_it: str
+) -> None:
+    far, done, said = tried(make, loss, tokens(ragged=False))
+    assert far > EXACT and "with the same gradient" not in said
+    assert re.search(said_of_it, "; ".join(done.differs))
+
+
+def test_what_is_told_at_the_first_split_is_told_at_every_later_one() -> None:
+    model, batch = Net(), tokens()
+    step = halved(lambda part: in_batch(model, part))
+    found = [recover_from_oom(step, batch, model=model, say=[].append).differs for _ in range(3)]
+    assert found[0] and found[0] == found[1] == found[2]
+
+
+def test_a_buffer_that_is_assigned_anew_is_put_back_and_said() -> None:
+    model, batch = Net(), tokens()
+    model.register_buffer("calls", torch.zeros(()))
+
+    def loss(part: Any) -> torch.Tensor:
+        model.calls = model.calls + 1
+        return ce(model, part)
+
+    done = recover_from_oom(halved(loss), batch, model=model, say=[].append)
+    assert done.differs == ("each part updates the buffers once (calls)",)
+    assert int(model.calls) == 4, "once a part, and none for what failed or was compared"
+
+
+def numpy_draw() -> float:
+    return float(pytest.importorskip("numpy").random.rand())
+
+
+@pytest.mark.parametrize("draw", [lambda: float(torch.rand(())), random.random, numpy_draw])
+def test_random_numbers_go_back_and_are_said_and_can_be_refused(draw: Any) -> None:
+    model, batch, drawn = Net(), tokens(), []
+
+    def loss(part: Any) -> torch.Tensor:
+        drawn.append(draw())
+        return ce(model, part)
+
+    done = recover_from_oom(halved(loss, 6), batch, model=model, say=[].append)
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert "the step draws random numbers for each part (perhaps dropout)" in done.differs
+    with pytest.raises(CannotRecover, match="draws random numbers"):
+        recover_from_oom(halved(loss), batch, model=model, allow=())
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_what_could_not_be_undone_or_split_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = Net(), tokens(without=slice(3, 9))
+    outside = torch.nn.Parameter(torch.tensor(2.0))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def no_boxes(part: Any) -> torch.Tensor:
+        if not count_tokens(part):
+            raise ValueError("no boxes")
+        return ce(model, part)
+
+    def also_steps(loss: torch.Tensor) -> None:
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def refused(
+        kind: type[Exception], why: str, step: Step, batch: Any = batch, **how: Any
+    ) -> None:
+        with pytest.raises(kind, match=why):
+            recover_from_oom(step, batch, model=model, **how)
+        assert all(one.grad is None for one in model.parameters())
+
+    step: Step = halved(lambda part: ce(model, part))
+    refused(CannotRecover, "fails on a part of the batch: ValueError: no boxes", halved(no_boxes))
+    refused(UsageError, "not in the model", lambda part: ce(model, part) * outside)
+    refused(UsageError, "`backward` changes the parameters", step, backward=also_steps)
+    whole: Step = halved(lambda part: ce(model, part), COUNT)
+    refused(UsageError, "`backward` changes the parameters", whole, backward=also_steps)
+    refused(UsageError, "must return the loss", lambda part: model(part["ids"]))
+    refused(UsageError, "The batch is empty", step, part_of(batch, 0, 0, COUNT))
+    refused(UsageError, "cannot be split", step, {"a": torch.ones(3), "b": torch.ones(4)})
+    refused(UsageError, "no tensor", step, {"scale": torch.tensor(1.0)})
+    with monkeypatch.context() as ranks:
+        ranks.setattr(torch.distributed, "is_initialized", lambda: True)
+        ranks.setattr(torch.distributed, "get_world_size", lambda: 2)
+        refused(UsageError, "the others would wait for it", step)
+    model.head.weight.register_post_accumulate_grad_hook(lambda parameter: None)
+    refused(UsageError, "A hook changes the gradients", step)
+
+
+# --- batches that are no tensors ------------------------------------------------------------------
+
+IMAGES = [torch.randn(3, 8 + n, 9) for n in range(4)]
+SAME = [torch.randn(3, 8, 8) for _ in range(5)]
+TARGETS = [{"boxes": torch.randn(n, 4), "labels": torch.ones(n)} for n in (4, 1, 4, 4)]
+Pair = namedtuple("Pair", "x y")
+
+
+def one_list(batch: Any) -> list[Any]:
+    return [batch]
+
+
+def nested(batch: Any) -> list[Any]:
+    assert isinstance(batch, UserDict) and isinstance(batch["y"], Pair)
+    return [batch["x"], *batch["y"]]
+
+
+@pytest.mark.parametrize(
+    ("batch", "count", "columns"),
+    [
+        (IMAGES, 4, one_list), (SAME, 5, one_list), ((IMAGES, TARGETS), 4, list),
+        ({"images": IMAGES, "targets": TARGETS}, 4, dict.values),
+        ([torch.ones(6, 2), torch.ones(6)], 6, list), (["a", "b", "c"], 3, one_list),
+        (UserDict(x=torch.ones(6), y=Pair(torch.ones(6), list("abcdef"))), 6, nested),
+    ],
+)  # fmt: skip
+def test_lists_of_samples_are_cut_by_samples(batch: Any, count: int, columns: Any) -> None:
+    assert batch_size(batch) == count
+    first, rest = part_of(batch, 0, 1, count), part_of(batch, 1, count, count)
+    assert {len(one) for one in columns(first)} == {1}
+    assert {len(one) for one in columns(rest)} == {count - 1}

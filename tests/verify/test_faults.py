@@ -18,7 +18,8 @@ from judging import HEALTHY
 from standin.machine import WithDriver
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import replace
 from gpusetup.probe.gpu import read_driver_and_gpus
@@ -223,7 +224,7 @@ def quick_seconds() -> float:
 
 def judged(
     fault: Fault, place: Path, limit: float | None = None, **more: Any
-) -> tuple[Diagnosis, float]:
+) -> tuple[DoctorAnswer, float]:
     make = Bare if fault.bare else WithDriver
     limit = limit or (quick_seconds() if fault.hangs else ENOUGH_SECONDS)
     system = make(len(gpus_of(fault)), environment(fault, place))

@@ -23,13 +23,13 @@ import re
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.switching.files import no_link, write_safely
-from gpusetup.install.switching.mounts import mount_on_the_way
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.own_cache import MAKING, own_folder, own_path
 from gpusetup.system.refusals import blocked_by_files
@@ -50,7 +50,9 @@ PYTHONS_OWN = re.compile(
     r"|(bin|Scripts)/(python(\d+(\.\d+)?t?)?w?(_d)?(\.exe)?|(de)?activate([._]\w+)*)"
     r"|lib(64)?/python\d+\.\d+t?/(?!(site|dist)-packages/).*"
     r"|lib(64)?/libpython[^/]*"
-    r"|Lib/(?!site-packages/).*|DLLs/.*|python\w*\.(exe|dll)"
+    r"|Lib/(?!site-packages/).*|DLLs/.*|python\w*\.(exe|dll)",
+    # On Windows, upper and lower case in a path do not matter.
+    re.IGNORECASE if os.name == "nt" else 0,
 )
 """Files that belong to the environment itself, as paths below its prefix. No wheel may contain or
 replace them."""
@@ -109,19 +111,10 @@ def _outside(path: str, prefix: str) -> Blocked:
 
 
 def require_inside(store: Path, paths: Iterable[str]) -> None:
-    """Raise Blocked if a path is outside the environment, behind a symbolic link, or on another
-    mount."""
-    listed = list(paths)
-    outside = first_outside(store, listed)
+    """Raise Blocked if a path is outside the environment or behind a symbolic link."""
+    outside = first_outside(store, paths)
     if outside is not None:
         raise _outside(outside, str(store.parent))
-    mount = mount_on_the_way(store.parent, listed)
-    if mount is not None:
-        raise Blocked(
-            f"{mount} is another mount inside {store.parent}: files there cannot be moved aside "
-            "with the others",
-            hint="nothing was changed; unmount it, or use another environment: `--venv DIR`",
-        )
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
@@ -175,8 +168,11 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
     try:
         journal = from_json(raw, Journal, what=str(path))
         objection = _objection_to(journal, store)
-        if name == JOURNAL and objection is None:
-            objection = _objection_to_folders(journal, store)
+        folder = first_folder(paths_in(store, journal.made)) if objection is None else None
+        # gpusetup did not create that folder, because a change only creates files. For an undo,
+        # this is checked when it begins.
+        if folder and name == JOURNAL:
+            objection = f"it names a folder as a new file: {folder[:200]!r}"
     except BadInput as problem:
         objection = problem.message
     except (RecursionError, ValueError):
@@ -204,16 +200,16 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
         return f"{former} is no folder"
     # Reverting the change that makes an environment deletes it. In `keeping` it is only completed,
     # and a later undo leaves the environment.
-    removes_environment = journal.venv and journal.phase != "keeping"
-    if removes_environment and os.path.lexists(store / RECEIPT):
-        return "it is of an environment that is being made, but this one is done"
-    # Anybody could write such a journal, for example into a checkout. Only gpusetup's own note
-    # proves that it is genuine.
-    if removes_environment and not was_making(store, journal):
-        return (
-            "it is of an environment that is being made, and gpusetup has no note of that; if it "
-            "is half made, delete the whole folder"
-        )
+    if journal.venv and journal.phase != "keeping":
+        if os.path.lexists(store / RECEIPT):
+            return "it is of an environment that is being made, but this one is done"
+        # Anybody could write such a journal, for example into a checkout. Only gpusetup's own note
+        # proves that it is genuine.
+        if not was_making(store, journal):
+            return (
+                "it is of an environment that is being made, and gpusetup has no note of that; if "
+                "it is half made, delete the whole folder"
+            )
     paths = paths_in(store, (*journal.made, *journal.moves, *journal.stays))
     outside = first_outside(store, paths)
     if outside is not None:
@@ -223,15 +219,6 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     if pythons_own is not None:
         return f"it names a file of the environment's own Python: {pythons_own[:200]!r}"
     return None
-
-
-def _objection_to_folders(journal: Journal, store: Path) -> str | None:
-    """The reason why an unfinished change must not be followed: a folder is at the path of one of
-    its files. gpusetup did not create that folder, because a change only creates files."""
-    folder = first_folder(paths_in(store, journal.made))
-    if folder is None:
-        return None
-    return f"it names a folder as a new file: {folder[:200]!r}"
 
 
 def first_folder(paths: Iterable[str]) -> str | None:
@@ -259,78 +246,48 @@ def first_of_python(prefix: str, paths: Iterable[str]) -> str | None:
 # --- a note of the environments that are being made -----------------------------------------------
 
 
-def _making_note(journal: Journal) -> Path:
-    """The path of gpusetup's note that it is creating an environment. The path is unique, because
-    the journal's `former` is random."""
-    return own_folder(MAKING) / journal.former
-
-
 def note_making(store: Path, journal: Journal) -> None:
-    """Record, outside the environment, that gpusetup is creating it."""
-    environment = os.path.realpath(store.parent)
-    write_safely(_making_note(journal), environment)
+    """Record, outside the environment, that gpusetup is creating it. The note's name is unique,
+    because the journal's `former` is random."""
+    write_safely(own_folder(MAKING) / journal.former, os.path.realpath(store.parent))
 
 
 def was_making(store: Path, journal: Journal) -> bool:
     """Whether gpusetup's own note shows that it began to create this environment."""
-    # A command that only reads must not create the folder for notes.
-    if not own_path(MAKING).is_dir():
-        return False
     try:
-        note = _making_note(journal).read_text(encoding="utf-8", errors="surrogateescape")
+        # A command that only reads must not create the folder for notes.
+        note = own_folder(MAKING) / journal.former if own_path(MAKING).is_dir() else None
+        text = note and note.read_text(encoding="utf-8", errors="surrogateescape")
     except (OSError, Blocked):
         return False
-    return note == os.path.realpath(store.parent)
+    return text == os.path.realpath(store.parent)
 
 
 def forget_making(journal: Journal) -> None:
     """Remove the note that an environment is being created."""
     with suppress(OSError, Blocked):
-        _making_note(journal).unlink()
+        (own_folder(MAKING) / journal.former).unlink()
 
 
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
     """The first path that is unsafe to touch, because it is outside the environment
     (`store.parent`), behind a symbolic link, or in the store itself. None if all paths are safe."""
-    prefix = str(store.parent)
-    is_safe = {prefix: True, str(store): False}
+    prefix, real_prefix = str(store.parent), os.path.realpath(store.parent)
+
+    @cache
+    def is_safe(folder: str) -> bool:
+        """Whether a folder is the environment or in it, and no link is on the way."""
+        if folder != prefix and not folder.startswith(f"{prefix}{os.sep}"):
+            return False
+        return os.path.realpath(folder) == real_prefix + folder[len(prefix) :]
+
     for path in paths:
         # No file name can contain NUL, and every system call rejects it.
-        if "\0" in path or path in (prefix, str(store)):
-            return path
-        folder, name = os.path.split(path)
-        is_plain = path == f"{folder}{os.sep}{name}" and name not in NO_NAMES
-        if not is_plain or not _is_safe_folder(folder, is_safe):
+        is_plain = "\0" not in path and path == os.path.normpath(path)
+        in_store = f"{path}{os.sep}".startswith(f"{store}{os.sep}")
+        if in_store or not (is_plain and is_safe(os.path.dirname(path))):
             return path
     return None
-
-
-NO_NAMES = ("", os.curdir, os.pardir)
-"""Last parts of a path that do not name a file or folder."""
-
-
-def _is_safe_folder(folder: str, is_safe: dict[str, bool]) -> bool:
-    """Whether a folder is inside a safe folder and is not a link itself.
-
-    `is_safe` contains the results for folders checked so far, and from the start for the
-    environment's own. New results are added, so that thousands of files in one folder need only one
-    check on disk.
-    """
-    if folder in is_safe:
-        return is_safe[folder]
-    parent, name = os.path.split(folder)
-    is_plain = folder == f"{parent}{os.sep}{name}" and name not in NO_NAMES
-    is_safe[folder] = is_plain and _is_safe_folder(parent, is_safe) and not _is_link(folder)
-    return is_safe[folder]
-
-
-def _is_link(folder: str) -> bool:
-    """Whether a folder's real path is not inside its parent."""
-    if os.name == "posix":
-        return os.path.islink(folder)
-    # On Windows, junctions, short names and names in another case differ too.
-    parent, name = os.path.split(folder)
-    return os.path.realpath(folder) != os.path.join(os.path.realpath(parent), name)
 
 
 # --- files of a store -----------------------------------------------------------------------------
@@ -352,9 +309,8 @@ def checked_status(path: Path) -> os.stat_result | None:
     if os.name != "posix":
         return status
     prefix = path.parent if path.name == STORE else path.parent.parent
-    root_user = 0
-    trusted_owners = (os.geteuid(), root_user, prefix.stat().st_uid)
-    if status.st_uid not in trusted_owners:
+    root = 0
+    if status.st_uid not in (os.geteuid(), root, prefix.stat().st_uid):
         raise Blocked(
             f"{path} belongs to another user (number {status.st_uid})",
             hint="nothing was changed; let them run `gpusetup install`, or use another "
@@ -366,12 +322,7 @@ def checked_status(path: Path) -> os.stat_result | None:
 def read_state(path: Path) -> bytes | None:
     """The bytes of a file in the store; None if it does not exist. Raises Blocked if it is too
     large, not a regular file, or not ours."""
-    # None means that the store or the file does not exist; a file with another owner would have
-    # raised an error.
-    store_status = checked_status(path.parent)
-    if store_status is None:
-        return None
-    status = checked_status(path)
+    status = checked_status(path) if checked_status(path.parent) else None
     if status is None:
         return None
     if not stat.S_ISREG(status.st_mode):
@@ -388,10 +339,6 @@ def require_lock(path: Path) -> None:
     """Raise Blocked if a lock file exists but is not an empty file of a trusted owner, because
     opening it could change another file."""
     status = checked_status(path)
-    if status is None:
-        return
-    is_file = stat.S_ISREG(status.st_mode)
-    has_other_names = status.st_nlink > 1
-    has_content = status.st_size > 0
-    if not is_file or has_other_names or has_content:
+    # A second name (a hard link) would be that other file's.
+    if status and (not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_size):
         raise Blocked(f"{path} is not a lock of gpusetup", hint=YOURS)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from filecmp import cmp
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from gpusetup.errors import Blocked, ToolFailed, Unreached
 from gpusetup.install.job import InstallJob, Plan, run_step
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE, first_of_python
-from gpusetup.install.target.layout import (
+from gpusetup.install.target import (
     LIBRARIES,
     Layout,
     distributions,
@@ -32,8 +33,8 @@ from gpusetup.install.target.layout import (
     record_rows,
 )
 from gpusetup.uv.errors import complaint
-from gpusetup.uv.lock import Wheel, fetching_environment, lock_text
 from gpusetup.uv.program import forget_step, uv_environment
+from gpusetup.uv.question import Wheel, fetching_environment, lock_text
 
 UV_LOCK = ".lock"
 """The file that uv leaves in a prefix into which it has installed."""
@@ -44,10 +45,6 @@ FILES_AT_ONCE = 200
 kilobytes."""
 LIBRARY_DEPTH = 2
 """The maximum depth of the library folder below a prefix, as in `lib/python3.11/site-packages`."""
-ENVIRONMENTS_OWN = re.compile(
-    r"\W(pyvenv\.cfg|(bin|Scripts)\W((de)?activate|python)[^/]*)", re.IGNORECASE
-)
-"""Files of the environment itself, as paths below its prefix."""
 NOT_PLAIN = re.compile(r"^/|//|\./|/$|/?\.\.?$")
 """Matches a path that is not in its normal form."""
 
@@ -86,12 +83,12 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
 def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     """Run uv in the staging folder, check the unpacked files, and return each with its place in the
     environment."""
-    folder = Path(layout.prefix, STORE, STAGING)
+    folder = Path(stage_of(layout.prefix))
     remove(folder)
     (folder / "tmp").mkdir(parents=True)
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
-    environment = fetching_environment(plan.choice.index_url)
+    environment = fetching_environment(plan.torch_index)
     with job.show_progress(plan.wheels):
         output = run_step(job, plan.steps[-1], environment)
     if not output.ok:
@@ -112,9 +109,27 @@ def differs(message: str) -> Differs:
 
 
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
-    """Maps each unpacked file to its place in the environment. Raises Differs if a file is not as
-    its wheel's list states."""
+    """Maps each unpacked file to its place in the environment.
+
+    Raises Differs if a file is not as its wheel's list states, and Blocked if a file must not come
+    to its place.
+    """
     names = {wheel.name for wheel in wheels}
+    promises = _promises_in(root, names)
+    place_of_folder = cache(lambda folder: _place_of_folder(folder, root, layout))
+    coming = {}
+    for path in promises:
+        folder, name = os.path.split(path)
+        coming[path] = os.path.join(place_of_folder(folder), name)
+    _refuse_places(coming, promises, layout)
+    _require_same_content(root, promises)
+    _refuse_taken_places(coming, promises, names, layout)
+    return coming
+
+
+def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
+    """What the lists of the unpacked wheels state about each of their files. Raises Differs if the
+    unpacked files are not exactly those of the lists, or the lists not those of these packages."""
     unpacked_files = frozenset(files_below(str(root)))
     for path in unpacked_files:
         # A link could lead out of the environment, so only regular files are accepted.
@@ -125,25 +140,6 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
     if unexpected:
         message = f"The files unpacked in {root} are not the requested package"
         raise differs(f"{message}: {', '.join(sorted(unexpected))}")
-    promises = _promises_of(records)
-    _require_same_files(root, unpacked_files, promises)
-    coming = _places_of(promises, root, layout)
-    _refuse_files_of_python(coming, promises, layout)
-    _refuse_different_files_in_one_place(coming, promises, layout)
-    _require_same_content(root, promises)
-    for path, owner in _taken_places(coming, names, layout):
-        package = _project_of(promises[path][0].record)
-        raise Blocked(
-            f"{package} brings a file that {owner} has already: {coming[path]}",
-            hint="nothing was changed; uninstall the one that you do not need, or use another "
-            "environment: `--venv DIR`",
-        )
-    return coming
-
-
-def _promises_of(records: Iterable[str]) -> dict[str, list[Promise]]:
-    """Maps each unpacked file to the digests that the lists state for it, each with the path of
-    that list."""
     promises: dict[str, list[Promise]] = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
@@ -155,47 +151,37 @@ def _promises_of(records: Iterable[str]) -> dict[str, list[Promise]]:
                 path = os.path.normpath(os.path.join(library, row[0]))
             digest = row[1] if len(row) > 1 else ""
             promises.setdefault(path, []).append(Promise(digest, record))
-    return promises
-
-
-def _require_same_files(root: Path, unpacked_files: frozenset[str], promises: Promises) -> None:
-    """Raise Differs if a listed file was not unpacked, or an unpacked file is in no list."""
     missing = sorted(promises.keys() - unpacked_files)
     if missing:
         raise differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
     unlisted = sorted(unpacked_files - promises.keys() - {str(root / UV_LOCK)})
     if unlisted:
         raise differs(f"uv wrote what no wheel lists: {os.path.relpath(unlisted[0], root)}")
+    return promises
 
 
 def _require_same_content(root: Path, promises: Promises) -> None:
-    """Raise Differs if the content of a file does not match the digest in its list."""
+    """Raise Differs if the content of a file does not match the digest in its list
+    (https://packaging.python.org/specifications/recording-installed-packages/)."""
+
+    def wrong_in(paths: Iterable[str]) -> list[str]:
+        wrong = []
+        for path in paths:
+            digests = {promise.digest for promise in promises[path]}
+            # A list contains itself, without a digest.
+            if "" not in digests:
+                digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path))).decode()
+                if f"sha256={digest.rstrip('=')}" not in digests:
+                    wrong.append(path)
+        return wrong
+
     paths = iter(promises)
     batches = iter(lambda: list(islice(paths, FILES_AT_ONCE)), [])
     with ThreadPoolExecutor(min(MOST_READERS, os.cpu_count() or 1)) as pool:
-        answers = pool.map(lambda batch: _wrong_in(batch, promises), batches)
-        wrong = next(chain.from_iterable(answers), None)
+        wrong = next(chain.from_iterable(pool.map(wrong_in, batches)), None)
     if wrong is not None:
         name = os.path.relpath(wrong, root)
         raise differs(f"The unpacked files differ from the wheel's list: {name}")
-
-
-def _wrong_in(paths: Iterable[str], promises: Promises) -> list[str]:
-    """The files, out of these, whose content does not match the digest in their list."""
-    wrong: list[str] = []
-    for path in paths:
-        digests = {promise.digest for promise in promises[path]}
-        # A list contains itself, without a digest.
-        if "" not in digests and _digest(path) not in digests:
-            wrong.append(path)
-    return wrong
-
-
-def _digest(path: str) -> str:
-    """The digest of a file in the form that a RECORD uses
-    (https://packaging.python.org/specifications/recording-installed-packages/)."""
-    digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path)))
-    return f"sha256={digest.decode().rstrip('=')}"
 
 
 def _project_of(record: str) -> str:
@@ -216,18 +202,6 @@ def _is_record(path: str) -> bool:
 # --- places in the environment --------------------------------------------------------------------
 
 
-def _places_of(paths: Iterable[str], root: Path, layout: Layout) -> dict[str, str]:
-    """Maps each unpacked file to its place in the environment."""
-    places: dict[str, str] = {}
-    place_of_folder: dict[str, str] = {}
-    for path in paths:
-        folder, name = os.path.split(path)
-        if folder not in place_of_folder:
-            place_of_folder[folder] = _place_of_folder(folder, root, layout)
-        places[path] = os.path.join(place_of_folder[folder], name)
-    return places
-
-
 def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
     """The folder in the environment for the files of an unpacked folder."""
     below_root = os.path.relpath(folder, root)
@@ -245,30 +219,24 @@ def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
     return os.path.join(layout.data, *parts)
 
 
-def _refuse_files_of_python(coming: Mapping[str, str], promises: Promises, layout: Layout) -> None:
+def _refuse_places(coming: Mapping[str, str], promises: Promises, layout: Layout) -> None:
     """Raise `Blocked` if a wheel contains a file of the environment's own Python, even one that
-    does not exist yet: the journal of such a change would be rejected."""
-    for path, place in coming.items():
-        pythons_own = first_of_python(layout.prefix, [place])
-        if pythons_own is not None:
-            package = _project_of(promises[path][0].record)
-            raise Blocked(
-                f"{package} brings a file of the environment's own Python: {pythons_own}",
-                hint="nothing was changed; leave that package out, or ask its authors for a "
-                "release without the file",
-            )
-
-
-def _refuse_different_files_in_one_place(
-    coming: Mapping[str, str], promises: Promises, layout: Layout
-) -> None:
-    """Raise `Blocked` if two wheels contain different files for the same place.
+    does not exist yet (the journal of such a change would be rejected), or if two wheels contain
+    different files for the same place.
 
     The file that uv unpacks last would win, and the other package would be broken. Files with the
     same content are common, because packages of one namespace share its `__init__.py`.
     """
     first_promises: dict[str, Promise] = {}
     for path, place in coming.items():
+        pythons_own = first_of_python(layout.prefix, [place])
+        if pythons_own is not None:
+            raise Blocked(
+                f"{_project_of(promises[path][0].record)} brings a file of the environment's own "
+                f"Python: {pythons_own}",
+                hint="nothing was changed; leave that package out, or ask its authors for a "
+                "release without the file",
+            )
         for promise in promises[path]:
             first = first_promises.setdefault(place, promise)
             is_same_list = first.record == promise.record
@@ -283,11 +251,11 @@ def _refuse_different_files_in_one_place(
                 )
 
 
-def _taken_places(
-    coming: Mapping[str, str], names: set[str], layout: Layout
-) -> Iterator[tuple[str, str]]:
-    """Yields each unpacked file that would overwrite a different file of a package that stays, with
-    that package's name."""
+def _refuse_taken_places(
+    coming: Mapping[str, str], promises: Promises, names: set[str], layout: Layout
+) -> None:
+    """Raise `Blocked` if an unpacked file would overwrite a different file of a package that
+    stays."""
     leaving = files_of_all(names, layout)[1]
     owners: dict[str, str] = {}
     for package in distributions(layout):
@@ -295,8 +263,11 @@ def _taken_places(
             owners |= dict.fromkeys(files_listed(package, layout) - leaving, package.name)
     for path, place in coming.items():
         owner = owners.get(place)
-        if owner is None and ENVIRONMENTS_OWN.fullmatch(place[len(layout.prefix) :]):
-            owner = "the environment itself"
         # Two packages may contain the same file, such as an empty `__init__.py`.
         if owner and os.path.isfile(place) and not cmp(path, place, shallow=False):
-            yield path, owner
+            raise Blocked(
+                f"{_project_of(promises[path][0].record)} brings a file that {owner} has already: "
+                f"{place}",
+                hint="nothing was changed; uninstall the one that you do not need, or use another "
+                "environment: `--venv DIR`",
+            )

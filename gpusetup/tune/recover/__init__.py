@@ -10,15 +10,22 @@ It first tries the whole batch. If memory runs out, it undoes all effects of the
 random numbers, memory) and halves the parts until they fit. Each part's loss is weighted by its
 share of the samples, so that the summed gradient equals that of the whole batch, apart from
 rounding. Later batches start with the size that fitted.
+
+Loss functions divide by different numbers: `cross_entropy` leaves ignored labels out and divides by
+the sum of the class weights, other losses divide by the number of elements. So the calls of torch's
+loss functions are recorded while a part is computed. A check on a few samples and their two halves
+then shows whether the parts give the gradient of the whole batch.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import traceback
 import weakref
-from collections.abc import Callable, Collection
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -26,21 +33,10 @@ import torch.distributed as dist
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.oom import is_out_of_memory
-from gpusetup.tune.recover.parts import (
-    BATCH_NORM,
-    BatchStep,
-    PartLosses,
-    batch_size,
-    cuts,
-    gradient_difference,
-)
-from gpusetup.tune.recover.undo import Undo, listed
+from gpusetup.tune.recover.batches import HALF_TYPES, LossWatcher, batch_size, part_of
+from gpusetup.tune.recover.undo import BATCH_NORM, TrainingState, Undo
 
 LOG = logging.getLogger("gpusetup.tune")
-RECOMPUTE_HINT = "recompute activations (torch.utils.checkpoint), or use a smaller model or input"
-LARGEST_CHECK = 8
-"""The maximum number of samples for the check that compares the gradient of some samples with the
-gradient of their two halves."""
 
 
 class Recovered(Frozen):
@@ -69,33 +65,19 @@ class CannotRecover(GpuSetupError):
     exit_code = 1
 
 
-class ModelHistory:
-    """What earlier batches have shown about a model, such as the micro-batch that fits."""
-
-    def __init__(self) -> None:
-        self.holds_all_parameters = False
-        """Whether the check found that the loss trains only parameters of the model."""
-        self.micro: int | None = None
-        """The micro-batch size that fitted after memory ran out; None if it never ran out."""
-        self.checks: dict[Any, str | None] = {}
-        """The step function's code -> the difference that `compare_halves` found, in words."""
-
-
+Step = Callable[[Any], torch.Tensor]
 Backward = Callable[[torch.Tensor], None]
-HISTORIES: weakref.WeakKeyDictionary[torch.nn.Module, ModelHistory] = weakref.WeakKeyDictionary()
-
-
-SEVERAL_RANKS = "Several ranks train: while one rank splits its batch, the others would wait for it"
+Weight = Callable[[Any], float]
 
 
 def recover_from_oom(
-    step: Callable[[Any], torch.Tensor],
+    step: Step,
     batch: Any,
     *,
     model: torch.nn.Module,
     backward: Backward = torch.Tensor.backward,
     reduction: Literal["mean", "sum"] = "mean",
-    weight: Callable[[Any], float] | None = None,
+    weight: Weight | None = None,
     allow: Collection[str] = ("random",),
     say: Callable[[str], None] = LOG.warning,
 ) -> Recovered:
@@ -118,17 +100,17 @@ def recover_from_oom(
     call.
     """
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        hint = "use a smaller batch and gradient accumulation; `gpusetup plan` says which fits"
-        raise UsageError(SEVERAL_RANKS, hint=hint)
+        raise UsageError(
+            "Several ranks train: while one rank splits its batch, the others would wait for it",
+            hint="use a smaller batch and gradient accumulation; `gpusetup plan` says which fits",
+        )
     undo = Undo(model)
     try:
         count = batch_size(batch)
         if not count:
             raise UsageError("The batch is empty", hint="leave it out")
-        sums = reduction == "sum"
-        case = BatchStep(step=step, batch=batch, count=count, sums=sums, weight=weight)
-        attempts = _Attempts(case, model, undo, backward)
-        recovered = attempts.until_it_fits(allow, say)
+        losses = BatchLosses(step, batch, count, reduction == "sum", weight)
+        recovered = _Attempts(losses, model, undo, backward).until_it_fits(allow, say)
     except BaseException:
         undo.restore()
         raise
@@ -136,66 +118,240 @@ def recover_from_oom(
     return recovered
 
 
+# --- the loss of a part ---------------------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """Some samples of a batch, and what was seen while their loss was computed."""
+
+    samples: int
+    divisors: tuple[float, ...]
+    """The number by which each of torch's loss functions divided its sum."""
+    in_16_bits: bool
+    """Whether autocast computed something in 16 bits."""
+    weight: float
+    """The number that the mean of the part's loss is divided by; the number of samples if that is
+    unknown."""
+
+
+class BatchLosses(NamedTuple):
+    """A batch, and the user's functions that compute the loss of any part of it."""
+
+    step: Step
+    batch: Any
+    size: int
+    sums: bool
+    """Whether the loss is a sum, so that the losses of parts are added and not averaged."""
+    weight: Weight | None
+
+    def checked(self, part: Any) -> torch.Tensor:
+        """The loss of a part; UsageError if the step does not return a single number."""
+        loss = self.step(part)
+        if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
+            raise UsageError(
+                "`step` must return the loss, a tensor with one number",
+                hint="return the mean over the samples, and do not call backward yourself",
+            )
+        return loss
+
+    def of(self, start: int, stop: int) -> tuple[torch.Tensor, Part]:
+        """The loss of the samples from `start` to `stop`, and its weight."""
+        part = part_of(self.batch, start, stop, self.size)
+        with LossWatcher() as watcher:
+            loss = self.checked(part)
+        divisors = tuple(map(float, watcher.divisors))
+        weight = divisors[0] if len(set(divisors)) == 1 else float(stop - start)
+        # The user's own weight takes precedence.
+        if self.weight is not None:
+            weight = float(self.weight(part))
+        return loss, Part(stop - start, divisors, watcher.in_16_bits, weight)
+
+    def uneven(self, parts: Sequence[Part]) -> list[str]:
+        """The reason why no weights of the parts give the loss of the whole batch; [] if some
+        do."""
+        if self.sums or self.weight is not None:
+            return []
+        # If the divisors per sample are the same in all parts, the numbers of samples are the right
+        # weights. Rounded, so that floating-point errors do not make parts of different lengths
+        # look different.
+        ratios = {tuple(round(one / part.samples, 9) for one in part.divisors) for part in parts}
+        disagree = any(len(set(part.divisors)) != 1 for part in parts)
+        if len(ratios) == 1 or not disagree or not any(ratios):
+            return []
+        return [
+            "several losses count different things, so the parts are only averaged (give `weight=`)"
+        ]
+
+    def gradient_difference(self, micro: int, model: torch.nn.Module) -> str | None:
+        """How much the gradient of the first `micro` samples differs from the gradient of their two
+        halves, in words; None if rounding explains the difference."""
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        middle = micro // 2
+        try:
+            with deterministic(model):
+                random_state = torch.get_rng_state()
+                whole, part = self.of(0, micro)
+                if not torch.equal(random_state, torch.get_rng_state()):
+                    return None  # random numbers are reported separately
+                difference = torch.autograd.grad(whole, trained, materialize_grads=True)
+                scale = norm(difference)
+                halves = [self.of(0, middle), self.of(middle, micro)]
+                total = sum(half.weight for _, half in halves)
+                for loss, half in halves:
+                    share = 1.0 if self.sums else half.weight / total if total else 0.0
+                    # In a part in which no sample counts, the mean is NaN.
+                    if not share:
+                        continue
+                    gradients = torch.autograd.grad(loss * share, trained, materialize_grads=True)
+                    for rest, gradient in zip(difference, gradients, strict=True):
+                        rest.sub_(gradient)
+                    scale += norm(gradients)
+        except GpuSetupError:
+            raise
+        except Exception as problem:  # for example with reentrant checkpointing
+            why = "memory ran out" if is_out_of_memory(problem) else type(problem).__name__
+            return f"gpusetup did not check whether the loss may be split ({why})"
+        # `scale` is the sum of both norms, so halve it.
+        error = 2 * norm(difference) / scale if scale else 0.0
+        is_16_bit = whole.dtype in HALF_TYPES or part.in_16_bits
+        if error <= (TOLERANCE_16_BIT if is_16_bit else TOLERANCE_FLOAT32):
+            return None
+        return (
+            f"the gradient of {micro} samples is {100 * error:.2g} % off that of their halves (a"
+            " mean over parts, which `weight=` makes exact; a loss over pairs or the whole batch,"
+            " which must not be split; or a backward that is not linear)"
+        )
+
+
+TOLERANCE_FLOAT32 = 1e-4
+"""The relative difference between two gradients that rounding can explain, since their terms may
+cancel."""
+TOLERANCE_16_BIT = 5e-2
+"""The relative difference that rounding can explain if products are computed in 16 bits."""
+RANDOM_MODULES = (
+    torch.nn.modules.dropout._DropoutNd,
+    torch.nn.RNNBase,
+    torch.nn.MultiheadAttention,
+)
+
+
+def norm(tensors: Sequence[torch.Tensor]) -> float:
+    """The Euclidean norm of all gradients together, as if they were one vector. In 64 bits, because
+    a sum of many squares overflows in 16 bits."""
+    return math.hypot(*(float(tensor.detach().double().norm()) for tensor in tensors))
+
+
+@contextmanager
+def deterministic(model: torch.nn.Module) -> Iterator[None]:
+    """A context without dropout and TF32, in which BatchNorm uses its running statistics. At its
+    end, buffers and random states are what they were at its beginning."""
+    before = TrainingState(model)
+    kinds = (*RANDOM_MODULES, BATCH_NORM)
+    modules = [one for one in model.modules() if isinstance(one, kinds) and one.training]
+    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    allowed_tf32 = [backend.allow_tf32 for backend in backends]
+    for module in modules:
+        module.training = False
+    for backend in backends:
+        backend.allow_tf32 = False
+    try:
+        yield
+    finally:
+        for backend, allowed in zip(backends, allowed_tf32, strict=True):
+            backend.allow_tf32 = allowed
+        for module in modules:
+            module.training = True
+        before.restore()
+
+
+# --- the attempts ---------------------------------------------------------------------------------
+
+
+class ModelHistory:
+    """What earlier batches have shown about a model."""
+
+    def __init__(self) -> None:
+        self.holds_all_parameters = False
+        """Whether the check found that the loss trains only parameters of the model."""
+        self.micro: int | None = None
+        """The micro-batch size that fitted after memory ran out; None if it never ran out."""
+        self.checks: dict[Any, str | None] = {}
+        """The step function's code -> its `gradient_difference`."""
+
+
+# A history is deleted together with its model.
+HISTORIES: weakref.WeakKeyDictionary[torch.nn.Module, ModelHistory] = weakref.WeakKeyDictionary()
+LARGEST_CHECK = 8
+"""The maximum number of samples for the check that compares the gradient of some samples with the
+gradient of their two halves."""
+ROUNDING = 1e-12
+"""If a factor differs from 1 by less than this, the difference is a rounding error, and the factor
+need not be applied."""
+
+
 class _Attempts:
     """Tries to train one batch in smaller and smaller parts."""
 
     def __init__(
-        self, case: BatchStep, model: torch.nn.Module, undo: Undo, backward: Backward
+        self, losses: BatchLosses, model: torch.nn.Module, undo: Undo, backward: Backward
     ) -> None:
-        self.case = case
-        self.model = model
-        self.undo = undo
-        self.backward = backward
-        self.count = case.count
-        # The history is deleted together with the model.
+        self.losses, self.model, self.undo, self.step_back = losses, model, undo, backward
         self.history = HISTORIES.setdefault(model, ModelHistory())
-        self.part_losses: list[PartLosses] = []
+        self.parts: list[Part] = []
         self.draws_random = False
 
     def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
         """Halve the parts until the batch fits; raises CannotRecover if splitting would change the
         training."""
-        undo = self.undo
+        count = self.losses.size
         # Start with the size that fitted for an earlier batch.
-        micro = min(self.count, self.history.micro or self.count)
-        if micro < self.count:
+        micro = min(count, self.history.micro or count)
+        if micro < count:
             _refuse(what_differs(self.model, allow), None)
         attempts = 0
         while True:
             attempts += 1
             loss, problem = self.attempt(micro)
-            self.draws_random |= undo.state.random_was_drawn()
-            is_split = micro < self.count or problem is not None
+            self.draws_random |= self.undo.state.random_was_drawn()
+            is_split = micro < count or problem is not None
             if self.draws_random and "random" not in allow and is_split:
                 _refuse(["the step draws random numbers (perhaps dropout)"], problem)
             if problem is None:
                 break
-            undo.reset()
+            self.undo.reset()
             _refuse(what_differs(self.model, allow), problem)
             if micro == 1:
-                message = f"Not even 1 of {self.count} samples fit"
-                raise CannotRecover(message, hint=RECOMPUTE_HINT) from problem
+                raise CannotRecover(
+                    f"Not even 1 of {count} samples fit",
+                    hint="recompute activations (torch.utils.checkpoint), or use a smaller model "
+                    "or input",
+                ) from problem
             problem = None  # drop the failed attempt's tensors before the next attempt
             micro = -(-micro // 2)  # rounded up, so that two parts are enough
-        differs = self.differences() if micro < self.count else []
+        differs = self.differences() if micro < count else []
         if attempts > 1:
             self.history.micro = micro
-            say(recovered_in_words(self.count, micro, differs))
+            gradient = f"but {'; '.join(differs)}" if differs else "with the same gradient"
+            say(
+                f"out of memory with {count} samples: went on in micro-batches of {micro},"
+                f" {gradient}. Next: set the batch size to {micro} and accumulate gradients over"
+                " the rest"
+            )
         return Recovered(
             loss=loss,
-            batch_size=self.count,
+            batch_size=count,
             micro_batch_size=micro,
             attempts=attempts,
             differs=tuple(differs),
         )
 
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
-        """Train the batch in parts of `micro` samples; returns the loss, or the out-of-memory error
-        without the frames that keep tensors alive."""
-        self.part_losses = []
-        is_whole = micro >= self.count
+        """Train the batch in parts of `micro` samples; returns the loss, or the out-of-memory
+        error."""
+        self.parts = []
+        is_whole = micro >= self.losses.size
         try:
-            loss = self.whole() if is_whole else self.in_parts(micro)
+            return (self.whole() if is_whole else self.in_parts(micro)), None
         except Exception as problem:
             if is_out_of_memory(problem):
                 return None, without_frames(problem)
@@ -205,36 +361,33 @@ class _Attempts:
                 f"The step fails on a part of the batch: {type(problem).__name__}: {problem}",
                 hint="`step` must accept any number of samples",
             ) from problem
-        return loss, None
 
     def whole(self) -> torch.Tensor:
         """Run forward and backward for the whole batch; returns its loss."""
-        loss = self.case.loss(self.case.batch)
-        # Check this once per model, because walking the graph takes time.
+        loss = self.losses.checked(self.losses.batch)
+        # Walking the graph takes time, so this is checked once per model.
         if not self.history.holds_all_parameters:
             self.undo.check_leaves(loss)
             self.history.holds_all_parameters = True
-        self.undo.backward(self.backward, loss)
+        self.undo.backward(self.step_back, loss)
         return loss.detach()
 
     def in_parts(self, micro: int) -> torch.Tensor:
         """Run forward and backward for each part, and return the loss of the whole batch."""
-        sums = self.case.sums
-        total = 0.0
-        expected = 0.0
+        count, sums = self.losses.size, self.losses.sums
+        total = expected = 0.0
         losses = []
-        for start, stop in cuts(self.count, micro):
-            loss, weight = self.case.part(start, stop, self.part_losses)
-            if weight == 0:
+        for start in range(0, count, micro):
+            loss, part = self.losses.of(start, min(count, start + micro))
+            self.parts.append(part)
+            if part.weight == 0 and not sums:
                 continue  # no sample counts, so the mean is NaN
-            if not expected:
-                # Estimate the weight of the whole batch from the first part's weight per sample.
-                parts_like_this = 1.0 if sums else self.count / (stop - start)
-                expected = weight * parts_like_this
-            total += weight
+            # The weight of the whole batch is estimated from the first part's weight per sample.
+            expected = expected or part.weight * count / part.samples
+            total += part.weight
             self.undo.check_leaves(loss)
-            counted = loss * (weight / expected)
-            self.undo.backward(self.backward, counted)
+            counted = loss if sums else loss * (part.weight / expected)
+            self.undo.backward(self.step_back, counted)
             losses.append(counted.detach())
         if not losses:
             message = "The batch has nothing that counts for the loss"
@@ -248,7 +401,7 @@ class _Attempts:
     def differences(self) -> list[str]:
         """The reasons why training in parts differs from training the whole batch; [] if there are
         none."""
-        uneven = self.case.uneven_losses(self.part_losses)
+        uneven = self.losses.uneven(self.parts)
         differs = [*what_differs(self.model), *uneven]
         hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
         if hooked:
@@ -259,42 +412,17 @@ class _Attempts:
         if changed_buffers:
             differs.append(f"each part updates the buffers once ({listed(changed_buffers)})")
         # Uneven losses already make the gradients differ, so comparing them would find nothing new.
-        difference = None if uneven else self.compare_halves()
-        if difference:
-            differs.append(difference)
-        return differs
-
-    def compare_halves(self) -> str | None:
-        """How the gradient of some samples differs from the gradient of their two halves, in words;
-        None if no difference was found.
-
-        The comparison runs once for each step function, at its first split batch.
-        """
-        code = getattr(self.case.step, "__code__", None)
+        if uneven:
+            return differs
+        # The comparison runs once for each step function, at its first split batch.
+        code = getattr(self.losses.step, "__code__", None)
         if code not in self.history.checks:
-            # Use at least two samples, so that there are two halves.
-            micro = min(max(2, min(self.part_losses[0].samples, LARGEST_CHECK)), self.count)
-            with self.undo.preserved_state():
-                difference = gradient_difference(self.case, micro, self.model)
-            self.history.checks[code] = difference
-        return self.history.checks[code]
-
-
-ROUNDING = 1e-12
-"""If a factor differs from 1 by less than this, the difference is a rounding error, and the factor
-need not be applied."""
-
-
-def recovered_in_words(count: int, micro: int, differs: list[str]) -> str:
-    """A message that a batch was split, and which batch size to set."""
-    gradient = "with the same gradient"
-    if differs:
-        gradient = f"but {'; '.join(differs)}"
-    return (
-        f"out of memory with {count} samples: went on in micro-batches of {micro},"
-        f" {gradient}. Next: set the batch size to {micro} and accumulate gradients over"
-        " the rest"
-    )
+            # At least two samples, so that there are two halves.
+            samples = max(2, min(self.parts[0].samples, LARGEST_CHECK))
+            found = self.losses.gradient_difference(min(samples, self.losses.size), self.model)
+            self.history.checks[code] = found
+        difference = self.history.checks[code]
+        return [*differs, difference] if difference else differs
 
 
 def without_frames(problem: BaseException) -> BaseException:
@@ -309,24 +437,36 @@ def without_frames(problem: BaseException) -> BaseException:
 
 def _refuse(reasons: list[str], problem: BaseException | None) -> None:
     """Raise CannotRecover if there is any reason against splitting the batch."""
-    if not reasons:
-        return
-    raise CannotRecover(
-        f"Splitting the batch would change the training: {'; '.join(reasons)}",
-        hint="use a smaller batch size, or name in `allow=` what may differ",
-    ) from problem
+    if reasons:
+        raise CannotRecover(
+            f"Splitting the batch would change the training: {'; '.join(reasons)}",
+            hint="use a smaller batch size, or name in `allow=` what may differ",
+        ) from problem
 
 
 def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
-    """The reasons why training in parts would differ because of BatchNorm; [] if there are none or
-    `allow` contains `batchnorm`."""
-    if "batchnorm" in allow:
-        return []
-    # In evaluation mode, BatchNorm uses its running statistics.
+    """The reason why training in parts would differ because of BatchNorm; [] if there is none or
+    `allow` contains `batchnorm`. In evaluation mode, BatchNorm uses its running statistics."""
     names = [
         name
         for name, module in model.named_modules()
         if isinstance(module, BATCH_NORM) and module.training
     ]
-    said = f"BatchNorm computes its statistics over one part only ({listed(names)})"
-    return [said] if names else []
+    if not names or "batchnorm" in allow:
+        return []
+    return [f"BatchNorm computes its statistics over one part only ({listed(names)})"]
+
+
+MOST_NAMES = 3
+
+
+def listed(names: list[str]) -> str:
+    """The first names of a list, and how many more there are, as text.
+
+    >>> listed(["a", "b", "c", "d"]), listed([""])
+    ('a, b, c and 1 more', 'the model itself')
+    """
+    # `named_modules` gives the model itself an empty name.
+    text = ", ".join(name or "the model itself" for name in names[:MOST_NAMES])
+    more = len(names) - MOST_NAMES
+    return f"{text} and {more} more" if more > 0 else text

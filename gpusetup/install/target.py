@@ -1,0 +1,338 @@
+"""The environment to change: where it is, its folders, and the distributions in it.
+
+A distribution's files are those in its RECORD. A package without such a list (an egg, `setup.py
+develop`, conda's own) could not be restored, so it is not changed.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from gpusetup.errors import Blocked, GpuSetupError, UsageError
+from gpusetup.install.switching.files import files_below
+from gpusetup.install.switching.journal import STORE
+from gpusetup.model.builds import FAMILY
+from gpusetup.model.codec import from_plain
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.shell import own_line
+from gpusetup.probe.target import ask_python, choose_target
+from gpusetup.system.refusals import blocked_by_files
+from gpusetup.system.system import System
+
+NEW_ENVIRONMENT = "gpusetup install --venv .venv"
+LIBRARIES = ("site-packages", "dist-packages")
+"""The names of the folders in which Pythons keep packages; Debian's own has the second. They stay
+even if they are empty."""
+PYTHON_IN = Path("Scripts/python.exe" if os.name == "nt" else "bin/python")
+"""The interpreter's place in an environment."""
+ANSWER_SECONDS = 30.0
+"""The time limit in seconds for an interpreter's answer, which a slow network disk delays."""
+
+
+class Layout(Frozen):
+    """The folders into which an interpreter installs, as absolute paths."""
+
+    python: str
+    """The interpreter's path, as the user calls it."""
+    version: str
+    """The Python version, such as `3.11.7`."""
+    prefix: str
+    purelib: str
+    platlib: str
+    scripts: str
+    data: str
+    implementation: str = "cpython"
+    free_threaded: bool = False
+    externally_managed: str | None = None
+    """The marker file which says that the operating system manages this Python; None in an
+    environment."""
+    ahead: tuple[str, ...] = ()
+    """The folders that Python searches before the libraries, such as PYTHONPATH's and the user's
+    site-packages."""
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The folders from which packages are imported: one, or two if compiled packages have a
+        separate folder."""
+        return tuple(dict.fromkeys((self.purelib, self.platlib)))
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The environment's base folders, which are never removed."""
+        return (*self.libraries, self.scripts, self.data)
+
+
+class Target(Frozen):
+    """The environment to install into: an existing one, or one to be created with a base
+    interpreter."""
+
+    layout: Layout
+    """The folders of the target. If the environment does not exist yet, these are the base
+    interpreter's."""
+    venv: str | None = None
+    """The folder of the environment to create; None if it exists."""
+
+    @property
+    def prefix(self) -> str:
+        return self.venv or self.layout.prefix
+
+    @property
+    def python(self) -> str:
+        """The path of the interpreter into whose environment packages are installed."""
+        return str(Path(self.venv, PYTHON_IN)) if self.venv else self.layout.python
+
+    @property
+    def installed(self) -> dict[str, str]:
+        """Maps each installed package to its version; empty if the environment does not exist
+        yet."""
+        return {} if self.venv else versions(distributions(self.layout))
+
+
+# --- finding it -----------------------------------------------------------------------------------
+
+
+def must_create_venv(folder: str) -> bool:
+    """Whether the environment of `--venv DIR` must be created. Raises UsageError if DIR exists but
+    is not an environment."""
+    path = Path(folder)
+    if (path / "pyvenv.cfg").is_file():
+        return False
+    # A folder that only contains gpusetup's store was left by a killed run.
+    is_free = path.is_dir() and all(entry.name == STORE for entry in path.iterdir())
+    if path.exists() and not is_free:
+        raise UsageError(
+            f"`--venv {folder}` exists already, but is not an environment",
+            hint="name an empty or a new folder, or an environment",
+        )
+    return True
+
+
+def read_target(python: str | None, venv: str | None) -> Target:
+    """The environment of an interpreter, or the one that will be created from this interpreter in
+    the folder `venv`."""
+    if python is None:
+        raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
+    folder = venv or python
+    shown = folder.encode(errors="backslashreplace").decode()
+    if shown != folder:
+        raise Blocked(
+            f"The name of {shown} is not UTF-8, and uv supports no such folder",
+            hint="nothing was changed; name an environment elsewhere: `--venv DIR`",
+        )
+    layout = layout_of(python)
+    # A new environment would have the same Python implementation, so `--venv` does not help with
+    # PyPy, for example.
+    if layout.implementation != "cpython":
+        raise Blocked(
+            f"{python} is {layout.implementation}; torch has wheels for CPython only",
+            hint="name a CPython with `--python PATH`",
+        )
+    return Target(layout=layout, venv=venv)
+
+
+def layout_of(python: str) -> Layout:
+    """The folders into which a Python interpreter installs. The interpreter is run to find them.
+    Raises Blocked if it does not run."""
+    answer = ask_python(System(), python, timeout=ANSWER_SECONDS)
+    if "problem" in answer:
+        raise Blocked(
+            f"{python} does not run: {answer['problem']}",
+            hint="name another interpreter with `--python PATH`",
+        )
+    # In the child's answer, `python` is the version, but in a Layout it is the interpreter's path.
+    facts = {**answer, "python": python, "version": answer["python"]}
+    layout = from_plain(facts, Layout, what=f"the answer of {python}")
+    names = ("purelib", "platlib", "scripts", "data")
+    real = {name: real_below(layout.prefix, getattr(layout, name)) for name in names}
+    return replace(layout, **real)
+
+
+def layout_of_folder(folder: Path) -> Layout:
+    """The folders of an environment, even of one whose interpreter was deleted or does not start:
+    to restore its packages, their files only have to be found.
+
+    Without the interpreter's answer, a folder named like a library counts as one, wherever Pythons
+    keep it (`lib/python3.11/site-packages`, `Lib\\site-packages`).
+    """
+    try:
+        return layout_of(choose_target(System(), str(folder)).python)
+    except GpuSetupError:
+        pass
+    prefix = str(folder)
+    found = [
+        real_below(prefix, str(path))
+        for pattern in ("lib*/python3*/*-packages", "Lib/*-packages")
+        for path in sorted(folder.glob(pattern))
+        if path.name in LIBRARIES
+    ]
+    # `lib64` may be a link to `lib`, so that the same library is found twice.
+    libraries = list(dict.fromkeys(found)) or [prefix]
+    python = folder / PYTHON_IN
+    return Layout(
+        python=str(python),
+        version="",
+        prefix=prefix,
+        purelib=libraries[0],
+        platlib=libraries[-1],
+        scripts=str(python.parent),
+        data=prefix,
+    )
+
+
+def real_below(prefix: str, folder: str) -> str:
+    """The path of a folder with its links resolved, as long as it stays below the prefix:
+    `PREFIX/lib` for Fedora's `PREFIX/lib64`, which is a link to it. The prefix itself keeps its
+    name, and a folder whose link leads out of the environment is returned unchanged."""
+    real_folder, real_prefix = os.path.realpath(folder), os.path.realpath(prefix)
+    if not real_folder.startswith(f"{real_prefix}{os.sep}"):
+        return folder
+    return prefix + real_folder[len(real_prefix) :]
+
+
+# --- whether it can be changed --------------------------------------------------------------------
+
+
+def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
+    """Raise Blocked if an environment must not be changed or cannot be written. The hint names
+    `command`, which creates another one."""
+    hint = f"use your own environment: `{command}`"
+    if layout.externally_managed:
+        raise Blocked(
+            f"The Python of {layout.prefix} is managed by the operating system "
+            f"({layout.externally_managed})",
+            hint=hint,
+        )
+    for folder in (*layout.libraries, layout.scripts, layout.prefix):
+        # A missing folder will be created in the prefix.
+        if Path(folder).exists() and not os.access(folder, os.W_OK):
+            text = f"{folder} cannot be written by this user, or is read-only"
+            raise Blocked(text, hint=hint)
+
+
+def check_importable(layout: Layout, family: Iterable[str]) -> None:
+    """Raise Blocked if Python would never import newly installed packages, because a folder earlier
+    in the import path contains them too."""
+    for folder in layout.ahead:
+        hiding = [name for name in family if Path(folder, name, "__init__.py").is_file()]
+        if hiding:
+            python = own_line(layout.python, "-m", "pip", "uninstall", *hiding)
+            raise Blocked(
+                f"{folder} holds a {hiding[0]} that {layout.python} imports before any of "
+                f"{layout.prefix}: Python would not find the new packages",
+                hint=f"nothing was changed; remove that folder from PYTHONPATH, or if it is your "
+                f"own site-packages: `{python}`, or set PYTHONNOUSERSITE=1, then run this again",
+            )
+
+
+def require_possible_folder(folder: str) -> None:
+    """Raise `Blocked` for a path at which there is no environment and none can be created."""
+    hint = "nothing was changed; name another folder: `--venv DIR`"
+    path = Path(folder)
+    with blocked_by_files(f"{folder} can be no environment", hint):
+        try:
+            path.stat()
+        except FileNotFoundError:
+            # The path is free for a new folder, unless it is a broken link.
+            if path.is_symlink():
+                raise
+
+
+# --- the distributions in it ----------------------------------------------------------------------
+
+INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:(?:dist|egg)-info|egg)")
+"""The name of a metadata folder: project and version, and for an egg also the Python version."""
+MOST_LIST_BYTES = 64 << 20
+"""The maximum size of a list of files; torch's has 1.5 MB."""
+
+
+class Distribution(Frozen):
+    """An installed distribution: its name, version and metadata folder."""
+
+    name: str
+    version: str
+    info: str
+
+
+def distributions(layout: Layout) -> tuple[Distribution, ...]:
+    """All distributions in the environment's own library folders, according to the names of their
+    metadata folders."""
+    installed: list[Distribution] = []
+    for library in layout.libraries:
+        entries: list[str] = []
+        # A library folder that does not exist yet contains nothing.
+        with suppress(OSError):
+            entries = sorted(os.listdir(library))
+        for entry in entries:
+            info, described = os.path.join(library, entry), INFO.fullmatch(entry)
+            name, version = described.groups() if described else ("", "")
+            # The file that `setup.py develop` leaves contains no version.
+            if entry.endswith(".egg-link"):
+                name, version = entry.removesuffix(".egg-link"), "0"
+            if name:
+                package = Distribution(name=canonicalize_name(name), version=version, info=info)
+                installed.append(package)
+    return tuple(installed)
+
+
+def versions(installed: Iterable[Distribution]) -> dict[str, str]:
+    """Maps the name of each distribution to its version."""
+    return {package.name: package.version for package in installed}
+
+
+def family_of(installed: Mapping[str, str]) -> dict[str, str]:
+    """The versions of torch and its companions among these packages."""
+    return {name: installed[name] for name in FAMILY if name in installed}
+
+
+def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distribution, ...], set[str]]:
+    """The distributions with these names, and all their files. Raises Blocked if one has no list of
+    its files.
+
+    If a distribution has no list but another one with the same name has, it is the rest of a failed
+    removal. Then only its metadata folder counts as its files.
+    """
+    wanted_names = set(names)
+    leaving = tuple(package for package in distributions(layout) if package.name in wanted_names)
+    lists = {package: files_listed(package, layout) for package in leaving}
+    names_with_list = {package.name for package, paths in lists.items() if paths}
+    files: set[str] = set()
+    for package, paths in lists.items():
+        if package.name not in names_with_list:
+            raise Blocked(
+                f"{package.name} {package.version} in {layout.prefix} keeps no list of its files "
+                "(RECORD), so it could not be put back.",
+                hint="remove it with the tool that installed it, or use another environment: "
+                "`--venv DIR`",
+            )
+        files |= paths.union(files_below(package.info))
+    return leaving, files
+
+
+def files_listed(package: Distribution, layout: Layout) -> set[str]:
+    """The files that a distribution's RECORD lists inside the environment's folders; empty if it
+    has none."""
+    library = os.path.dirname(package.info)
+    roots = tuple(f"{root.rstrip(os.sep)}{os.sep}" for root in layout.roots)
+    try:
+        rows = record_rows(os.path.join(package.info, "RECORD"))
+    except (OSError, csv.Error):
+        return set()
+    paths = (os.path.normpath(os.path.join(library, row[0])) for row in rows)
+    # A list may name files anywhere on the system, but only the environment's own may be changed.
+    return {path for path in paths if path.startswith(roots)}
+
+
+def record_rows(path: str) -> list[list[str]]:
+    """The non-empty rows of a RECORD file."""
+    with open(path, "rb") as file:
+        raw = file.read(MOST_LIST_BYTES)
+    # Python's CSV reader rejects NUL, which no path contains.
+    text = os.fsdecode(raw).replace("\0", "\ufffd")
+    return [row for row in csv.reader(text.splitlines()) if row and row[0]]

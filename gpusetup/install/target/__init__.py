@@ -1,1 +1,0 @@
-"""The environment to change: its folders, the packages in it, and notes about it."""

@@ -1,0 +1,359 @@
+"""What the tuning guides advise for a card: batch sizes, network sizes, lengths, clipping and the
+cache of a recommender. Pure functions.
+
+All of it is only printed and never written into a config: a larger batch may not fit, and another
+network, length or clipping is another experiment, which the user decides on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from gpusetup.configs.settings import (
+    EMPTY,
+    Setting,
+    name_of,
+    names_in,
+    switch_value,
+    unquoted,
+    whole_number,
+    words_of,
+)
+from gpusetup.configs.trainer import trainer_of
+from gpusetup.model.units import GIB, MIB
+from gpusetup.tune.case import ConfigCase, Suggestion, label, names_batch_norm, trainer_in
+from gpusetup.tune.presets import Preset, preset_named
+from gpusetup.tune.verdict import verdict_on
+
+NOMINAL_SHARE = 0.92
+"""A card counts as having its nominal memory if it reports at least this share of it.
+
+ECC and the driver take a part of the memory: a T4 with 16 GB reports 14.7 GiB, and an A10G with 24
+GB reports 22.5. A card with 11 GB has too little to count as 12 GB, so it counts as 8 GB.
+"""
+
+
+def has_memory(memory_bytes: int, nominal_gb: float) -> bool:
+    """Whether a card is sold with at least this much memory. Card makers write GB but mean GiB.
+
+    >>> has_memory(24564 << 20, 24), has_memory(15109 << 20, 16), has_memory(11264 << 20, 12)
+    (True, True, False)
+    """
+    return memory_bytes >= nominal_gb * NOMINAL_SHARE * GIB
+
+
+# --- the kind of training -------------------------------------------------------------------------
+
+Training = Literal["recommender", "images", "sequences", "language", "unknown", "other"]
+"""The kinds of training for which the guides' advice differs. `unknown` means that the config does
+not show its model; `other` is a model for which the guides have no advice."""
+
+SEQUENCE_MODEL = re.compile(r"(?i)lstm|gru|rnn|transformer")
+"""Matches values that name a recurrent model or a custom transformer: `BiLSTM`, `tiny_gru`."""
+NOT_SEQUENCE_MODEL = re.compile(r"(?i)/|vision|image|video|swin|vit|detr|diffusion|audio|speech")
+"""Matches values that contain such a word but name another model (`vision transformer`), and ids of
+published models, which contain `/`."""
+LONGEST_KIND = 100
+"""The characters of a value to look at; a longer one is a text and names no kind of model."""
+MODEL_KIND_KEYS = frozenset((
+    "model_type", "model", "type", "name", "model_name", "arch", "architecture", "network", "net",
+    "rnn_type", "cell_type", "cell", "encoder",
+))  # fmt: skip
+"""Keys whose value may name a kind of model."""
+MODEL_WORDS = frozenset((
+    "model", "network", "net", "arch", "architecture", "backbone", "policy", "generator",
+    "discriminator", "encoder", "decoder", "unet", "vae", "head",
+))  # fmt: skip
+"""Words in keys about a model. A config with such a key describes its model, so its kind is `other`
+and not `unknown`."""
+VISION_KEYS = frozenset((
+    "imgsz", "img_size", "image_size", "image_width", "resolution", "crop_size", "crop_pct",
+    "size_divisor", "num_classes",
+))  # fmt: skip
+"""Keys of models for image recognition, detection or generation, for which the guides have no batch
+size."""
+LARGEST_VIT_PATCH = 32
+"""Vision transformers have patches of 8 to 32 pixels; larger ones are cut out of images to train
+on."""
+LONGEST_SMALL_SEQUENCE = 256
+"""The longest sequence, in tokens, of the guides' small models; longer ones belong to language
+models."""
+LARGEST_SMALL_WIDTH, LARGEST_SMALL_DEPTH = 1023, 11
+"""The acceleration guide's networks have a width of up to 256 and up to 4 layers. A network with a
+width of 1,024 or with 12 layers (like the smallest BERT and GPT-2) is a language or speech model,
+for which the guide has no sizes."""
+
+
+def training_of(case: ConfigCase) -> Training:
+    """The kind of model that the config trains, judged by its keys."""
+    settings = case.config.settings
+    names = names_in(settings)
+    is_of_language_trainer = trainer_of(case.config) is not None
+    if case.with_role("users") and case.with_role("items"):
+        return "recommender"
+    kinds = [unquoted(one.text)[:LONGEST_KIND] for one in settings
+             if name_of(one.path) in MODEL_KIND_KEYS]  # fmt: skip
+    names_sequences = any(
+        SEQUENCE_MODEL.search(kind) and not NOT_SEQUENCE_MODEL.search(kind) for kind in kinds
+    )
+    if names_sequences and not is_of_language_trainer:
+        return "sequences"
+    has_image_network = plain_values(case, "channels") or plain_values(case, "perceptual")
+    if has_image_network or _largest(case, "patch") > LARGEST_VIT_PATCH:
+        return "images"
+    if "model_name_or_path" in names or _largest(case, "length") > LONGEST_SMALL_SEQUENCE:
+        return "language"
+    names_other_model = (
+        is_of_language_trainer
+        or case.with_role("rollout-batch")
+        or trainer_in(case.config) is not None
+        or not VISION_KEYS.isdisjoint(names)
+        # Models with BatchNorm usually process images or audio.
+        or any(map(names_batch_norm, settings))
+    )
+    if names_other_model:
+        return "other"
+    if case.with_role("hidden") and case.with_role("layers"):
+        is_wide = _largest(case, "hidden") > LARGEST_SMALL_WIDTH
+        is_deep = _largest(case, "layers") > LARGEST_SMALL_DEPTH
+        return "other" if is_wide or is_deep else "sequences"
+    describes_model = any(not MODEL_WORDS.isdisjoint(words_of(name)) for name in names)
+    return "other" if describes_model else "unknown"
+
+
+def _largest(case: ConfigCase, role: str) -> int:
+    """The largest whole number that is set for a role; 0 if there is none."""
+    return max((whole_number(setting) or 0 for setting in plain_values(case, role)), default=0)
+
+
+def plain_values(case: ConfigCase, role: str) -> list[Setting]:
+    """The settings of a role that hold a single value rather than a list."""
+    return [
+        setting
+        for setting in case.with_role(role)
+        if setting.kind == "scalar" and isinstance(setting.path[-1], str)
+    ]
+
+
+# --- batch sizes ----------------------------------------------------------------------------------
+
+
+class GuideBatch(NamedTuple):
+    """A batch size, or a range of them, that a guide recommends to start measuring from."""
+
+    least: int
+    """0 for small cards, for which the guide gives no lower end of the range."""
+    most: int
+    text: str
+    """What the guide recommends, as the beginning of a sentence."""
+    measure: str
+    """A sentence with the command that measures batch sizes up to `most`."""
+    of_all_gpus: bool
+    """Whether the batch is for all GPUs together."""
+
+
+SEQUENCE_ROWS = (
+    (16, 1024, 2048, "cards from 16 GB on"),
+    (12, 512, 1024, "cards from 12 GB on"),
+    (8, 256, 512, "cards from 8 GB on"),
+    # The guide has no row between less than 5 GB and 8 GB, so this row fills the gap.
+    (5, 128, 256, "cards from 5 GB on"),
+    (0, 0, 128, "cards with less than 5 GB"),
+)
+"""The acceleration guide's batch sizes by memory: from how many GB, least, most, which cards."""
+SMALL_CARD_GB = 5
+"""On smaller cards, the set-up guide's advice for a laptop with 4 GB applies."""
+RECOMMENDER_ROWS = (
+    # After 8 GB, the next size in which cards are sold is 10 GB.
+    (10, 2048, "GPUs with more than 8 GB"),
+    (4, 1024, "GPUs with 4 to 8 GB"),
+    (0, 512, "GPUs with less than 4 GB"),
+)
+"""The multi-GPU guide's batch sizes for recommenders, for all GPUs together."""
+SMALLEST_IMAGE_CARD_GB = 8
+"""The memory of a GTX 1080; the optimisation guide has no values for smaller cards."""
+LARGER_THAN_IMAGE_CARDS_GB = 32
+"""The next memory size above the 24 GB of an RTX 4090."""
+IMAGE_CARDS = ((24, "rtx-4090"), (16, "rtx-4080"), (12, "rtx-4070"), (0, "gtx-1080"))
+"""The minimum memory in GB with which a card belongs to the class of a preset's card."""
+
+
+def measuring(case: ConfigCase) -> str:
+    """The shell command that measures a batch size for this config; the user replaces the
+    placeholder with their own function."""
+    return f"gpusetup tune {case.file} --batch-size --code MODULE:FUNCTION"
+
+
+def guide_batch(case: ConfigCase) -> GuideBatch | None:
+    """The batch that the guides recommend for this training on this card; None if they recommend
+    none."""
+    memory, gpus, training = case.facts.memory_bytes, case.facts.gpus, training_of(case)
+    if not memory:
+        return None
+    if training == "recommender":
+        _, most, cards = next(row for row in RECOMMENDER_ROWS if has_memory(memory, row[0]))
+        least, guide, where = most, "multi-GPU guide", f"For recommenders on {cards},"
+    elif training == "images":
+        preset = image_preset(memory)
+        most = int(preset.values["batch_size"])
+        # On cards smaller than the guide's smallest one, its batch size is only an upper limit.
+        least = most if has_memory(memory, SMALLEST_IMAGE_CARD_GB) else 0
+        guide = preset.guide
+        where = f"For image networks on {card_beside(preset, case.facts.gpu, memory)},"
+    elif training == "language" and not has_memory(memory, SMALL_CARD_GB):
+        least, most, guide = 8, 16, "set-up guide"
+        where = "For language models on cards with 4 GB,"
+    elif training in ("sequences", "unknown"):
+        _, least, most, cards = next(row for row in SEQUENCE_ROWS if has_memory(memory, row[0]))
+        doubt = "" if training == "sequences" else " (if yours is one)"
+        guide = "acceleration guide"
+        where = f"For small recurrent models and transformers{doubt} on {cards},"
+    else:
+        return None
+    sizes = str(most)
+    if least != most:
+        sizes = f"{least} to {most}" if least else f"up to {most}"
+    of_all_gpus = training == "recommender"
+    text = f"{where} the {guide} starts with a batch of {sizes}"
+    text += " in all" if of_all_gpus else " on a GPU"
+    if of_all_gpus and gpus > 1:
+        text += f", {max(most // gpus, 1)} on each of the {gpus} GPUs"
+    measure = f"To measure which batch size fits, run `{measuring(case)} --max {most}`"
+    return GuideBatch(least, most, text, measure, of_all_gpus)
+
+
+def image_preset(memory_bytes: int) -> Preset:
+    """The optimisation guide's preset for a card with this much memory."""
+    return preset_named(next(name for gb, name in IMAGE_CARDS if has_memory(memory_bytes, gb)))
+
+
+def card_beside(preset: Preset, gpu: str | None, memory_bytes: int) -> str:
+    """The preset's card in words and, if the GPU is another card, how the two compare.
+
+    A card that the guide does not name belongs to the class of the named card with the same memory.
+    """
+    if preset.name.replace("-", " ") in (gpu or "").lower():
+        return preset.card
+    size = round(memory_bytes / GIB) or "less than 1"
+    if not has_memory(memory_bytes, SMALLEST_IMAGE_CARD_GB):
+        return f"{preset.card}, its smallest card (yours has {size} GB, so stay below)"
+    if has_memory(memory_bytes, LARGER_THAN_IMAGE_CARDS_GB):
+        return f"{preset.card}, the guide's largest card (yours has {size} GB)"
+    return f"{preset.card}, the class of your {size} GB card"
+
+
+# --- what would be another experiment -------------------------------------------------------------
+
+IMAGE_SIZES = {
+    "channels": "base_channels",
+    "blocks": "num_blocks",
+    "patch": "patch_size",
+    "perceptual": "use_perceptual",
+}
+SEQUENCE_SIZES = {"hidden": "hidden_size", "layers": "num_layers", "dropout": "dropout"}
+"""Role of a key -> the guide's name for it."""
+
+
+def network_size(case: ConfigCase) -> Iterator[Suggestion]:
+    """Compare the config's network sizes with those that the guide advises for this card."""
+    memory, training = case.facts.memory_bytes, training_of(case)
+    if not memory or training not in ("images", "sequences"):
+        return
+    if training == "images":
+        preset, sizes = image_preset(memory), IMAGE_SIZES
+        cards = card_beside(preset, case.facts.gpu, memory)
+    else:
+        # The guide's "8 to 12 GB" and "8 GB or less" both include 8 GB, so the smaller one counts.
+        name = "saving"
+        if has_memory(memory, 10):
+            name = "top" if has_memory(memory, 12) else "balanced"
+        preset, sizes = preset_named(name), SEQUENCE_SIZES
+        cards = preset.card
+    comparisons = []
+    for role, guide_key in sizes.items():
+        for setting in plain_values(case, role):
+            current = unquoted(setting.text)[:40]
+            # A reference to another setting (`!ref <width>`, `${width}`) cannot be compared.
+            if not current.startswith(("!", "$", "<", "&", "*")):
+                comparisons.append(
+                    f"{name_of(setting.path)} {preset.values.get(guide_key)} "
+                    f"(yours: {current}, line {setting.line})"
+                )
+    if comparisons:
+        yield (
+            f"On {cards}, the {preset.guide} starts with {', '.join(comparisons)}. Each of these "
+            "is another experiment, so gpusetup never writes them. `gpusetup tune --preset "
+            f"{preset.name}` shows the whole config"
+        )
+
+
+LEAST_LENGTH, MOST_LENGTH = 128, 256
+"""The sequence lengths, in tokens, that the set-up guide advises for a laptop with 4 GB."""
+
+
+def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
+    """Advise shorter sequences on a card with less than 5 GB."""
+    memory = case.facts.memory_bytes
+    if not memory or has_memory(memory, SMALL_CARD_GB):
+        return
+    next_step = ""
+    if not isinstance(verdict_on(case, 1, steps=1), str):
+        command = f"gpusetup plan --from-config {case.file} --context {MOST_LENGTH}"
+        next_step = f"; `{command}` says what it saves"
+    for setting in plain_values(case, "length"):
+        length = whole_number(setting)
+        if length is not None and length > MOST_LENGTH:
+            yield (
+                f"{label(setting)} is {length}: on a card with 4 GB the set-up guide advises "
+                f"sequences of {LEAST_LENGTH} to {MOST_LENGTH} tokens. A shorter length cuts "
+                "texts, which is another experiment, so gpusetup never writes it"
+                f"{next_step}"
+            )
+
+
+def unclipped_gradients(case: ConfigCase) -> Iterator[Suggestion]:
+    """Advise gradient clipping where a setting switches it off."""
+    for setting in plain_values(case, "clip"):
+        text = unquoted(setting.text)
+        try:
+            is_off = text in EMPTY or switch_value(setting) is False or float(text) == 0
+        except ValueError:
+            is_off = False
+        if is_off:
+            yield (
+                f"{label(setting)} is {setting.text.strip() or 'empty'}, so it does not clip "
+                "gradients. The optimisation guide clips at 1.0, which keeps one bad batch "
+                "from making the loss explode or NaN. Not written, because clipping changes the "
+                "updates"
+            )
+
+
+BYTES_PER_NUMBER = 4
+"""The bytes of a number of an embedding, in float32."""
+
+
+def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
+    """Say how much memory a recommender's cache of embeddings takes, and whether the guide switches
+    it on for this card."""
+    memory, caches = case.facts.memory_bytes, case.with_role("cache")
+    if not memory or not caches or training_of(case) != "recommender":
+        return
+    takes = "its users and numbers are not plain, so gpusetup does not know what it takes"
+    users, widths = (
+        [number for one in plain_values(case, role) if (number := whole_number(one) or 0) > 0]
+        for role in ("users", "embedding-dim")
+    )
+    if users and widths:
+        size = users[0] * widths[0] * BYTES_PER_NUMBER
+        takes = (
+            f"{users[0]:,} users of {widths[0]} numbers take {size / MIB:.1f} MiB, "
+            f"{100 * size / memory:.1g} % of this GPU's memory"
+        )
+    switch, cards = ("on", "with 4 GB or more") if has_memory(memory, 4) else ("off", "below 4 GB")
+    yield (
+        f"{label(caches[0])}: {takes}. The cached mode (on) keeps the users' embeddings on each "
+        "GPU, the dynamic mode (off) computes them for each batch. The multi-GPU guide switches "
+        f"it {switch} for GPUs {cards}"
+    )

@@ -1,0 +1,147 @@
+"""What `plan` says about a config's batch on this card. Pure functions."""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.configs.config import Config
+from gpusetup.configs.settings import EMPTY, Setting, name_of, names_in, switch_value, unquoted
+from gpusetup.errors import GpuSetupError
+from gpusetup.plan.batch_verdict import BatchVerdict, batch_verdict, ways_to_fit
+from gpusetup.plan.config import question_of
+from gpusetup.plan.place import Place
+from gpusetup.tune.case import ConfigCase, label
+
+BY_PLAN = "`gpusetup plan --from-config`"
+PREFERENCE = frozenset((
+    "beta", "pref_beta", "loss_type", "precompute_ref_log_probs", "ref_model", "reference_free",
+    "rpo_alpha", "desirable_weight", "max_prompt_length", "num_generations", "reward_funcs",
+    "num_generations_per_prompt",
+))  # fmt: skip
+"""Keys of preference or reinforcement training, whose method plan may not know."""
+MOST_WAYS = 3
+
+
+def verdict_now(case: ConfigCase, size: int) -> BatchVerdict | str:
+    """plan's verdict on the config as its owner wrote it, whose batch on a GPU is `size`; a text is
+    the reason why plan cannot judge it."""
+    return _verdict(case, case.config, size)
+
+
+def verdict_on(case: ConfigCase, size: int, steps: int) -> BatchVerdict | str:
+    """plan's verdict on another split of the batch, with the other rules' changes, as it would be
+    written together with them; a text is the reason why plan cannot judge it."""
+    return _verdict(case, case.tuned or case.config, size, steps)
+
+
+def _verdict(
+    case: ConfigCase, config: Config, size: int, steps: int | None = None
+) -> BatchVerdict | str:
+    """`steps`: the accumulation steps that the split needs; None keeps the config's."""
+    if case.facts.card is None:
+        return "the memory of the GPU is not known"
+    elsewhere = sharded_elsewhere(case)
+    if elsewhere:
+        return elsewhere
+    try:
+        from_config = question_of(config)
+        question = from_config.question
+        preference_names = sorted(names_in(config.settings) & PREFERENCE)
+        # If plan recognises the method, it counts the additional models.
+        if preference_names and question.rl is None:
+            return (
+                f"`{preference_names[0]}` belongs to preference or reinforcement training, whose "
+                "pairs, reference model and generations plan does not count"
+            )
+        if question.model is None and question.params is None:
+            return "it names no model that plan knows"
+        if from_config.notes:
+            return "; ".join(from_config.notes)
+        if steps is None and from_config.per_gpu is None:
+            return "its batch may be that of all GPUs together"
+        if steps is None and from_config.per_gpu != size:
+            return "it holds several batches"
+        return batch_verdict(config, size, case.facts.card, accumulate=steps)
+    except GpuSetupError as problem:
+        return problem.message
+
+
+def cannot_fit(case: ConfigCase) -> str | None:
+    """A sentence that explains why not even one sample fits on this card; None if one may fit.
+
+    The answer shows this sentence first.
+    """
+    card, config = case.facts.card, case.tuned or case.config
+    if card is None or sharded_elsewhere(case) or case.measured.batch_size:
+        return None
+    try:
+        verdict = batch_verdict(config, 1, card, any_length=True)
+        if verdict.verdict != "too much" or verdict.may_fit_because:
+            return None
+        need = f"a single sample needs {verdict.total_gib:.1f} GiB"
+        # No way to train needs less than the weights, whatever else a key saves.
+        if verdict.weights_gib > verdict.capacity_gib:
+            need = f"its weights alone take {verdict.weights_gib:.1f} GiB"
+        return (
+            f"With these settings, the model does not fit on this card: {need}, and the card has "
+            f"{verdict.capacity_gib:.1f} GiB. {how_to_fit(config, card)}"
+        )
+    except GpuSetupError:
+        return None
+
+
+def how_to_fit(config: Config, card: Place, steps: int | None = None) -> str:
+    """A sentence with up to three ways to make one sample fit, those that save most first."""
+    ways = ways_to_fit(config, card, steps)[:MOST_WAYS]
+    if not ways:
+        return f"{BY_PLAN} says what saves most"
+    return f"The model fits with one of these: {'; '.join(ways)}"
+
+
+# --- settings in other files ----------------------------------------------------------------------
+
+DEEPSPEED_JSON = ("zero_optimization", "train_micro_batch_size_per_gpu")
+"""Keys that occur only in DeepSpeed's JSON config."""
+DEEPSPEED_KEYS = ("deepspeed", "deepspeed_config", "deepspeed_config_file")
+"""Keys that refer to DeepSpeed's settings; the value is a file, the name of a preset, or `true`."""
+FILE_NAME = re.compile(r"\S{1,200}\.\w{1,9}")
+BASE_FILES = "_base_"
+"""mmengine's key for the config files that a config inherits from."""
+
+
+def batch_fixed_by(config: Config) -> str | None:
+    """Why the batch and precision of a config must not change; None if they may.
+
+    For example, transformers refuses to start if a config and its DeepSpeed JSON differ.
+    """
+    is_deepspeed_json = not names_in(config.settings).isdisjoint(DEEPSPEED_JSON)
+    for setting in config.settings:
+        text = unquoted(setting.text)
+        if is_deepspeed_json and text == "auto":
+            return f"{label(setting)} is auto: the trainer's own config sets the value"
+        if name_of(setting.path) in DEEPSPEED_KEYS and _names_settings(setting):
+            # A word without a file extension names a preset that comes with a program, not a file.
+            holder = text if FILE_NAME.fullmatch(text) else "DeepSpeed's own configuration"
+            return f"{holder} sets a batch and a precision too: change both files by hand"
+    return None
+
+
+def sharded_elsewhere(case: ConfigCase) -> str | None:
+    """A sentence that names the other file that decides how the model is sharded; None if no
+    setting refers to such a file."""
+    for setting in case.with_name(*DEEPSPEED_KEYS, "fsdp_config", BASE_FILES):
+        if _names_settings(setting):
+            takes = "leaves to another file how the model is sharded"
+            if name_of(setting.path) == BASE_FILES:
+                takes = "takes the other settings from another file"
+            return f"{label(setting)} {takes}"
+    return None
+
+
+def _names_settings(setting: Setting) -> bool:
+    """Whether a value refers to settings elsewhere, rather than containing them as a map."""
+    # Only `_base_` has a list of files; `fsdp: [full_shard]` is a list of words.
+    if setting.kind == "list":
+        return name_of(setting.path) == BASE_FILES
+    is_plain = setting.kind in ("scalar", "alias")
+    return is_plain and setting.text not in EMPTY and switch_value(setting) is not False

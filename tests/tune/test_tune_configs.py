@@ -1,0 +1,351 @@
+"""What `tune` writes into a config, by its trainer, the card and what was measured: not one byte
+outside the values that were meant, nothing unmeasured, nothing alone."""
+
+from __future__ import annotations
+
+import difflib
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from each_row import each
+from machines_named import machine_named
+
+from gpusetup.configs.config import edited, read_config
+from gpusetup.plan.batch_verdict import batch_verdict
+from gpusetup.tune.case import Facts, Measured, Proposal, facts_of
+from gpusetup.tune.rules import propose
+
+CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+LAPTOP = facts_of(machine_named("rtx3050-laptop"))
+
+
+def card(gib: int, capability: tuple[int, int] = (8, 9)) -> Facts:
+    return Facts(
+        gpu="A card", gpus=1, memory_bytes=gib << 30, capability=capability, cores=8,
+        ram_bytes=64 << 30, family="linux",
+    )  # fmt: skip
+
+
+def tuned(
+    text: str, facts: Facts, name: str = "c.yaml", batch_size: int | None = None
+) -> tuple[str, Proposal]:
+    """The new text. Outside of the proposed values it is the old one, and a second run changes
+    nothing."""
+    config, measured = read_config(text.encode(), name), Measured(batch_size=batch_size)
+    proposal = propose(config, facts, measured)
+    new = edited(config, proposal.edits)
+    old_rest, new_rest, shift = config.text, new.text, 0
+    for edit in proposal.edits:
+        at = edit.start + shift
+        assert new_rest[at : at + len(edit.text)] == edit.text
+        new_rest = new_rest[:at] + new_rest[at + len(edit.text) :]
+        old_rest = old_rest[:at] + old_rest[edit.end + shift :]
+        shift -= edit.end - edit.start
+    assert new_rest == old_rest and new.bom == config.bom
+    assert not propose(new, facts, measured).changes
+    return new.raw.decode(), proposal
+
+
+def values(text: str) -> dict[tuple[object, ...], str]:
+    return {one.path: one.text for one in read_config(text.encode(), "c.yaml").settings}
+
+
+# --- every byte outside the values stays --------------------------------------------------------
+
+KEYS = {
+    "batch_size": ("64", "256", "100"), "accumulation_steps": ("1", "2", "4"),
+    "num_workers": ("0", "2", "128"), "pin_memory": ("false", "False", "no", "true"),
+    "persistent_workers": ("false", "off"), "prefetch_factor": ("1", "null", "~", "4"),
+    "use_mixed_precision": ("false", "No"), "compile_model": ("False", "true"),
+    "seed": ("0x1F", "010", "1_000"), "name": ("'it''s'", '"a # b"'),
+    "schedule": ("[1, 2, 3]", "{a: 1, b: [x, y]}"), "path": ("~/data", "C:\\x", "a: b".join("''")),
+}  # fmt: skip
+COMMENTS = ("", "  # keep me", "   #", "      # ünïcödé → 漢字")
+
+
+def generated(seed: int) -> str:
+    """A config of some shape: nested, commented, with anchors, flows, other newlines."""
+    draw = random.Random(seed)
+    newline = draw.choice(("\n", "\r\n"))
+    head = draw.choice(("", "\ufeff", "---" + newline, "%YAML 1.2" + newline + "---" + newline))
+    return head + newline.join(document(draw)) + draw.choice((newline, ""))
+
+
+def document(draw: random.Random) -> Iterator[str]:
+    step = " " * draw.choice((1, 2, 4))
+    for section in draw.sample(["train", "data", "optim", "model", "val"], draw.randint(1, 4)):
+        yield f"{section}:{draw.choice(COMMENTS[:2])}"
+        for name in draw.sample(sorted(KEYS), draw.randint(1, 8)):
+            yield from draw.choices(("#---", "# batch_size: 12", ""), k=draw.random() < 0.15)
+            value = " " * draw.choice((1, 3)) + draw.choice(KEYS[name])
+            yield f"{step}{name}:{value}{draw.choice(COMMENTS)}"
+        yield from (f"{step}notes: |", f"{step}{step}batch_size: 3")
+    yield from ("base: &base", f"{step}num_workers: 0", "derived:", f"{step}<<: *base")
+    yield "loader: {batch_size: 64, num_workers: 0, list: [1, 2]}"
+
+
+@pytest.mark.parametrize("facts", [LAPTOP, card(80), card(4, (7, 5))], ids=["laptop", "80", "4"])
+def test_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> None:
+    assert sum(bool(tuned(generated(seed), facts)[1].changes) for seed in range(5)) > 2
+
+
+@each("name", sorted(path.name for path in CONFIGS.iterdir() if path.suffix != ".diff"))
+def test_configs_of_known_trainers_change_only_where_meant(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    raw = (CONFIGS / name).read_text(encoding="utf-8")
+    new, proposal = tuned(raw, LAPTOP, name)
+    lines = difflib.unified_diff(raw.splitlines(), new.splitlines(), lineterm="", n=0)
+    text = "\n".join([*lines, *(f"· {word}" for word in proposal.words)]) + "\n"
+    same = request.getfixturevalue("same_as_file")
+    same(text, CONFIGS.parent / "rendered" / "tune" / f"{name}.txt")
+
+
+FORMATS = (
+    ("jsonc", "c.json",
+     '{ // hi\n "batch_size": 64, /* a, b */ "accumulation_steps": 1,\n "seq_len": 9, }\n',
+     '{ // hi\n "batch_size": 16, /* a, b */ "accumulation_steps": 4,\n "seq_len": 9, }\n'),
+    ("a comment's marks in text", "c.jsonc",
+     '{"num_workers": 0, "url": "http://x/*", "y": "*/"}',
+     '{"num_workers": 8, "url": "http://x/*", "y": "*/"}'),
+    ("toml", "c.toml",
+     '[data]\nnum_workers = 0 # loader\n[trainer]\nprecision = "32"\n[train]\n'
+     'batch_size = 64\naccumulation_steps = 1\nseq_len=8\n',
+     '[data]\nnum_workers = 8 # loader\n[trainer]\nprecision = "bf16-mixed"\n[train]\n'
+     'batch_size = 16\naccumulation_steps = 4\nseq_len=8\n'),
+    ("toml twice", "c.toml", "[[loader]]\nnum_workers = 0\n[[loader]]\nnum_workers = 1\n", None),
+    ("toml text that looks like it", "c.toml",
+     'num_workers = 0\nnote = """\nnum_workers = 3\n"""\n', None),
+    ("nanogpt", "c.py",
+     "batch_size = 64\nblock_size = 1024\ngradient_accumulation_steps = 1 # é\n",
+     "batch_size = 16\nblock_size = 1024\ngradient_accumulation_steps = 4 # é\n"),
+    ("mmengine", "c.py",
+     "train_dataloader = dict(batch_size=8, num_workers=2, persistent_workers=False)\n"
+     "val_dataloader = dict(batch_size=1, num_workers=2)\nmodel = dict(norm=dict(type='BN'))\n",
+     "train_dataloader = dict(batch_size=8, num_workers=8, persistent_workers=True)\n"
+     "val_dataloader = dict(batch_size=1, num_workers=2)\nmodel = dict(norm=dict(type='BN'))\n"),
+    ("detectron2 lazy", "c.py",
+     "from detectron2.config import LazyCall as L\ndataloader.train.num_workers = 4\n"
+     "train['amp'] = dict(enabled=False)\nloader = L(build)(data=L(get)(x='x'), num_workers=0)\n",
+     "from detectron2.config import LazyCall as L\ndataloader.train.num_workers = 8\n"
+     "train['amp'] = dict(enabled=True)\nloader = L(build)(data=L(get)(x='x'), num_workers=8)\n"),
+    ("a class", "c.py", "class Config:\n    num_workers: int = 0\n    amp = False\n",
+     "class Config:\n    num_workers: int = 8\n    amp = True\n"),
+    ("bytes before it", "c.py", "x = 'é漢'; num_workers = 0; y = '漢'\r\n",
+     "x = 'é漢'; num_workers = 8; y = '漢'\r\n"),
+    ("an expression, assigned twice", "c.py",
+     "num_workers = 5 * 8\nbatch_size = other\npin_memory = False\npin_memory = False\n", None),
+    ("a function's own", "c.py", "num_workers = 8\ndef f():\n    num_workers = 0\n", None),
+    ("timm", "c.yaml", "workers: 4\npin_mem: false\namp: false\namp_dtype: float16\n",
+     "workers: 8\npin_mem: true\namp: true\namp_dtype: float16\n"),
+    ("diffusers", "c.yaml",
+     "pretrained_model_name_or_path: x\ntrain_batch_size: 64\ngradient_accumulation_steps: 1\n"
+     "seq_len: 77\nmax_train_steps: 15000\nmixed_precision: 'no'\n",
+     "pretrained_model_name_or_path: x\ntrain_batch_size: 16\ngradient_accumulation_steps: 4\n"
+     "seq_len: 77\nmax_train_steps: 15000\nmixed_precision: 'bf16'\n"),
+    ("accelerate", "c.yaml", "distributed_type: X\nmixed_precision: no\n",
+     "distributed_type: X\nmixed_precision: bf16\n"),
+    ("a switch", "c.yaml", "mixed_precision: no\n", "mixed_precision: yes\n"),
+    ("a new line with its neighbour's indent and line ends", "c.yaml",
+     "args:\r\n dataloader_num_workers: 8\r\n dataloader_persistent_workers: true\r\n"
+     " bf16: true\r\n per_device_train_batch_size: 64 # é\r\n max_len: 9\r\n",
+     "args:\r\n dataloader_num_workers: 8\r\n dataloader_persistent_workers: true\r\n"
+     " bf16: true\r\n per_device_train_batch_size: 16 # é\r\n"
+     " gradient_accumulation_steps: 4\r\n max_len: 9\r\n"),
+    ("detectron2 yacs", "c.yaml",
+     "SOLVER:\n  IMS_PER_BATCH: 16\n  AMP:\n    ENABLED: False\nDATALOADER:\n  NUM_WORKERS: 4\n",
+     "SOLVER:\n  IMS_PER_BATCH: 16\n  AMP:\n    ENABLED: True\nDATALOADER:\n  NUM_WORKERS: 8\n"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"), [row[1:] for row in FORMATS], ids=[row[0] for row in FORMATS]
+)
+def test_only_the_values_change_in_each_format(name: str, before: str, after: str | None) -> None:
+    assert tuned(before, card(4, (8, 6)), name, batch_size=16)[0] == (after or before)
+
+
+def test_python_is_never_executed(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    text = f"import pathlib\npathlib.Path({str(mark)!r}).touch()\nnum_workers = 0\n"
+    text += f"x = dict(a=pathlib.Path({str(mark)!r}).touch())\n"
+    assert "num_workers = 8" in tuned(text, card(4), "c.py")[0]
+    assert not mark.exists()
+
+
+@each(
+    "text, said",
+    [
+        ('batch_size: "32"\n', '(line 1) is "32", not a plain number, so it stays as it is'),
+        ("batch_size: -4\n", "(line 1) is -4, not a plain number"),
+        ("batch_size: [64, 32]\n", "(line 1) is a list, not a plain number"),
+        ("batch_size: !foo 64\n", "(line 1) is !foo 64, not a plain number"),
+        ("a: &x 64\nbatch_size: *x\n", "(line 2) is shared through an anchor"),
+    ],
+)
+def test_a_value_that_is_no_plain_number_is_left_and_named(text: str, said: str) -> None:
+    new, proposal = tuned(text, LAPTOP)
+    assert new == text
+    assert any(word.startswith(f"batch_size {said}") for word in proposal.words), proposal.words
+
+
+@pytest.mark.parametrize(
+    ("capability", "value"), [((8, 0), "bf16-mixed"), ((7, 5), "16-mixed"), ((6, 1), "32")]
+)
+def test_precision_follows_the_gpu(capability: tuple[int, int], value: str) -> None:
+    new, _ = tuned("trainer:\n  precision: 32\n", card(8, capability))
+    assert new == f"trainer:\n  precision: {value}\n"
+
+
+# --- the batch ------------------------------------------------------------------------------------
+
+HF = """\
+model_name_or_path: Qwen/Qwen3-{model}
+per_device_train_batch_size: {size}
+gradient_accumulation_steps: {steps}
+max_length: 1024
+bf16: true
+gradient_checkpointing: true
+dataloader_num_workers: 8
+dataloader_persistent_workers: true
+"""
+
+
+def hf(size: int, steps: int = 1, model: str = "0.6B") -> str:
+    return HF.format(size=size, steps=steps, model=model)
+
+
+def test_a_batch_that_ran_here_is_split_with_its_accumulation_and_never_alone() -> None:
+    text = "base_channels: 64\nbatch_size: 4\naccumulation_steps: 16\n"
+    after = values(tuned(text, card(24), batch_size=40)[0])
+    assert (after[("batch_size",)], after[("accumulation_steps",)]) == ("32", "2")
+    text = "batch_size: 64\nseq_len: 99\n"
+    new, proposal = tuned(text, LAPTOP, batch_size=16)
+    assert new == text
+    assert any("a smaller batch alone is another experiment" in word for word in proposal.words)
+
+
+@pytest.mark.parametrize(("gib", "size", "steps"), [(24, 1, 256), (80, 4, 64), (24, 256, 1)])
+def test_plan_raises_or_lowers_to_what_it_calls_clear(gib: int, size: int, steps: int) -> None:
+    text = hf(size, steps) + "max_steps: 1000\nwarmup_steps: 50\n"
+    new, proposal = tuned(text, card(gib))
+    after = values(new)
+    micro = int(after[("per_device_train_batch_size",)])
+    assert micro != size and micro * int(after[("gradient_accumulation_steps",)]) == 256
+    assert after[("max_steps",)] == "1000"  # it counts updates
+    place = card(gib).card
+    assert place
+    config = read_config(new.encode(), "c.yaml")
+    assert batch_verdict(config, micro, place).verdict == "clear"
+    more = [one for one in range(micro + 1, 257) if 256 % one == 0]
+    assert all(batch_verdict(config, one, place).verdict != "clear" for one in more)
+    assert "clear on this card" in proposal.changes[0].source
+
+
+SPLIT = "max_seq_length: 128\nbatch_size: 64\naccumulation_steps: 1\n"
+TIED = (
+    ("max_steps: 1000", "max_steps (line 4) counts steps"),
+    ("total_iters: 10", "total_iters (line 4) counts steps"),
+    ("param: {by_epoch: false}", "counts steps"),
+    ("loss: info_nce", "compares the samples of one batch"),
+    ("loss: MultipleNegativesRankingLoss", "compares the samples of one"),
+    ("norm: batchnorm", "change its statistics"),
+    ("model: resnet50", "resnet50, which has BatchNorm"),
+    ("optimizer_in_bwd: true", "steps within the backward"),
+    ("auto_scale_lr: {enable: true, base_batch_size: 64}", "rate changes"),
+    ("steps_per_generation: 4", "depends on the micro-batch"),
+    ("trainer: {accumulate_grad_batches: 1, overfit_batches: 5}", "counts micro-batches: change"),
+)
+
+
+@each("line, said", TIED)
+def test_a_batch_that_would_take_more_along_stays_with_its_reason(line: str, said: str) -> None:
+    text = SPLIT.replace("accumulation_steps: 1\n", "") if "accumulate_grad" in line else SPLIT
+    new, proposal = tuned(f"{text}{line}\n", card(4), batch_size=16)
+    assert values(new)[("batch_size",)] == "64"
+    assert any(said in word for word in proposal.words), proposal.words
+
+
+def test_loaders_of_other_than_training_are_left_alone() -> None:
+    text = f"{SPLIT}num_workers: 8\nval_ds:\n  batch_size: 64\n  num_workers: 0\n  pin_memory: no\n"
+    after = values(tuned(text, card(4), batch_size=16)[0])
+    assert after[("batch_size",)] == "16" and after[("val_ds", "batch_size")] == "64"
+    assert (after[("val_ds", "num_workers")], after[("val_ds", "pin_memory")]) == ("0", "no")
+
+
+@each(
+    "text, reason",
+    [
+        ("model: my_net\nbatch_size: 8\n", "it names no model that plan knows"),
+        ("model_name_or_path: gpt2\nper_device_train_batch_size: 8\n", "how long"),
+        (hf(8) + "beta: 0.1\n", "`beta` belongs to preference or reinforcement"),
+        (hf(8) + "fsdp_config: fsdp.json\n", "leaves to another file how the model is"),
+        ("_base_: [default.py]\nbatch_size: 8\n", "takes the other settings from another file"),
+    ],
+)
+def test_a_config_that_plan_cannot_judge_says_why_and_still_gets_its_loader(
+    text: str, reason: str
+) -> None:
+    text = text.replace("dataloader_num_workers: 8", "dataloader_num_workers: 0")
+    text += "" if "dataloader" in text else "num_workers: 0\n"
+    _, proposal = tuned(text, card(24))
+    said = [word for word in proposal.words if "cannot judge this config" in word]
+    assert any(reason in sentence for sentence in said), proposal.words
+    assert any("num_workers" in change.key for change in proposal.changes)
+
+
+@pytest.mark.parametrize("value", ["ds.json", "zero3", "true"])
+def test_any_value_of_deepspeed_leaves_batch_and_precision_to_it(value: str) -> None:
+    text = hf(256).replace("bf16: true", "bf16: false").replace("workers: 8", "workers: 0")
+    new, proposal = tuned(f"{text}deepspeed: {value}\n", card(24), batch_size=64)
+    after = values(new)
+    assert (after[("per_device_train_batch_size",)], after[("bf16",)]) == ("256", "false")
+    assert after[("dataloader_num_workers",)] == "8"
+    assert any("sets a batch and a precision too" in word for word in proposal.words)
+
+
+# --- a run that does not fit ----------------------------------------------------------------------
+
+
+def cannot_fit(text: str, gib: int = 24) -> str:
+    return tuned(text, card(gib))[1].cannot_fit or ""
+
+
+def test_a_model_that_cannot_fit_says_so_with_what_would_and_nothing_else() -> None:
+    _, proposal = tuned(hf(8, model="8B").replace("workers: 8", "workers: 0"), card(24))
+    assert "The model fits with one of these: LoRA" in (proposal.cannot_fit or "")
+    assert not proposal.changes and not cannot_fit(hf(8))
+    qlora = (
+        "base_model: Qwen/Qwen3-8B\nload_in_4bit: true\nadapter: qlora\nlora_r: 16\nbf16: true\n"
+        "sequence_len: 8192\ngradient_checkpointing: true\n"
+        "micro_batch_size: 2\ngradient_accumulation_steps: 1\ndataloader_num_workers: 0\n"
+    )
+    assert "a batch of 2 needs" in cannot_fit(qlora)
+    lora = (
+        "base_model: mosaicml/mpt-7b\nadapter:{}\nlora_r: 8\nsequence_len: 2048\nbf16: true\n"
+        "micro_batch_size: 1\ngradient_accumulation_steps: 1\noptimizer: adamw_bnb_8bit\n"
+    )
+    assert "does not fit" in cannot_fit(lora.format("")), "axolotl then trains the whole model"
+    assert not cannot_fit(lora.format(" lora"))
+
+
+def test_a_run_is_not_called_impossible_beside_a_way_to_train_that_plan_does_not_know() -> None:
+    """BAdam trains 8 billion parameters on 24 GB; a card below its weights never does."""
+    text = hf(1, model="8B") + "use_badam: true\nbadam_mode: layer\n"
+    _, proposal = tuned(text.replace("num_workers: 8", "num_workers: 0"), card(24))
+    assert proposal.cannot_fit is None
+    assert any("how much memory `use_badam`" in word for word in proposal.words)
+    assert [change.key for change in proposal.changes] == ["dataloader_num_workers"]
+    assert not any(re.search(r"\d GiB", word) for word in proposal.words)
+    assert "its weights alone take" in cannot_fit(text, 8)
+
+
+def test_a_model_far_larger_than_the_guides_gets_none_of_their_sizes() -> None:
+    for width, depth, is_small in ((512, 4, True), (1024, 4, False), (512, 12, False)):
+        text = f"hidden_size: {width}\nnum_layers: {depth}\nnum_workers: 8\n"
+        words = tuned(text, card(24))[1].words
+        said = any("acceleration guide starts with hidden_size" in word for word in words)
+        assert said is is_small
