@@ -12,7 +12,6 @@ from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
 from gpusetup.choose.host import host_of
 from gpusetup.choose.wish import Wish
-from gpusetup.cli import main
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
@@ -98,13 +97,3 @@ def test_a_library_that_torchs_wheel_does_not_declare_is_installed_by_pip(
     # The one who wrote the text shows no folder: the line asks their Python for it.
     assert f"get_path('purelib') + '/{folder}')" in commands_of(root)
     assert ")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" in commands_of(root)
-
-
-@pytest.mark.parametrize("command", ["resolve", "install"])
-def test_where_no_build_fits_a_board_doctors_commands_are_named(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--from", "jetson-orin"] if command == "resolve" else ["--gpu", "Orin", "--dry-run"]
-    main([command, *options])
-    printed = "".join(capsys.readouterr())
-    assert "`gpusetup doctor` prints the commands" in " ".join(printed.split())
