@@ -123,10 +123,7 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
 
 
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
-    """The machine as a host; if a report requests another Python, the host has that one."""
-    version = machine.wanted.python
-    if version:
-        machine = replace(machine, python=replace(machine.python, version=version))
+    """The machine as a host, with the facts that decide."""
     return Host(machine=machine, facts=facts_of(machine, catalog))
 
 

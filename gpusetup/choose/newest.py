@@ -42,7 +42,7 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
     build, host, maker = choice.build, question.host, question.maker
     if maker:
         catalog, gpus = question.catalog, question.maker_gpus
-        problems = why_no_builds(maker, gpus, in_scope(question), question.platform, catalog)
+        problems = why_no_builds(maker, gpus, in_scope(question), question.platform)
         if problems:
             return replace(choice, notes=problems, rejections=())
         notes_on_maker = tuple(notes_of(gpus, maker, build, catalog))

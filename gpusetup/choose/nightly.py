@@ -7,6 +7,8 @@ run wherever the newest release for that backend does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.choose.commands import started
@@ -15,6 +17,7 @@ from gpusetup.choose.newest import newest_fitting
 from gpusetup.choose.other_makers import refuse_two_makers
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
 
@@ -53,7 +56,7 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
     # `nightly` is not the version of a release.
     question = question_of(replace(wish, torch=None), host, replace(catalog, builds=with_nightlies))
     similar = newest_fitting(question, machine)
-    build, notes = similar.build, []
+    build = similar.build
     # A backend may have nightly builds before its first release, by which to judge it.
     is_new = backend != "auto" and backend not in [one.backend for one in with_nightlies]
     if build is None and not is_new:
@@ -63,26 +66,7 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
         raise Unsatisfiable(
             "\n  ".join(("No nightly build fits this machine", *reasons)), hint=OF_A_RELEASE
         )
-    if build is not None:
-        backend, notes = build.backend, [*similar.notes]
-    notes.append(
-        "a nightly build is made every day from torch's main branch, without the tests of a "
-        "release; gpusetup never installs one by itself, and `gpusetup install --upgrade` goes "
-        "back to the newest release"
-    )
-    if build is None:
-        notes.append(
-            f"no release has {backend} yet: gpusetup cannot tell whether it works on this machine"
-        )
-    elif maker_of(backend) == "nvidia":
-        notes.append(
-            f"it was chosen by the newest release with {backend}, torch {build.torch}; a nightly "
-            "build may have other kernels"
-        )
-    notes.append(
-        f"the list of backends with nightly builds is of {row.as_of}; the index shows which builds "
-        "there are today"
-    )
+    backend = build.backend if build else backend
     url = index_url(backend, f"{root.rstrip('/')}/{NIGHTLY}")
     python = machine.python.executable
     target = ("--python", python) if python else ()
@@ -103,6 +87,27 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
             "pip": ((*by_pip, *PACKAGES),),
             "conda": (),
         },
-        notes=tuple(notes),
+        notes=(*(similar.notes if build else ()), *_notes(build, backend, row.as_of)),
         catalog_as_of=catalog.as_of,
+    )
+
+
+def _notes(build: TorchBuild | None, backend: str, as_of: str) -> Iterator[str]:
+    """Yields what a nightly build means. `build` is the release by which it was chosen; None if no
+    release has the backend yet. The list of backends is of `as_of`."""
+    yield (
+        "a nightly build is made every day from torch's main branch, without the tests of a "
+        "release; gpusetup never installs one by itself, and `gpusetup install --upgrade` goes "
+        "back to the newest release"
+    )
+    if build is None:
+        yield f"no release has {backend} yet: gpusetup cannot tell whether it works on this machine"
+    elif maker_of(backend) == "nvidia":
+        yield (
+            f"it was chosen by the newest release with {backend}, torch {build.torch}; a nightly "
+            "build may have other kernels"
+        )
+    yield (
+        f"the list of backends with nightly builds is of {as_of}; the index shows which builds "
+        "there are today"
     )
