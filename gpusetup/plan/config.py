@@ -203,9 +203,10 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         # With `freeze`, LLaMA-Factory trains only the last layers, two by default.
         return {"freeze": f"-{reader.number('trained-layers', 10**4) or 2}"}
     is_lora = method in ("lora", "qlora", "true", "yes")
+    # Read the rank in any case, because plan knows what it means even if no adapters are trained.
+    rank = reader.number("rank", LARGEST["lora"])
     if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
         return {}
-    rank = reader.number("rank", LARGEST["lora"])
     if is_lora and rank is None:
         rank = 16 if fields["trainer"] == "trl" else 8
         reader.assumed.append(f"no rank is named: {rank}")
