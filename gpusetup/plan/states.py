@@ -199,12 +199,6 @@ def resident_states(job: TrainingJob, recipe: Recipe) -> float:
     return size
 
 
-def states_while_generating(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of the policy's states while answers are generated; 0 if they are moved to the host
-    for that time."""
-    return 0.0 if job.policy_leaves else resident_states(job, recipe)
-
-
 def states_beside(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes on one GPU of the additional models (reference, reward, critic), sharded like the
     policy; 0 with offload."""
