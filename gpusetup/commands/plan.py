@@ -58,7 +58,6 @@ JOB_OPTIONS = {
         "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "attention", "loss",
     )},
     "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-    "expert_parallel": "ep",
 }  # fmt: skip
 """Job field -> the option that sets it."""
 SERVING_OPTIONS = (
@@ -217,7 +216,6 @@ class PlanQuestion(CommandQuestion):
     tp: int | None = option("degree of tensor parallelism", metavar="N", parse=int, group=GPUS)
     pp: int | None = option("degree of pipeline parallelism", metavar="N", parse=int, group=GPUS)
     cp: int | None = option("degree of context parallelism", metavar="N", parse=int, group=GPUS)
-    ep: int | None = option("degree of expert parallelism", metavar="N", parse=int, group=GPUS)
 
     max_context: bool = switch(
         "find the longest context that fits", group=ANSWER, one_of=ONE_UNKNOWN

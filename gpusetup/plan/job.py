@@ -139,8 +139,6 @@ class TrainingJob(Frozen):
     """Whether tensor parallelism also divides the norms and residuals between attention and MLP."""
     pipeline_parallel: int = 1
     context_parallel: int = 1
-    expert_parallel: int = 1
-    """The number of GPUs among which the experts of a layer are divided."""
 
     @property
     def fills_token_budget(self) -> bool:

@@ -37,7 +37,7 @@ from gpusetup.plan.trainers import row_of, trainer_defaults
 LARGEST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
     "lora": 10**5, "tensor_parallel": 1024,
-    "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
+    "pipeline_parallel": 1024, "context_parallel": 1024,
     "sp": 1024,
 }  # fmt: skip
 """Option -> the largest number that makes sense; a larger one must be a typo."""
@@ -78,8 +78,6 @@ class TrainingQuestion(Frozen):
         """The number of GPUs in one data-parallel group: the product of the SP, TP, PP and CP
         degrees."""
         size = self.sp or 1
-        # Expert parallelism does not count, because the GPUs that share the experts process
-        # different samples.
         for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
             size *= self.job_fields.get(name) or 1
         return size
@@ -92,8 +90,7 @@ class TrainingQuestion(Frozen):
         return any((*job, self.batch, self.tokens, self.solve))
 
 
-FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-         "expert_parallel": "ep"}  # fmt: skip
+FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp"}  # fmt: skip
 """Field name -> the name of its option, if the two differ."""
 
 
@@ -306,11 +303,8 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
         (gpus % job.group_size > 0,
          f"`--tp` times `--pp` times `--cp` does not divide {gpus} GPUs",
          f"{job.group_size} or a multiple of it is needed"),
-        (job.expert_parallel > gpus, f"`--ep {job.expert_parallel}` needs as many GPUs", None),
         (shape.heads % job.tensor_parallel > 0,
          f"`--tp` does not divide the {shape.heads} heads of the model", None),
-        (job.expert_parallel > 1 and not shape.experts,
-         f"{shape.name} has no experts that `--ep` could divide", None),
         (job.stored_bytes is not None and job.trains_layers,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),

@@ -85,25 +85,7 @@ def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None)
         in_layers = shape.parameters - shape.outside
         share = (in_layers / stages + at_one_end) / shape.parameters
     shards = shard_count(job, state) if state else 1
-    # Sharded parameters are already divided among all GPUs, including those of experts.
-    if shards == 1 and job.expert_parallel > 1:
-        experts = expert_share(shape)
-        share *= 1 - experts + experts / job.expert_parallel
     return parameters * share / job.tensor_parallel / shards
-
-
-def expert_share(shape: Shape) -> float:
-    """The share of a model's parameters that belongs to experts, from 0 to 1.
-
-    It sums the experts that a token uses (their width is `intermediate`) and the other experts (the
-    difference between `parameters` and `active`).
-    """
-    if not shape.experts:
-        return 0.0
-    matrices = 3 if shape.gated else 2
-    used_experts = shape.layers * matrices * shape.hidden * shape.intermediate
-    unused_experts = shape.parameters - shape.active
-    return min((used_experts + unused_experts) / shape.parameters, 1.0)
 
 
 # --- bytes per parameter --------------------------------------------------------------------------
