@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.job import BYTES, SHARDED, Recipe, Shardable, TrainingJob
-from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA = 1.065
 """Extra bytes per parameter if a sharded strategy runs on one GPU. Fitted to the measured table
