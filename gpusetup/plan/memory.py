@@ -17,9 +17,9 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.forward_memory import activations, layer_backward, logits
 from gpusetup.plan.gaps import gaps
 from gpusetup.plan.job import Recipe, TrainingJob, samples, tokens
-from gpusetup.plan.rl import generation_cache
 from gpusetup.plan.states import (
     gathered_unit,
+    generation_cache,
     gradient_bytes,
     gradients,
     gradients_in_forward,
@@ -80,7 +80,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
     (
         "states",
         ("generation",),
-        lambda job, recipe: 0.0 if job.policy_leaves else resident_states(job, recipe),
+        lambda job, recipe: 0.0 if job.rl.policy_leaves else resident_states(job, recipe),
     ),
     ("states", WHOLE_RUN, states_beside),
     ("states", IN_STEP, unsharded_extra),
@@ -94,7 +94,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
     ("other", ("step",), optimizer_step),
     ("other", IN_STEP, exchange),
     # While the policy is trained, an engine that sleeps keeps nothing.
-    ("other", IN_STEP, lambda job, _: 0.0 if job.engine_sleeps else job.engine_bytes),
+    ("other", IN_STEP, lambda job, _: 0.0 if job.rl.engine_sleeps else job.engine_bytes),
     ("other", ("generation",), lambda job, _: job.engine_bytes),
     ("other", ("generation",), generation_cache),
     ("other", WHOLE_RUN, runtime),

@@ -290,6 +290,15 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
     return stepped * OPTIMIZERS[job.optimizer].copies * parameter_bytes
 
 
+def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
+    """The bytes on one GPU for generation by the policy itself: cached keys and values, and the
+    last token's logits in 32 bits."""
+    shape = job.shape
+    bytes_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
+    cache = job.rl.generated_at_once * job.length * bytes_per_token / job.tensor_parallel
+    return cache + job.rl.generated_at_once * shape.vocabulary * 4
+
+
 # --- the memory of the host -----------------------------------------------------------------------
 
 
