@@ -42,7 +42,7 @@ MOST_LINES_OF_A_MOMENT = 20_000
 """How many lines of a moment are read; `-q` prints about 6,000 for 16 GPUs."""
 
 
-class Moment(NamedTuple):
+class LoggedMoment(NamedTuple):
     """The GPUs at one time, which is None if the output does not tell it. `row` is the CSV row."""
 
     time: datetime | None
@@ -54,7 +54,7 @@ class SmiLog(NamedTuple):
     """One form of nvidia-smi's output, and what a text in this form tells."""
 
     name: str
-    moments: Callable[[Iterable[str]], Iterator[Moment]]
+    moments: Callable[[Iterable[str]], Iterator[LoggedMoment]]
     has_times: bool = True
     has_utilization: bool = True
     names_its_gpus: bool = True
@@ -150,10 +150,10 @@ def lacks_its_heading(line: str) -> bool:
     return len(cells) > 1 and (has_unit or time_of(cells[0]) is not None)
 
 
-def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[Moment]:
+def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[LoggedMoment]:
     for rows in rows_by_moment(rows_of(names, lines)):
         first_row = next(iter(rows.values()))
-        yield Moment(time_of(first_row.get("timestamp", "")), gpus_of(rows), first_row)
+        yield LoggedMoment(time_of(first_row.get("timestamp", "")), gpus_of(rows), first_row)
 
 
 ROWS_APART_SECONDS = 0.05
@@ -303,7 +303,7 @@ def texts(
         yield time, "".join(moment)
 
 
-def table_moments(lines: Iterable[str]) -> Iterator[Moment]:
+def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of a single table, or of all tables that `nvidia-smi -l` printed."""
     for time, text in texts(lines, begins_table, dated_above=True):
         processes = processes_of(text) or {}
@@ -311,10 +311,10 @@ def table_moments(lines: Iterable[str]) -> Iterator[Moment]:
         for row in gpu_rows(text):
             index = row["nvml_index"]
             gpus.append(sample_of(index, {**row, "processes": uses_of(processes.get(index, ()))}))
-        yield Moment(time, tuple(gpus))
+        yield LoggedMoment(time, tuple(gpus))
 
 
-def query_moments(lines: Iterable[str]) -> Iterator[Moment]:
+def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of `nvidia-smi -q` or `-q -l`, one for each report."""
     for time, text in texts(lines, begins_query, dated_above=False):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
@@ -323,7 +323,7 @@ def query_moments(lines: Iterable[str]) -> Iterator[Moment]:
             sample_of(index, {**query_values(page), "processes": processes_on(page)})
             for index, page in enumerate(pages)
         ]
-        yield Moment(time, tuple(gpus))
+        yield LoggedMoment(time, tuple(gpus))
 
 
 def processes_on(page: str) -> tuple[ProcessUse, ...] | None:
@@ -400,11 +400,11 @@ def dmon_columns(line: str) -> list[str]:
     return names if line.lstrip().startswith("#") and "gpu" in names else []
 
 
-def dmon_moments(lines: Iterable[str]) -> Iterator[Moment]:
+def dmon_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     time: datetime | None = None
     for rows in rows_by_moment(dmon_rows(lines)):
         time = time_of_dmon(next(iter(rows.values())), time)
-        yield Moment(time, tuple(gpu_of_dmon(index, row) for index, row in rows.items()))
+        yield LoggedMoment(time, tuple(gpu_of_dmon(index, row) for index, row in rows.items()))
 
 
 def dmon_rows(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
