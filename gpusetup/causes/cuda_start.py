@@ -333,7 +333,7 @@ CAUSES = (
         "`sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm` opens them until the next boot",
         # Source: udev rules of the driver packages.
         explains=("driver-not-loaded",),
-        commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"',),
+        commands=('sudo usermod -aG "$(stat -c %G /dev/nvidiactl | grep -vx root)" "$USER"',),
         look=("ls -l /dev/nvidia*",),
         cases=(
             Message(

@@ -36,12 +36,6 @@ VERDICTS = (
 )
 """The answers that doctor gives if no finding is the root."""
 
-OF_MONITOR = (
-    *("good", "input-starved", "launch-bound", "communication-bound", "memory-bound"),
-    *("memory-tight", "throttled", "bursty", "idle", "uneven", "cpu-bound", "faulty"),
-)
-"""The ids of the findings of `gpusetup monitor`."""
-
 
 def records() -> tuple[Cause, ...]:
     """All records in the order of precedence, then by id; the verdicts come last."""
@@ -63,8 +57,6 @@ def record(id: str) -> Cause:
 
     near = difflib.get_close_matches(id, ids, 3, 0.4)
     hint = f"similar ids are {', '.join(near)}" if near else None
-    if id in OF_MONITOR:
-        hint = f"{id} is a finding of `gpusetup monitor`, which says what to do then"
     raise UsageError(f"There is no finding {id!r}", hint=hint)
 
 

@@ -231,10 +231,3 @@ def test_a_toolkit_that_is_listed_is_named_and_not_installed() -> None:
     assert answer.cause == "cuda-home-unset"
     assert "CUDA_HOME=/usr/local/cuda-12.4" in commands_of(answer)
     assert answered(unset).cause == "cuda-toolkit-missing"
-
-
-def test_a_remedy_that_was_tried_is_not_given_again() -> None:
-    mismatch = "Failed to initialize NVML: Driver/library version mismatch\n{}\nUbuntu 22.04\n"
-    again = answered(mismatch.format("I rebooted twice, still the same."))
-    assert "sudo reboot" not in commands_of(again)
-    assert "sudo reboot" in commands_of(answered(mismatch.format("It came with an update.")))

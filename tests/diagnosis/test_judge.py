@@ -176,7 +176,7 @@ COMPAT = changed(
         ("driver-missing", silent("rocky", version="9.6", name="Rocky Linux 9.6 (Blue Onyx)"),
          "sudo dnf install -y nvidia-driver-cuda kmod-nvidia-open-dkms|"
          "sudo modprobe nvidia\nnvidia-smi", "sudo reboot"),
-        ("driver-missing", silent("nixos"), "sudo reboot", "apt"),
+        ("driver-missing", silent("nixos"), "distribution's own packages", "apt"),
         ("driver-missing", silent("debian", "2b85", version="13"),
          "repos/debian13/|nvidia-open", "debian12"),
         ("driver-missing", silent("ubuntu", "1b06", "2684"),

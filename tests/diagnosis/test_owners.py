@@ -59,11 +59,6 @@ CLOSED = (
         + warning("/sw/pytorch/2.1.2/lib/python3.10/site-packages/"),
         "Load a newer module",
     ),
-    (
-        "My Kaggle notebook must run with internet off.\n/kaggle/working/train.py\n"
-        + warning("/usr/local/lib/python3.11/dist-packages/"),
-        "no network",
-    ),
 )
 
 
@@ -129,25 +124,8 @@ def test_a_projects_tool_installs_what_the_projects_file_names() -> None:
     text = "torch 2.6.0+cpu, RTX 4070\nAssertionError: Torch not compiled with CUDA enabled\n"
     answer = read_report(f"$ poetry run python train.py\n{text}")
     assert not installations(answer)
-    lines = command_lines(root_of(answer).fix)
-    assert any(line.startswith("poetry add --source") for line in lines)
+    assert "Add the build to the project's file" in way_of(answer)
     assert installations(read_report(f"$ python train.py\n{text}"))
-
-
-@each(
-    "symbol, wheel",
-    (
-        ("_ZN3c105ErrorC2ENS_14SourceLocationESs", "cxx11abiTRUE"),
-        (
-            "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
-            "cxx11abiFALSE",
-        ),
-    ),
-)
-def test_a_missing_symbol_shows_the_abi_of_its_wheel(symbol: str, wheel: str) -> None:
-    file = "/home/u/venv/lib/python3.12/site-packages/flash_attn_2_cuda.cpython-312.so"
-    text = f"ImportError: {file}: undefined symbol: {symbol}\ntorch 2.7.0+cu128"
-    assert wheel in way_of(read_report(text))
 
 
 NO_KERNEL = "no kernel image is available for execution on the device"
