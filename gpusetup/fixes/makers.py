@@ -94,26 +94,14 @@ START_WITH_NODES = (
 )
 
 
-def load_driver(maker: Maker, bound_to: str | None = None, *, lacks_kfd: bool = False) -> Fix:
-    """Load the maker's kernel driver. `bound_to`: the driver of another kind that has the card,
-    such as vfio-pci; `lacks_kfd`: amdgpu is loaded without compute support."""
-    driver = ACCESS[maker.id].driver
-    if lacks_kfd:
-        return Fix(
-            text="Use a kernel whose amdgpu has compute support (CONFIG_HSA_AMD), or install AMD's "
-            "own driver package (amdgpu-dkms). `sudo dmesg | grep -i kfd` shows whether KFD "
-            "supports the GPU"
-        )
-    if bound_to:
-        return Fix(
-            text=f"{bound_to} passes the GPU to a virtual machine. Use it there, or remove its "
-            f"binding to {bound_to} and restart, so that {driver} can bind to it",
-            needs_reboot=True,
-        )
+def load_driver(maker: Maker) -> Fix:
+    """Load the maker's kernel driver, which creates the device nodes."""
+    kfd = " A kernel without CONFIG_HSA_AMD creates no /dev/kfd." if maker is AMD else ""
     return Fix(
-        text=f"Load {driver}. If it does not load or creates no device node, `sudo dmesg` shows "
-        "why: the kernel is older than the GPU, firmware files are missing, Secure Boot rejects "
-        "the module, or a file in /etc/modprobe.d blocks it",
+        text=f"Load {ACCESS[maker.id].driver}. If it does not load or creates no device node, "
+        "`sudo dmesg` shows why: the kernel is older than the GPU, firmware files are missing, "
+        f"Secure Boot rejects the module, or a file in /etc/modprobe.d blocks it.{kfd} A card that "
+        "is bound to vfio-pci belongs to a virtual machine",
         commands=lines("sudo modprobe amdgpu" if maker is AMD else "sudo modprobe xe"),
         needs_root=True,
     )
@@ -399,12 +387,12 @@ def first_install(context: RuleContext) -> Fix | None:
     makers = vendors_of(context.snapshot) & {AMD.id, INTEL.id}
     if len(makers) != 1 or has_nvidia(context) or on(context, "macos"):
         return None
-    if AMD.id in makers and on(context, "windows"):
+    if INTEL.id in makers:
+        return build_for(context, INTEL) if names_gpu_with_xpu(context) else None
+    if on(context, "windows"):
         return _on_windows(context)
     target = board_of(context)[1]
-    if AMD.id in makers and target in BUILT_FOR:
-        return build_for(context, AMD, target)
-    return build_for(context, INTEL) if names_gpu_with_xpu(context) else None
+    return build_for(context, AMD, target) if target in BUILT_FOR else None
 
 
 def for_amd(context: RuleContext) -> Fix:
@@ -473,9 +461,8 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
     hidden = f"Remove the variables that can hide the GPU ({', '.join(masks)})"
     if rocm_lists_the_gpu(context):
         return Fix(
-            text="rocminfo lists the GPU, so the kernel driver, its device nodes and your "
-            f"permissions work. {hidden}, and make sure that the program runs the Python "
-            "and the torch that you expect",
+            text="rocminfo lists the GPU, so the driver and your permissions work. "
+            f"{hidden}, and make sure that the program runs the torch that you expect",
             commands=tuple(line for name in masks for line in paste.unset(context, name)),
         )
     return replace(
