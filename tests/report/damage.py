@@ -53,7 +53,9 @@ def utf16(text: str) -> bytes:
 
 
 def western(text: str) -> bytes:
-    return f"Voil\u00e0 ce que j\u2019ai \u00e0 l\u2019\u00e9cran\n{text}".encode("cp1252", "replace")
+    return f"Voil\u00e0 ce que j\u2019ai \u00e0 l\u2019\u00e9cran\n{text}".encode(
+        "cp1252", "replace"
+    )
 
 
 HARMLESS: tuple[Way, ...] = (
