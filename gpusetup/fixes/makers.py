@@ -362,23 +362,6 @@ def target_of_override(value: str) -> str | None:
     return f"gfx{int(numbers[1])}{int(numbers[2]):x}{int(numbers[3]):x}"
 
 
-def note_on_override(context: RuleContext) -> str:
-    """What to know first about the HSA_OVERRIDE_GFX_VERSION that a text sets; "" if the text sets
-    none, or one that may be right."""
-    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
-    target, chosen = board_of(context)[1], target_of_override(value)
-    fitting = RELATIVES.get(target or "", ("", ""))[1]
-    if target is None or chosen in (None, target) or value == fitting:
-        return ""
-    # HIP for Windows does not read the variable.
-    if fitting and not on(context, "windows"):
-        return f"HSA_OVERRIDE_GFX_VERSION={value} does not fit this {target}: set it to {fitting}. "
-    return (
-        f"First remove HSA_OVERRIDE_GFX_VERSION={value}: it selects kernels for {chosen}, which "
-        f"can crash this {target}. "
-    )
-
-
 # --- a text about an AMD GPU ----------------------------------------------------------------------
 
 
@@ -445,7 +428,7 @@ def for_amd(context: RuleContext) -> Fix:
         fix = into_container(context, AMD)
     else:
         fix = build_for(context, AMD, target)
-    return replace(fix, text=f"{note_on_override(context)}{fix.text}")
+    return fix
 
 
 def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
@@ -650,7 +633,7 @@ def without_torch(context: RuleContext, program: str) -> Fix:
         )
     vulkan = " (set OLLAMA_VULKAN=1 for its server)" if program == "ollama" else ""
     return Fix(
-        text=f"{note_on_override(context)}Use the build of {program} for this GPU (ROCm, Vulkan or "
+        text=f"Use the build of {program} for this GPU (ROCm, Vulkan or "
         f"SYCL, as its project offers). The Vulkan build of {program}{vulkan} does not depend on "
         "ROCm's list of GPUs. Or use its build for the CPU"
     )
