@@ -21,7 +21,6 @@ COMMANDS = {
     '"--passive --wait --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
     "compiler-too-new": "sudo apt install -y gcc-13 g++-13\n"
     "export NVCC_PREPEND_FLAGS='-ccbin g++-13'\nexport CC=gcc-13 CXX=g++-13",
-    "compute-mode-prohibited": "sudo nvidia-smi -c DEFAULT",
     "container-hook-failed": "nvidia-smi\nsudo apt update\n"
     "sudo apt install -y nvidia-container-toolkit\nsudo systemctl restart docker\n"
     "docker run --rm --gpus all ubuntu nvidia-smi",
@@ -45,7 +44,6 @@ COMMANDS = {
     "docker run --rm --gpus all ubuntu nvidia-smi",
     "download-network-error": "export PIP_DEFAULT_TIMEOUT=120 UV_HTTP_TIMEOUT=300\n"
     "curl -sSI https://download.pytorch.org/",
-    "driver-call-unsupported": NEWEST_DRIVER,
     "driver-missing": NEWEST_DRIVER,
     "driver-slow": "sudo systemctl enable --now nvidia-persistenced",
     "driver-too-old": "gpusetup install    # keeps the driver\n"
@@ -57,9 +55,6 @@ COMMANDS = {
     "sudo systemctl restart nvidia-fabricmanager",
     "forward-compat-unsupported": "ldconfig -p | grep libcuda\n" + WITHOUT_FOLDERS.format("compat"),
     "gpu-check-failed": "gpusetup verify",
-    "gpu-hang": "sudo nvidia-bug-report.sh    # first: a reset loses the state\n"
-    "kill -9 4711    # the program's number in nvidia-smi\n"
-    "sudo nvidia-smi --gpu-reset -i 0    # your GPU's number",
     "gpu-init-failed": "sudo dmesg | grep -i nvrm    # shows the reason\n"
     "sudo poweroff\n# If that does not help:\n" + NEWEST_DRIVER,
     "gpu-memory-taken": "nvidia-smi\n"
@@ -109,8 +104,6 @@ COMMANDS = {
     "no-target": "gpusetup doctor --python .venv",
     "nvlink-degraded": "nvidia-smi nvlink --status\nsudo reboot",
     "openmp-twice": "gpusetup install --venv .venv\n.venv/bin/python -m pip install numpy",
-    "other-gpu-used": "nvidia-smi -L\n"
-    "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1    # the number in nvidia-smi",
     "package-not-found": "python -m pip install torch --index-url https://download.pytorch.org/whl/cu126\n"
     "python -m pip install PACKAGE",
     "pip-cache-disk-full": "python -m pip cache purge\nuv cache clean\n"
@@ -170,10 +163,6 @@ WORDS = {
     "driver-too-old": "Keep the driver and install the newest torch that it runs (driver 470: "
     "torch 2.7.1 from cu118). Or update the driver to the newest that supports your GPU, and "
     "reboot, because the old one stays loaded; afterwards `nvidia-smi` shows the new version",
-    "gpu-hang": "Save the driver's report, end the program and reset the GPU. A reset fails while "
-    "any process, also nvidia-persistenced or a display, uses the GPU: then reboot. Update the "
-    "driver. If other programs hang too, remove overclocking, check power and cooling, and have "
-    "the GPU examined",
     "hybrid-gpu-off": "Turn the NVIDIA GPU on with the tool that switched it off, and reboot",
     "installed-by-two": "Remove the package with the tool that installed it. If the message names "
     "none, only the list was lost: install the same version over it. For a package of the "

@@ -121,7 +121,6 @@ def check(tool: Tool, values: Values) -> None:
 
 
 def _answer_of(command: str, values: Values) -> Values:
-    """A command's answer as plain values."""
     return dict(to_plain(answered(command, values)))
 
 
@@ -131,9 +130,9 @@ def _on_machine(command: str, values: Values, python: str | None) -> Values:
 
     It reads no path on this machine.
     """
+    is_described = values.get("machine") or values.get("gpu_mem")
     # A plan needs nothing but the GPU's name, while other commands read the rest from this machine.
-    is_of_gpu = command == "plan" and values.get("gpu")
-    if not (values.get("machine") or values.get("gpu_mem") or is_of_gpu):
+    if not is_described and not (command == "plan" and values.get("gpu")):
         doctor: Any = answered("doctor", {"python": python})
         values = {**values, "machine": redact(doctor.snapshot)}
     return _answer_of(command, values)
@@ -174,13 +173,13 @@ def _without_reasons(resolution: Values) -> Values:
 
 
 def _resolve(values: Values, python: str | None) -> Values:
-    """The build that fits a machine, with the reasons against others if `explain` is given."""
+    """The build that fits a machine."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     words = values.get("packages", ())
     packages = [words] if isinstance(words, str) else [*words]
-    # An assistant must not make gpusetup download a URL or read a file.
     for package in packages:
+        # An assistant must not make gpusetup download a URL or read a file.
         with suppress(InvalidRequirement):
             if Requirement(package).url is None:
                 continue
@@ -199,7 +198,7 @@ def _plan(values: Values, python: str | None) -> Values:
     model = values.get("model", "")
     # No tool may read a path on this machine.
     is_path = model.startswith(("/", "\\", "~", ".")) or model.endswith(".json")
-    if model and (is_path or named_file.is_there(model)):
+    if is_path or (model and named_file.is_there(model)):
         raise UsageError(f"{model!r} is a path", hint="name the model: `qwen3-8b`, `Qwen/Qwen3-8B`")
     return _on_machine("plan", values, python)
 

@@ -11,6 +11,7 @@ from gpusetup.evidence.places import (
     IN_A_CONTAINER,
     gpu_is_listed,
     in_wsl,
+    no,
     on_windows_without_container,
 )
 from gpusetup.fixes import drivers
@@ -73,6 +74,7 @@ def image_brings_the_library(context: RuleContext) -> bool:
 CAUSES = (
     Cause(
         "driver-too-old",
+        by_check=True,
         certain_if=proofs.driver_and_need_are_read,
         check=CheckCommand("nvidia-smi --query-gpu=name,driver_version --format=csv", "name, driver_version\nTesla T4, 470.256.02"),
         refuted_by=(
@@ -109,6 +111,7 @@ CAUSES = (
     ),
     Cause(
         "driver-missing",
+        by_check=True,
         check=CheckCommand("nvidia-smi", "bash: nvidia-smi: command not found"),
         title="{who}: there is no NVIDIA driver",
         plain="gpusetup found no NVIDIA driver",
@@ -159,6 +162,7 @@ CAUSES = (
     ),
     Cause(
         "driver-not-loaded",
+        by_check=True,
         check=CheckCommand("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running."),
         refuted_by=(Refutation(facts.driver_lists_a_gpu),),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
@@ -259,6 +263,7 @@ CAUSES = (
     ),
     Cause(
         "driver-does-not-answer",
+        by_check=True,
         title="{asked}: {problem}",
         plain="The driver does not respond",
         means="If a GPU stopped, or the driver was only partly updated, a library of the driver "
@@ -273,6 +278,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-does-not-answer",
+        by_check=True,
         title="A GPU does not respond properly",
         means="The driver lists the GPU but cannot read it, or reads impossible values.",
         text="Reboot. Before the reboot, you can exclude this GPU with CUDA_VISIBLE_DEVICES",
@@ -317,7 +323,8 @@ CAUSES = (
     ),
     Cause(
         "nvml-mismatch",
-        certain_if=proofs.not_in_a_container,
+        by_check=True,
+        certain_if=no(IN_A_CONTAINER),
         check=CheckCommand("cat /proc/driver/nvidia/version; nvidia-smi", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\nFailed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.120"),
         title="The kernel module and the driver libraries have different versions",
         means="Usually an update replaced the driver's packages while the old kernel module stayed "
@@ -356,6 +363,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-init-failed",
+        by_check=True,
         title="The driver is loaded but cannot start {who}",
         means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason: a GPU that the "
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
@@ -378,6 +386,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-not-supported-by-driver",
+        by_check=True,
         certain_if=proofs.message_states_it,
         title="The loaded driver does not support {gpus}",
         means="GPUs before Turing need closed kernel modules; Blackwell and newer GPUs need open "

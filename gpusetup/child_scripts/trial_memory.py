@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import torch
 
@@ -118,21 +118,6 @@ class HostMemory:
         return None
 
 
-def address_limits() -> Tuple[int, int]:
-    """This process's soft and hard limit of `ulimit -v`, in bytes; (-1, -1) if there is none."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        return resource.getrlimit(resource.RLIMIT_AS)
-    return NO_LIMIT, NO_LIMIT
-
-
-NO_LIMIT = -1
-"""The value of `resource.RLIM_INFINITY`, defined here because some systems lack the module."""
-ADDRESS_LIMITS = address_limits()
-"""The limits at the start, because a trial lowers them."""
-
-
 def limit_address_space(limit: int) -> None:
     """Limit the address space, so that a trial with a far too large size cannot use up the host's
     memory."""
@@ -141,8 +126,8 @@ def limit_address_space(limit: int) -> None:
 
         # Threads and libraries map more memory than they use.
         most = (process_memory("VmSize") or 0) + limit + limit // 4
-        soft_limit, hard_limit = ADDRESS_LIMITS
-        if soft_limit != NO_LIMIT:
+        soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+        if soft_limit != resource.RLIM_INFINITY:
             most = min(most, soft_limit)
         resource.setrlimit(resource.RLIMIT_AS, (most, hard_limit))
 

@@ -147,8 +147,7 @@ def why_row_differs(
 def why_release_differs(
     name: str, version: str, build: TorchBuild, catalog: Catalog, *, of_torch_index: bool = False
 ) -> str | None:
-    """The reason why one release of a package does not work with a build; None if the table knows
-    of none."""
+    """The reason why one release of a package does not work with a build; None if none is known."""
     project = companion_table().project(name)
     row = row_of(project, version) if project else None
     if project is None or row is None:
@@ -190,8 +189,7 @@ def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str
 
 
 def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """The reason why a package cannot compute on this host's GPUs, even if it is built from
-    source."""
+    """The reason why a package cannot compute on these GPUs, even if it is built from source."""
     # On a Mac, packages that need a GPU use Apple's.
     if project.gpu and build.cuda is None and build.os != "macos":
         return f"{project.name} computes on an NVIDIA GPU only, and none is here"
@@ -210,8 +208,7 @@ NUMPY_1 = "numpy<2"
 
 
 def numpy_beside(torch: str, catalog: Catalog) -> str | None:
-    """The numpy requirement of a torch version: `numpy<2` if it was built before numpy 2; None if
-    any numpy works."""
+    """`numpy<2` for a torch that was built before numpy 2; None if any numpy works."""
     first = catalog.milestone("torch for numpy 1 and 2")
     return NUMPY_1 if parsed(torch.partition("+")[0]) < parsed(first) else None
 
@@ -251,8 +248,7 @@ def limits_beside(
 def companions_of_another(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
-    """The installed companions (torchvision, torchaudio) that are known not to match this torch
-    version and backend."""
+    """The installed torchvision and torchaudio that are known not to match this torch."""
     packages = installed_packages(machine)
     misfits = []
     for name in COMPANIONS:
@@ -281,8 +277,7 @@ COMPILED = frozenset(
 
 
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
-    """Yields notes on installed packages that may fail with the new torch, or that came from a
-    folder and will be replaced."""
+    """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
     new_torch = f"torch {build.torch} ({build.backend})"
     packages = installed_packages(machine)
     dependent_packages = dependents(machine, build)

@@ -122,8 +122,7 @@ def _without_driver(snapshot: Snapshot) -> Snapshot:
 
 
 def platform_implied(name: str, catalog: Catalog) -> str | None:
-    """The only platform on which a GPU exists, such as `linux-aarch64`; None if there are
-    several."""
+    """The only platform on which a GPU exists, such as `linux-aarch64`; None for several."""
     gpu = gpu_of_any_maker(name, catalog.gpus)
     if gpu.maker == APPLE.id:
         return "macos-aarch64"

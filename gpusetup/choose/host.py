@@ -25,8 +25,7 @@ Presence = Literal["some", "none", "unknown"]
 
 
 class HostFacts(Frozen):
-    """The facts about a host that decide which builds fit, as plain values so that results can be
-    cached."""
+    """The facts that decide which builds fit, as plain values so that results can be cached."""
 
     family: str
     architecture: str
@@ -50,16 +49,13 @@ class HostFacts(Frozen):
     """The text which shows that this is a Jetson."""
     gpus: tuple[Gpu, ...]
     first_drivers: tuple[tuple[str, str], ...]
-    """The GPUs that no driver has listed, each with the first driver that supports it: `("RTX
-    5090", "570")`."""
+    """The GPUs that no driver has listed, with the first driver for each: `("RTX 5090", "570")`."""
     presence: Presence
     """Whether there is an NVIDIA GPU; `none` only if a source explicitly reported that."""
     assumed_driver: str | None = None
-    """The version that an unknown driver is assumed to have at least; None if the driver is known.
-    """
+    """The version that an unknown driver is assumed to have at least; None if it is known."""
     cuda_at_work: str | None = None
-    """The CUDA version of the installed torch, if that torch listed a GPU: the driver supports at
-    least this version."""
+    """The CUDA version of the installed torch, if that torch listed a GPU: the driver runs it."""
 
 
 class Host(Frozen):
@@ -133,8 +129,7 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
 
 
 LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
-"""Events which show that the installed torch lacks kernels for the GPU. The older torch that an old
-document requests would lack them too."""
+"""Events which show that the installed torch lacks kernels for the GPU, as older ones do."""
 
 
 def is_a_step_back(machine: Snapshot) -> bool:
@@ -206,8 +201,7 @@ def driver_family(machine: Snapshot) -> str:
 
 
 def python_tag(machine: Snapshot) -> str | None:
-    """The Python version as wheels name it, such as `3.11` or `3.13t` (free-threaded); None if
-    unknown."""
+    """The Python version as wheels name it: `3.11`, or `3.13t` without the GIL; None if unknown."""
     version = machine.python.version or ""
     release = re.match(r"\d+\.\d+", version)
     is_free_threaded = machine.python.free_threaded or version.endswith("t")

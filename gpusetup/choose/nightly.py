@@ -26,8 +26,7 @@ PACKAGES = ("torch", "torchvision")
 """The packages with nightly builds; torchaudio's ended with 2.11 (according to pytorch/test-infra's
 list of packages)."""
 MOST_REASONS_SHOWN = 5
-"""How many rejected releases are shown: each has a reason, and those of the newest ones explain the
-others too."""
+"""How many rejected releases are shown; the newest ones explain the others too."""
 OF_A_RELEASE = "`gpusetup resolve` names the newest release that fits"
 
 

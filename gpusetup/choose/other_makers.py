@@ -164,8 +164,7 @@ def why_no_kernels(build: TorchBuild, gpu: Gpu) -> str | None:
 def why_no_builds(
     maker: Maker, gpus: Sequence[Gpu], rows: Sequence[TorchBuild], platform: str, catalog: Catalog
 ) -> tuple[str, ...]:
-    """The reasons why none of a maker's builds (`rows`) can serve all of these GPUs; empty if none
-    is known."""
+    """The reasons why none of a maker's builds (`rows`) can serve all of these GPUs, if known."""
     problems = []
     has_amds_index = any(row.index for row in rows)
     for gpu in gpus:

@@ -51,15 +51,13 @@ from gpusetup.model.shell import own_setting, shell_line
 from gpusetup.model.versions import parsed
 
 OLDEST = "2.5"
-"""Older torch versions are only tried if one of them, or a certain release of a package, is
-requested."""
+"""Older torch versions are only tried if one of them, or a release of a package, is named."""
 MOST_TRIES, MOST_BACKENDS = 5, 3
 """How many builds an index is asked about, and for how many backends; uv takes seconds for each."""
 MOST_ROUNDS = 20
 """How often packages are left out of one question; each round leaves out at least one."""
 YEAR = 365
-"""In days. A release that is older than its package's newest by more than this is not chosen
-silently."""
+"""In days. A release that is older than its package's newest by more is not chosen silently."""
 USUAL_GLIBC = "2.35"
 """The glibc that is assumed if the C library is unknown: the one of Ubuntu 22.04."""
 LONGEST_LINE = 120
@@ -395,8 +393,7 @@ class Search:
     # --- the answer ---
 
     def _set(self, build: TorchBuild, answer: IndexAnswer) -> PackageSet:
-        """The set of an answer: torch and its companions, then the requested packages, then the
-        rest, each sorted by name."""
+        """The set of an answer: torch's family, the requested packages, then the rest."""
         torch_index = index_url(build.backend, self.index.torch_root)
         packages = []
         for name, release in answer.packages.items():
@@ -556,8 +553,7 @@ def _names(name: str, reason: str) -> bool:
 
 
 def refusal(cause: str, *more: str, steps: Iterable[str] = ()) -> Unsatisfiable:
-    """An error whose first line is the cause, in at most 120 characters, and whose hint lists the
-    steps."""
+    """An error with the cause in at most 120 characters, and the steps as its hint."""
     lines = [cause, *more]
     if len(cause) > LONGEST_LINE:
         start = cause[: LONGEST_LINE - 3]
@@ -566,8 +562,7 @@ def refusal(cause: str, *more: str, steps: Iterable[str] = ()) -> Unsatisfiable:
 
 
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
-    """The error if no build has a release of every package, with the reason and what to do
-    instead."""
+    """The error if no build has a release of every package, with what to do instead."""
     host, newest = question.host, question.newest_alone
     if newest is None:
         return nothing_fits(newest_fitting(question.of_torch, host.machine))
@@ -624,8 +619,7 @@ def _why_pin_cannot_run(word: str, question: PackageQuestion) -> Unsatisfiable |
 
 
 def way_to_build(word: str, os: str | None) -> str:
-    """The advice that builds a package for the installed torch, or downloads a wheel that no index
-    has."""
+    """The advice that builds a package for torch, or downloads a wheel that no index has."""
     name, project = name_of(word), companion_table().project(name_of(word))
     command = shell_line(("uv", "pip", "install", "--no-build-isolation", word), os)
     if project and project.wheels_page:

@@ -31,9 +31,8 @@ from gpusetup.errors import Blocked
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
 from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
-from gpusetup.install.recovery import recover_unfinished, target_folder
 from gpusetup.install.switching import change
-from gpusetup.install.switching import undo as undoing
+from gpusetup.install.switching.change import recover_unfinished, target_folder
 from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, Journal, read_journal
 from gpusetup.install.target import (
     Target,
@@ -67,16 +66,13 @@ from gpusetup.uv.package_index import PersonIndex
 if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
 
-Done = tuple[InstallAnswer, str, bool]
-"""The result as a document and as a screen, and whether the installation did what was requested."""
-
 
 def carry_out(
     question: InstallQuestion,
     out: Console,
     planned: InstallAnswer,
     screen: str,
-    do: Callable[[], Done],
+    do: Callable[[], Reply],
 ) -> Reply:
     """Show the plan, ask for confirmation unless `--yes` is given, and carry it out. A dry run only
     shows it."""
@@ -90,8 +86,7 @@ def carry_out(
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             out.talk("Nothing was changed.")
             return Reply(exit_code=1)
-    answer, text, has_succeeded = do()
-    return reply(answer, text, yes=has_succeeded)
+    return do()
 
 
 # --- into an environment, by uv -----------------------------------------------------------------
@@ -179,13 +174,12 @@ def _chosen(run: Run, wish: Wish) -> Task:
         return choose_task(question, wish, host, out.talk)
 
     def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
-        # Asking the index may take minutes, so check for reasons to stop first.
         stop_early(question, wish, host, choice, out.talk)
         _check_environment(run, new_environment(question, wish, choice, host.machine))
         out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
     index = PersonIndex(host.machine, question.root, look_before_asking)
-    return choose_task(question, wish, host, None, index)
+    return choose_task(question, wish, host, out.talk, index)
 
 
 def _check_environment(run: Run, elsewhere: str) -> None:
@@ -204,7 +198,7 @@ def _unchanged(
     family = family_of(run.target.installed)
     answer = InstallAnswer(
         state="unchanged",
-        target=run.target.layout.prefix,
+        target=run.target.prefix,
         before=family,
         after=family,
         steps=(),
@@ -220,15 +214,15 @@ def _download(run: Run, task: Task, notes: tuple[str, ...]) -> Reply:
     """Show and download everything that a new environment needs, without installing it."""
     folder = os.path.realpath(run.question.download or "")
     task, plan = plan_newest(run.job, replace(run.target, venv=folder), task)
-    plan = replace(plan, target=folder, steps=(), before={})
+    plan = replace(plan, steps=(), before={})
     answer = _planned(plan, task, notes)
 
-    def fetch() -> Done:
+    def fetch() -> Reply:
         count = fetch_into_folder(run.job, plan)
         text = f"{count} wheels are in {folder}; there: `gpusetup install --offline DIR`\n"
-        return answer, text, True
+        return reply(answer, text)
 
-    screen = _plan_screen(answer, plan, task, (*plan.notes, *notes))
+    screen = _plan_screen(answer, plan, task, notes)
     return carry_out(run.question, run.out, answer, screen, fetch)
 
 
@@ -236,7 +230,7 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
     """Show and carry out a plan, which changes an environment or creates one."""
     answer = _planned(plan, task, notes)
 
-    def carry_out_plan() -> Done:
+    def carry_out_plan() -> Reply:
         verdict = change.install(run.job, run.target, plan, verify=not run.question.no_verify)
         is_kept = torch_stays(verdict)
         ended = replace(
@@ -249,11 +243,10 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
             why=task.why,
         )
         undo = undo_offered(plan) if is_kept else None
-        return ended, screens.end_screen(ended, undo=undo), is_kept
+        return reply(ended, screens.end_screen(ended, undo=undo), yes=is_kept)
 
     created = "the environment is new" if run.target.venv else None
-    all_notes = (*plan.notes, *notes_of_target(run.target), *notes)
-    screen = _plan_screen(answer, plan, task, all_notes, created)
+    screen = _plan_screen(answer, plan, task, (*notes_of_target(run.target), *notes), created)
     return carry_out(run.question, run.out, answer, screen, carry_out_plan)
 
 
@@ -278,7 +271,7 @@ def _plan_screen(
     notes: tuple[str, ...],
     created: str | None = None,
 ) -> Screen:
-    """The screen of a plan, with notes at the end."""
+    """The screen of a plan, with its notes and these at the end."""
     rows = {
         "hosts": ", ".join(plan.hosts),
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
@@ -287,7 +280,8 @@ def _plan_screen(
         "fallback": ", then ".join(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    return screens.plan_screen(planned, rows, screens.downloads(plan.wheels), notes)
+    lines = screens.downloads(plan.wheels)
+    return screens.plan_screen(planned, rows, lines, (*plan.notes, *notes))
 
 
 # --- by conda, if conda installed torch -----------------------------------------------------------
@@ -322,7 +316,7 @@ def _by_conda(run: Run) -> Reply:
             hint=f"nothing was changed; `{own_line(*argv)}` does it, then test it: `{test}`",
         )
 
-    def run_conda() -> Done:
+    def run_conda() -> Reply:
         device = None
         if not question.no_verify:
             device = device_to_prove(task.build.backend, task.gpus_here)
@@ -337,8 +331,8 @@ def _by_conda(run: Run) -> Reply:
             answer, state="installed", after=after, steps=tuple(job.done), verdict=verdict
         )
         way_back = own_line("conda", "install", "--prefix", prefix, "--revision", "N")
-        screen = screens.end_screen(changed, how_it_ended, undo=f"`{way_back}`")
-        return changed, screen, how_it_ended is None
+        end = screens.end_screen(changed, how_it_ended, undo=f"`{way_back}`")
+        return reply(changed, end, yes=how_it_ended is None)
 
     return carry_out(question, out, answer, screen, run_conda)
 
@@ -354,7 +348,7 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
     # An interrupted installation was found and has just been reverted, so there is nothing more to
     # undo.
     if ended and ended.phase != "keeping":
-        return reply(*_undone(folder, ended))
+        return _undone(folder, ended)
     # Only a dry run can find an unfinished change here; its half-finished state cannot be compared
     # with a plan.
     unfinished = read_journal(store)
@@ -363,42 +357,44 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
         # torch, `--undo` then reverts the last change that did.
         if unfinished.phase == "keeping" and "torch" not in unfinished.after:
             unfinished = (change.keeps_torch(store) and read_journal(store, UNDO)) or unfinished
-        return reply(*_planned_undo(folder, unfinished))
+        planned = _planned_undo(folder, unfinished)
+        return reply(planned, _undo_screen(planned))
     layout = layout_of_folder(folder)
     check_target(layout)
-    journal = undoing.undo_known(store, layout).journal
-    planned, screen = _planned_undo(folder, journal)
+    journal = change.undo_known(store, layout).journal
+    planned = _planned_undo(folder, journal)
 
-    def restore_previous() -> Done:
-        undoing.undo(out.talk, layout)
-        return *_undone(folder, journal), True
+    def restore_previous() -> Reply:
+        change.undo(out.talk, layout)
+        return _undone(folder, journal)
 
-    return carry_out(question, out, planned, screen, restore_previous)
+    return carry_out(question, out, planned, _undo_screen(planned), restore_previous)
 
 
-def _undone(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen]:
-    """The result of undoing the change with this journal, as a document and as a screen."""
+def _undone(folder: Path, journal: Journal) -> Reply:
+    """The reply after the change with this journal was undone."""
     restored = {**family_of(versions(distributions(layout_of_folder(folder)))), **journal.before}
     answer = InstallAnswer(
         state="restored", target=str(folder), before=journal.after, after=restored, steps=()
     )
-    return answer, screens.end_screen(answer, "undone")
+    return reply(answer, screens.end_screen(answer, "undone"))
 
 
-def _planned_undo(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen]:
-    """The plan to undo the change with this journal, as a document and as a screen, with changes
-    such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0 goes`."""
-    planned = InstallAnswer(
+def _planned_undo(folder: Path, journal: Journal) -> InstallAnswer:
+    return InstallAnswer(
         state="planned", target=str(folder), before=journal.after, after=journal.before, steps=()
     )
-    changes = ", ".join(
-        f"{name} {version} -> {journal.before[name]}"
-        if journal.before.get(name)
-        else f"{name} {version} goes"
-        for name, version in journal.after.items()
-    )
-    changes = changes or "no package was replaced yet; what was unpacked goes"
-    return planned, screens.plan_screen(planned, {"undo": changes, "change": None})
+
+
+def _undo_screen(planned: InstallAnswer) -> Screen:
+    """The screen of a planned undo, with changes such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0
+    goes`."""
+    changes = []
+    for name, version in planned.before.items():
+        former = planned.after.get(name)
+        changes.append(f"{name} {version} -> {former}" if former else f"{name} {version} goes")
+    text = ", ".join(changes) or "no package was replaced yet; what was unpacked goes"
+    return screens.plan_screen(planned, {"undo": text, "change": None})
 
 
 def undo_offered(plan: Plan) -> str | None:

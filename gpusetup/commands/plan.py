@@ -394,11 +394,6 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     if from_options.params is not None:
         overrides["model"] = None
     job_fields = {**from_config.question.job_fields, **from_options.job_fields}
-    # `--quantize` requires LoRA adapters, with the rank in the config, which the config itself may
-    # not use. A model in fp8 can be trained itself; in every other format, only adapters can.
-    is_trained_itself = job_fields.get("quantize") in (None, "fp8")
-    if from_config.rank is not None and job_fields.get("lora") is None and not is_trained_itself:
-        job_fields["lora"] = from_config.rank
     question = replace(from_config.question, **overrides, job_fields=job_fields)
     if question.model is None and question.params is None:
         variables = [line for line in from_config.read.assumed if "variable" in line]

@@ -53,7 +53,7 @@ from gpusetup.evidence.maker_facts import (
     rocm_of_wheel,
     whys,
 )
-from gpusetup.fixes import owners, paste, system_packages
+from gpusetup.fixes import paste, system_packages
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Line, filled, lines
@@ -419,8 +419,6 @@ def first_install(context: RuleContext) -> Fix | None:
 def for_amd(context: RuleContext) -> Fix:
     """The fix for an AMD GPU in a text: a build with kernels if those are lacking, the way to the
     GPU if a ROCm build does not reach it, otherwise a ROCm build."""
-    if translation := owners.translation_layer(context):
-        return Fix(text=translation.sentence)
     # Windows' list of targets is shorter than that of PyTorch's wheels.
     not_on_windows = lacks_target_on_windows(context)
     target, rocm = not_on_windows or board_of(context)[1], rocm_of_wheel(context)

@@ -167,11 +167,6 @@ def engine_of_the_node(context: RuleContext) -> str:
 # --- what was tried, and what changes together ----------------------------------------------------
 
 
-def reboot_was_tried(context: RuleContext) -> str:
-    """The machine was restarted already, and the failure is still there."""
-    return "the machine was already restarted" if owners.was_tried(context, "reboot") else ""
-
-
 def reinstall_was_tried(context: RuleContext) -> str:
     """The same torch was reinstalled already."""
     build, torch = context.choice.build, context.torch
@@ -196,20 +191,6 @@ def marker_of_another_system(context: RuleContext) -> str:
     )
 
 
-def pin_of_another_package(context: RuleContext) -> str:
-    """A package whose requirement would bring the other torch back at its next installation."""
-    for event in events(context, "pin-pulls-torch"):
-        package, torch = event.values.get("package", ""), event.values.get("torch", "")
-        version, file = event.values.get("version"), event.values.get("file", "its requirements")
-        requirement = f"{package}=={version}" if version else package
-        return (
-            f"{requirement} requires torch=={torch} and restores it whenever it is installed: "
-            f"first remove this pin from {file}, or choose a release of {package} for the newer "
-            "torch. "
-        )
-    return ""
-
-
 def compiled_for_the_torch_that_is_there(context: RuleContext) -> str:
     """Packages compiled for the present torch, and what happens to them if it changes."""
     compiled = {event.values["package"] for event in events(context, "compiled-for-torch")}
@@ -225,30 +206,6 @@ def compiled_for_the_torch_that_is_there(context: RuleContext) -> str:
         f"the new torch, install {their} for it or build from source, because otherwise imports "
         "fail with an undefined symbol"
     )
-
-
-NEW_ABI = "__cxx11"
-OLD_ABI = re.compile(r"\b_Z\w+[EK]Ss\w*")
-"""A symbol that takes a `std::string` of the old C++ ABI (Itanium C++ ABI: `Ss`)."""
-
-
-def abi_of_the_missing_symbol(context: RuleContext) -> str:
-    """Advice on the C++ ABI that an extension needs, judged by the symbol that it misses in torch.
-
-    On Linux torch's wheels have the new ABI since 2.7; of the 2.6 wheels only those for CUDA 12.6.
-    """
-    for event in events(context, "extension-abi-mismatch"):
-        symbol = event.text or ""
-        is_old = OLD_ABI.search(symbol) is not None
-        if "undefined symbol" not in symbol or not (is_old or NEW_ABI in symbol):
-            continue
-        built, needed = ("old", "TRUE") if is_old else ("new", "FALSE")
-        return (
-            f". The missing symbol has the {built} C++ ABI: if torch has the other one (`python "
-            '-c "import torch; print(torch.compiled_with_cxx11_abi())"`), choose a wheel with '
-            f"`cxx11abi{needed}` in its name"
-        )
-    return ""
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -318,12 +275,6 @@ NEEDS: tuple[NeedRow, ...] = (
         instead="Reinstalling the same torch changes nothing",
     ),
     NeedRow(
-        what="reboot",
-        lines=r"^sudo reboot$",
-        denied=reboot_was_tried,
-        instead="Another restart changes nothing",
-    ),
-    NeedRow(
         what="host",
         lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
         denied=if_shown("the host cannot be changed from here ({said})", "host-of-a-lender"),
@@ -353,16 +304,10 @@ NEEDS: tuple[NeedRow, ...] = (
         'torch.cuda.get_device_capability())"',
     ),
     NeedRow(what="marker", lines=INSTALLS_TORCH, first=marker_of_another_system),
-    NeedRow(what="pins", lines=INSTALLS_TORCH, first=pin_of_another_package),
     NeedRow(
         what="compiled packages",
         lines=INSTALLS_TORCH,
         then=compiled_for_the_torch_that_is_there,
-    ),
-    NeedRow(
-        what="C++ ABI",
-        lines=r"pip install .*--no-deps --force-reinstall",
-        then=abi_of_the_missing_symbol,
     ),
     NeedRow(
         what=ENGINE,
@@ -456,9 +401,6 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
         judged = _after_the_owners_way(owner, judged)
-    # If the host cannot be changed, the fix needs neither administrator rights nor a reboot there.
-    if any(row.what == "host" for row in denied):
-        judged = replace(judged, needs_root=False, needs_reboot=False)
     return judged
 
 
@@ -485,15 +427,20 @@ def _after_the_owners_way(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
 
 
 def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
-    """The fix with the owner's instructions in place of each installation command."""
+    """The fix with the owner's instructions in place of each command that installs something: any
+    package if the owner holds all of them, otherwise torch. A fix without such a command stays."""
     installs = CHANGES_PACKAGES if owner.holds_all_packages else INSTALLS_TORCH
     if not _changes_torch(fix) and not any_line(installs, command_lines(fix)):
         return fix
     kept = map_blocks(fix, lambda block: None if any_line(installs, block.commands) else block)
-    others = tuple(need for need in fix.needs if need.what != TORCH)
     because = Need(what="owner of the environment", state="denied", because=owner.because)
-    commands = kept.commands or owner.commands
-    return replace(kept, text=owner.sentence, commands=commands, needs=(*others, because))
+    return replace(
+        kept,
+        text=owner.sentence,
+        commands=kept.commands or owner.commands,
+        # Which torch is there no longer matters.
+        needs=(*(need for need in fix.needs if need.what != TORCH), because),
+    )
 
 
 def _changes_torch(fix: Fix) -> bool:

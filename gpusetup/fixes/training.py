@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
 
 from gpusetup.evidence.context import RuleContext, events, gpus, on, whole_number
 from gpusetup.fixes import paste
@@ -16,53 +15,29 @@ from gpusetup.model.shell import Lines, lines
 from gpusetup.model.units import GIB
 from gpusetup.readings.sources import UNNAMED
 
-OLD_LAUNCH = "old-launch"
-"""The event of a text that shows the old launcher's command line."""
-
-ONE_PROCESS_A_GPU = "torchrun --nproc-per-node=gpu train.py"
-"""The command if the text does not show its own."""
-
 TAKEN_AWAY = ("--use_env", "--use-env")
 """Options of the old launcher that torchrun does not have: it always sets LOCAL_RANK."""
-
-MOST_WORDS = 100
 
 
 def by_torchrun(context: RuleContext, text: str) -> Fix:
     """The command line that the text shows, rewritten for torchrun; without one, an example."""
-    for launch in events(context, OLD_LAUNCH):
-        if commands := _translated(context, launch.values):
-            return Fix(text=text, commands=commands)
+    for launch in events(context, "old-launch"):
+        # The command ends at a pipe or a redirection.
+        command = re.split(r"\s(?:\d?[|&;<>])", launch.values.get("arguments", ""))[0]
+        try:
+            words = [word for word in shlex.split(command) if word not in TAKEN_AWAY]
+        except ValueError:  # An open quotation mark raises ValueError.
+            continue
+        # A shell variable would be quoted, which changes its meaning.
+        if not words or re.search(r"[$`]", command):
+            continue
+        variables = [word.split("=", 1) for word in launch.values.get("variables", "").split()]
+        settings = [paste.setting(context, name, value) for name, value in variables]
+        return Fix(text=text, commands=(*settings, paste.command(context, "torchrun", *words)))
     return Fix(
-        text=f"{text}. Replace train.py with your own script", commands=lines(ONE_PROCESS_A_GPU)
+        text=f"{text}. Replace train.py with your own script",
+        commands=lines("torchrun --nproc-per-node=gpu train.py"),
     )
-
-
-def _translated(context: RuleContext, values: Mapping[str, str]) -> Lines:
-    """A command line of the old launcher rewritten for torchrun, with the variables before it
-    kept."""
-    words = tuple(_words(values.get("arguments", "")))
-    # A shell variable would be quoted, which changes its meaning.
-    if not words or any("$" in word or "`" in word for word in words):
-        return ()
-    settings = []
-    for variable in values.get("variables", "").split():
-        name, _, value = variable.partition("=")
-        settings.append(paste.setting(context, name, value))
-    return (*settings, paste.command(context, "torchrun", *words))
-
-
-def _words(arguments: str) -> Iterator[str]:
-    """The words of a command up to a pipe or redirection, without options that torchrun lacks."""
-    try:
-        words = shlex.split(arguments)
-    except ValueError:  # An open quotation mark raises ValueError.
-        return
-    for word in words[:MOST_WORDS]:
-        if re.match(r"\d?[|&;<>]", word):
-            return
-        if word not in TAKEN_AWAY:
-            yield word
 
 
 STEPS = (

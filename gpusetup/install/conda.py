@@ -13,7 +13,6 @@ from typing import Any
 
 from gpusetup.errors import ToolFailed
 from gpusetup.install.job import InstallJob, prove, run_step
-from gpusetup.install.switching.change import recover
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.target import Layout
@@ -63,10 +62,9 @@ def install_by_conda(
     store = Path(layout.prefix, STORE)
     with interruptible(), locked(store, job.talk):
         job.store = store
-        recover(store)
         job.talk("conda solves, downloads and installs: this takes minutes ...")
         step = Step(argv=argv, timeout_seconds=INSTALL_SECONDS)
-        output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
+        output = run_step(job, step, os.environ, gently_seconds=CLEANING_SECONDS)
         if not output.ok:
             raise ToolFailed(
                 f"conda cannot install it: {output.problem or said_by(output)}",

@@ -34,10 +34,9 @@ from gpusetup.model.shell import own_line
 from gpusetup.model.versions import parsed
 from gpusetup.project.pyproject import read_toml, table
 from gpusetup.uv.errors import lacks, names_not_found, names_without_wheel
-from gpusetup.uv.lock import Wheel, unpack_step, wheel_of
 from gpusetup.uv.pages import Login, answered, new_session
 from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
-from gpusetup.uv.question import Question, changes_of, lock_of
+from gpusetup.uv.question import Question, Wheel, changes_of, lock_of, unpack_step, wheel_of
 
 if TYPE_CHECKING:
     from gpusetup.uv.pages import Session

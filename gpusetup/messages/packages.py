@@ -28,9 +28,9 @@ from gpusetup.messages.row import row, rows
 
 ROWS = (
     row("torchvision-image-mismatch", rf"Failed to load image Python extension: \W{{0,3}}\S{{0,200}}torchvision\S{{0,60}}: undefined symbol: (?P<symbol>{TORCH_SYMBOL})"),
-    row("backport-in-the-way", r"module 'enum' has no attribute 'IntFlag'", package="enum34", module="enum"),
-    row("backport-in-the-way", r"type object 'Callable' has no attribute '_abc_registry'", package="typing", module="typing"),
-    row("backport-in-the-way", r"module 'typing' has no attribute '_ClassVar'", package="dataclasses", module="dataclasses"),
+    row("module-shadowed", r"module 'enum' has no attribute 'IntFlag'", path="The package enum34", module="enum"),
+    row("module-shadowed", r"type object 'Callable' has no attribute '_abc_registry'", path="The package typing", module="typing"),
+    row("module-shadowed", r"module 'typing' has no attribute '_ClassVar'", path="The package dataclasses", module="dataclasses"),
     *rows(
         "musl-libc",
         r"Error loading shared library (?P<library>\S+): No such file",

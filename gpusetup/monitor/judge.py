@@ -219,8 +219,10 @@ def one_reading(run: WatchedRun) -> Judgement | None:
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
     """A result without a verdict if too few samples report utilisation; None if there are
     enough."""
-    wholes = [gpu.parts.whole for gpu in run.gpus]
-    readings = max((part.samples for part in wholes if part), default=0)
+    told = [
+        [row for row in gpu.rows if row.gpu.utilization_percent is not None] for gpu in run.gpus
+    ]
+    readings = max(map(len, told), default=0)
     if readings >= marks.LEAST_SAMPLES or run.is_reading:
         return None
     if not run.has_utilization:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import Subject, worked
-from gpusetup.monitor.throttling import clocks_are_low, is_laptop
+from gpusetup.monitor.throttling import is_laptop
 from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
 
 
@@ -72,7 +72,7 @@ def rests_at_the_end(subject: Subject) -> bool:
     """Whether the GPU did nothing for a minute or more at the end of the recording, much longer
     than in its pauses, while its memory is still in use."""
     rest = subject.gpu.seconds_after_work
-    is_long = rest >= 60.0 and rest > 2 * subject.gpu.parts.longest_pause
+    is_long = rest >= 60.0 and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
     return is_long and subject.run.exit is None and subject.run.held(subject.gpu)
 
 
@@ -136,7 +136,7 @@ clocks_below_rated = Sign(lambda s: below(s.work.clock_share, marks.RATED_CLOCKS
 power_known = Sign(lambda s: s.work.power_share is not None)
 slower_than_siblings = Sign(lambda s: s.is_slower)
 clocks_far_down = ((clocks_below_rated & power_known) | slower_than_siblings) & unexplained
-clocks_low = Sign(lambda s: clocks_are_low(s.work))
+clocks_low = Sign(lambda s: below(s.work.clock_share, marks.LOW_CLOCKS))
 # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
 only_now_and_then = Sign(lambda s: s.throttle_share < marks.POWER_CAPPED_SHARE)
 laptop = Sign(lambda s: is_laptop(s.gpu.name))

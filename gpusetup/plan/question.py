@@ -1,5 +1,5 @@
-"""The question that `gpusetup plan` is asked, the shape of the model that it names, and the job that
-follows from it and from the trainer's defaults."""
+"""The question that `gpusetup plan` is asked, the shape of the model that it names, and the job
+that follows from it and from the trainer's defaults."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from gpusetup.install.wheels import size_text
 from gpusetup.render.clock import CLOCK
-from gpusetup.uv.lock import Wheel
 from gpusetup.uv.program import cache_folder
+from gpusetup.uv.question import Wheel
 
 USUAL_GROWTH = 1.7
 """How many times larger wheels become when they are unpacked. Measured with torch 2.9 for CUDA 12.8

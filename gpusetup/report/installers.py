@@ -12,7 +12,7 @@ from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import CHARACTERS_READ, HINT, SURE, USUAL, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, SURE, USUAL, Claim, Facts
 
 # --- what is installed ----------------------------------------------------------------------------
 
@@ -136,6 +136,9 @@ LOCKED_TORCH = (
 MAX_VERSIONS_CHARACTERS = 900
 """At most this many characters are kept of pip's list of versions, which may have hundreds of
 entries."""
+LAST_FOR_INTEL_MACS = " 2.2.2"
+"""How pip's list of versions ends on an Intel Mac, and nowhere else: torch stopped making wheels
+for it (the list of Python 3.8 ends with 2.4.1, that of 3.7 with 1.13.1)."""
 MESSAGE_CHARACTERS = 300
 """At most this many characters of pip's message are quoted as evidence."""
 
@@ -209,6 +212,9 @@ def refusals(text: Text) -> Facts:
                 end = start + len(match[0][:MESSAGE_CHARACTERS])
                 yield text.event("no-matching-distribution", start, end, known)
                 yield from pin_claims(requirement, text.source(start), SURE)
+                if versions.endswith(LAST_FOR_INTEL_MACS):
+                    yield Claim("os.family", "macos", text.source(start), GUESS)
+                    yield Claim("os.machine", "x86_64", text.source(start), GUESS)
 
 
 def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:

@@ -159,16 +159,6 @@ STATEMENTS = (
         what="torch",
         words=r"\breinstalled (?:py)?torch\b|(?:py)?torch ?(?:都|也)?重装|torchを再インストール|torch(?:를)? 재설치|torch neu installiert|réinstallé (?:py)?torch|reinstal(?:é|ei) (?:py)?torch|переустан\w+ (?:py)?torch",
     ),
-    Statement(
-        kind="remedy-tried",
-        what="vc-runtime",
-        words=r"\b(?:VC(?:\+\+|_)? ?(?:Redist\w{0,14}|runtime)|Visual C\+\+(?: Redist\w*| runtime)?|vcredist)\b[^.\n]{0,16}\b(?:installed|newest|latest|up to date|there|present)\b|\binstalled (?:the )?(?:newest |latest )?(?:VC|Visual C\+\+|vcredist)|(?:已安装|装了)VC|VC\w* ?(?:运行库)?(?:装了|已装|是最新)",
-    ),
-    Statement(
-        kind="remedy-tried",
-        what="reboot",
-        words=r"\brebooted\b|\brestarted the (?:machine|pc|computer|server|host)\b|重启(?:了|过)|再起動しました|재부팅했|neu gestartet|redémarré l'ordinateur|reinici(?:é|ei) (?:el|o) (?:PC|ordenador|computador)|перезагружал",
-    ),
     # Whose machine it is.
     Statement(
         kind="no-root-rights",

@@ -200,7 +200,7 @@ COMPAT = changed(
          "sudo dnf install -y nvidia-driver-cuda kmod-nvidia-open-dkms|"
          "sudo modprobe nvidia\nnvidia-smi", "sudo reboot"),
         ("driver-missing", silent("arch"), "\nsudo reboot", "modprobe"),
-        ("driver-missing", silent("nixos"), "sudo reboot", "apt"),
+        ("driver-missing", silent("nixos"), "distribution's own packages", "apt"),
         ("driver-missing", silent("void"), "https://www.nvidia.com/drivers", "sudo"),
         ("driver-missing", silent("debian", "2b85", version="12"),
          "repos/debian12/|nvidia-open", "debian13"),

@@ -72,7 +72,6 @@ LABELLED = (
     ("GPU: Intel(R) Arc(TM) A770 Graphics", NO_DRIVER, "intel-gpu"),
     ("**GPU:** MI50", NOT_COMPILED, "amd-gpu"),
     ("/home/u/stable-diffusion-webui-amdgpu/launch.py", NO_DRIVER, "amd-gpu"),
-    ("**GPU**\namd", NO_DRIVER, "amd-gpu"),
     # These have no build for the GPU, or an NVIDIA GPU.
     ("my laptop with Iris Xe graphics (i7-1165G7)", NOT_COMPILED, "no-nvidia-gpu"),
     ("### GPU\n\nNVIDIA RTX 3060", NO_DRIVER, "driver-missing"),

@@ -59,12 +59,6 @@ CLOSED = (
         + warning("/sw/pytorch/2.1.2/lib/python3.10/site-packages/"),
         "Load a newer module",
     ),
-    (warning("/usr/lib/python3.13/site-packages/"), "package manager"),
-    (
-        "My Kaggle notebook must run with internet off.\n/kaggle/working/train.py\n"
-        + warning("/usr/local/lib/python3.11/dist-packages/"),
-        "no network",
-    ),
 )
 
 
@@ -116,18 +110,6 @@ def test_a_persons_own_environment_is_changed_by_its_own_python() -> None:
     assert installations(answer)
 
 
-def test_a_layer_that_runs_cuda_on_an_amd_gpu_keeps_its_cuda_build() -> None:
-    answer = read_report(
-        "SD.Next with ZLUDA, RX 6700 XT, Windows 11\nTorch 2.3.1+cu118\n"
-        "AssertionError: Torch not compiled with CUDA enabled"
-    )
-    assert answer.certainty != "certain"
-    assert "Keep that build" in way_of(answer)
-    assert not installations(answer)
-    without = read_report("RX 6700 XT, Linux\nAssertionError: Torch not compiled with CUDA enabled")
-    assert "Keep that build" not in way_of(without)
-
-
 def test_what_was_compiled_for_the_old_torch_is_named_where_torch_changes() -> None:
     text = warning("/home/u/venv/lib/python3.11/site-packages/")
     assert "compiled for the torch" not in way_of(read_report(text))
@@ -153,25 +135,8 @@ def test_a_projects_tool_installs_what_the_projects_file_names() -> None:
     text = "torch 2.6.0+cpu, RTX 4070\nAssertionError: Torch not compiled with CUDA enabled\n"
     answer = read_report(f"$ poetry run python train.py\n{text}")
     assert not installations(answer)
-    lines = command_lines(root_of(answer).fix)
-    assert any(line.startswith("poetry add --source") for line in lines)
+    assert "Add the build to the project's file" in way_of(answer)
     assert installations(read_report(f"$ python train.py\n{text}"))
-
-
-@each(
-    "symbol, wheel",
-    (
-        ("_ZN3c105ErrorC2ENS_14SourceLocationESs", "cxx11abiTRUE"),
-        (
-            "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
-            "cxx11abiFALSE",
-        ),
-    ),
-)
-def test_a_missing_symbol_shows_the_abi_of_its_wheel(symbol: str, wheel: str) -> None:
-    file = "/home/u/venv/lib/python3.12/site-packages/flash_attn_2_cuda.cpython-312.so"
-    text = f"ImportError: {file}: undefined symbol: {symbol}\ntorch 2.7.0+cu128"
-    assert wheel in way_of(read_report(text))
 
 
 def test_an_index_of_cpu_builds_in_a_dockerfile_is_changed_there() -> None:

@@ -196,10 +196,10 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         HEALTHY,
     ),
     # --- what cuInit answers ---
-    ("driver-call-unsupported", E, code(36), HEALTHY),
+    ("libcuda-driver-mismatch", E, code(36), HEALTHY),
     # --- the devices ---
     ("mig-misconfigured", W, gpu(mig_enabled=True, mig_count=7), gpu(mig_enabled=True)),
-    ("compute-mode-prohibited", E, gpu(compute_mode="Prohibited"), gpu(compute_mode="Default")),
+    ("compute-mode-exclusive", E, gpu(compute_mode="Prohibited"), gpu(compute_mode="Default")),
     (
         "vgpu-no-compute",
         E,

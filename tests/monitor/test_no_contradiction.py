@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from each_row import each
-from monitor_composer import KINDS
-from monitor_kinds import composed
+from monitor_kinds import KINDS, composed
 from recorded_monitor import FIRST_RUN, SECOND_RUN, WORKLOADS, recording
 from replayed import Judge, dmon, verdict_and_step
 

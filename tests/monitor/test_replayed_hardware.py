@@ -220,14 +220,6 @@ def test_a_card_that_answers_nothing_to_the_end_is_lost(
     assert said != LOST or "GPU 1 was lost at second 60 of 99" in summary["evidence"]
 
 
-def test_a_gpu_that_never_worked_and_is_lost_is_a_note(judged: Judge) -> None:
-    rests = "NVIDIA A40, 0 %, 20 W, 300 W, 3 MiB, 46068 MiB"
-    text = csv(USUAL, [[WELL[0], rests]] * 60) + f"{HANDLE}1: 0000:A1:00.0: Unknown Error\n"
-    summary = judged(text)
-    assert summary["verdict"] == "good"
-    assert any("GPU 1 is lost" in note for note in summary["notes"])
-
-
 def test_a_sentence_below_a_pasted_log_is_no_gpu(judged: Judge) -> None:
     log = "index, utilization.gpu [%], power.draw [W]\n" + "0, 97 %, 200 W\n" * 60
     assert judged(f"{log}Any ideas, please help, thanks\n") == judged(log)

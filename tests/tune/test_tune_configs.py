@@ -29,11 +29,13 @@ def card(gib: int, capability: tuple[int, int] = (8, 9)) -> Facts:
     )  # fmt: skip
 
 
-def tuned(text: str, facts: Facts, name: str = "c.yaml", **measured: int) -> tuple[str, Proposal]:
+def tuned(
+    text: str, facts: Facts, name: str = "c.yaml", batch_size: int | None = None
+) -> tuple[str, Proposal]:
     """The new text. Outside of the proposed values it is the old one, and a second run changes
     nothing."""
-    config = read_config(text.encode(), name)
-    proposal = propose(config, facts, Measured(**measured))
+    config, measured = read_config(text.encode(), name), Measured(batch_size=batch_size)
+    proposal = propose(config, facts, measured)
     new = edited(config, proposal.edits)
     old_rest, new_rest, shift = config.text, new.text, 0
     for edit in proposal.edits:
@@ -43,7 +45,7 @@ def tuned(text: str, facts: Facts, name: str = "c.yaml", **measured: int) -> tup
         old_rest = old_rest[:at] + old_rest[edit.end + shift :]
         shift -= edit.end - edit.start
     assert new_rest == old_rest and new.bom == config.bom
-    assert not propose(new, facts, Measured(**measured)).changes
+    assert not propose(new, facts, measured).changes
     return new.raw.decode(), proposal
 
 
