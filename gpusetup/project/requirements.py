@@ -37,16 +37,6 @@ WITHOUT_EFFECT = (
 """Options that name no package and no index; the installer's own settings decide about these."""
 
 
-def read_requirements(path: str) -> Ask:
-    """What a requirements file asks for, with the files that it names.
-
-    Raises BadInput if the file itself cannot be read.
-    """
-    ask = Ask(path=path, kind="requirements")
-    add_file(ask, Path(path))
-    return ask
-
-
 def add_file(ask: Ask, file: Path, named_by: str = "", *, is_limit: bool = False) -> None:
     """Add what a requirements file asks for, with the files that it names.
 
