@@ -224,7 +224,8 @@ def applies(marker: str, environment: Mapping[str, str]) -> bool:
 
 
 def later_of(word: str, place: str, variant: str | None = None, marker: str = "") -> Later | None:
-    """What a line installs from an address or a folder; None if it names neither.
+    """What a line installs from an address or a folder; None if it names neither. `variant` is the
+    extra or group with the line, and `marker` one that stands beside it.
 
     Projects write the torch and the CUDA of an extension into the name of its wheel:
 

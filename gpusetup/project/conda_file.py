@@ -9,7 +9,7 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.builds import FAMILY
 from gpusetup.project.ask import MOST_BYTES, Ask
-from gpusetup.project.requirements import add_file, add_line, option_of
+from gpusetup.project.requirements import add_line, option_of
 
 TORCH_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch"}
 """Packages of conda's channels that are torch under another name."""
@@ -40,11 +40,7 @@ def add_environment(ask: Ask) -> None:
             add_spec(ask, item, name)
         lines = item.get("pip") if isinstance(item, dict) else None
         for line in lines if isinstance(lines, list) else ():
-            kind, value = option_of(str(line))
-            if kind == "-r":
-                add_file(ask, Path(ask.path).parent / value, f"{name}, pip")
-            else:
-                add_line(ask, kind, value, f"{name}, pip")
+            add_line(ask, *option_of(str(line)), f"{name}, pip", Path(ask.path).parent)
 
 
 def add_spec(ask: Ask, text: str, file: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.project.ask import MOST_BYTES, Ask
 from gpusetup.project.conda_file import add_spec
-from gpusetup.project.requirements import SHORT_NAMES, add_file, add_line, lines_of
+from gpusetup.project.requirements import SHORT_NAMES, add_line, lines_of
 
 INSTALLS = re.compile(
     r"(?:\S*/)?(?:(?:uv\s+)?pip3?|python[\d.]*\s+-m\s+(?:uv\s+)?pip)\s+install\s+(?P<pip>.*)"
@@ -93,25 +93,19 @@ def add_command(ask: Ask, installs: re.Match[str], place: str) -> None:
     except ValueError:
         ask.unread.append(f"{place}: {text[:80]}")
         return
+    folder = Path(ask.path).parent
     for option, value in options_and_packages(words):
         if installs["conda"] is not None:
             # No option of conda names a package: `-c` is a channel, where pip's is a constraint.
             if option is None:
                 add_spec(ask, value, place)
-        elif option is None:
-            ask.add(value, place)
-        elif option in ("-i", "-f", "-e"):
-            add_line(ask, option, value, place)
-        elif option in ("-r", "-c"):
+        elif option in (None, "-r", "-c", "-i", "-f", "-e"):
+            file = value.lstrip("/")
             # The path inside the image differs from the one beside the Dockerfile, the name does
             # not.
-            folder = Path(ask.path).parent
-            files = (folder / value.lstrip("/"), folder / Path(value).name)
-            file = next((file for file in files if file.is_file()), None)
-            if file:
-                add_file(ask, file, place, is_limit=option == "-c")
-            else:
-                ask.unread.append(f"{place}: {option} {value[:80]}")
+            if option in ("-r", "-c"):
+                value = file if (folder / file).is_file() else Path(file).name
+            add_line(ask, option or "", value, place, folder)
 
 
 def options_and_packages(words: Iterator[str]) -> Iterator[tuple[str | None, str]]:
