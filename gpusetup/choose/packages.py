@@ -116,9 +116,8 @@ def candidates(
 ) -> tuple[TorchBuild, ...]:
     """The builds for which each package may have a release, newest torch first. Among builds of the
     same torch version, `prefer` comes first, then the best one for the host."""
-    takes_old = question.wish.torch or any(
-        Requirement(word).specifier for word in question.wish.words
-    )
+    wish = question.wish
+    takes_old = wish.torch or any(Requirement(word).specifier for word in wish.words)
     oldest = parsed("0" if takes_old else OLDEST)
     fitting = [
         build
@@ -322,7 +321,7 @@ class Search:
         """The index's answer, after the packages that torch does not concern are left out."""
         for _ in range(MOST_ROUNDS):
             left = {*self.sources, *self.others}
-            words = tuple(word for word in question.wish.words if name_of(word) not in left)
+            words = tuple(word for word in question.words if name_of(word) not in left)
             answer = self.index.ask(replace(question, words=words))
             if not answer.reason or not self._leave_out(answer, question, words):
                 break
@@ -511,10 +510,9 @@ class Search:
         named = [name for name in self.asked if _names(name, reason)]
         words = " and ".join(self.asked[name] for name in named or self.asked)
         # uv only sees that a constraint excludes what the packages bring: the table knows why.
+        asked = tuple(self.asked.values())
         brought = self.index.ask(
-            SetQuestion(
-                words=question.wish.words, torch=f"=={newest.torch}", backend=newest.backend
-            )
+            SetQuestion(words=asked, torch=f"=={newest.torch}", backend=newest.backend)
         ).packages
         verdicts = (
             why_release_differs(name, release.public, newest, question.catalog)
