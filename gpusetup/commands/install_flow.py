@@ -56,7 +56,7 @@ from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.model.steps import Step
 from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
-from gpusetup.project.decide import afterwards, described_python, keeps_image, refuse_image
+from gpusetup.project.decide import afterwards, described_python, keeps_image
 from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
@@ -462,10 +462,10 @@ def show_described(
 ) -> Reply:
     """Show the commands for a machine, followed by one more step, without asking or changing
     anything. Raises Unsatisfiable if an image's own torch has no kernels for the GPU."""
+    catalog = load_catalog()
+    host = host_of(completed_from_catalog(machine, catalog), catalog)
     for ask in map(read_ask, question.requirements):
-        if keeps_image(ask) and note is None:
-            catalog = load_catalog()
-            refuse_image(ask, host_of(completed_from_catalog(machine, catalog), catalog))
+        if note is None and keeps_image(ask, host):
             own = {"torch": "(the image's)"}
             why = f"the image {ask.image} brings its own torch, which pip in that image keeps"
             kept = InstallAnswer(
