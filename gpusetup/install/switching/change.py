@@ -389,9 +389,8 @@ def bytecode_of(paths: Iterable[str]) -> set[str]:
 def remove_empty(files: Iterable[str]) -> None:
     """Remove the folders of these files and their parents if they are empty; the library folder
     itself stays."""
-    folders = {os.path.dirname(path) for path in files}
     # Inner folders come before outer ones.
-    for folder in sorted(folders, reverse=True):
+    for folder in sorted({os.path.dirname(path) for path in files}, reverse=True):
         with suppress(OSError):
             # Keep the library folder even if it is empty, because an environment needs it.
             while os.path.basename(folder) not in LIBRARIES:
@@ -622,8 +621,7 @@ def _beside_what_came_since(change: Change, changed: set[str], layout: Layout) -
     undo, installed = change.journal, distributions(layout)
     updated = changed & {package.name for package in installed}
     came_since: set[str] = set()
-    # Journals of older gpusetup versions do not list the companions.
-    if undo.beside is not None and "torch" in undo.after:
+    if "torch" in undo.after:
         came_since = {package.name for package in installed} & {*FAMILY}
         came_since -= undo.after.keys() | undo.beside.keys()
     kept_at = (change.store / UNDO).stat().st_mtime
@@ -634,9 +632,7 @@ def _beside_what_came_since(change: Change, changed: set[str], layout: Layout) -
             stays |= files_listed(package, layout)
     touched = change.made | change.aside.keys()
     stays = (stays | bytecode_of(stays)) & (touched | bytecode_of(touched))
-    removed_too: set[str] = set()
-    if came_since:
-        removed_too = files_of_all(came_since, layout)[1] - stays - touched
+    removed_too = files_of_all(came_since, layout)[1] - stays - touched
     after = {name: version for name, version in undo.after.items() if name not in changed}
     after |= {package.name: package.version for package in installed if package.name in came_since}
     prefix = str(change.store.parent)
@@ -669,6 +665,5 @@ def _previous_files(change: Change, updated: set[str]) -> set[str]:
         files.add(path)
         if name == "RECORD":
             library = os.path.dirname(info)
-            rows = record_rows(kept)
-            files |= {os.path.normpath(os.path.join(library, row[0])) for row in rows}
+            files |= {os.path.normpath(os.path.join(library, row[0])) for row in record_rows(kept)}
     return files
