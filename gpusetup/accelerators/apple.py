@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from gpusetup.model.versions import parsed
 
-GENERATIONS = ("M1", "M2", "M3", "M4", "M5")
-
 LARGE_MEMORY_BYTES = 36 << 30
 SHARE_OF_LARGE = 0.75
 SHARE_OF_SMALL = 2 / 3

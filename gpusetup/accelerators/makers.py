@@ -15,9 +15,6 @@ class Maker(Frozen):
     id: str
     """The maker's id in a snapshot: `nvidia`."""
     name: str
-    judged: bool = False
-    """Whether gpusetup judges the maker's GPUs (driver, kernels, fitting build), or only lists
-    them."""
     device: str
     """The name of these GPUs' device type in torch."""
     pci: Text = None
@@ -44,7 +41,6 @@ class Maker(Frozen):
 NVIDIA = Maker(
     id="nvidia",
     name="NVIDIA",
-    judged=True,
     pci="10de",
     listed=r"NVIDIA|\[10de:",
     label="cu",
@@ -52,7 +48,7 @@ NVIDIA = Maker(
     device="cuda",
     masks=("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
 )
-"""The only maker whose GPUs gpusetup judges."""
+"""The only maker whose GPUs gpusetup judges: their driver, kernels and fitting build."""
 AMD = Maker(
     id="amd",
     name="AMD",
@@ -131,8 +127,7 @@ def other_maker(name: str) -> str | None:
 
 def is_judged(maker: str | None) -> bool:
     """Whether gpusetup can judge whether torch works on a maker's GPUs."""
-    row = BY_ID.get(maker or "")
-    return row is not None and row.judged
+    return maker == NVIDIA.id
 
 
 def is_seen_only(maker: str | None) -> bool:
@@ -142,8 +137,7 @@ def is_seen_only(maker: str | None) -> bool:
     >>> is_seen_only("amd"), is_seen_only("nvidia"), is_seen_only("1a03"), is_seen_only(None)
     (True, False, False, False)
     """
-    row = BY_ID.get(maker or "")
-    return row is not None and not row.judged
+    return maker in BY_ID and not is_judged(maker)
 
 
 def judged_on(devices: Iterable[PciDevice] | None) -> tuple[PciDevice, ...]:

@@ -18,7 +18,7 @@ from gpusetup.choose.commands import INSTALLERS, InstallerOptions
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import installed_packages
 from gpusetup.choose.wish import Wish
-from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.common import gather
 from gpusetup.commands.install_choice import (
     choose_task,
     decision_of,
@@ -122,7 +122,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     if question.venv and must_create_venv(question.venv):
         # A new environment is created from the Python that runs gpusetup.
         python, new_venv = sys.executable, question.venv
-    machine = gather(MachineToRead(python=python, need_target=True), out)
+    machine = gather(out, python=python, need_target=True)
     target = read_target(machine.python.executable, new_venv)
     job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
     run = Run(question, out, job, machine, target)

@@ -19,7 +19,7 @@ from gpusetup.choose.described import without_torch
 from gpusetup.choose.host import Host, python_tag, question_of
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.wish import Wish
-from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.common import gather
 from gpusetup.commands.install_choice import host_for, wish_of
 from gpusetup.commands.install_flow import labelled, show_described
 from gpusetup.commands.reply import Reply
@@ -64,7 +64,7 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
         )
     packages = tuple(word for word in question.packages if word not in scripts)
     question = question.replaced(packages=packages)
-    machine = gather(MachineToRead(question.machine, question.python), out)
+    machine = gather(out, question.machine, question.python)
     wish = wish_of(question, machine)
     # Ignore the packages that are installed here, because uv locks a project for other machines
     # too.

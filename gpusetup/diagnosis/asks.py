@@ -6,7 +6,7 @@ whose output the text already shows is not asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
@@ -25,8 +25,6 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.fixes import paste
-from gpusetup.fixes.extension_packages import distribution_of
 from gpusetup.fixes.owners import lender_of
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
 
@@ -142,10 +140,32 @@ def is_answered(context: RuleContext, command: str) -> bool:
 # --- the step that failed -------------------------------------------------------------------------
 
 
+STEPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("container-start-failed",), (HOOK_LOG,)),
+    (("machine-powers-off",), (alike.LAST_BOOT,)),
+    (("nccl-hangs", "nccl-error", "nccl-connect-failed"), (alike.NCCL_LOG, alike.TOPOLOGY)),
+    (("run-hangs",), (alike.STACK, alike.KERNEL_LOG)),
+    (("program-crashed", "silent-crash"), (alike.FAULTS,)),
+    (("gpu-unused",), (alike.ASK_TORCH, alike.WHILE_IT_RUNS)),
+)
+"""The events of a failed step -> the commands that tell most about it."""
+
+
 def _commands_of_step(context: RuleContext) -> Iterator[str]:
     """The commands of every failed step that the text shows, the most particular first."""
-    for is_reached, commands in STEPS:
-        if is_reached(context):
+    if context.snapshot.failing.stage in ("build", "install"):
+        yield INSTALLER_OUTPUT
+    if _container_lacks_a_driver(context):
+        yield alike.GPU_BY_DOCKER
+    if events(context, "run-hangs") and events(context, "several-gpus"):
+        yield alike.NCCL_LOG
+    if any(e.values.get("what") == "instruction" for e in events(context, "program-crashed")):
+        yield CPU_FLAGS
+    # A call on a GPU that torch sees raised an exception.
+    if context.torch.cuda_available and events(context, "program-failed"):
+        yield from (alike.BLOCKING_RUN, alike.WHAT_LOADS)
+    for kinds, commands in STEPS:
+        if events(context, *kinds):
             yield from commands
     yield from OF_MAKER.get(_maker(context), ())
     if is_beside_torch(context):
@@ -154,50 +174,11 @@ def _commands_of_step(context: RuleContext) -> Iterator[str]:
         yield from (alike.ASK_TORCH, alike.COLLECT_ENV)
 
 
-def _shows(*kinds: str) -> Callable[[RuleContext], bool]:
-    """Whether one of these events is in the text."""
-    return lambda context: bool(events(context, *kinds))
-
-
-def _at(stage: str) -> Callable[[RuleContext], bool]:
-    """Whether the program failed at this stage."""
-    return lambda context: context.snapshot.failing.stage == stage
-
-
 def _container_lacks_a_driver(context: RuleContext) -> bool:
     """Whether a container asks for a GPU, and no driver answers in it."""
     return bool(context.snapshot.container.nvidia_requested) and not driver_answers(context)
 
 
-def _hangs_on_several_gpus(context: RuleContext) -> bool:
-    return bool(events(context, "run-hangs") and events(context, "several-gpus"))
-
-
-def _lacks_an_instruction(context: RuleContext) -> bool:
-    """Whether the processor lacks an instruction that a wheel uses."""
-    return any(e.values.get("what") == "instruction" for e in events(context, "program-crashed"))
-
-
-def _torch_reaches_the_gpu(context: RuleContext) -> bool:
-    """Whether a call on a GPU that torch sees raised an exception."""
-    return context.torch.cuda_available is True and bool(events(context, "program-failed"))
-
-
-STEPS: tuple[tuple[Callable[[RuleContext], bool], tuple[str, ...]], ...] = (
-    (_at("build"), (INSTALLER_OUTPUT,)),
-    (_at("install"), (INSTALLER_OUTPUT,)),
-    (_shows("container-start-failed"), (HOOK_LOG,)),
-    (_container_lacks_a_driver, (alike.GPU_BY_DOCKER,)),
-    (_shows("machine-powers-off"), (alike.LAST_BOOT,)),
-    (_shows("nccl-hangs", "nccl-error", "nccl-connect-failed"), (alike.NCCL_LOG, alike.TOPOLOGY)),
-    (_hangs_on_several_gpus, (alike.NCCL_LOG, alike.STACK)),
-    (_shows("run-hangs"), (alike.STACK, alike.KERNEL_LOG)),
-    (_lacks_an_instruction, (CPU_FLAGS,)),
-    (_shows("program-crashed", "silent-crash"), (alike.FAULTS,)),
-    (_torch_reaches_the_gpu, (alike.BLOCKING_RUN, alike.WHAT_LOADS)),
-    (_shows("gpu-unused"), (alike.ASK_TORCH, alike.WHILE_IT_RUNS)),
-)
-"""A failed step -> the commands that tell most about it."""
 OF_MAKER: dict[str, tuple[str, ...]] = {
     "amd": (alike.WHICH_ROCM, alike.AMD_TARGETS, alike.KERNEL_OF_MAKER, alike.WHICH_STACK),
     "intel": (alike.TORCHS_XPU, alike.XPU_SEES, alike.KERNEL_OF_MAKER, alike.WHICH_STACK),
@@ -220,17 +201,6 @@ def _maker(context: RuleContext) -> str:
     return maker_of(context.torch.backend) or (next(iter(vendors)) if len(vendors) == 1 else "")
 
 
-def build_again(context: RuleContext) -> str:
-    """The build command of the failing package, with its whole output."""
-    program, failing = program_of(context), context.snapshot.failing
-    modules = (failing.program or "", *(program.packages if program else ()))
-    for distribution in map(distribution_of, modules):
-        if distribution:
-            options = ("--no-build-isolation",) if program is None or program.on_torch else ()
-            return paste.pip(context, "install", "-v", *options, distribution)
-    return INSTALLER_OUTPUT
-
-
 # --- in the words of the system -------------------------------------------------------------------
 
 ON_A_PC = "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion"
@@ -247,14 +217,12 @@ FORMS: dict[str, dict[str, str]] = {
         # Event 2004 is Windows' report that virtual memory ran out.
         alike.HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
         "gcc --version": "where.exe cl gcc clang",
-        alike.LIBCUDA_IN_IT: "nvidia-smi  # in the container",
         HOOK_LOG: "docker info",
         alike.BOTH_SHELLS: "Get-ChildItem env: | Sort-Object Name",
         alike.AMD_TARGETS: alike.WHICH_ROCM,
         alike.KERNEL_OF_MAKER: EVENTS_OF_WINDOWS,
         alike.WHICH_STACK: ON_A_PC,
-        alike.XPU_SEES: f"{ON_A_PC}; Get-ChildItem env: | Sort-Object Name",
-        alike.INTEL_RUNTIME: "python -m pip list; Get-ChildItem env: | Sort-Object Name",
+        alike.XPU_SEES: ON_A_PC,
     },
     "macos": {
         # A Mac has no NVIDIA driver, so the person uses it to work on another machine.
@@ -295,8 +263,6 @@ FORMS: dict[str, dict[str, str]] = {
 
 def in_words_of_system(context: RuleContext, command: str) -> str:
     """The command in its form for the system of the text."""
-    if command == INSTALLER_OUTPUT and context.snapshot.failing.stage == "build":
-        command = build_again(context)
     lent = lender_of(context)
     systems = {
         "windows": on(context, "windows"),

@@ -21,11 +21,10 @@ from gpusetup.choose.shown_wish import shown_installer
 from gpusetup.choose.wish import Wish
 from gpusetup.diagnosis.asks import command_that_decides, is_answered, is_of_another_maker
 from gpusetup.diagnosis.fit import facts_read, fits_together
+from gpusetup.diagnosis.fitting import with_fitting_fix
 from gpusetup.diagnosis.ok import may_be_ok, proof, ran_to_its_end
-from gpusetup.diagnosis.pasting import fit_for_pasting
-from gpusetup.diagnosis.platforms import fit_to_lent_machine, fit_to_system
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
-from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, stage_of
+from gpusetup.diagnosis.program import failure_without_cause, stage_of
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
 from gpusetup.evidence.context import (
@@ -37,7 +36,6 @@ from gpusetup.evidence.context import (
     lines_of_a_person,
 )
 from gpusetup.evidence.wording import is_program_output
-from gpusetup.fixes import needs
 from gpusetup.model.documents import CauseCheck, DoctorAnswer, ResolveAnswer
 from gpusetup.model.finding import Finding, Severity, map_blocks, unique_evidence
 from gpusetup.model.frozen import replace
@@ -76,14 +74,11 @@ def diagnose(
     if main is not root and ran_to_its_end(context):
         # An error line did not stop anything if the program went on after it.
         main = None
-    # On a probed machine every reading was taken, so a symptom is the cause itself.
-    symptom = main if main and is_text and RECORDS[main.id].symptom else None
     if main is None:
         cause = OK if may_be_ok(context, fits) else UNKNOWN
     else:
-        kind_of = RECORDS[main.id].kind_of if is_text else None
-        cause = UNKNOWN if symptom else kind_of or main.id
-    is_caused = main is not None and cause not in (OK, UNKNOWN)
+        cause = named_cause(main, is_text=is_text)
+    is_caused = main is not None and cause != UNKNOWN
     others = unexplained(findings, root)
     certain = (
         main is not None
@@ -103,7 +98,7 @@ def diagnose(
     return DoctorAnswer(
         cause=cause,
         proof=proof(context, fits) if cause == OK else None,
-        symptom=symptom.id if symptom else None,
+        symptom=main.id if main and cause == UNKNOWN else None,
         program=context.snapshot.failing.program,
         stage=stage_of(context, root),
         # The root first, then by severity, then in the order of the records.
@@ -167,6 +162,16 @@ def _gravity(finding: Finding) -> int:
     return SEVERITIES.index(finding.severity)
 
 
+def named_cause(main: Finding, *, is_text: bool) -> str:
+    """The cause of an answer about a finding. In a text it is the more general cause that the
+    record names, and unknown for a symptom; on a probed machine every reading was taken, so a
+    symptom is the cause itself."""
+    record = RECORDS[main.id]
+    if is_text and record.symptom:
+        return UNKNOWN
+    return (is_text and record.kind_of) or main.id
+
+
 # --- how sure it is -------------------------------------------------------------------------------
 
 
@@ -185,7 +190,7 @@ def is_proven(context: RuleContext, cause: Finding) -> bool:
         line in own_lines and not is_program_output(text) for line, text in quotes if line
     )
     holds = RECORDS[cause.id].certain_if
-    return holds is not None and holds(context) and not only_a_person_says_it
+    return holds is not None and bool(holds(context)) and not only_a_person_says_it
 
 
 def sureness(is_proven: bool) -> Sureness:
@@ -237,16 +242,6 @@ def other_causes(
 
 
 # --- the fixes ------------------------------------------------------------------------------------
-
-
-def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with a fix for this program and this machine, as far as they are known: only
-    those commands whose needs are all known to be met, in a form that can be pasted."""
-    for fit in (fit_to_program, fit_to_system, fit_to_lent_machine):
-        finding = fit(context, finding)
-    if finding.fix is not None:
-        finding = replace(finding, fix=needs.judge(context, finding.fix))
-    return fit_for_pasting(context, finding)
 
 
 CHANGES_SOMETHING = re.compile(

@@ -36,12 +36,6 @@ VERDICTS = (
 )
 """The answers that doctor gives if no finding is the root."""
 
-OF_MONITOR = (
-    *("good", "input-starved", "launch-bound", "communication-bound", "memory-bound"),
-    *("memory-tight", "throttled", "bursty", "idle", "uneven", "cpu-bound", "faulty"),
-)
-"""The ids of the findings of `gpusetup monitor`."""
-
 
 def records() -> tuple[Cause, ...]:
     """All records in the order of precedence, then by id; the verdicts come last."""
@@ -54,18 +48,15 @@ def records() -> tuple[Cause, ...]:
 
 def record(id: str) -> Cause:
     """The record with an id. Raises UsageError with similar ids if there is none."""
-    from gpusetup.causes.makers import FORMER_IDS
-
-    id = FORMER_IDS.get(id, id)
-    ids = [row.id for row in records()]
+    known = records()
+    id = next((row.id for row in known if id in row.formerly), id)
+    ids = [row.id for row in known]
     if id in ids:
         return RECORDS[id]
     import difflib
 
     near = difflib.get_close_matches(id, ids, 3, 0.4)
     hint = f"similar ids are {', '.join(near)}" if near else None
-    if id in OF_MONITOR:
-        hint = f"{id} is a finding of `gpusetup monitor`, which says what to do then"
     raise UsageError(f"There is no finding {id!r}", hint=hint)
 
 

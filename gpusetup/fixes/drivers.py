@@ -84,7 +84,6 @@ FUSION = (
     "https://mirrors.rpmfusion.org/{0}/fedora/rpmfusion-{0}-release-$(rpm -E %fedora).noarch.rpm"
 )
 PACMAN = "sudo pacman -Syu --needed --noconfirm"
-LOCK = "python3-dnf-plugin-versionlock"
 
 STEPS: dict[str, tuple[tuple[str, str], ...]] = {
     # Ubuntu Server documentation, "NVIDIA drivers installation". Canonical has signed the modules,
@@ -96,9 +95,9 @@ STEPS: dict[str, tuple[tuple[str, str], ...]] = {
         ("gpu-known secure-boot", 'sudo apt install -y {ubuntu} {ubuntu_modules}-"$(uname -r)"'),
     ),
     # Debian's wiki, NvidiaGraphicsDrivers. NVIDIA's own repository (its Driver Installation Guide,
-    # r580) where Debian's packages are too old. Kali has the sections by default.
+    # r580) where Debian's packages are too old.
     "debian": (
-        ("!kali", NON_FREE),
+        ("", NON_FREE),
         ("packaged", UPDATE),
         ("packaged", "sudo apt install -y {debian_headers} nvidia-driver firmware-misc-nonfree"),
         ("!packaged", "REPOSITORY"),
@@ -122,48 +121,27 @@ STEPS: dict[str, tuple[tuple[str, str], ...]] = {
         ("", "modinfo -F version nvidia"),
     ),
     # NVIDIA's Driver Installation Guide r580, chapter on RHEL and its kin, and Fedora's EPEL page:
-    # EPEL (for dkms), the repository, the headers, the module stream (10 has a version lock).
+    # EPEL (for dkms), the repository, the headers, the module stream (10 has none).
     "rhel": (
         ("rhel", "sudo subscription-manager repos --enable {codeready}"),
         ("rhel", "sudo dnf install -y {epel}"),
-        ("ol", "sudo dnf install -y {oracles_epel}"),
-        ("ol", "sudo dnf config-manager --enable {oracles_codeready}"),
-        ("!rhel !ol", "sudo dnf install -y epel-release dnf-plugins-core"),
-        ("!rhel !ol", "sudo crb enable"),
+        ("!rhel", "sudo dnf install -y epel-release dnf-plugins-core"),
+        ("!rhel", "sudo crb enable"),
         ("", "REPOSITORY"),
         ("8", 'sudo dnf install -y "kernel-devel-$(uname -r)" kernel-headers'),
         ("!8", "sudo dnf install -y kernel-devel-matched kernel-headers"),
         ("!10", "sudo dnf module enable -y {stream}"),
-        ("10 !open", f"sudo dnf install -y {LOCK}"),
-        ("10 !open", "sudo dnf versionlock add {lock}"),
         ("open", "sudo dnf install -y nvidia-driver-cuda kmod-nvidia-open-dkms"),
         ("!open", "sudo dnf install -y nvidia-driver-cuda kmod-nvidia-latest-dkms"),
         ("secure-boot", KEY_OF_DKMS),
     ),
-    # The SUSE maintainer's page on the G07 packages (2026-02-22): signed open modules for Turing
-    # and later, which Secure Boot takes; G06 with a closed module for what is older.
-    "suse": (
-        ("", "sudo zypper addrepo --refresh {zypper_url} nvidia"),
-        ("", "sudo zypper --gpg-auto-import-keys refresh"),
-        (
-            "open",
-            "sudo zypper install -y --auto-agree-with-licenses "
-            "nvidia-open-driver-G07-signed-kmp-meta nvidia-compute-utils-G07",
-        ),
-        (
-            "!open",
-            "sudo zypper install -y --auto-agree-with-licenses nvidia-driver-G06-kmp-default "
-            "nvidia-compute-utils-G06",
-        ),
-    ),
     # Arch's news of December 2025: from 590 on the open modules only; the AUR builds what GPUs
     # before Turing take. Its kernel asks no module for a key under Secure Boot (no lockdown patch).
     "arch": (
-        ("manjaro", "sudo mhwd --auto pci nonfree 0300"),
-        ("!manjaro open", f"{PACMAN} {{arch_headers}} nvidia-open-dkms nvidia-utils"),
-        ("!manjaro !open", f"{PACMAN} base-devel git {{arch_headers}}"),
-        ("!manjaro !open", "git clone {aur_url}"),
-        ("!manjaro !open", "cd {aur} && makepkg -si --noconfirm"),
+        ("open", f"{PACMAN} {{arch_headers}} nvidia-open-dkms nvidia-utils"),
+        ("!open", f"{PACMAN} base-devel git {{arch_headers}}"),
+        ("!open", "git clone {aur_url}"),
+        ("!open", "cd {aur} && makepkg -si --noconfirm"),
     ),
 }
 """A family of distributions -> its steps, each with the facts that must be true (`!`: false) for
@@ -187,12 +165,26 @@ SIGN_WITH_OWN_KEY = ("debian", "fedora", "rhel")
 def install_driver(family: str, request: DriverRequest) -> Lines:
     """The commands that install a driver on a family of distributions; () if there is no way with
     packages."""
-    os, repository = request.os, cuda_repository(request.os)
-    folder, major = _folder_for_zypper(os), _major(os)
+    repository = cuda_repository(request.os)
+    holds, values = _facts_of(request), _names_of(request)
+    commands: Lines = ()
+    for condition, step in STEPS.get(family, ()):
+        if any((fact.lstrip("!") in holds) == fact.startswith("!") for fact in condition.split()):
+            continue
+        if step == "REPOSITORY" and not repository:
+            return ()
+        commands += repository if step == "REPOSITORY" else (filled(step, **values),)
+    return commands
+
+
+def _facts_of(request: DriverRequest) -> set[object]:
+    """The facts in the conditions of `STEPS` that hold: the distribution's id, its release, and
+    what is known of GPU and firmware."""
+    os, major = request.os, _major(request.os)
     packaged = {row.release: row.branch for row in facts(Debian)}
-    # A Debian that is not listed (testing, Kali) counts as the newest listed one.
+    # A Debian that is not listed (testing) counts as the newest listed one.
     is_packaged = request.needed_branch <= packaged.get(major, max(packaged.values()))
-    true_facts = {
+    return {
         _id(os),
         major,
         request.takes_open and "open",
@@ -201,12 +193,17 @@ def install_driver(family: str, request: DriverRequest) -> Lines:
         os.secure_boot and "secure-boot",
         is_packaged and "packaged",
     }
+
+
+def _names_of(request: DriverRequest) -> dict[str, str]:
+    """The packages and addresses that the steps name, as they are called for this driver."""
+    os, major = request.os, _major(request.os)
     # The last branch with closed modules, if the requested one has none.
     closed = min(request.branch, last_closed())
     ubuntu = f"{request.branch}-open" if request.takes_open else f"{request.branch}"
     kernels = (name for part, name in ARCH_KERNELS.items() if part in (os.kernel or ""))
     aur = f"nvidia-{closed}xx-utils"
-    values = {
+    return {
         "ubuntu": f"nvidia-driver-{ubuntu}",
         "ubuntu_modules": f"linux-modules-nvidia-{ubuntu}",
         "debian_headers": f"linux-headers-{'arm64' if os.machine == 'aarch64' else 'amd64'}",
@@ -215,26 +212,11 @@ def install_driver(family: str, request: DriverRequest) -> Lines:
         "cuda_of_fusion": f"xorg-x11-drv-nvidia-{closed}xx-cuda",
         "codeready": f"codeready-builder-for-rhel-{major}-{os.machine or 'x86_64'}-rpms",
         "epel": f"https://dl.fedoraproject.org/pub/epel/epel-release-latest-{major}.noarch.rpm",
-        "oracles_epel": f"oracle-epel-release-el{major}",
-        "oracles_codeready": f"ol{major}_codeready_builder",
-        "lock": f"*nvidia*{last_closed()}*",
         "stream": f"nvidia-driver:{'open' if request.takes_open else last_closed()}-dkms",
-        "zypper_url": f"https://download.nvidia.com/{folder}/",
         "arch_headers": f"{next(kernels, 'linux')}-headers",
         "aur": aur,
         "aur_url": f"https://aur.archlinux.org/{aur}.git",
     }
-    if family == "suse" and not folder:
-        return ()
-    commands: Lines = ()
-    for condition, step in STEPS.get(family, ()):
-        wanted = condition.split()
-        if any((fact.lstrip("!") in true_facts) == fact.startswith("!") for fact in wanted):
-            continue
-        if step == "REPOSITORY" and not repository:
-            return ()
-        commands += repository if step == "REPOSITORY" else (filled(step, **values),)
-    return commands
 
 
 def _id(os: Os) -> str:
@@ -247,23 +229,11 @@ def _major(os: Os) -> str:
     return (os.version or "").partition(".")[0]
 
 
-def _folder_for_zypper(os: Os) -> str:
-    """The folder of NVIDIA's repository for a release of SUSE; "" if there is none."""
-    version, minor = os.version or "", (os.version or "").partition(".")[2]
-    if _id(os) == "opensuse-tumbleweed":
-        return "opensuse/tumbleweed"
-    if not re.fullmatch(r"1[5-9](\.\d)?", version):
-        return ""
-    if _id(os) != "sles":
-        return f"opensuse/leap/{version}"
-    return f"suse/sle{_major(os)}" + (f"sp{minor}" if _major(os) == "15" else "")
-
-
 def cuda_repository(os: Os) -> Lines:
     """NVIDIA's own repository, for drivers and toolkits (its CUDA Installation Guide); () if it
     has none for this system."""
     system, release = _id(os), _major(os)
-    if system in ("rocky", "almalinux", "centos", "ol"):
+    if system in ("rocky", "almalinux", "centos"):
         system = "rhel"
     elif system == "ubuntu":
         release = (os.version or "").replace(".", "")
@@ -285,11 +255,8 @@ def cuda_repository(os: Os) -> Lines:
 
 
 def asks_for_a_key(family: str, request: DriverRequest) -> bool:
-    """Whether the firmware asks to enroll a new key at the next start. SUSE's closed package
-    creates a key and registers it itself."""
-    return bool(request.os.secure_boot) and (
-        family in SIGN_WITH_OWN_KEY or (family == "suse" and not request.takes_open)
-    )
+    """Whether the firmware asks to enroll a new key at the next start."""
+    return bool(request.os.secure_boot) and family in SIGN_WITH_OWN_KEY
 
 
 DRIVER_SITE = "https://www.nvidia.com/drivers"
@@ -374,27 +341,19 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
             "that does): use a build for an older CUDA, the CPU, or a newer GPU"
         )
     family = linux_family(context) or ""
-    if family == "nixos":
-        return Fix(
-            text=f"{text}: add `nixpkgs.config.allowUnfree = true; "
-            "hardware.graphics.enable = true; "
-            'services.xserver.videoDrivers = [ "nvidia" ]; hardware.nvidia.open = '
-            f"{str(request.takes_open).lower()};` to /etc/nixos/configuration.nix, then type "
-            "`sudo nixos-rebuild boot` and `sudo reboot`; afterwards `nvidia-smi` lists the GPU",
-            needs_root=True,
-            needs_reboot=True,
-        )
     commands = driver_commands(context, floor) if on(context, "linux") else ()
     reboots = needs_reboot(context, request)
     source = "" if commands else f". Download the driver from {DRIVER_SITE}"
+    # On these, a file from that page would break what the package tool manages.
+    if family in ("suse", "nixos"):
+        source = " with your distribution's own packages (its wiki: NVIDIA)"
     then = "load it (or reboot); afterwards `nvidia-smi` lists the GPU"
     if on(context, "windows"):
         then = "restart the machine if the installer asks you to"
     elif commands and asks_for_a_key(family, request):
-        whose = "of root" if family == "suse" else "that `mokutil` asked for"
         then = (
-            f"reboot: the firmware asks for the new key (Enroll MOK) with the password {whose}. "
-            "Afterwards `nvidia-smi` lists the GPU"
+            "reboot: the firmware asks for the new key (Enroll MOK) with the password that "
+            "`mokutil` asked for. Afterwards `nvidia-smi` lists the GPU"
         )
     elif reboots:
         then = "reboot; afterwards `nvidia-smi` lists the GPU"

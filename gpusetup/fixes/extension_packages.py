@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
@@ -119,14 +118,6 @@ FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_L
 def newer_glibc(context: RuleContext, text: str) -> Fix:
     """Use a system with a newer glibc; if a package other than torch needs it, change that package
     first."""
-    needed_by = [event.values.get("by", "") for event in events(context, "glibc-too-old")]
-    if needed_by and all(re.search(OF_ROCM, name) for name in needed_by):
-        return Fix(
-            text="torch does not need it: ROCm's packages here were built for a newer release of "
-            "the distribution. Remove them (`sudo amdgpu-uninstall`), and install ROCm's packages "
-            "for this release, which is what `lsb_release -d` prints. PyTorch's ROCm wheels "
-            "include ROCm's libraries and only need the kernel driver amdgpu"
-        )
     container = paste.posix(context, f"docker run --rm {gpus_for_docker(context)} -it ubuntu:24.04")
     module = failing_package(context)
     if module in ("", "torch"):
@@ -138,10 +129,6 @@ def newer_glibc(context: RuleContext, text: str) -> Fix:
         f"--no-binary {package} {package}`), or remove it if your program runs without it. {text}",
         alternatives=paste.other("a container with a newer system", *container),
     )
-
-
-OF_ROCM = r"/rocm|\b(?:rocm|roc|hip|hsa|amd)[\w-]*$|lib(?:amd|hip|hsa|roc)\w*\.so"
-"""The path or name of a program or library of ROCm."""
 
 
 def gpus_for_docker(context: RuleContext) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import Lines, lines
@@ -52,8 +51,7 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
         _of_a_file(context)
         or _notebook(context)
         or image(context)
-        or _of_a_folder(context)
-        or translation_layer(context)
+        or _module(context)
         or _project(context)
         or _program(context)
         or _unnamed_container(context)
@@ -93,12 +91,6 @@ LENDERS = {
             "of torch have no kernels for the P100 (compute capability 6.0). The session restarts",
             restart="in the Run menu",
             anew="Run, Factory reset",
-        ),
-        Lender(
-            name="SageMaker",
-            gives_a_gpu="Choose an instance with a GPU (ml.g or ml.p) and its GPU image",
-            restart="Kernel, Restart Kernel",
-            anew="stop the instance and start it again",
         ),
     )
 }
@@ -141,11 +133,6 @@ def has_own_environment(context: RuleContext) -> bool:
     return bool(_named(context, "program"))
 
 
-def was_tried(context: RuleContext, remedy: str) -> bool:
-    """Whether a text says that this remedy was tried already."""
-    return remedy in {event.values.get("what") for event in events(context, "remedy-tried")}
-
-
 def _of_a_file(context: RuleContext) -> EnvironmentOwner | None:
     """A program shipped as one executable, with Python and torch inside, or a package in a store
     that only its package manager may write."""
@@ -174,14 +161,6 @@ def _notebook(context: RuleContext) -> EnvironmentOwner | None:
     lender = lender_of(context)
     if lender is None:
         return None
-    if _named(context, "offline"):
-        return EnvironmentOwner(
-            because=f"this notebook of {lender.name} has no network, so nothing can be downloaded",
-            way=f"Use a GPU that the installed torch supports: {lender.gives_a_gpu}. Or add wheels "
-            "that a notebook with network downloaded (`pip download`) as input, and install them "
-            "with `pip install --no-index --find-links FOLDER`",
-            holds_all_packages=True,
-        )
     # The lender's torch serves all of its GPUs but Kaggle's oldest (P100).
     old_gpu = events(context, "gpu-not-in-wheel", "no-kernel-image")
     first_step = lender.gives_a_gpu if old_gpu else f"Undo the installation: {lender.anew}"
@@ -194,9 +173,6 @@ def _notebook(context: RuleContext) -> EnvironmentOwner | None:
 
 # --- images and containers ------------------------------------------------------------------------
 
-AMDS_FOLDER = re.compile(r"/opt/conda/envs/py_3\.\d+")
-"""Where the images rocm/pytorch and rocm/vllm have their environment (ROCm/pytorch's Dockerfiles:
-`conda create -n py_3.12`)."""
 SYSTEMS_FOLDER = re.compile(r"/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages")
 """The folder in which an image's maker installs torch; environments of users are in other folders.
 """
@@ -213,9 +189,17 @@ def image(context: RuleContext) -> EnvironmentOwner | None:
             "older CUDA version for an older driver or GPU (the project's releases list both). "
             "Changes that pip makes in a running container are lost when it stops",
         )
-    if makers_image := _image_of_a_maker(context):
+    # A maker of GPUs compiles the torch of its images for its own machines.
+    maker = ""
+    for event in events(context, "vendor-image"):
+        maker = event.values.get("image", "")
+    if _named(context, "maker-image"):
+        maker = "of NVIDIA (its `a0` version of torch is on no index)"
+    elif in_container(context) and SYSTEMS_FOLDER.match(context.torch.location or ""):
+        maker = maker or "in whose system folder its maker put it"
+    if maker:
         return EnvironmentOwner(
-            because=f"torch is part of the image {makers_image}",
+            because=f"torch is part of the image {maker}",
             way="Keep the image's torch, because its vendor built it for this machine. Use "
             "another tag of the image (a newer one for a newer GPU, an older one for an older "
             "driver), or change the program",
@@ -230,20 +214,6 @@ def image(context: RuleContext) -> EnvironmentOwner | None:
             way=f"Use {tag}, in the command or in the Dockerfile's FROM line",
         )
     return None
-
-
-def _image_of_a_maker(context: RuleContext) -> str:
-    """The image of a maker of GPUs, in words; "" if none is shown."""
-    for event in events(context, "vendor-image"):
-        return event.values.get("image", "")
-    if _named(context, "maker-image"):
-        return "of NVIDIA (its `a0` version of torch is on no index)"
-    amds_folder = AMDS_FOLDER.search(context.snapshot.python.executable or "")
-    if amds_folder and "amd" in vendors_of(context.snapshot):
-        return f"of AMD (rocm/pytorch and rocm/vllm keep their Python in {amds_folder[0]})"
-    if in_container(context) and SYSTEMS_FOLDER.match(context.torch.location or ""):
-        return "in whose system folder its maker put it"
-    return ""
 
 
 def _unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
@@ -265,75 +235,34 @@ def _unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
 
 # --- modules, the system, layers, projects --------------------------------------------------------
 
-OF_A_CLUSTER = re.compile(
-    r"/(?:sw|software|apps|cvmfs|easybuild|lustre/sw|opt/(?:apps|ohpc|cray|modulefiles)"
-    r"|cluster/(?:apps|software)|projappl/soft|share/apps)/",
-    re.I,
-)
-"""Folders in which clusters keep the programs of their modules (Lmod, EasyBuild, Spack)."""
-OF_THE_SYSTEM = re.compile(r"/usr/lib(?:64)?/python3")
 
-
-def _of_a_folder(context: RuleContext) -> EnvironmentOwner | None:
-    """A cluster's module, which only its administrators write, or the distribution's package
-    manager, outside of containers."""
-    roots = [event.values["root"] for event in events(context, "torch-folder")]
-    root, module = "".join(roots[:1]), _named(context, "module")
-    if module or OF_A_CLUSTER.match(root):
-        owner = f"the module {module}" if module else f"the cluster ({root})"
-        return EnvironmentOwner(
-            because=f"torch belongs to {owner}, which only its administrators can change",
-            way="Load a newer module (`module avail` lists them), or create a new environment "
-            "without the module",
-            commands=lines("module avail pytorch", "gpusetup install --venv ~/torch-env"),
-        )
-    if OF_THE_SYSTEM.match(root) and not in_container(context):
-        return EnvironmentOwner(
-            because=f"this torch is a package of the distribution ({root})",
-            way="Leave it to the distribution's package manager, and create a new environment for "
-            "the program",
-            commands=lines("gpusetup install --venv .venv"),
-        )
-    return None
-
-
-def translation_layer(context: RuleContext) -> EnvironmentOwner | None:
-    """ZLUDA: it runs a CUDA build of torch on an AMD GPU."""
-    name = _named(context, "translation")
-    if not name:
+def _module(context: RuleContext) -> EnvironmentOwner | None:
+    """A cluster's module, which only its administrators write."""
+    module = _named(context, "module")
+    if not module:
         return None
     return EnvironmentOwner(
-        because=f"{name} lets a CUDA build of torch run on the AMD GPU",
-        way=f"Keep that build. Install the HIP SDK and the {name} that the program's own page "
-        "lists for this GPU, with the rocBLAS library files for its target; or use a ROCm "
-        "build of torch without it",
+        because=f"torch belongs to the module {module}, which only its administrators can change",
+        way="Load a newer module (`module avail` lists them), or create a new environment "
+        "without the module",
+        commands=lines("module avail pytorch", "gpusetup install --venv ~/torch-env"),
     )
 
 
 def _project(context: RuleContext) -> EnvironmentOwner | None:
     """A project whose tool manages the environment, so the tool's next run removes what pip
     installed."""
-    build = context.choice.build
-    # Without a chosen CUDA build the command shows one as an example.
-    backend = build.backend if build is not None and build.cuda else "cu126"
-    index = f"https://download.pytorch.org/whl/{backend}"
-    commands_of_tools = {
-        "poetry": (
-            f"poetry source add --priority explicit pytorch {index}",
-            "poetry add --source pytorch torch torchvision",
-        ),
-        # pdm takes indexes from pyproject.toml alone (`[[tool.pdm.source]]`).
-        "pdm": (),
-        "pixi": ("pixi workspace system-requirements add cuda 12", "pixi add pytorch-gpu"),
-    }
     tool = _named(context, "project")
     if not tool:
         return None
+    build = context.choice.build
+    # Without a chosen CUDA build the sentence shows one as an example.
+    backend = build.backend if build is not None and build.cuda else "cu126"
     return EnvironmentOwner(
         because=f"{tool} creates this environment from the project's file, and its next run "
         "removes what pip installed",
-        way="Add the build to the project's file, and let the tool install it",
-        commands=lines(*commands_of_tools[tool]),
+        way="Add the build to the project's file, with the index "
+        f"https://download.pytorch.org/whl/{backend}, and let the tool install it",
     )
 
 
@@ -367,8 +296,8 @@ def _program(context: RuleContext) -> EnvironmentOwner | None:
     name = _named(context, "program")
     if not name:
         return None
-    way = f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment"
-    if was_tried(context, "program-update"):
-        way = "Its updater was already tried. In its environment"
-    because = f"the environment is {name}'s own"
-    return EnvironmentOwner(because=because, way=way, is_closed=False)
+    return EnvironmentOwner(
+        because=f"the environment is {name}'s own",
+        way=f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment",
+        is_closed=False,
+    )

@@ -46,8 +46,6 @@ def unset(context: RuleContext, name: str) -> Lines:
     return (shell.unsetting(name, _shell(context)),)
 
 
-INSTALL_LINE = re.compile(r"gpusetup install\b")
-"""A command that installs the chosen build."""
 LIBRARIES = "LD_LIBRARY_PATH"
 FILTER_FOLDERS = (
     """export LD_LIBRARY_PATH="$(printenv LD_LIBRARY_PATH | tr : '\\n' """
@@ -172,17 +170,16 @@ def target_refuses(context: RuleContext) -> bool:
 
 
 def _build_options(context: RuleContext, *, torch_removed: bool) -> tuple[str, ...]:
-    """The options that name the build, if `install` would choose another one on its own: because
-    the build was requested, is for another maker's GPUs, or the installed torch is removed first.
-    """
-    build = chosen_build(context)
+    """The options that name the build, where `install` would choose another one on its own."""
+    build, action = chosen_build(context), context.choice.action
     if build is None:
         return ()
-    action = context.choice.action
+    # The person asked for this build, or no build fits the installed torch's release.
     if context.choice.wish.names_build or action == "refused":
         return ("--torch", build.torch, "--backend", build.backend)
-    keeps_version = action not in ("first", "newest")
-    return ("--torch", build.torch) if torch_removed and keeps_version else ()
+    # `install` keeps the release that it finds; after a removal it finds none.
+    keeps_release = action not in ("first", "newest")
+    return ("--torch", build.torch) if torch_removed and keeps_release else ()
 
 
 def _host_options(context: RuleContext) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
 
 from gpusetup.evidence.context import RuleContext, events, gpus, on, whole_number
 from gpusetup.fixes import paste
@@ -16,53 +15,29 @@ from gpusetup.model.shell import Lines, lines
 from gpusetup.model.units import GIB
 from gpusetup.readings.sources import UNNAMED
 
-OLD_LAUNCH = "old-launch"
-"""The event of a text that shows the old launcher's command line."""
-
-ONE_PROCESS_A_GPU = "torchrun --nproc-per-node=gpu train.py"
-"""The command if the text does not show its own."""
-
 TAKEN_AWAY = ("--use_env", "--use-env")
 """Options of the old launcher that torchrun does not have: it always sets LOCAL_RANK."""
-
-MOST_WORDS = 100
 
 
 def by_torchrun(context: RuleContext, text: str) -> Fix:
     """The command line that the text shows, rewritten for torchrun; without one, an example."""
-    for launch in events(context, OLD_LAUNCH):
-        if commands := _translated(context, launch.values):
-            return Fix(text=text, commands=commands)
+    for launch in events(context, "old-launch"):
+        # The command ends at a pipe or a redirection.
+        command = re.split(r"\s(?:\d?[|&;<>])", launch.values.get("arguments", ""))[0]
+        try:
+            words = [word for word in shlex.split(command) if word not in TAKEN_AWAY]
+        except ValueError:  # An open quotation mark raises ValueError.
+            continue
+        # A shell variable would be quoted, which changes its meaning.
+        if not words or re.search(r"[$`]", command):
+            continue
+        variables = [word.split("=", 1) for word in launch.values.get("variables", "").split()]
+        settings = [paste.setting(context, name, value) for name, value in variables]
+        return Fix(text=text, commands=(*settings, paste.command(context, "torchrun", *words)))
     return Fix(
-        text=f"{text}. Replace train.py with your own script", commands=lines(ONE_PROCESS_A_GPU)
+        text=f"{text}. Replace train.py with your own script",
+        commands=lines("torchrun --nproc-per-node=gpu train.py"),
     )
-
-
-def _translated(context: RuleContext, values: Mapping[str, str]) -> Lines:
-    """A command line of the old launcher rewritten for torchrun, with the variables before it
-    kept."""
-    words = tuple(_words(values.get("arguments", "")))
-    # A shell variable would be quoted, which changes its meaning.
-    if not words or any("$" in word or "`" in word for word in words):
-        return ()
-    settings = []
-    for variable in values.get("variables", "").split():
-        name, _, value = variable.partition("=")
-        settings.append(paste.setting(context, name, value))
-    return (*settings, paste.command(context, "torchrun", *words))
-
-
-def _words(arguments: str) -> Iterator[str]:
-    """The words of a command up to a pipe or redirection, without options that torchrun lacks."""
-    try:
-        words = shlex.split(arguments)
-    except ValueError:  # An open quotation mark raises ValueError.
-        return
-    for word in words[:MOST_WORDS]:
-        if re.match(r"\d?[|&;<>]", word):
-            return
-        if word not in TAKEN_AWAY:
-            yield word
 
 
 STEPS = (
@@ -88,26 +63,27 @@ def full_memory(context: RuleContext, text: str) -> Fix:
     """The fix for a full GPU memory: the trainer's own steps if the text shows a trainer, otherwise
     the general steps.
 
-    `text` contains the general steps. Advice from the numbers in the message comes before them.
+    `text` contains the general steps.
     """
     # Windows and WSL lack the memory calls for expandable segments.
     has_segments = not (on(context, "windows") or context.os.wsl)
     may_have_gaps = has_segments and unused_may_help(context) is not False
     segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
     looks = paste.look("check which programs use the memory", *lines("nvidia-smi"))
-    by_the_numbers = whole_model_on_each_gpu(context) or copies_of_one_process(context)
     named = [event.values.get("trainer") for event in events(context, TRAINER_NAMED)]
     for trainer in TRAINERS:
         if trainer.name in named:
-            sentences = by_the_numbers + _steps_of_trainer(trainer, segments)
-            return Fix(text=sentences, commands=segments, looks=(*looks, *_plans(context)))
+            return Fix(
+                text=_steps_of_trainer(trainer, segments),
+                commands=segments,
+                looks=(*looks, *_plans(context)),
+            )
     owners = {event.values.get("name") for event in events(context, "environment-owner")}
     if not GENERATING.isdisjoint({*owners, context.snapshot.failing.program}):
         return Fix(text=TO_GENERATE, looks=looks)
-    if unused_may_help(context):
-        by_the_numbers += SEGMENTS_FIRST
+    first = SEGMENTS_FIRST if unused_may_help(context) else ""
     help_of_segments = ". Expandable segments help against fragmentation" if segments else ""
-    sentences = f"{by_the_numbers}{text}{help_of_segments}. {COMPUTED}"
+    sentences = f"{first}{text}{help_of_segments}. {COMPUTED}"
     return Fix(text=sentences, commands=segments, looks=looks)
 
 
@@ -145,48 +121,6 @@ TO_GENERATE = (
     "`enable_model_cpu_offload()`), and lower resolution, frames or batch. End other programs on "
     "the GPU"
 )
-BYTES_A_PARAMETER = 2
-"""LoRA keeps the frozen model's weights on the GPU in bf16 or fp16, which need 2 bytes each."""
-USUAL_GPU_BYTES = 24 * GIB
-"""The memory that is assumed if a text does not show it: that of the largest GeForce card until
-2024."""
-
-
-def whole_model_on_each_gpu(context: RuleContext) -> str:
-    """What to do first where the weights alone are larger than one GPU; "" if they are not.
-
-    Data-parallel training, LoRA's too, puts the whole model on each GPU: no batch size helps then.
-    """
-    named = [event.values.get("billions") for event in events(context, "model-size")]
-    billions = max((float(size) for size in named if size), default=0.0)
-    totals = [message.values.get("total_bytes") for message in events(context, "out-of-memory")]
-    of_messages = [total for total in map(whole_number, totals) if total]
-    listed = [gpu.memory_total_bytes for gpu in gpus(context) if gpu.memory_total_bytes]
-    memory = (of_messages or [max(listed, default=USUAL_GPU_BYTES)])[0]
-    weights_bytes = billions * 1e9 * BYTES_A_PARAMETER
-    if weights_bytes <= memory:
-        return ""
-    return (
-        f"The weights of {billions:g}B parameters take {weights_bytes / 1e9:.0f} GB in 16 bits, "
-        "and data-parallel training puts all of them on each GPU, so no batch size helps. Split "
-        "the model over the GPUs (DeepSpeed ZeRO-3 or FSDP), or load it in 4 bits (QLoRA). "
-    )
-
-
-def copies_of_one_process(context: RuleContext) -> str:
-    """What to do first where one process drives all GPUs (`nn.DataParallel`); "" if none does.
-
-    It gathers outputs and gradients on the first GPU, and DeepSpeed's and FSDP's settings are
-    not read without a launcher.
-    """
-    if not events(context, "one-process-parallel"):
-        return ""
-    return (
-        "The training runs as one process over all GPUs (DataParallel), which fills the first "
-        "GPU and ignores DeepSpeed's and FSDP's settings: start one process per GPU (`torchrun "
-        "--nproc-per-node=gpu …`, `accelerate launch …`; LLaMA-Factory: `FORCE_TORCHRUN=1 "
-        "llamafactory-cli train …`). "
-    )
 
 
 def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:

@@ -8,7 +8,7 @@ from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.owner import owner_of
-from gpusetup.report.facts import GUESS, Claim, Facts
+from gpusetup.report.facts import Facts
 
 # `libcudart.so.12`, `torch_cuda.dll`, `_C.pyd`.
 LIBRARY = r"[\w.+~@-]*\.(?:so(?:\.\d+)*|dylib|dll|pyd)"
@@ -71,14 +71,7 @@ def files(text: Text) -> Facts:
         # A mangled symbol at the end of the line is long.
         quote = line.strip()[:300]
         yield Event(kind="failing-file", values=values, source=source, text=quote)
-        # The Python of the conda environment (Linux only) in which the file is installed.
-        if owner.place == "environment" and CONDA_ENVIRONMENT.search(owner.root):
-            yield Claim("python.executable", f"{owner.root}/bin/python", source, GUESS)
     for number, line, path in listed[:MAX_LISTED]:
         values = {"path": path}
         source = line_source(number)
         yield Event(kind="file-listed", values=values, source=source, text=line.strip())
-
-
-# `/home/me/miniconda3/envs/ml`: a conda environment on Linux.
-CONDA_ENVIRONMENT = lazy(r"^/.*/envs/[^/]+$")

@@ -42,17 +42,6 @@ NUMBERED_GPU = lazy(
     re.I,
 )
 """A numbered GPU, as programs list them when they start."""
-# `a Blackwell GPU`, `RTX 50 series`, `50 系`; `Pascal GPU`, `GTX 10xx`.
-BLACKWELL = lazy(
-    r"\bblackwell\b(?! support)|\bRTX ?50(?:[ -]?series|xx)\b|(?<![\d.])50 ?系(?:列)?", re.I
-)
-PASCAL = lazy(r"\bpascal gpu|\b(?:GTX ?)?10(?:[ -]?series|xx)\b", re.I)
-FAMILIES = (
-    ("Blackwell", BLACKWELL, Capability(12, 0)),
-    ("Pascal", PASCAL, Capability(6, 1)),
-)
-"""Architectures that people name instead of a model, with the compute capability of their GeForce
-cards."""
 MAX_GPUS = 16
 """The most GPUs in one machine (NVIDIA's DGX-2)."""
 
@@ -102,8 +91,6 @@ WIDE_BEHIND = lazy(
 or a date."""
 CARD_BEHIND = lazy(r" ?(?:显卡|グラボ|그래픽)")
 """The word for a graphics card, right after a number."""
-# `RTX 30 series`, `40xx`.
-SERIES = lazy(r"\b(?:RTX ?|GTX ?)?(?P<series>10|16|20|30|40|50)(?:[ -]?series|xx)\b", re.I)
 
 
 def only_gpu_named(text: Text) -> Gpu | None:
@@ -112,17 +99,10 @@ def only_gpu_named(text: Text) -> Gpu | None:
     A card that worked, or that another machine has ("on my old 3080 it worked"), does not count.
     """
     names = _different_names(_names_in(text.flat))
-    if names:
-        # The GPU in a DGX Spark is called GB10.
-        name = names[0].replace("DGX Spark", "GB10")
-        return Gpu(name=name) if len(names) == 1 else None
-    # A text that names several series probably lists what a program supports.
-    if len({match["series"] for match in SERIES.finditer(text.flat, 0, CHARACTERS_READ)}) > 1:
+    if len(names) != 1:
         return None
-    for family, pattern, capability in FAMILIES:
-        if pattern.search(text.flat, 0, CHARACTERS_READ):
-            return Gpu(name=f"a {family} GPU", compute_capability=capability)
-    return None
+    # The GPU in a DGX Spark is called GB10.
+    return Gpu(name=names[0].replace("DGX Spark", "GB10"))
 
 
 def _names_in(flat: str) -> Iterator[str]:

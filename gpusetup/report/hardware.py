@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BOARDS
-from gpusetup.accelerators.makers import AMD, MAKERS
-from gpusetup.accelerators.other_gpus import maker_named
+from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.row import is_switched_off
-from gpusetup.messages.search import Text, line_source
+from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import in_any_case, lazy
@@ -43,13 +41,6 @@ def pci_devices_and_nodes(text: Text) -> Facts:
         elif "/dev/" in line and (node := NODE.match(line)):
             yield DeviceNode(path=node[2], mode=node[1])
     yield from other_makers_gpu_events(text)
-    # The board's name is in the catalog of targets. The name of a Radeon alone is not enough,
-    # because a laptop with an NVIDIA GPU may have a Radeon too.
-    if HIP_WORDS.search(text.low):
-        for board, _ in BOARDS:
-            match = in_any_case(f"(?:{board}){BOARD_ENDING}").search(text.flat, 0, CHARACTERS_READ)
-            if match:
-                yield other_makers_gpu("amd", match[0].strip(), text.source(match.start()))
 
 
 def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
@@ -74,13 +65,6 @@ def other_makers_gpu(vendor: str, name: str, source: str) -> Event:
     values = {"vendor": vendor, "name": name}
     return Event(kind="foreign-gpu", values=values, source=source, text=name)
 
-
-# `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
-# prints on every machine.
-HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)")
-"""Words of a program that runs on an AMD GPU."""
-BOARD_ENDING = "(?:(?: ?(?:XTX?|GRE)|[MS])(?![A-Za-z0-9]))?"
-"""What may follow a board's number in its name: `RX 6600 XT`."""
 
 # --- other makers' GPUs ---------------------------------------------------------------------------
 NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"
@@ -140,11 +124,17 @@ ERRORS_OF_ROCM = ("HIP error", "rocBLAS error", "ROCm error", "MIOpen")
 """How messages of AMD's software begin that show the maker but not the GPU."""
 
 
+# `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; but not "ROCM used to build", which collect_env
+# prints on every machine.
+HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[1789]\d|rocm(?! used to build)")
+"""Words of a program that runs on an AMD GPU."""
+BOARD_ENDING = "(?:(?: ?(?:XTX?|GRE)|[MS])(?![A-Za-z0-9]))?"
+"""What may follow a board's number in its name: `RX 6600 XT`."""
+
+
 def other_makers_gpu_events(text: Text) -> Facts:
     """The first GPU of each maker other than NVIDIA, found by its name or by messages of its
-    software, or the one that a label of the text names."""
-    labelled = list(labelled_gpus(text))
-    yield from labelled
+    software; and a board of AMD's whose target is known, if the text is about ROCm."""
     for vendor, needles, pattern in OTHER_MAKERS:
         # The patterns are slow, and most texts contain none of the needles.
         if not text.has_any(needles):
@@ -153,8 +143,6 @@ def other_makers_gpu_events(text: Text) -> Facts:
         if match is None:
             continue
         name, source = match[match.lastindex or 0], text.source(match.start())
-        if source in {gpu.source for gpu in labelled}:
-            continue
         gpu = other_makers_gpu(vendor, name.strip(), source)
         if name.startswith(ERRORS_OF_ROCM):
             # The words show the maker, but only the whole line says what failed.
@@ -163,6 +151,11 @@ def other_makers_gpu_events(text: Text) -> Facts:
         if vendor == "apple":
             yield Claim("os.machine", "aarch64", source, HINT)
             yield Claim("os.family", "macos", source, HINT)
+    # Without words of ROCm, a Radeon may be the graphics beside an NVIDIA GPU.
+    for board, _ in BOARDS if HIP_WORDS.search(text.low) else ():
+        name = f"(?:{board}){BOARD_ENDING}"
+        if named := in_any_case(name).search(text.flat, 0, CHARACTERS_READ):
+            yield other_makers_gpu("amd", named[0].strip(), text.source(named.start()))
 
 
 # `gfx1030, gfx1100`, `'gfx906' 'gfx908'`: two targets with only punctuation between them.
@@ -177,56 +170,6 @@ def _is_in_use(match: re.Match[str]) -> bool:
     before = flat[max(start - 20, 0) : start]
     is_listed = BESIDE_A_TARGET.search(before) or BEFORE_A_TARGET.match(flat, end)
     return not (match[0].startswith("gfx") and is_listed) and not is_switched_off(flat, end)
-
-
-# --- labels ---------------------------------------------------------------------------------------
-
-LABEL_WORDS = (
-    *("gpu", "graphics", "video card", "videocard", "display adapter", "vga", "accelerator"),
-    *("grafikkarte", "carte graphique", "tarjeta gráfica", "placa de vídeo", "scheda video"),
-    *("karta graficzna", "видеокарта", "显卡", "顯示卡", "グラボ", "グラフィックボード", "그래픽"),
-)
-"""Words for a GPU in labels, in lower case."""
-LABEL = (
-    r"(?:my |your )?(?:gpus?|graphics(?: (?:card|adapter))?|video ?card|display adapter|vga|accelerator"
-    r"|grafikkarte|carte graphique|tarjeta gráfica|placa de vídeo|scheda video|karta graficzna"
-    r"|видеокарта|显卡|顯示卡|グラボ|グラフィックボード|그래픽 ?카드)(?: ?(?:model|name|型号|モデル))?"
-)
-# `GPU: Instinct MI60`, `- Graphics card = Intel Data Center GPU Flex 170`, `| GPU | RX 6800 |`.
-LABELLED = lazy(rf"(?i)^\W{{0,6}}{LABEL}\W{{0,4}}[:=：|]\W{{0,4}}(\S.{{1,60}})$")
-"""A line that names the GPU after a label, and its value."""
-# `### GPU`, `**Graphics card**`, `GPU:`; an issue's form has the answer below its heading.
-HEADING = lazy(rf"(?i)^(?:#{{1,6}} |\*\*)?{LABEL}(?: \([^)]{{0,40}}\))?[:：?]?(?:\*\*)?[:：]?$")
-"""A line with nothing but a label."""
-LONGEST_NAME = 60
-"""The most characters of a GPU's name in a line of its own. A longer line is a sentence."""
-
-
-def labelled_gpus(text: Text) -> Iterator[Event]:
-    """The GPUs of other makers that the text's own labels name, read as the option `--gpu` reads
-    them."""
-    if not text.has_any(LABEL_WORDS):
-        return
-    for index, line in enumerate(text.lines):
-        if label := LABELLED.match(line):
-            yield from _gpu_in_a_value(label[1], index + 1)
-        elif HEADING.match(line.strip()):
-            # The answer stands at most three lines below its heading, the empty ones counted.
-            below = enumerate(text.lines[index + 1 : index + 4], index + 2)
-            number, value = next((one for one in below if one[1].strip()), (0, ""))
-            if len(value.strip()) <= LONGEST_NAME:
-                yield from _gpu_in_a_value(value, number)
-
-
-def _gpu_in_a_value(value: str, line_number: int) -> Iterator[Event]:
-    """The GPU that the value of a label names, if another maker than NVIDIA made it."""
-    name = value.strip(" *`|-")
-    # `GPU: NVIDIA RTX 3060 and the processor's Radeon` names a GPU that CUDA can use.
-    maker = None if NVIDIA_WORD.search(name) else maker_named(name)
-    # "Intel" alone may be the old graphics of a processor, which torch has no build for. AMD's
-    # processors, on the other hand, are rarely called a GPU.
-    if maker and (maker is AMD or any(map(str.isdigit, name))):
-        yield other_makers_gpu(maker.id, name, line_source(line_number))
 
 
 # --- collect_env ----------------------------------------------------------------------------------
@@ -250,7 +193,8 @@ def collect_env(text: Text) -> Facts:
     for match in LISTED_GPUS.finditer(text.flat):
         source = text.source(match.start())
         listed = match[1].strip(" *-")
-        if listed.startswith("No CUDA"):
+        # A build for Intel's GPUs prints it on a machine where nothing is wrong.
+        if listed.startswith("No CUDA") and "xpu available: true" not in text.low:
             # collect_env prints "No CUDA" if torch has no device and neither nvidia-smi nor nvcc
             # answers. A machine with a CUDA build may well have a GPU but no driver.
             build = BUILT_WITH.search(text.flat)

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import CHARACTERS_READ, HINT, SURE, USUAL, Claim, Facts
+from gpusetup.report.facts import CHARACTERS_READ, GUESS, HINT, SURE, USUAL, Claim, Facts
 
 # --- what is installed ----------------------------------------------------------------------------
 
@@ -26,24 +25,13 @@ PACKAGE_ROW = lazy(
 CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 
 
-class InstalledSentence(NamedTuple):
-    """A sentence that names an installed package (group 1) and its version (group 2)."""
-
-    needle: str
-    """A string that every match of the pattern contains."""
-    installer: str | None
-    pattern: re.Pattern[str]
-
-
-INSTALLED_SENTENCES = (
-    # `Requirement already satisfied: torch in ./lib/python3.12/site-packages (2.5.1+cu124)`.
-    InstalledSentence("already satisfied", "pip", lazy(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)")),
-    # `vLLM API server version 0.9.1`, `sglang: 0.4.6`.
-    InstalledSentence(":", None, lazy(r"(?i)\b(?=[vsl])(vllm|sglang|lmdeploy)(?:(?: API server)? version:?|:) {1,2}v?(\d{1,2}\.\d[\w.+]*\w)")),
-)  # fmt: skip
+# `Requirement already satisfied: torch in ./lib/python3.12/site-packages (2.5.1+cu124)`.
+SATISFIED = lazy(
+    r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? "
+    r"\(([\d.]+\w*(?:\+[\w.]+)?)\)"
+)
 MAX_SENTENCES = 60
-"""The most sentences of one kind that are read, because the log of a long installation has
-thousands."""
+"""The most sentences of pip that are read, because the log of a long installation has thousands."""
 # Parts of the names of packages that belong to the GPU stack.
 RELEVANT = lazy(
     "torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx|vllm|sglang|lmdeploy"
@@ -73,11 +61,10 @@ def packages(text: Text) -> Facts:
             continue
         if row["by"] or row["sign"] != "==" or not lists_requirements:
             yield from if_watched(_package_of_row(row, line))
-    for needle, installer, pattern in INSTALLED_SENTENCES:
-        if needle in text.flat:
-            sentences = pattern.findall(text.flat[:CHARACTERS_READ])
-            for name, version in sentences[:MAX_SENTENCES]:
-                yield from if_watched(Package(name=name, version=version, installer=installer))
+    if "already satisfied" in text.low:
+        found = SATISFIED.findall(text.flat[:CHARACTERS_READ])
+        for name, version in found[:MAX_SENTENCES]:
+            yield from if_watched(Package(name=name, version=version, installer="pip"))
     # pip prints "Cannot uninstall" for a torch that `distutils` or conda installed.
     if "cannot uninstall 'torch'" in text.low:
         yield Event(kind="installed-by-two", values={"name": "torch"}, source="pip")
@@ -136,6 +123,9 @@ LOCKED_TORCH = (
 MAX_VERSIONS_CHARACTERS = 900
 """At most this many characters are kept of pip's list of versions, which may have hundreds of
 entries."""
+LAST_FOR_INTEL_MACS = " 2.2.2"
+"""How pip's list of versions ends on an Intel Mac, and nowhere else: torch stopped making wheels
+for it (the list of Python 3.8 ends with 2.4.1, that of 3.7 with 1.13.1)."""
 MESSAGE_CHARACTERS = 300
 """At most this many characters of pip's message are quoted as evidence."""
 
@@ -209,6 +199,9 @@ def refusals(text: Text) -> Facts:
                 end = start + len(match[0][:MESSAGE_CHARACTERS])
                 yield text.event("no-matching-distribution", start, end, known)
                 yield from pin_claims(requirement, text.source(start), SURE)
+                if versions.endswith(LAST_FOR_INTEL_MACS):
+                    yield Claim("os.family", "macos", text.source(start), GUESS)
+                    yield Claim("os.machine", "x86_64", text.source(start), GUESS)
 
 
 def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:

@@ -188,19 +188,16 @@ def _with_its_build(version: str, claims: list[Claim]) -> str:
 
     >>> _with_its_build("2.7.0", [Claim("torch.version", "2.7.0+cpu", "line 2")])
     '2.7.0+cpu'
-    >>> _with_its_build("2.7.0+cu12", [Claim("torch.version", "2.7.0+cu126", "line 2")])
-    '2.7.0+cu126'
     """
     # No build has the label `cu12`: the end of a title was cut off.
-    is_cut = re.search(r"\+cu1[0-3]?$", version) is not None
-    if "+" in version and not is_cut:
+    version = re.sub(r"\+cu1[0-3]?$", "", version)
+    if "+" in version:
         return version
     for claim in claims:
-        claimed_version = str(claim.value)
-        release, plus, _ = claimed_version.partition("+")
+        release, plus, label = str(claim.value).partition("+")
         # "2.7" in a sentence can mean 2.7.0 or 2.7.1.
         is_same_release = release == version or release.startswith(f"{version}.")
-        is_whole = is_cut and claimed_version != version and claimed_version.startswith(version)
-        if is_whole or (plus and is_same_release):
-            return claimed_version
-    return version.partition("+")[0] if is_cut else version
+        if plus and is_same_release and not re.fullmatch(r"cu1[0-3]?", label):
+            return str(claim.value)
+
+    return version

@@ -1,5 +1,5 @@
-"""Finds who manages the environment in a text: the folder of its torch, a container image, or a
-program that includes its own Python.
+"""Finds who manages the environment in a text: a container image, a project's tool, or a program
+that includes its own Python.
 
 These are facts, not failures. `fixes.owners` uses them to decide how that torch may be changed.
 """
@@ -9,64 +9,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.messages.owners import COMPILED, ROWS
+from gpusetup.messages.owners import ROWS
 from gpusetup.messages.row import MessageRow, is_switched_off
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy
-from gpusetup.report.facts import CHARACTERS_READ, GUESS, SHOWN_CHARACTERS, Claim, Facts
-
-TORCHS_FILE = lazy(
-    r"(?P<root>(?<![\w.~$}])/[\w.@+~/-]{2,200}?"
-    r"|(?:\b[A-Z]:\\|(?<=[ \"'>])\.[\\/])[^\"'\n<>|*?:;,]{0,200}?)[\\/]+"
-    r"(?P<folder>site|dist)-packages[\\/]+torch[\\/]",
-    re.I,
-)
-"""The path of one of torch's files, in a traceback or a warning. The group `root` is the folder
-above `site-packages`."""
-# `Update/update_comfyui_and_python_dependencies.bat`, but not `should I run update_wizard_linux.sh`.
-UPDATER = lazy(
-    r"(?<!should I run )\b(?:update_comfyui_and_python_dependencies|update_wizard_(?:windows|linux|macos))\b",
-    re.I,
-)
-"""The script with which a program updates its own environment."""
+from gpusetup.report.facts import CHARACTERS_READ, SHOWN_CHARACTERS, Facts
 
 
 def owners(text: Text) -> Facts:
-    """The folder of torch, the owner of its environment, and packages that were compiled for it.
+    """The owner of torch's environment.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.values for event in owners(text_of("docker run vllm/vllm-openai:v0.8.5 --model x"))]
     [{'name': 'vllm/vllm-openai:v0.8.5', 'owner': 'image'}]
     """
     flat = text.flat[:CHARACTERS_READ]
-    if "-packages" in text.low:
-        yield from _folder_of_torch(text, flat)
     for row in ROWS:
         if text.has_any(row.letters):
             yield from _owner_of_row(text, flat, row)
-    # Packages with compiled parts that the text shows with a version or by one of their files.
-    compiled: dict[str, re.Match[str]] = {}
-    for match in COMPILED.finditer(flat):
-        compiled.setdefault((match["listed"] or match["file"]).lower().replace("_", "-"), match)
-    for package, match in compiled.items():
-        yield _event(text, "compiled-for-torch", match, {"package": package})
-    if updater := UPDATER.search(flat):
-        yield _event(text, "remedy-tried", updater, {"what": "program-update"})
-
-
-def _folder_of_torch(text: Text, flat: str) -> Facts:
-    """The folder from which torch is loaded, if all of torch's files in the text are in the same
-    folder."""
-    matches = list(TORCHS_FILE.finditer(flat))
-    roots = {match["root"].replace("\\\\", "\\") for match in matches}
-    if len(roots) == 1:
-        root = roots.pop()
-        values = {"root": root, "packages": f"{matches[0]['folder']}-packages"}
-        yield _event(text, "torch-folder", matches[0], values)
-        # This is a conda environment on Linux. Its Python is in `bin` below its root.
-        if conda := re.search(r"^(/.*/envs/[^/]+)/lib/python[\d.]+$", root):
-            yield Claim("python.executable", f"{conda[1]}/bin/python", "paths", GUESS)
 
 
 # `stable-diffusion-webui\models\Lora`, a folder that other programs also read.

@@ -128,6 +128,8 @@ NOT_A_TARGET = lazy(
 They belong to the system, to a user's own packages, to a build, to a tool or to conda. A Windows
 folder called `env` is included because it may be from venv, from conda or a copy of Python.
 """
+# `/home/me/miniconda3/envs/ml`: a conda environment on Linux.
+CONDA_ENVIRONMENT = lazy(r"^/.*/envs/[^/]+$")
 # `\\venv`, `\\myenv` at the end of a root on Windows.
 WINDOWS_VENV = lazy(r"\\[\w.-]*env[\w.-]*$")
 
@@ -141,7 +143,9 @@ def interpreter(flat: str) -> Facts:
     if "site-packages" not in flat:
         return
     roots = {path["root"] or path["windows"] for path in SITE.finditer(flat)}
-    of_environments = [root for root in roots if not NOT_A_TARGET.search(root)]
+    of_environments = [
+        root for root in roots if CONDA_ENVIRONMENT.match(root) or not NOT_A_TARGET.search(root)
+    ]
     if len(of_environments) != 1:
         return
     # Python's repr, which messages use for paths, doubles every backslash.

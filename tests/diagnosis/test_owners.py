@@ -59,12 +59,6 @@ CLOSED = (
         + warning("/sw/pytorch/2.1.2/lib/python3.10/site-packages/"),
         "Load a newer module",
     ),
-    (warning("/usr/lib/python3.13/site-packages/"), "package manager"),
-    (
-        "My Kaggle notebook must run with internet off.\n/kaggle/working/train.py\n"
-        + warning("/usr/local/lib/python3.11/dist-packages/"),
-        "no network",
-    ),
 )
 
 
@@ -89,11 +83,6 @@ PROGRAMS = (
         "TORCH_COMMAND",
         "stable-diffusion-webui\\venv",
     ),
-    (
-        warning("/home/u/invokeai/.venv/lib/python3.11/site-packages/"),
-        "its launcher",
-        "invokeai/.venv",
-    ),
 )
 
 
@@ -108,31 +97,6 @@ def test_a_programs_own_way_comes_first_and_pip_is_its_own(
     lines = installations(answer)
     assert lines
     assert all(python in line for line in lines)
-
-
-def test_a_persons_own_environment_is_changed_by_its_own_python() -> None:
-    answer = read_report(warning("/home/u/venv/lib/python3.11/site-packages/"))
-    assert all("/home/u/venv/bin/python" in line for line in installations(answer))
-    assert installations(answer)
-
-
-def test_a_layer_that_runs_cuda_on_an_amd_gpu_keeps_its_cuda_build() -> None:
-    answer = read_report(
-        "SD.Next with ZLUDA, RX 6700 XT, Windows 11\nTorch 2.3.1+cu118\n"
-        "AssertionError: Torch not compiled with CUDA enabled"
-    )
-    assert answer.certainty != "certain"
-    assert "Keep that build" in way_of(answer)
-    assert not installations(answer)
-    without = read_report("RX 6700 XT, Linux\nAssertionError: Torch not compiled with CUDA enabled")
-    assert "Keep that build" not in way_of(without)
-
-
-def test_what_was_compiled_for_the_old_torch_is_named_where_torch_changes() -> None:
-    text = warning("/home/u/venv/lib/python3.11/site-packages/")
-    assert "compiled for the torch" not in way_of(read_report(text))
-    with_mmcv = way_of(read_report(f"{text}mmcv: 2.1.0\nmmdet: 3.3.0\n"))
-    assert "mmcv is compiled for the installed torch" in with_mmcv
 
 
 def test_in_a_container_pips_lines_are_the_dockerfiles() -> None:
@@ -153,41 +117,14 @@ def test_a_projects_tool_installs_what_the_projects_file_names() -> None:
     text = "torch 2.6.0+cpu, RTX 4070\nAssertionError: Torch not compiled with CUDA enabled\n"
     answer = read_report(f"$ poetry run python train.py\n{text}")
     assert not installations(answer)
-    lines = command_lines(root_of(answer).fix)
-    assert any(line.startswith("poetry add --source") for line in lines)
+    assert "Add the build to the project's file" in way_of(answer)
     assert installations(read_report(f"$ python train.py\n{text}"))
-
-
-@each(
-    "symbol, wheel",
-    (
-        ("_ZN3c105ErrorC2ENS_14SourceLocationESs", "cxx11abiTRUE"),
-        (
-            "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
-            "cxx11abiFALSE",
-        ),
-    ),
-)
-def test_a_missing_symbol_shows_the_abi_of_its_wheel(symbol: str, wheel: str) -> None:
-    file = "/home/u/venv/lib/python3.12/site-packages/flash_attn_2_cuda.cpython-312.so"
-    text = f"ImportError: {file}: undefined symbol: {symbol}\ntorch 2.7.0+cu128"
-    assert wheel in way_of(read_report(text))
-
-
-def test_an_index_of_cpu_builds_in_a_dockerfile_is_changed_there() -> None:
-    answer = read_report(
-        "RUN pip install torch --index-url https://download.pytorch.org/whl/cpu\n"
-        "docker compose logs app\nAssertionError: Torch not compiled with CUDA enabled"
-    )
-    assert "rebuild the image" in way_of(answer)
-    assert not installations(answer)
 
 
 NO_KERNEL = "no kernel image is available for execution on the device"
 WITHOUT_TORCH = (
     "RTX 5080, Ubuntu 24.04, cupy-cuda11x\nCUDADriverError: CUDA_ERROR_NO_BINARY_FOR_GPU: "
     + NO_KERNEL,
-    f"faster-whisper on an RTX 5090:\nRuntimeError: CUDA failed with error {NO_KERNEL}",
     f"RTX 5090\nAcmeRenderError: CUDA error: {NO_KERNEL}",
 )
 
@@ -198,20 +135,3 @@ def test_a_program_without_torch_is_not_told_to_change_torch(text: str) -> None:
     root = answer.findings[0]
     assert "torch" not in root.title.lower()
     assert "torch" not in way_of(answer).replace("without torch", "")
-
-
-def test_where_the_only_gpu_is_of_another_maker_no_driver_of_nvidia_helps() -> None:
-    too_old = "\nonnxruntime: CUDA driver version is insufficient for CUDA runtime version"
-    assert read_report("I have an RX 7900 XT" + too_old).cause == "amd-gpu"
-    assert read_report("I have an RTX 3060" + too_old).cause == "driver-too-old"
-
-
-def test_an_unread_driver_that_ran_a_build_keeps_that_cuda() -> None:
-    warned = (
-        "torch 2.7.0+cu128\nUserWarning: Found GPU0 NVIDIA GeForce GTX 1080 Ti which is of cuda "
-        "capability 6.1. PyTorch no longer supports this GPU because it is too old. The minimum "
-        "cuda capability supported by this library is 7.5."
-    )
-    answer = read_report(warned)
-    assert answer.resolution
-    assert answer.resolution.backend == "cu126"

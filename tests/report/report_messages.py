@@ -10,55 +10,37 @@ DEVICE_COUNT = (
     "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
     "NumCudaDevices() that might have already set an error? Error "
 )
-WARNED = (
-    "/usr/lib/python3.10/site-packages/torch/cuda/__init__.py:141: UserWarning: CUDA initialization: "
-    "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() "
-    "that might have already set an error? Error "
-)
-INTERNAL = "(Triggered internally at ../c10/cuda/CUDAFunctions.cpp:108.)"
-
 MESSAGES: tuple[tuple[str, str], ...] = (
     # --- the slot
     ("pcie-degraded", "pci 0000:01:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x4 link at 0000:00:1c.0 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)"),
     ("conda-cuda-virtual-missing", "pytorch-gpu is not installable because it requires\n   __cuda =* *, which is missing on the system."),
     # --- a program, its processes and its compilers
     ("out-of-memory", "the run ends with a CUDA out of memory error after 3 epochs"),
-    ("host-out-of-memory", "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 41.7 GiB for an array with shape (5, 9) and data type float64"),
     ("shm-too-small", "  exitcode  : -7 (pid: 77)\n  traceback : Signal 7 (SIGBUS) received by PID 77"),
     ("nccl-no-socket-interface", "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.\nLast error:\nsocketStartConnect: Connect to 10.1.2.3<40001> failed : No route to host"),
     ("bf16-unsupported", "ValueError: bf16 requested, but AMP is not supported on this GPU. Requires Ampere series or above."),
     ("jit-arch-rejected", "ptxas /tmp/a, line 6; error   : PTX .version 7.4 does not support .target sm_89\nptxas fatal   : Ptx assembly aborted due to errors"),
-    ("windows-path-too-long", "ninja: error: Stat(C:/Users/me/AppData/Local/Temp/build/flash_api.obj): Filename longer than 260 characters"),
     ("cuda-program-error", "../aten/src/ATen/native/cuda/Indexing.cu:1233: operator(): block: [5,0,0], thread: [64,0,0] Assertion `srcIndex < srcSelectDimSize` failed."),
     # --- other makers
     ("apple-silicon", "ValueError: fp16 mixed precision requires a GPU (not 'mps')."),
-    ("intel-gpu", "RuntimeError: PyTorch is not linked with support for xpu devices"),
     ("jetson-wrong-wheel", "on my Jetson Orin Nano torch.cuda.is_available() always returns False"),
     # --- a notebook that was lent without a GPU
     ("driver-missing", '  File "/content/model/run.py", line 9, in main\nRuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU'),
     ("cuda-fork-reinit", 'RuntimeError: Caught RuntimeError in DataLoader worker process 2.\n  File "/x/torch/utils/data/_utils/worker.py", line 178, in _worker_loop\nRuntimeError: CUDA error: initialization error'),
     ("torch-sees-no-gpu", "UserWarning: User provided device_type of 'cuda', but CUDA is not available. Disabling"),
     ("triton-missing", 'File "/usr/lib/python3.11/site-packages/torch/_inductor/scheduler.py"\nRuntimeError: Cannot find a working triton installation.'),
-    ("triton-build-failed", "backend='inductor' raised:\nRuntimeError: Cannot find ptxas.exe"),
     ("amd-gpu", "GPU :- AMD 6600xt\nAssertionError: Torch not compiled with CUDA enabled"),
-    ("port-in-use", "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use"),
-    ("no-kernel-image", "enqueue.cc:231 NCCL WARN Cuda failure 'invalid device function'"),
-    ("cuda-unknown-error", "host:64756:64771 [0] include/alloc.h:123 NCCL WARN Cuda failure 999 'unknown error'"),
     ("arch-too-old-for-wheel", "Found GPU0 Tesla V100-SXM2-32GB which is of compute capability (CC) 7.0.\nYour installed torch==2.10.0+cu130 does not include kernels for this GPU. Reinstall the same version against a CUDA build that does, e.g.:"),
     # --- CUDA does not start
     ("system-not-ready-fabric-manager", DEVICE_COUNT + "802: system not yet initialized"),
     ("libcuda-driver-mismatch", DEVICE_COUNT + "803: system has unsupported display driver / cuda driver combination"),
     ("forward-compat-unsupported", DEVICE_COUNT + "804: forward compatibility was attempted on non supported HW"),
-    ("mps-server", DEVICE_COUNT + "805: MPS client failed to connect to the MPS control daemon or the MPS server"),
-    ("os-call-failed", DEVICE_COUNT + "304: OS call failed or operation not supported on this OS"),
     ("compute-mode-exclusive", "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"),
     ("invalid-device-ordinal", "RuntimeError: CUDA error: invalid device ordinal\nCUDA kernel errors might be asynchronously reported at some other API call"),
-    ("cuda-init-out-of-memory", DEVICE_COUNT + "2: out of memory"),
     ("libcuda-stub", "numba.cuda.cudadrv.driver.CudaAPIError: [34] Call to cuInit results in CUDA_ERROR_STUB_LIBRARY"),
     ("driver-too-old", "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver"),
     ("container-hook-failed", 'Error: failed to start container "cuda-add": Error response from daemon: Running hook #0:: error running hook: exit status 1, stdout: , stderr: nvidia-container-cli.real: initialization error: driver error: failed to process request: unknown'),
     ("ok", "PyTorch version: 2.7.0+cu126\nIs CUDA available: True\nGPU models and configuration: GPU 0: NVIDIA A40\nNvidia driver version: 560.35.03\nWARNING: Unable to detect NVIDIA/AMD GPU. Install lspci or lshw.\nfound NVIDIA or AMD GPU: no AMD GPU"),
-    ("hardware-fault", "[ 900.5] NVRM: GPU1 nvAssertFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000063) returned from kgspWaitForRmInitDone"),
     ("nvml-mismatch", "[   61.2] nvidia-nvswitch: Version mismatch, kernel version 535.183.01 user version 535.161.08"),
     ("mig-misconfigured", "CUDA_VISIBLE_DEVICES=MIG-1c5d2f2e-7a40-5a1c-9d1e-0f2f3c4d5e6f,MIG-2c5d2f2e-7a40-5a1c-9d1e-0f2f3c4d5e6f python train.py\nRuntimeError: CUDA error: invalid device ordinal"),
     ("nccl-error", "node7:411:902 [2] transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'\nnode7:411:902 [2] NCCL INFO transport/nvls.cc:409 -> 1"),
@@ -67,43 +49,32 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     # --- the driver
     ("driver-not-loaded", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"),
     ("secure-boot-rejected", "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"),
-    ("secure-boot-rejected", "[    3.141592] Loading of module with unavailable key is rejected\n[    3.2] nvidia: module verification failed: signature and/or required key missing\nmodprobe: ERROR: could not insert 'nvidia': Key was rejected by service"),
     ("gpu-fell-off-bus", "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."),
     ("gsp-timeout", "NVRM: Xid (PCI:0000:c1:00): 119, pid=2211, name=python, Timeout after 6s of waiting for RPC response from GPU3 GSP! Expected function 76 (GSP_RM_CONTROL) (0x2080a7d7 0x4)."),
     ("ecc-error", "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
-    ("uvm-missing", "modprobe: FATAL: Module nvidia-uvm not found in directory /lib/modules/5.15.0-113-generic"),
     ("device-permission", "Failed to initialize NVML: Insufficient Permissions"),
-    ("hybrid-gpu-off", "$ envycontrol --query\nintegrated"),
     ("vgpu-unlicensed", "    vGPU Software Licensed Product\n        Product Name                      : NVIDIA RTX Virtual Workstation\n        License Status                    : Unlicensed (Unrestricted)"),
-    ("vgpu-no-compute", "GPU 0: GRID A100-8C\nmsg=\"error looking up nvidia GPU memory\" error=\"cuda driver library failed to get device context 801\""),
     # --- the kernel, dkms, containers: what pasted logs hold besides
-    ("gpu-hang", "NVRM: Xid (PCI:0000:41:00): 109, pid=4711, name=python3, Ch 00000011, errorString CTX SWITCH TIMEOUT, Info 0x3c00c"),
     ("driver-build-failed", "Error! Bad return status for module build on kernel: 6.14.0-37-generic (x86_64)\nConsult /var/lib/dkms/nvidia/535.54.03/build/make.log for more information."),
     ("container-no-gpu", "I tensorflow/stream_executor/cuda/cuda_diagnostics.cc:156] kernel driver does not appear to be running on this host (0123456789ab): /proc/driver/nvidia/version does not exist"),
     ("gpu-not-supported-by-driver", "[  5.1] NVRM: The NVIDIA Quadro K4000 GPU installed in this system is\nNVRM:  supported through the NVIDIA 470.xx Legacy drivers. Please\nNVRM:  visit http://www.nvidia.com/object/unix.html for more\nNVRM:  information.  The 550.54.14 NVIDIA driver will ignore\nNVRM:  this GPU.  Continuing probe...\nNVRM: No NVIDIA GPU found."),
     ("container-toolkit-missing", "Loading NVML\nFailed to initialize NVML: could not load NVML library.\nIf this is a GPU node, did you set the docker default runtime to `nvidia`?"),
     ("container-cdi-unresolvable", "Error: setting up CDI devices: failed to inject devices: failed to stat CDI host device \"/dev/nvidia1\": no such file or directory"),
-    ("container-cdi-unresolvable", "Error: setting up CDI devices: unresolvable CDI devices [nvidia.com/gpu=0](http://nvidia.com/gpu=0)"),
     ("cuda-sees-no-device", "level=INFO source=gpu.go:600 msg=\"no nvidia devices detected by library /usr/lib64/libcuda.so.570.86.15\""),
     ("cuda-init-failed", "UserWarning: CUDA initialization: CUDA driver initialization failed, you might not have a CUDA gpu. (Triggered internally at ../c10/cuda/CUDAFunctions.cpp:109.)"),
     ("driver-does-not-answer", "[  484.1] INFO: task nvidia-smi:4711 blocked for more than 120 seconds."),
-    ("driver-does-not-answer", "[ +0.00] task:python3 state:D stack:    0 pid: 7 ppid: 6 flags:0x00000002\n[ +0.00]  mutex_lock+0x34/0x40\n[ +0.00]  uvm_gpu_retain+0x1e/0x40 [nvidia_uvm]"),
-    ("driver-not-loaded", "$ modinfo nvidia\nmodinfo: ERROR: Module nvidia not found."),
     # --- containers
     ("container-nvml-lost", "root@4f2e1d0c9b8a:/workspace# nvidia-smi\nFailed to initialize NVML: Unknown Error"),
     ("k8s-gpu-not-allocatable", "Warning  FailedScheduling  3m  default-scheduler  0/4 nodes are available: 4 Insufficient nvidia.com/gpu. preemption: 0/4 nodes are available"),
     ("wsl-driver", "Failed to initialize NVML: GPU access blocked by the operating system\nFailed to properly shut down NVML: GPU access blocked by the operating system"),
     # --- kernels
     ("arch-too-new-for-wheel", "NVIDIA GeForce RTX 5080 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_61 sm_70 sm_75 sm_80 sm_86 sm_90.\nIf you want to use the NVIDIA GeForce RTX 5080 GPU with PyTorch, please check the instructions at https://pytorch.org/get-started/locally/"),
-    ("gpu-too-old-for-triton", "torch._inductor.exc.InductorError: RuntimeError: Found Tesla P100-PCIE-16GB which is too old to be supported by the triton GPU compiler, which is used as the backend. Triton only supports devices of CUDA Capability >= 7.0, but your device is of CUDA capability 6.0"),
     # --- memory
     ("out-of-memory", "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 23.69 GiB total capacity; 20.11 GiB already allocated; 1.21 GiB free; 21.95 GiB reserved in total by PyTorch)"),
     ("dataloader-worker-killed", "RuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed. "),
     # --- libraries
     ("cuda-lib-missing", "ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory"),
-    ("ld-library-path-conflict", "RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (8, 9, 2) but found runtime version (8, 5, 0). PyTorch already comes bundled with cuDNN. One option to resolving this error is to ensure PyTorch can find the bundled cuDNN. Looks like your LD_LIBRARY_PATH contains incompatible version of cudnn"),
     ("ld-library-path-conflict", "ImportError: /home/user/env/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister"),
-    ("mkl-version-mismatch", "ImportError: /home/user/miniconda3/envs/x/lib/python3.9/site-packages/torch/lib/libtorch_cpu.so: undefined symbol: iJIT_IsProfilingActive"),
     ("glibc-too-old", "ImportError: /lib/x86_64-linux-gnu/libm.so.6: version `GLIBC_2.29' not found (required by /home/user/lib/python3.8/site-packages/torch/lib/libtorch_cpu.so)"),
     ("numpy-abi-mismatch", "AttributeError: _ARRAY_API not found"),
     ("windows-dll-missing", 'OSError: [WinError 126] The specified module could not be found. Error loading "C:\\Users\\user\\venv\\lib\\site-packages\\torch\\lib\\fbgemm.dll" or one of its dependencies.'),
@@ -111,7 +82,6 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("torchvision-mismatch", "RuntimeError: operator torchvision::nms does not exist"),
     ("torchaudio-mismatch", "OSError: /opt/env/lib/python3.10/site-packages/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa"),
     ("extension-abi-mismatch", "ImportError: /opt/env/lib/python3.10/site-packages/flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi"),
-    ("extension-abi-mismatch", "ImportError: /opt/env/lib/python3.12/site-packages/vllm/_C.abi3.so: undefined symbol: _ZN3c1013MessageLoggerC1EPKciib"),
     ("module-shadowed", "AttributeError: partially initialized module 'torch' has no attribute 'Tensor' (most likely due to a circular import)"),
     ("torch-missing", "ModuleNotFoundError: No module named 'torch'"),
     # --- builds
@@ -119,19 +89,14 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("cuda-toolkit-missing", "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root."),
     ("build-isolation-no-torch", "  \u00d7 Getting requirements to build wheel did not run successfully.\n  \u2502 exit code: 1\n  \u2570\u2500> [20 lines of output]\n        File \"/tmp/pip-build-env-abc/overlay/lib/python3.11/site-packages/setuptools/build_meta.py\", line 325, in get_requires_for_build_wheel\n      ModuleNotFoundError: No module named 'torch'\n      [end of output]"),
     ("triton-missing-windows", "C:\\proj> python run.py\nRuntimeError: Cannot find a working triton installation. Either the package is not installed or it is too old."),
-    ("triton-no-compiler", "RuntimeError: Failed to find C compiler. Please specify via CC environment variable or set triton.knobs.build.impl."),
     # --- installing
     ("python-no-wheel", "pip install torch==1.7.1\nERROR: Could not find a version that satisfies the requirement torch==1.7.1 (from versions: 2.2.0, 2.2.1, 2.2.2, 2.3.0, 2.3.1, 2.4.0)\nERROR: No matching distribution found for torch==1.7.1"),
-    ("python-no-wheel", "  \u00d7 No solution found when resolving dependencies:\n  \u2570\u2500\u25b6 Because torch==2.1.0 has no wheels with a matching Python ABI tag (e.g., `cp313`) and you require\n      torch==2.1.0, we can conclude that your requirements are unsatisfiable."),
     ("wrong-index", "pip install torch --index-url https://download.pytorch.org/whl/cu125\nLooking in indexes: https://download.pytorch.org/whl/cu125\nERROR: Could not find a version that satisfies the requirement torch (from versions: none)\nERROR: No matching distribution found for torch"),
     ("no-wheel-for-platform", "error: Distribution `torch==2.3.0 @ registry+https://download.pytorch.org/whl/cu121` can't be installed because it doesn't have a source distribution or wheel for the current platform\n\nhint: You're on macOS (`macosx_14_0_x86_64`), but `torch` (v2.3.0) only has wheels for the following platforms: `manylinux1_x86_64`, `macosx_11_0_arm64`"),
     ("resolver-conflict", "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/en/latest/topics/dependency-resolution/#dealing-with-dependency-conflicts"),
     ("pip-cache-disk-full", "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"),
-    ("download-hash-mismatch", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated the package versions, please update the hashes."),
     ("download-network-error", "pip._vendor.urllib3.exceptions.ReadTimeoutError: HTTPSConnectionPool(host='download.pytorch.org', port=443): Read timed out."),
-    ("pip-missing", "/home/user/.venv/bin/python: No module named pip"),
     # --- what older and newer programs write for the same
-    ("module-shadowed", "  File \"/srv/job/warnings.py\", line 2, in <module>\nAttributeError: partially initialized module 'warnings' has no attribute 'warn' (most likely due to a circular import)"),
     ("compiler-too-new", "/opt/cuda/include/crt/host_config.h:129:2: error: #error -- unsupported GNU version! gcc versions later than 9 are not supported!"),
     # --- compiled parts: missing, not built, too old
     ("extension-not-built", "    ext = importlib.import_module('mmcv.' + name)\nModuleNotFoundError: No module named 'mmcv._ext'"),
@@ -152,9 +117,21 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("nccl-unavailable-windows", "C:\\p> python t.py\nRuntimeError: Distributed package doesn't have NCCL built in"),
     ("nccl-duplicate-gpu", "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 81000"),
     ("nccl-p2p-failure", "RuntimeError: CUDA error: peer access is not supported between these two devices"),
-    ("nccl-shm-error", "host:1:1 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-AbCdEf to 9637892 bytes\nhost:1:1 [0] misc/shmutils.cc:113 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-AbCdEf (size 9637888)"),
-    ("rdma-memlock", "node:1:1 [0] misc/ibvwrap.cc:184 NCCL WARN Call to ibv_reg_mr failed\nncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error."),
     # --- other makers, nothing to use
     ("smi-banner-misread", "| NVIDIA-SMI 610.47                 KMD Version: 610.47        CUDA UMD Version: 13.3     |\ngpu            NVIDIA GPU detected\n               could not determine CUDA version from nvidia-smi, defaulting to cu126"),
+    ("windows-path-too-long", "ninja: error: Stat(C:/Users/me/AppData/Local/Temp/build/flash_api.obj): Filename longer than 260 characters"),
+    ("port-in-use", "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use"),
+    ("uvm-missing", "modprobe: FATAL: Module nvidia-uvm not found in directory /lib/modules/5.15.0-113-generic"),
+    ("hybrid-gpu-off", "$ envycontrol --query\nintegrated"),
+    ("container-cdi-unresolvable", "Error: setting up CDI devices: unresolvable CDI devices [nvidia.com/gpu=0](http://nvidia.com/gpu=0)"),
+    ("driver-does-not-answer", "[ +0.00] task:python3 state:D stack:    0 pid: 7 ppid: 6 flags:0x00000002\n[ +0.00]  mutex_lock+0x34/0x40\n[ +0.00]  uvm_gpu_retain+0x1e/0x40 [nvidia_uvm]"),
+    ("driver-not-loaded", "$ modinfo nvidia\nmodinfo: ERROR: Module nvidia not found."),
+    ("gpu-too-old-for-triton", "torch._inductor.exc.InductorError: RuntimeError: Found Tesla P100-PCIE-16GB which is too old to be supported by the triton GPU compiler, which is used as the backend. Triton only supports devices of CUDA Capability >= 7.0, but your device is of CUDA capability 6.0"),
+    ("ld-library-path-conflict", "RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (8, 9, 2) but found runtime version (8, 5, 0). PyTorch already comes bundled with cuDNN. One option to resolving this error is to ensure PyTorch can find the bundled cuDNN. Looks like your LD_LIBRARY_PATH contains incompatible version of cudnn"),
+    ("extension-abi-mismatch", "ImportError: /opt/env/lib/python3.12/site-packages/vllm/_C.abi3.so: undefined symbol: _ZN3c1013MessageLoggerC1EPKciib"),
+    ("download-hash-mismatch", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated the package versions, please update the hashes."),
+    ("pip-missing", "/home/user/.venv/bin/python: No module named pip"),
+    ("module-shadowed", "  File \"/srv/job/warnings.py\", line 2, in <module>\nAttributeError: partially initialized module 'warnings' has no attribute 'warn' (most likely due to a circular import)"),
+    ("nccl-shm-error", "host:1:1 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-AbCdEf to 9637892 bytes\nhost:1:1 [0] misc/shmutils.cc:113 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-AbCdEf (size 9637888)"),
 )  # fmt: skip
 """Cause -> a text that shows it alone."""

@@ -52,40 +52,18 @@ LINES = (
     "NVRM: gpuWaitForGfwBootComplete_TU102: failed to wait for GFW_BOOT: (progress 0x3)",
     "NVRM: Xid (PCI:0000:61:00): 119, pid=1365232, name=nvidia-smi, Timeout waiting for RPC from "
     "GSP! Expected function 76 (GSP_RM_CONTROL) (0x20801348 0x410).",
-    "NVRM: The NVIDIA GPU 0000:b3:00.0\nNVRM: (PCI ID: 10de:26b5) installed in this system has\n"
-    "NVRM: fallen off the bus and is not responding to commands.\n"
-    "NVRM: The NVIDIA probe routine failed for 1 device(s).",
-    "NVRM: No NVIDIA graphics adapter probed!\n"
-    "NVRM: The NVIDIA probe routine was not called for 3 device(s).\n"
-    "NVRM: This can occur when a driver such as: \n"
-    "NVRM: nouveau, rivafb, nvidiafb or rivatv \nNVRM: was loaded and obtained ownership of\n"
-    "NVRM: the NVIDIA device(s).",
     "NVRM: Xid (PCI:0000:dc:00): 45, pid=18, name=python3, Ch 00000001 caused by previous Xid 149\n"
     "NVRM: Xid (PCI:0000:ed:00): 45, pid=18, name=python3, Ch 0000000c caused by previous Xid 145",
     "pci 0000:01:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x4 link at "
     "0000:00:1c.0 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)",
-    "NVRM: The NVIDIA Quadro K4000 GPU installed in this system is\n"
-    "NVRM:  supported through the NVIDIA 470.xx Legacy drivers. Please\n"
-    "NVRM:  visit the driver's page for more\n"
-    "NVRM:  information.  The 550.54.14 NVIDIA driver will ignore\n"
-    "NVRM:  this GPU.  Continuing probe...\nNVRM: No NVIDIA GPU found.",
+    "NVRM: Xid (PCI:0000:8a:00): 74, pid=77, NVLink: fatal error detected on link 8(0x10000, 0x0)",
+    "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 22013, Always Fatal, Link 58 ROUTE RAM ECC",
+    "nvidia-nvswitch: Version mismatch, kernel version 535.54.03 user version 535.86.10",
+    "PKCS#7 signature not signed with a trusted key",
+    "nvidia: Unknown symbol drm_gem_object_put (err -2)",
     "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n"
     "NVRM: BAR1 is 0M @ 0x0 (PCI:0000:01:00.0)\n"
     "nvidia 0000:01:00.0: probe with driver nvidia failed with error -1",
-    "nvidia: probe of 0000:01:00.0 failed with error -1",
-    "NVRM: Xid (PCI:0000:3b:00): 48, pid=77, An uncorrectable double bit error (DBE) has been "
-    "detected on GPU in the framebuffer at partition 6, subpartition 0.",
-    "NVRM: Xid (PCI:0000:8a:00): 74, pid=77, NVLink: fatal error detected on link 8(0x10000, 0x0)",
-    "NVRM: Xid (PCI:0000:8a:00): 63, pid=77, Row Remapper: New row marked for remapping",
-    "NVRM: Xid (PCI:0000:05:00): 31, pid=7, name=python3, Ch 00000008, intr 00000000. MMU Fault: "
-    "ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f_e4000000. Fault is of type FAULT_PDE",
-    "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 22013, Always Fatal, Link 58 ROUTE RAM ECC",
-    "nvidia-nvswitch: Version mismatch, kernel version 535.54.03 user version 535.86.10",
-    "nvidia: module license 'NVIDIA' taints kernel.\nDisabling lock debugging due to kernel taint\n"
-    "nvidia-nvlink: Nvlink Core is being initialized, major device number 234\n"
-    "nvidia-modeset: Loading NVIDIA Kernel Mode Setting Driver for UNIX platforms  580.95.05",
-    "PKCS#7 signature not signed with a trusted key",
-    "nvidia: Unknown symbol drm_gem_object_put (err -2)",
 )
 """A process that the kernel ends for want of memory, or that SELinux stops, is no matter of the
 driver: the live log, which holds those of all programs, is not asked for them."""

@@ -19,9 +19,7 @@ TIMEOUT = (
     "text",
     [
         f">>> {UNAVAILABLE}",
-        "print(torch.cuda.is_available()) False",
         "torch.cuda.is_available() returns False on my machine, RTX 3060, Ubuntu 22.04",
-        "after the update torch.cuda.is_available() always returns False",
         "This container was built for NVIDIA Driver Release 575.57 or later, but version 535.183 "
          "was detected and compatibility mode is FAILED.",
         "Nvidia driver version: 440.33.01\nCUDA driver version is insufficient for CUDA runtime "
@@ -63,9 +61,7 @@ def test_the_reading_is_one_of_the_place_that_the_text_shows(text: str, reading:
         UNAVAILABLE,
         NO_KERNEL,
         TIMEOUT,
-        "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected",
         "level=INFO source=gpu.go msg=\"no compatible GPUs were discovered\"",
-        "RuntimeError: No CUDA GPUs are available\n  File \"/kaggle/working/train.py\", line 12",
     ],
 )  # fmt: skip
 def test_an_open_answer_names_one_command_to_run_first(text: str) -> None:
@@ -93,14 +89,10 @@ SMI = (
     "text",
     [
         f"root@3f2a9c1b7d4e:/workspace# nvidia-smi\n{NOT_FOUND}",
-        f"(base) jovyan@9d0a1b2c3d4e:~/work$ nvidia-smi\n{NOT_FOUND}",
-        f"$ docker run -it --rm my/image bash\n# nvidia-smi\n{NOT_FOUND}",
         f"$ podman run --rm my/image python train.py\n{NO_DRIVER}",
-        f"# ls /.dockerenv\n/.dockerenv\n# nvidia-smi\n{NOT_FOUND}",
         "WARNING: The NVIDIA Driver was not detected.  GPU functionality will not be available.\n"
          f"root@8c1f0a2b3d4e:/workspace# nvidia-smi\n{NOT_FOUND}",
         COMPOSE,
-        f"Inside my docker container torch says\n{NO_DRIVER}",
     ],
 )  # fmt: skip
 def test_a_container_that_was_given_no_gpu_comes_before_a_host_without_a_driver(text: str) -> None:

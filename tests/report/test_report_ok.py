@@ -30,19 +30,14 @@ class Said(NamedTuple):
 COMPLAINTS = (
     "My program does not use the GPU",
     'Traceback (most recent call last):\n  File "run.py", line 3, in <module>',
-    "the first epoch takes an hour, which is very slow",
-    "Why is the GPU idle?",
     "training hangs after the first step",
     "训练报错",
     "не работает на видеокарте",
-    "the PC switches off, nothing in the log",
     "error: something went wrong",
 )
 CONTENT = (
     "",
-    "Here is what my machine shows:",
     "It runs without any errors.",
-    "No problem so far, a 4090.",
     "| N/A   29C    P0   ERR! / 250W |    593MiB / 16160MiB |      0%      Default |",
     "    ECC Errors\n        Volatile\n            SRAM Correctable : 0",
     "Is debug build: False\nVulnerability Retbleed: Not affected; no microcode bug",
@@ -53,9 +48,7 @@ NAMED = (
 )
 UNSHOWN = (
     "RuntimeError: Error compiling objects for extension",
-    "RuntimeError: PassManager::run failed",
     "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.",
-    "Error: llama runner process has terminated: exit status 2",
 )
 
 

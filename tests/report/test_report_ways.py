@@ -197,9 +197,7 @@ NO_MODULE = (
 
 
 ASSERTED = "RuntimeError: CUDA error: device-side assert triggered"
-HIDDEN = f"CUDA_VISIBLE_DEVICES=-1\n{UNAVAILABLE}"
 CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled"
-NO_TRITON = "RuntimeError: Cannot find a working triton installation"
 BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
 
 NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[gpu]].'
@@ -209,49 +207,33 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
     "text, has, never",
     [
         (ASSERTED, "export CUDA_LAUNCH_BLOCKING=1", "set "),
-        (HIDDEN, "unset CUDA_VISIBLE_DEVICES", "set A"),
         (f"PS C:\\> python a.py\n{ASSERTED}", "$env:CUDA_LAUNCH_BLOCKING", "export"),
         (f"ComfyUI portable, RTX 3060\n{CPU_BUILD}", BY_PORTABLE, "$ python"),
-        (f"ComfyUI in a venv, RTX 4070\n{CPU_BUILD}", "python -m pip install", "python_embeded"),
         (f"RTX 3080, updated the drivers to version 566.36\n{CPU_BUILD}", "found: 566.36", "shows yours"),
-        (f"a Tesla K80 with nvidia driver 470\n{CPU_BUILD}", "cu118|found: 470", "cu126"),
         (f"Driver: 535\nRTX 4090\n{CPU_BUILD}", "cu126|found: 535", "cu13"),
         (f"RTX 4090, it requires NVIDIA driver 470\n{CPU_BUILD}", "cu126|shows yours", "found"),
         (f"RTX 5070 Ti\n{CPU_BUILD}", "cu129|570 or newer", "cu126"),
-        (f"torch 2.5.0 on a DGX Spark\n{NO_KERNEL}", "cu130", "cu118"),
-        ("modinfo: ERROR: Module nvidia not found.", "; fi\nsudo modprobe nvidia", "says why"),
         ("'nvidia-smi' is not recognized as an internal or external command", "https", "lspci"),
         ("CUDA Error 802\nClient: Platform: macOS-26.1-arm64-arm-64bit", "sudo ", "Mac"),
-        (f"torch 2.5.1+cu124 on Windows\n{NO_TRITON}", "triton-windows==3.1.*", "export"),
-        (f"torch 2.1.0+cu121 on Windows\n{NO_TRITON}", "2.4 or newer", "pip install triton"),
         ("00:02.0 VGA compatible controller: Intel Corporation UHD\nonnxruntime: 'CUDAExecutionProvider' "
          "is not in available provider names\nNo CUDA GPUs are available", "for the CPU", "pip"),
         (f"OS: Arch Linux\n{NO_GPU_DRIVER}", "sudo pacman -S", "apt"),
-        (f"OS: openSUSE Leap 15.6\n{NO_GPU_DRIVER}", "sudo zypper install", "apt"),
-        ("Traceback\nTypeError: f() got an unexpected keyword argument 'x'", "Fix the error", "work together"),
-        ("Traceback\nImportError: cannot import name 'A' from 'transformers'", "work together", "path"),
         ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"
          "\nERROR: No matching distribution found for torch==2.1.0+cu118", "cu128", "cu118 "),
         (f"{NO_MODULE}\nmodprobe: FATAL: Module nvidia not found in directory "
          "/lib/modules/6.1.0-40-amd64", "linux-headers-6.1.0-40-amd64\n", "reboot"),
-        (f"torch 2.8.0+cu128, TITAN Xp\n{NO_KERNEL}", "--backend cu126", "ARCH_LIST"),
         (f"CUDA_VISIBLE_DEVICES=NoDevFiles\n{UNAVAILABLE}\nGPU 0: NVIDIA L4 (UUID: GPU-a)",
          "--gres=gpu:1", "unset"),
         ("C:\\> python -c \"import platform; print(platform.machine())\"\nARM64\nC:\\> pip install "
          "torch\nERROR: Could not find a version that satisfies the requirement torch (from "
          "versions: none)", "whl/cpu", "cu1"),
-        ("DataLoader worker (pid 8) is killed by signal: Segmentation fault.", "faulthandler", "free"),
         ("TypeError: Trying to convert Float8_e4m3fn to the MPS backend but it does not have "
          "support for that dtype.", "float16", "FALLBACK"),
         ("kubectl logs a\nDataLoader worker (pid 9) is killed by signal: Bus error.", "emptyDir", "--shm"),
-        ("CUDA out of memory. Tried to allocate 298.02 GiB. GPU 0 has a total capacity of 23.64 GiB "
-         "of which 20.11 GiB is free.", "larger than the whole GPU", "export"),
         ("|   0  NVIDIA A30    On |   00000000:07:00.0 Off |  On |\n| N/A   33C    P0   28W / 165W | "
          "0MiB / 24576MiB |  N/A  Default |\n|     |      | Enabled |\n| MIG devices: |\n"
          "|  No MIG devices found |\ntorch.cuda.is_available() False", "-cgi 0 -C", "-mig 0"),
-        ("Debian 12, GTX 1650\nbash: nvidia-smi: command not found", "nvidia-driver", "lspci"),
         (f"in the LXC container\n{NO_MODULE}", "`gpu gpu`", "modprobe"),
-        (f"WSL2, Windows driver 572.16, RTX 3070\n{NO_MODULE}", "wsl.exe --update", "modprobe"),
     ],
 )  # fmt: skip
 def test_words_of_a_text_decide_the_shell_the_python_and_the_build(
@@ -273,10 +255,6 @@ TRACED = (
     "    return _bootstrap._gcd_import(name[level:], package, level)"
 )
 NO_HOME = "OSError: CUDA_HOME environment variable is not set."
-FLASH = (
-    f"{NO_HOME}\n[end of output]\n× Encountered error while generating package metadata.\n"
-    "╰─> flash-attn"
-)
 NO_CONDA = "Windows 11\n'conda' is not recognized as an internal or external command"
 ISOLATED = (
     "File \"<string>\", line 24, in <module>\nModuleNotFoundError: No module named 'torch'\n"
@@ -286,7 +264,6 @@ NVJITLINK = (
     "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version "
     "libnvJitLink.so.12"
 )
-SAGE = '  File "/v/lib/python3.12/site-packages/sageattention/core.py"\nRTX 5090\n' + NO_KERNEL
 LIBUV = "RuntimeError: use_libuv was requested but PyTorch was build without libuv support"
 UNREACHED = "socketStartConnect: Connect to {}<45739> failed : Software caused connection abort"
 FATAL = "nvcc fatal   : Unsupported gpu architecture 'compute_{}'"
@@ -296,7 +273,6 @@ IN_USE = (
     "Kernel driver in use: nouveau"
 )
 STEP = "The command '/bin/sh -c python x.py' returned a non-zero code: 1"
-HOOK = "nvidia-container-cli: detection error: nvml error"
 STUB = "Unexpected error from cudaGetDeviceCount(). Error 34: CUDA driver is a stub library"
 NO_SUCH_TAG = (
     "ERROR: torch-2.9.1+cu128-cp312-cp312-manylinux_2_28_x86_64.whl is not a supported wheel on this "
@@ -310,35 +286,25 @@ DELETED = "Runtime, Disconnect and delete runtime"
     "text, has, never",
     [
         (f"docker run --rm --gpus 0 my/image python train.py\n{NO_DRIVER}", "container-no-gpu", ""),
-        (f"docker run --rm --gpus 1 my/image python train.py\n{NO_DRIVER}", "", "container-no-gpu"),
         (f"{TRACED}\n{LIBRARY}", "\nAnother package, not torch", "gpusetup install"),
         (LIBRARY, "If no extension needs the library, install torch", "mmcv"),
         (NO_DRIVER, "\ngpusetup found no NVIDIA driver\n", ""),
         (f"RTX 4090\n{NO_DRIVER}", "RTX 4090", "\ngpusetup found no NVIDIA driver\n"),
-        ("my Mac M1\nTypeError: BFloat16 is not supported on MPS", "float16", "cuda"),
         # --- torch moves with the program that requires it ---
         (f"$ vllm serve Qwen/Qwen3-8B\n{TOO_NEW}", "\ngpusetup install vllm\n", ""),
         (f"python -m sglang.launch_server --model x\n{TOO_NEW}", "\ngpusetup install sglang\n", ""),
-        (f"I will take vLLM later\n{TOO_NEW}", "\ngpusetup install\n", "install vllm"),
         (f"Windows 11\n[pip3] vllm==0.8.5\n{TOO_NEW}", "\n", "\ngpusetup install"),
         (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", "\n", "\ngpusetup install"),
         *((text, f"\ngpusetup install {name}\n", "torch==") for text, name in ENGINES),
-        (f"text_generation_launcher: torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}",
-         "image of that release", "\ngpusetup install"),
-        (f"torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}", "\ngpusetup install", ""),
         *((f"{name} {NO_KERNEL}\nGTX 960", "or torch does not help", "")
           for name in ("[ctranslate2]", "ggml_cuda_init:", "[E:onnxruntime:, executor.cc:5]")),
-        (f"ggml_cuda_init: {NO_KERNEL}\nRTX 5090", "\n", "or torch does not help"),
         # --- what is built ---
         (f"Windows 11, PyTorch 2.5.1+cu124\n{NO_HOME}",
          "`gpusetup resolve NAME`|CUDA_PATH|cuda-toolkit-archive", ""),
-        (f"Ubuntu 22.04\n{FLASH}", "`gpusetup resolve flash-attn`", "NAME"),
-        (NO_CONDA, "conda-missing|Miniforge|uv", ""),
         (f"{NO_CONDA}\nAssertionError: Torch not compiled with CUDA enabled",
          "torch-cpu-build", "conda-missing"),
         (ISOLATED, "build-isolation-no-torch|--no-build-isolation", ""),
         (f"export LD_LIBRARY_PATH=/opt/x/lib\n{NVJITLINK}", "\nexport ", "own code"),
-        (SAGE, "Rebuild the extension for this GPU", "git+https"),
         *((FATAL.format(word), "\n", "compute_") for word in ("No", "None", "native_x")),
         # --- variables ---
         # A ROCm build of that release exists for Linux only, so its shell is bash.
@@ -351,23 +317,15 @@ DELETED = "Runtime, Disconnect and delete runtime"
          "bashrc|until you close"),
         (f"ncclSystemError: {UNREACHED.format('172.17.0.1')}",
          "\nexport NCCL_SOCKET_IFNAME='^docker0,lo'|Docker's default bridge", "=NAME"),
-        (f"ncclSystemError: {UNREACHED.format('10.1.2.3')}",
-         "\nexport NCCL_SOCKET_IFNAME=NAME|in place of NAME", "docker0"),
         # --- the driver ---
         (f"{UBUNTU}{NO_DRIVER}", "ubuntu-drivers", ""),
-        (f"{UBUNTU}RTX 4090\n{NO_DRIVER}", "\nsudo ", "\nlspci "),
         *((f"{job}nvidia-smi\n{NO_MODULE}", "administrators", "sudo")
           for job in ("#SBATCH --partition=a100\n$ ", "I start it through slurm, and in the job:\n$ ",
                       "$ srun -p gpu ")),
-        (f"{UBUNTU}{NOT_FOUND}\n{IN_USE}", "driver-missing|apt install", "blacklist nouveau"),
         (f"{NO_MODULE}\n{IN_USE}", "driver-not-loaded|blacklist nouveau", ""),
-        ("#SBATCH -p gpu\n$ sbatch job.sh\nCUDA_VISIBLE_DEVICES=\nNo devices were found",
-         "--gres=gpu:1", "unset "),
         (f"[me@login02 ~]$ nvidia-smi\n{NOT_FOUND}", "srun --gres=gpu:1", "nstall the NVIDIA driver"),
         (f"ImportError: libcuda.so.1: cannot open shared object file\n{STEP}",
          "image build has no GPU", "nstall the NVIDIA driver|docker run"),
-        (f"{HOOK}: unknown error\nNVRM: Xid (PCI:0000:4f:00): 119, Timeout after 45s of waiting for "
-         "RPC response from GPU7 GSP!", "gsp-timeout", "apt install"),
         (f"{STUB}\nLD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs", "libcuda-stub|LD_LIBRARY_PATH", "unknown"),
         # --- what is there ---
         ("torch 2.9.1+cu130, driver 580.95.05, NVIDIA GB10\nptxas fatal   : Value 'sm_121a' is "
@@ -375,7 +333,6 @@ DELETED = "Runtime, Disconnect and delete runtime"
         ("torch 2.6.0+cu124, RTX 3080\nAssertionError: Torch not compiled with CUDA enabled",
          "The torch that runs|torch.__file__", "gpusetup install"),
         (f"glibc 2.27, Python 3.12.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "glibc-too-old|torch 2.6.0", "uv venv"),
-        (f"Python 3.10.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "python-no-wheel", ""),
         ("× Getting requirements to build wheel did not run successfully.\nModuleNotFoundError: No "
          "module named 'torch'\ntorch 2.8.0", "build-isolation-no-torch", "Start the program with"),
         *((text, "leaves too little for its KV cache|a larger share of its memory", "End the other") for text in (
@@ -386,13 +343,9 @@ DELETED = "Runtime, Disconnect and delete runtime"
          "pip uninstall -y torchaudio\n", "whl/|torch=="),
         (SYSTEMS_TORCH.format("/home/me/.local/lib/python3.8/site-packages"),
          "Keep the installed torch", "torch=="),
-        (NMS + PRINTED + "$ pip list\ntorch                    2.8.0", "Keep the installed torch",
-         "pip install"),
         (NMS + PRINTED + GONE + "\nSuccessfully installed torch-2.6.0", "torchvision==0.21.0", ""),
         (COMPILED.format(r"D:\My Tools\.venv\Lib\site-packages\torch\x.py"),
          r'--python "D:\My Tools\.venv\Scripts\python.exe"', ""),
-        (COMPILED.format("/home/u/proj/.venv/lib/python3.10/site-packages/torch/x.py"),
-         "--python /home/u/proj/.venv/bin/python", ""),
         (COMPILED.format(r"E:\pack\python_embeded\Lib\site-packages\torch\x.py"),
          r"--python E:\pack\python_embeded\python.exe", ""),
         *((COMPILED.format(file), "\n", "--python ") for file in NOT_A_TARGET),
@@ -414,8 +367,6 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"{LENT}\nThe detected CUDA version (12.2) mismatches the version that was used to compile "
          "PyTorch (11.7).", "until the session ends|\n%env CUDA_HOME=/usr/local/cuda-11.7", ""),
         (f"{LENT}\nFailed to initialize NVML: Driver/library version mismatch", DELETED, "sudo"),
-        (f"{LENT}\nCUDA error: CUDA driver version is insufficient for CUDA runtime version",
-         "you cannot update it there", "sudo"),
     ],
 )  # fmt: skip
 def test_the_way_out_is_of_what_the_text_shows(text: str, has: str, never: str) -> None:

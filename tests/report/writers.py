@@ -27,8 +27,8 @@ def machines() -> tuple[Snapshot, ...]:
 
 
 def collect_env(machine: Snapshot, *, form: str = "new") -> str:
-    """`old` is that of torch 0.4 to 1.4, `new` that of 2.x, `vllm` has a frame around it."""
-    lines = list(_old_env(machine) if form == "old" else _new_env(machine))
+    """`new` is that of torch 2.x, `vllm` has a frame around it."""
+    lines = list(_new_env(machine))
     if form == "vllm":
         lines = ["==============================", "        System Info", *lines]
     head = "Collecting environment information..."
@@ -43,24 +43,6 @@ def _built(machine: Snapshot) -> str:
 def _cuda(backend: str | None) -> str:
     digits = (backend or "")[2:]
     return f"{digits[:-1]}.{digits[-1]}" if digits.isdigit() else "None"
-
-
-def _old_env(machine: Snapshot) -> Iterator[str]:
-    torch, python = machine.torch, machine.python.version or "3.7"
-    yield f"PyTorch version: {torch.version if torch.installed else 'N/A'}"
-    yield "Is debug build: No"
-    yield f"CUDA used to build PyTorch: {_built(machine)}"
-    yield ""
-    yield f"OS: {machine.os.name or 'Linux'}"
-    yield "GCC version: (Debian 6.3.0-18+deb9u1) 6.3.0 20170516"
-    yield "CMake version: version 3.7.2"
-    yield ""
-    yield f"Python version: {'.'.join(python.split('.')[:2])}"
-    yield f"Is CUDA available: {_yes(machine.torch.cuda_available, 'Yes', 'No')}"
-    yield "CUDA runtime version: Could not collect"
-    yield _gpu_lines(machine)
-    yield f"Nvidia driver version: {machine.driver.version or 'Could not collect'}"
-    yield "cuDNN version: Could not collect"
 
 
 def _new_env(machine: Snapshot) -> Iterator[str]:
@@ -234,7 +216,6 @@ def pip_refusal(requirement: str, versions: str, *, index: str | None = None) ->
 Writer = Callable[[Snapshot], str]
 BLOCKS: tuple[Writer, ...] = (
     collect_env,
-    lambda machine: collect_env(machine, form="old"),
     lambda machine: collect_env(machine, form="vllm"),
     smi_table,
     lambda machine: smi_table(machine, form="old"),

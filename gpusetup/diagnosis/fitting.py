@@ -1,0 +1,406 @@
+"""Fits a fix to where it will be run: the program, the system, a rented machine, the shell.
+
+The rules write fixes for torch on Linux with its own driver. A block of commands is shown
+completely or not at all: without one of its commands, the others would do something else.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpusetup.accelerators.makers import maker_of
+from gpusetup.catalog.jetpack import board_of
+from gpusetup.causes.layers import OF_THE_DRIVER, Layer
+from gpusetup.causes.record import RECORDS
+from gpusetup.choose.host import driver_family, gpus_to_serve
+from gpusetup.diagnosis.program import program_of
+from gpusetup.evidence.context import (
+    driver_answers,
+    events,
+    gpus,
+    in_container,
+    is_report,
+    on,
+    package,
+)
+from gpusetup.evidence.places import IN_KUBERNETES
+from gpusetup.fixes import needs, owners, paste
+from gpusetup.fixes.owners import Lender, has_a_scheduler, lender_of
+from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import in_a_cell, is_speakable, lines, variable_changed, with_words
+from gpusetup.model.versions import cuda_of, parsed
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+    from gpusetup.messages.programs import Program
+
+
+def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with a fix for this program and this machine, as far as they are known: only
+    those commands whose needs are all known to be met, in a form that can be pasted."""
+    fix = finding.fix
+    if fix is None:
+        return finding
+    if is_report(context):
+        fix = _for_program(context, finding, fix)
+    fix = _for_system(context, finding, fix)
+    if finding.severity is Severity.ERROR and is_report(context):
+        fix = _for_rented_machine(context, finding, fix)
+    fix = needs.judge(context, fix)
+    return replace(finding, fix=_for_pasting(context, finding, fix))
+
+
+def lines_without(fix: Fix, foreign: str) -> Fix:
+    """The fix without each command block whose title or one of whose lines matches a pattern."""
+
+    def unless_foreign(block: Alternative) -> Alternative | None:
+        return None if any(re.search(foreign, t) for t in (block.title, *block.commands)) else block
+
+    return map_blocks(fix, unless_foreign)
+
+
+# --- the program ----------------------------------------------------------------------------------
+
+PINNING_ENGINES = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "lmdeploy": "LMDeploy",
+    "text-generation-inference": "text-generation-inference",
+}
+"""Packages whose releases each require exactly one torch release, because another one breaks their
+kernels."""
+IMAGE_ONLY = "text-generation-inference"
+"""The one among them that is only published as an image."""
+SAME_FOR_ALL_PROGRAMS = (
+    *("maker-driver-not-loaded", "maker-device-permission", "container-no-maker-gpu"),
+)
+"""Causes on an AMD or Intel machine whose fix does not depend on the program."""
+WITHOUT_CUDA = (
+    "Run {0} on the CPU, with an option (often `--device cpu`) or with its build for the CPU. Or "
+    "use its build for this GPU, if there is one, or a machine with an NVIDIA GPU"
+)
+TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
+"""A pattern for commands that concern torch."""
+
+
+def _for_program(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
+    """The program's own fix, if torch's fix does not help the program. Fixes for the driver, the
+    container and the hardware are the same for all programs."""
+    failed = context.snapshot.failing.program
+    for engine, name in PINNING_ENGINES.items():
+        if name == failed or package(context, engine):
+            return _with_pinned_torch(context, engine, finding, fix)
+    program, place = program_of(context), RECORDS[finding.id].place
+    if program is None or program.on_torch or finding.id in SAME_FOR_ALL_PROGRAMS:
+        return fix
+    if finding.id in ("amd-gpu", "intel-gpu"):
+        from gpusetup.fixes import makers
+
+        return makers.without_torch(context, program.name)
+    if place and place[0] is Layer.NO_GPU:
+        return Fix(text=WITHOUT_CUDA.format(program.name))
+    waits_for_torch = any(need.what == needs.TORCH for need in fix.needs)
+    if waits_for_torch or re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
+        return _without_torch(context, program, finding, fix)
+    return fix
+
+
+def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix: Fix) -> Fix:
+    """The fix for a program that pins its torch: another release of the program, or its image."""
+
+    def installs(block: Alternative) -> bool:
+        pattern = f"gpusetup install|torch==|{needs.INSTALLS_TORCH}"
+        return any(re.search(pattern, line) for line in block.commands)
+
+    others = tuple(way for way in fix.alternatives if not installs(way))
+    if not installs(Alternative(title="", commands=fix.commands)):
+        return replace(fix, alternatives=others)
+    if finding.id in ("amd-gpu", "intel-gpu"):
+        from gpusetup.fixes import makers
+
+        return makers.engine_for_gpu(context, PINNING_ENGINES[engine])
+    if image := owners.image(context):
+        return Fix(text=image.sentence, alternatives=others)
+    has_wheels = not (in_container(context) or on(context, "windows") or engine == IMAGE_ONLY)
+    return Fix(
+        text=f"{engine} requires one exact torch version. Install the release that fits the GPU "
+        "and the driver, together with its torch (in a container: an image of that release). Do "
+        "not change torch alone",
+        commands=(paste.gpusetup(context, engine),) if has_wheels else (),
+        alternatives=others,
+    )
+
+
+def _without_torch(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:
+    """The fix for a program that does not use torch: a build of the program that fits, or a newer
+    driver if that is too old."""
+    record = RECORDS[finding.id]
+    way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
+    if record.lacks != "driver":
+        # Some causes have their own fix for programs without torch, for example a build from source
+        # if no release has kernels for the GPU.
+        return Fix(text=record.beside_torch or way)
+    from gpusetup.fixes import drivers
+
+    newer_driver = drivers.driver_fix(context, "Update the driver", fix.min_driver)
+    return replace(newer_driver, text=f"{newer_driver.text}; or keep it. {way}")
+
+
+# --- the operating system -------------------------------------------------------------------------
+
+LINUX_ONLY = (
+    r"\b(?:sudo|ldconfig|ulimit|rmmod|systemctl|dmesg|lspci|LD_PRELOAD|(?:nvidia-)?modprobe)\b"
+    r"|(?:apt|apt-get|dnf|pacman) install|(?<!\w)/(?:dev|etc|proc)/|libcuda\.so|^chmod "
+    r"|\bLD_LIBRARY_PATH"
+)
+"""A pattern for parts of Linux that neither Windows nor macOS has."""
+KERNEL_MODULES = (
+    r"modprobe|\brmmod\b|\b(?<!no-)dkms\b|akmod|mokutil|MOK\b|\b[Rr]eboot|/dev/nvidia|nouveau|NVreg_"
+    r"|kernel modules?|linux-headers|kernel-devel|nvrm|(?:NVIDIA|nvidia)-(?:gridd|fabricmanager"
+    r"|persistenced|suspend|powerd|bug-report)|install .*(?:nvidia-(?:driver|utils|compute|dkms"
+    r"|open)|libnvidia|cuda-drivers)|--gpu-reset|envycontrol|system76-power|bbswitch|prime-select"
+    r"|(?<!wsl )(?<!wsl\.exe )-mig\b|dmesg \| grep -iE? '?(?:xid|aer)|restart a? ?Linux"
+)
+"""A pattern for what does not exist in WSL, because the driver, its modules and its services belong
+to Windows."""
+IN_ITS_LINUX = "In the Linux system of this message (WSL, a container, another machine): "
+BLOCKING = ("CUDA_LAUNCH_BLOCKING=1", "AMD_SERIALIZE_KERNEL=3")
+"""torch's own message names the second on ROCm, where HIP does not read the first."""
+
+
+def _for_system(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
+    """The fix with only what its operating system has. In WSL, which uses the Windows driver, a fix
+    of the driver becomes Windows' own."""
+    os = context.os
+    if maker_of(context.torch.backend) == "amd":
+        is_blocking = any(BLOCKING[0] in line for line in fix.commands)
+        commands = lines(f"export {BLOCKING[1]}") if is_blocking else fix.commands
+        fix = replace(fix, text=fix.text.replace(*BLOCKING), commands=commands)
+    if os.family in ("windows", "macos") and not os.wsl:
+        where = IN_ITS_LINUX if re.search(LINUX_ONLY, fix.text) else ""
+        return lines_without(replace(fix, text=f"{where}{fix.text}"), LINUX_ONLY)
+    if not os.wsl:
+        return fix
+    without_modules = lines_without(fix, KERNEL_MODULES)
+    place = RECORDS[finding.id].place
+    names_modules = re.search(KERNEL_MODULES, "\n".join((fix.text, *command_lines(fix))))
+    is_of_the_driver = place is not None and place[0] in OF_THE_DRIVER
+    lost_all_commands = bool(fix.commands) and not without_modules.commands
+    if not names_modules or not (is_of_the_driver or lost_all_commands):
+        return without_modules
+    from gpusetup.causes.windows import driver_of_windows
+
+    return driver_of_windows(context, fix.min_driver)
+
+
+# --- a machine that is shared or rented -----------------------------------------------------------
+
+ON_A_CLUSTER = Fix(
+    text="Request a GPU from the scheduler (Slurm: `#SBATCH --gres=gpu:1`), and run the command "
+    "in that job, because a login node has no GPU. If the job does not list a GPU either, "
+    "report its node to the cluster's administrators",
+    commands=lines("srun --gres=gpu:1 nvidia-smi -L"),
+)
+BY_OTHERS = "Ask the cluster's administrators to do this: "
+
+
+def _for_rented_machine(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
+    """The fix with only what can be done in the notebook or job that the text comes from."""
+    if lender := lender_of(context):
+        return _in_a_notebook(context, lender, finding, fix)
+    scheduled = has_a_scheduler(context)
+    # A person who already requested a GPU from the scheduler has another problem.
+    requests = [event.values.get("gpus") for event in events(context, "slurm-job")]
+    if RECORDS[finding.id].lacks == "gpu" and scheduled and "asked for" not in requests:
+        return ON_A_CLUSTER
+    shared = scheduled or events(context, "shared-node") or IN_KUBERNETES(context)
+    if not (fix.needs_root and shared) or fix.text.startswith(BY_OTHERS):
+        return fix
+    of_others = replace(fix, text=f"{BY_OTHERS}{fix.text}")
+    return lines_without(of_others, "reboot|modprobe|--gpu-reset")
+
+
+def _in_a_notebook(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> Fix:
+    """The fix in a service's notebook, whose driver the person cannot change."""
+    record = RECORDS[finding.id]
+    if record.lacks == "gpu":
+        return Fix(text=lender.gives_a_gpu)
+    why = f"The driver belongs to {lender.name}, so you cannot update it there"
+    driver_is_too_old = record.lacks == "driver"
+    if driver_is_too_old and context.driver.version and context.choice.build:
+        fix = paste.install_torch(context, f"{why}. ")
+    elif driver_is_too_old or (record.place and record.place[0] in OF_THE_DRIVER):
+        return Fix(
+            text=f"{why}: use another machine ({lender.anew}; files on this one are lost), and do "
+            "not install driver packages there"
+        )
+    if any(re.search(needs.CHANGES_PACKAGES, line) for line in fix.commands):
+        # The session's Python has already loaded the old torch.
+        return replace(fix, text=f"{fix.text}. Then restart the session ({lender.restart})")
+    return fix
+
+
+# --- the reader's shell ---------------------------------------------------------------------------
+
+POSIX_ONLY = (
+    r"(?:sudo|export|unset|rm|ls|df|free|ulimit|ldconfig|echo|ip|ss|curl|cd|source|modinfo) "
+    r"|.*\| (?:grep|sudo|sed) |.*\"\$\("
+)
+"""A pattern for commands that do not work in PowerShell."""
+ACTS_ON_THE_HOST = (
+    r"(?:sudo )?(?:reboot|shutdown|modprobe|nvidia-modprobe|systemctl|dkms|akmods|mokutil|dracut"
+    r"|update-initramfs|mkinitcpio|chmod|dmesg|nvidia-bug-report\.sh)\b"
+    r"|(?:sudo )?nvidia-smi .*(?:--gpu-reset|-mig\b|\bmig\b|-c DEFAULT|-p[lm]\b)"
+    r"|.*\| sudo tee /etc/(?:modprobe\.d|security)/"
+)
+"""The beginnings of commands that change the kernel, the driver or services, which a container does
+not have."""
+ON_THE_HOST = "on the host, not in this container"
+
+
+def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
+    """The fix with the commands that its reader can paste, and how long their effect lasts."""
+    is_windows = on(context, "windows")
+
+    def unless_harmful(block: Alternative) -> Alternative | None:
+        """The commands; None if the person's shell would read one of them wrongly."""
+        is_wrong = (
+            not is_speakable(line) or (is_windows and re.match(POSIX_ONLY, line))
+            for line in block.commands
+        )
+        return None if any(is_wrong) else block
+
+    fix = map_blocks(fix, unless_harmful)
+    text = fix.text + _least_driver(context, fix) + _gpus_left_out(context, fix)
+    lender = lender_of(context)
+    kept = _kept_variables(context, fix, is_rented=lender is not None)
+    if lender:
+        text += kept
+        fix = map_blocks(fix, _in_cells)
+    # Messages of a container engine come from its host, so the fix is for the host too.
+    elif in_container(context) and not finding.id.startswith("container-"):
+        fix = _with_host_commands_apart(fix)
+    titled = (Alternative(title=kept, commands=()),) if kept and not lender else ()
+    return replace(fix, text=text, alternatives=(*titled, *fix.alternatives))
+
+
+def _in_cells(block: Alternative) -> Alternative:
+    """The fix for a notebook, where a cell cannot answer the question of `gpusetup install`."""
+    answered = (
+        with_words(line, ("--yes",), "linux") if line.startswith("gpusetup install") else line
+        for line in block.commands
+    )
+    return replace(block, commands=tuple(map(in_a_cell, answered)))
+
+
+def _with_host_commands_apart(fix: Fix) -> Fix:
+    """The fix for a container: commands for the host are marked as such, and are alternatives
+    only."""
+
+    def acts_on_the_host(block: Alternative) -> bool:
+        return any(re.match(ACTS_ON_THE_HOST, line) for line in block.commands)
+
+    def titled(block: Alternative) -> Alternative:
+        if "on the host" in block.title or not acts_on_the_host(block):
+            return block
+        return replace(block, title=f"on the host: {block.title}")
+
+    way = Alternative(title=ON_THE_HOST, commands=fix.commands)
+    fix = map_blocks(fix, titled)
+    if not acts_on_the_host(way):
+        return fix
+    return replace(fix, commands=(), alternatives=(way, *fix.alternatives))
+
+
+INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
+"""A pattern for the place where a sentence or a command names the index of a torch."""
+
+
+def _backends(fix: Fix) -> list[str]:
+    """The CUDA builds of torch (`cu128`) that a fix names."""
+    return re.findall(INSTALLED, "\n".join((fix.text, *command_lines(fix))))
+
+
+def _least_driver(context: RuleContext, fix: Fix) -> str:
+    """The driver that each torch of the fix needs, to be added to its text; "" if the text already
+    names it."""
+    if board_of(context.snapshot):
+        return ""
+    catalog, family = context.catalog, driver_family(context.snapshot)
+    backends = _backends(fix)
+    build = paste.chosen_build(context)
+    if build is not None and any("gpusetup install" in line for line in command_lines(fix)):
+        backends.append(build.backend)
+    # The oldest driver that is enough must also support the GPUs that are there.
+    present = gpus_to_serve(context.snapshot, catalog)
+    of_gpus = [catalog.first_driver(gpu, family) for gpu in present]
+    needed = []
+    for backend in dict.fromkeys(backends):
+        floor = catalog.driver_floor(cuda_of(backend) or "", family)
+        driver = floor and max((floor, *filter(None, of_gpus)), key=parsed)
+        if driver and driver not in fix.text:
+            needed.append(f"{backend} needs NVIDIA driver {driver} or newer")
+    here = context.driver.version
+    known = f"found: {here}" if here else "`nvidia-smi` shows yours"
+    return f". {', '.join(needed)} ({known})" if needed else ""
+
+
+GENERATIONS = (("sm_120", "RTX 50", "cu128 or newer"), ("sm_61", "GTX 10", "cu126"))
+"""A kernel, the cards that need it, and where else it is (the catalog's rows of 2025 and 2026)."""
+
+
+def _gpus_left_out(context: RuleContext, fix: Fix) -> str:
+    """Which GPUs the fix's build does not support, if the text does not name the GPU."""
+    backends = _backends(fix)
+    is_known = any(gpu.compute_capability for gpu in gpus(context))
+    if is_known or not (is_report(context) and backends) or board_of(context.snapshot):
+        return ""
+    rows = [row for row in context.catalog.builds if row.backend == backends[0]]
+    kernels = {kernel for row in rows if row.channel == "pytorch" for kernel in row.kernels}
+    lacking = [
+        f"{cards} cards need {elsewhere}"
+        for kernel, cards, elsewhere in GENERATIONS
+        if kernels and kernel not in kernels
+    ]
+    # Nothing shows an NVIDIA GPU either.
+    if not gpus(context) and not driver_answers(context):
+        lacking.append("a GPU of AMD or Intel needs a build for ROCm or XPU")
+    return f". The text does not name the GPU, but {' and '.join(lacking)}" if lacking else ""
+
+
+FOR_ONE_RUN = (
+    r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
+    r"|MASTER_PORT|CC|CXX|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
+)
+"""Variables that nobody keeps."""
+
+
+def _kept_variables(context: RuleContext, fix: Fix, *, is_rented: bool) -> str:
+    """How to change the variables of a fix for longer than one shell; "" if it changes none."""
+    kept = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
+    # A variable -> whether the fix removes it.
+    variables = dict(filter(None, map(variable_changed, kept)))
+    if not variables or fix.needs_reboot:
+        return ""
+    names, several = " and ".join(variables), len(variables) > 1
+    if is_rented:
+        lasts, them = ("last", "them") if several else ("lasts", "it")
+        return f". {names} {lasts} until the session ends; set {them} before you import torch"
+    profile = "~/.zshrc" if on(context, "macos") else "~/.bashrc"
+    removes = all(variables.values())
+    where = f"copy the `export` {'lines' if several else 'line'} into {profile}"
+    in_windows = "use the Windows settings (System, Environment Variables)"
+    if on(context, "windows"):
+        where = in_windows
+    elif removes:
+        # A variable that must be removed was usually set in such a file.
+        them = "the lines that set them" if several else "the line that sets it"
+        where = f"delete {them}, for example in {profile}"
+    elif context.os.family is None:
+        where = f"{where} (on Windows, {in_windows})"
+    return (
+        f"to {'remove' if removes else 'set'} {names} permanently, {where}, then open a new shell. "
+        "A command changes variables only in the shell in which you run it"
+    )
