@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -238,9 +239,8 @@ class Change:
         remove_empty(path for path in aside if f"-info{os.sep}" in path)
         flush(self.store)
         self.enter("installing")
-        for folder in {os.path.dirname(place) for place in coming.values()}:
-            os.makedirs(folder, exist_ok=True)
-        for source, place in coming.items():
+        for source, place in renames_of(coming):
+            os.makedirs(os.path.dirname(place), exist_ok=True)
             os.rename(source, place)
         flush(self.store)
         self.enter("verifying")
@@ -363,6 +363,33 @@ class Change:
         flush(self.store)
         forget_making(self.journal)
         drop_leftovers(self.store)
+
+
+def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yields each path to rename, with its new path; `coming` maps each unpacked file to its place.
+
+    A package's folder is renamed as a whole if nothing is in its place: torch has 15,000 files in
+    1,100 folders, and to make and remove each folder takes longer than uv needs to unpack them.
+    """
+    packages: dict[str, list[str]] = {}
+    for source in coming:
+        in_package = PACKAGE_FOLDER.match(source)
+        packages.setdefault(in_package[0] if in_package else "", []).append(source)
+    for folder, sources in packages.items():
+        place = coming[sources[0]][: len(folder) - len(sources[0])]
+        keeps_shape = all(coming[source] == place + source[len(folder) :] for source in sources)
+        # An empty folder would be moved along, but never be removed again.
+        has_empty = any(not (folders or files) for _, folders, files in os.walk(folder))
+        if folder and keeps_shape and not has_empty and not os.path.lexists(place):
+            yield folder, place
+        else:
+            yield from ((source, coming[source]) for source in sources)
+
+
+PACKAGE_FOLDER = re.compile(
+    rf".*?[/\\](?:{'|'.join(LIBRARIES)})[/\\][^/\\]+(?=[/\\])",
+)
+"""The folder of a package, directly below the library folder."""
 
 
 def _is_folder(path: str) -> bool:
