@@ -227,8 +227,7 @@ def _download(run: Run, task: Task, notes: tuple[str, ...]) -> Reply:
         text = f"{count} wheels are in {folder}; there: `gpusetup install --offline DIR`\n"
         return reply(answer, text)
 
-    screen = _plan_screen(answer, plan, task, notes)
-    return carry_out(run.question, run.out, answer, screen, fetch)
+    return carry_out(run.question, run.out, answer, _plan_screen(answer, plan, task, notes), fetch)
 
 
 def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
@@ -285,8 +284,7 @@ def _plan_screen(
         "fallback": ", then ".join(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    lines = screens.downloads(plan.wheels)
-    return screens.plan_screen(planned, rows, lines, (*plan.notes, *notes))
+    return screens.plan_screen(planned, rows, screens.downloads(plan.wheels), (*plan.notes, *notes))
 
 
 # --- by conda, if conda installed torch -----------------------------------------------------------
@@ -491,8 +489,7 @@ def describe(
     installer = "conda" if by_conda(machine) else "uv"
     machine = described_python(tuple(map(read_ask, question.requirements)), machine)
     decision = decision_of(question, machine, by_conda=installer == "conda")
-    host = host_for(question, decision.wish, machine)
-    task = choose_task(question, decision.wish, host, talk)
+    task = choose_task(question, decision.wish, host_for(question, decision.wish, machine), talk)
     if not task.is_done and installer == "uv":
         check_described(machine, task.elsewhere)
     coming, build = task.coming, task.build

@@ -131,8 +131,7 @@ class Task(Frozen):
         wish = replace(self.wish, torch=",".join(filter(None, (self.wish.torch, bound))))
         choice = choose(wish, self.host, catalog)
         refuse_unfit(choice, self.machine)
-        coming = coming_of(choice, self.host, catalog)
-        return replace(self, choice=choice, coming=coming, why=why)
+        return replace(self, choice=choice, coming=coming_of(choice, self.host, catalog), why=why)
 
 
 # --- reasons to stop ------------------------------------------------------------------------------
