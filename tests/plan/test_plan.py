@@ -15,7 +15,6 @@ from each_row import each
 from machines_named import there
 
 from gpusetup.cli import main
-from gpusetup.plan.measured import CELLS
 
 RENDERED = Path(__file__).parents[1] / "rendered" / "plan"
 A100X4 = ("--gpu", "A100 80GB", "--gpus", "4")
@@ -174,7 +173,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, *H20, "--max-context"), "looks for what `--context` gives"),
         (("--params", "7x", *H20), "is not a number of parameters"),
         (
-            ("--cells", str(CELLS), "--optimizer", "sgd"),
+            ("--cells", "cells.csv", "--optimizer", "sgd"),
             "`--optimizer` has no effect with `--cells`",
         ),
         (("--cells", "/nowhere.csv"), "/nowhere.csv cannot be read"),
