@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.costless_keys import is_switched_off, takes_no_memory
-from gpusetup.configs.keys import key_of, meaning
+from gpusetup.configs.keys import is_switched_off, key_of, meaning, takes_no_memory
 from gpusetup.configs.settings import EMPTY, FALSE, TRUE, Path, Setting, dotted, name_of
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
