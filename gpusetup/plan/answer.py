@@ -30,7 +30,7 @@ from gpusetup.plan.rl import GENERATING, SUPERVISED
 from gpusetup.plan.rope import factor_remark
 from gpusetup.plan.savings import better_with_fewer, helps, visible_devices
 from gpusetup.plan.speed import speed_of_several
-from gpusetup.plan.trainer_settings import trainer_settings
+from gpusetup.plan.trainers import trainer_settings
 
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
