@@ -107,16 +107,15 @@ def reasons_for_close(
     request: PlanRequest, decision: Decision, uncounted: tuple[str, ...]
 ) -> Iterator[str]:
     """Yields why the answer is only `close`, as phrases; nothing if it is measured or clear."""
-    # A job that does not fit stays clear, because uncounted parts can only need more memory.
+    # A job that does not fit stays clear, because uncounted parts usually need more memory.
     if decision.fits and uncounted:
         yield "something that may take memory is not counted"
     if decision.close_because:
         yield decision.close_because
-    if not decision.fits:
-        return
+    # The notes also name ways to divide a model that plan does not count.
     if request.from_config and request.from_config.notes:
         yield "a setting in the config is not counted (see the notes)"
-    if decision.measured:
+    if decision.measured or not decision.fits:
         return
     question, job, place = request.question, decision.job, request.place
     if question.params is not None:

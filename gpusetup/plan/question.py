@@ -362,11 +362,8 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
 
 def impossible_degree(job: TrainingJob, sp: int) -> UsageError:
     """The error for a degree of sequence parallelism that is impossible; its hint lists the
-    possible degrees."""
-    # If each GPU holds a whole copy of the model, only degree 1 is possible, so the message lists
-    # the degrees that sharding would allow.
-    sharded_job = replace(job, strategy="fsdp") if job.copies_model else job
-    degrees = sequence_degrees(sharded_job)
+    degrees that are possible, at least if the strategy shards the model."""
+    degrees = sequence_degrees(replace(job, strategy="fsdp") if job.copies_model else job)
     if sp in degrees:
         return UsageError(
             f"`--sp {sp}` needs a strategy that shards the model; {job.strategy} keeps a "
@@ -377,11 +374,9 @@ def impossible_degree(job: TrainingJob, sp: int) -> UsageError:
     # Tensor parallelism already divides the heads among its GPUs.
     key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
     needs_sharding = " with `--strategy fsdp`" if job.copies_model and len(degrees) > 1 else ""
-    numbers = " or ".join(map(str, degrees))
-    options = ", ".join(f"`--sp {degree}`" for degree in degrees)
     return UsageError(
         f"`--sp {sp}` does not work: the number must divide both the {gpus} and the "
         f"{job.shape.heads} heads of attention, and suit the {key_value_heads} heads of keys and "
         "values",
-        hint=f"possible here{needs_sharding}: {numbers} ({options})",
+        hint=f"possible here{needs_sharding}: {', '.join(f'`--sp {one}`' for one in degrees)}",
     )
