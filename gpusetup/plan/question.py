@@ -374,9 +374,11 @@ def impossible_degree(job: TrainingJob, sp: int) -> UsageError:
     # Tensor parallelism already divides the heads among its GPUs.
     key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
     needs_sharding = " with `--strategy fsdp`" if job.copies_model and len(degrees) > 1 else ""
+    numbers = " or ".join(map(str, degrees))
+    options = ", ".join(f"`--sp {degree}`" for degree in degrees)
     return UsageError(
         f"`--sp {sp}` does not work: the number must divide both the {gpus} and the "
         f"{job.shape.heads} heads of attention, and suit the {key_value_heads} heads of keys and "
         "values",
-        hint=f"possible here{needs_sharding}: {', '.join(f'`--sp {one}`' for one in degrees)}",
+        hint=f"possible here{needs_sharding}: {numbers} ({options})",
     )
