@@ -23,11 +23,16 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.memory import memory, other_gpu_bytes
-from gpusetup.plan.notes import assumed_settings, needs_memory_of_others, notes, older_version
+from gpusetup.plan.notes import (
+    assumed_settings,
+    factor_remark,
+    needs_memory_of_others,
+    notes,
+    older_version,
+)
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion, job_of, parameters_of
 from gpusetup.plan.rl import GENERATING, SUPERVISED
-from gpusetup.plan.rope import factor_remark
 from gpusetup.plan.savings import better_with_fewer, helps, visible_devices
 from gpusetup.plan.speed import speed_of_several
 from gpusetup.plan.trainers import trainer_settings
