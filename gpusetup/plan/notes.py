@@ -121,7 +121,7 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
     the trainer it assumes; the screen says it in its first lines."""
     named_fields = question.job_fields.keys()
     older = older_version(question)
-    if older:
+    if older and job.shape.vocabulary:
         yield f"plan assumes {older['assumed']} ({older['name']}: `--loss {older['loss']}`)"
     if question.trainer is not None or question.rl is not None:
         return
