@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.common import FROM, Machine, MachineToRead, gather, shared
+from gpusetup.commands.common import FROM, Machine, gather, shared
 from gpusetup.commands.question import CommandQuestion, HelpGroup, option, options, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
@@ -393,7 +393,7 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
     catalog = load_catalog()
     if options.gpu:
         return place_of_name(options.gpu, catalog.gpus)
-    machine = gather(MachineToRead(options.machine), out)
+    machine = gather(out, options.machine)
     return place_of_machine(completed_from_catalog(machine, catalog))
 
 
