@@ -14,7 +14,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
+from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
@@ -130,7 +130,7 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which a GPU was lost; None if no GPU was lost, or if the others kept
     working and never needed it."""
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
-    if not lost or (run.at_work and not any(map(worked, lost))):
+    if not lost or (run.at_work and not any(gpu.worked for gpu in lost)):
         return None
     since = min(gpu.lost_since for gpu in lost)
     first = [gpu for gpu in lost if gpu.lost_since == since]
@@ -262,7 +262,7 @@ def hang(run: WatchedRun) -> Judgement | None:
     if len(spinning) < len(working):
         spinning = [gpu for gpu in spinning if spins_to_the_end(gpu, seconds)]
     # One spinning GPU of a job that failed may have waited for ranks on other machines.
-    held = [gpu for gpu in run.gpus if worked(gpu) or run.held(gpu)]
+    held = [gpu for gpu in run.gpus if gpu.worked or run.held(gpu)]
     waits_for_others = len(held) > 1 or (run.launched and bool(run.exit))
     if not waits_for_others or not spinning or len(spinning) * 2 < len(working):
         return None
@@ -328,8 +328,8 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
 
     If all of them are always busy, their power shows which of them wait in a collective.
     """
-    present = [gpu for gpu in run.gpus if gpu.lost_at is None and (worked(gpu) or run.held(gpu))]
-    works = {gpu.label: considered(gpu) if worked(gpu) else None for gpu in present}
+    present = [gpu for gpu in run.gpus if gpu.lost_at is None and (gpu.worked or run.held(gpu))]
+    works = {gpu.label: gpu.judged if gpu.worked else None for gpu in present}
     # A rank that never computed counts as 0 %.
     shares = {label: work.utilization if work else 0.0 for label, work in works.items()}
     power = {label: work.power_share for label, work in works.items() if work and work.power_share}

@@ -19,7 +19,7 @@ from gpusetup.monitor.documents import (
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import judge
 from gpusetup.monitor.notes import advice, notes
-from gpusetup.monitor.run import RunTally, Subject, WatchedRun, worked
+from gpusetup.monitor.run import RunTally, Subject, WatchedRun
 from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.work import Work, percentile
 
@@ -89,7 +89,7 @@ def gpu_summary(gpu: GpuRun) -> GpuSummary:
         },
         working_share=round((work.samples if work else 0) / len(gpu.rows), 4),
         lost_at=gpu.lost_at,
-        **spreads(GpuSummary, gpu.counted_samples(has_worked=worked(gpu))),
+        **spreads(GpuSummary, gpu.counted_samples()),
     )
 
 
