@@ -19,7 +19,16 @@ from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
 from gpusetup.monitor.words import filled, labels, reasons_that_cost_little, sharers, whole
-from gpusetup.monitor.work import Work, at_least, below, is_quiet, or_zero, percent, work_of
+from gpusetup.monitor.work import (
+    Work,
+    at_least,
+    below,
+    is_quiet,
+    or_zero,
+    percent,
+    percentile,
+    work_of,
+)
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
@@ -253,7 +262,7 @@ def hang(run: WatchedRun) -> Judgement | None:
         return None
     # A job that still runs may only be in a long pause.
     seconds = marks.HANG_SECONDS_UNENDED if run.exit is None else marks.HANG_SECONDS
-    begin = f"the job has not moved in the last {seconds:.0f} s:"
+    begin = f"the job has made no progress in the last {seconds:.0f} s:"
     if all(rests_to_the_end(gpu, seconds) for gpu in run.at_work):
         words = f"{begin} its GPUs did nothing, its processes rested, and nothing was read"
         return Judgement("bursty", "hang", words, ("see-where-it-waits",))
@@ -269,8 +278,8 @@ def hang(run: WatchedRun) -> Judgement | None:
     quiet = labels(gpu for gpu in held if gpu not in spinning)
     others = f", GPU {quiet} did nothing" if quiet else ""
     words = (
-        f"the job has not moved in the last {marks.HANG_SECONDS:.0f} s or more: GPU "
-        f"{labels(spinning)} looked busy{others}, and nothing moved: a rank waits in a collective "
+        f"the job has made no progress for {marks.HANG_SECONDS:.0f} s or more: GPU "
+        f"{labels(spinning)} looked busy{others}, and no data moved: a rank waits in a collective "
         "for another rank"
     )
     return Judgement("communication-bound", "hang", words, ("see-where-it-waits",))
@@ -283,13 +292,14 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
     # The last two samples may show work, because a process that is killed may still run kernels.
     working = rows[:-2]
     since = working[-1].seconds - seconds if working else 0.0
-    before = work_of([row for row in working if row.seconds <= since])
     tail = work_of([row for row in working if row.seconds > since])
-    if before is None or tail is None:
+    # The work itself, because a hang may have lasted for much longer than it.
+    watts = [or_zero(row.gpu.power_watts) for row in working if row.seconds <= since]
+    if tail is None or not watts:
         return False
     is_busy = tail.utilization_p5 >= marks.SPINNING_USE
     is_light = below(tail.power_share, marks.IDLE_POWER + marks.LIGHT_POWER)
-    drops = at_least(percent(before.power_watts, tail.power_watts), marks.POWER_DROP * 100)
+    drops = at_least(percent(percentile(watts, 95), tail.power_watts), marks.POWER_DROP * 100)
     return is_busy and is_light and drops and nothing_moves(tail)
 
 
