@@ -47,20 +47,20 @@ def of_case(case: VerdictCase, subject: Subject) -> Judgement:
     return Judgement(case.verdict, case.cause, evidence, case.steps, subject)
 
 
-def judge(run: WatchedRun, error: str | None = None) -> Judgement:
+def judge(run: WatchedRun) -> Judgement:
     """The verdict on a run. It takes into account whether the command failed, and with which
     error."""
     judgement = judgement_of(run)
     if not run.exit:
         return judgement
     # If the command ended with an error, say so first; such a run is never "good".
-    reason = f": {error}" if error else ""
+    reason = f": {run.error}" if run.error else ""
     ended = f"the command ended with exit {run.exit}{reason}; before, {judgement.evidence}"
     if judgement.verdict == "good":
         return Judgement(None, "failed", ended, ("read-how-it-ended",), judgement.subject)
     # Full memory, a lost GPU or a hang may be why it failed; what made it slow is not.
     explains_it = judgement.verdict in ("memory-tight", "faulty") or judgement.cause == "hang"
-    first = ("read-how-it-ended",) if error and not explains_it else ()
+    first = ("read-how-it-ended",) if run.error and not explains_it else ()
     return judgement._replace(evidence=ended, steps=(*first, *judgement.steps))
 
 

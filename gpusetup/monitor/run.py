@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
+from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample, Summary
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import WAITING_KINDS, is_display, is_launched, kind_of
 from gpusetup.monitor.throttling import Throttle, active_throttle
@@ -39,23 +39,19 @@ class RunTally:
             self.gpus.setdefault(gpu.index, GpuRun(gpu)).add(gpu, sample)
 
 
-class WatchedRun:
-    """A run's figures, its command and the command's exit code."""
+READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi dmon")
+"""Sources that may consist of a single reading, which is then judged as such."""
 
-    def __init__(
-        self,
-        tally: RunTally,
-        command: tuple[str, ...] | None = None,
-        exit_code: int | None = None,
-        *,
-        is_reading: bool = False,
-        has_utilization: bool = True,
-    ) -> None:
+
+class WatchedRun:
+    """A run's figures, its command and the command's exit code; `about` and `has_utilization` as
+    for `summarise`."""
+
+    def __init__(self, tally: RunTally, about: Summary, *, has_utilization: bool) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
-        self.is_reading = is_reading
+        self.is_reading = about.source in READINGS and tally.samples < marks.LEAST_SAMPLES
         """Whether there is only a single reading of nvidia-smi instead of a run."""
         self.has_utilization = has_utilization
-        """Whether the source has a field for the utilisation, even if a GPU does not report it."""
         self.gpus = tuple(tally.gpus.values())
         # `nvidia-smi dmon` does not print the maximum clock, so a card that is always slow would
         # look normal if it were not compared with the others of its model.
@@ -76,11 +72,11 @@ class WatchedRun:
         shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
         self.host_memory: float | None = highest(shares)
         """The highest share of the machine's memory that was in use, in percent."""
-        self.command, self.exit = command, exit_code
-        self.kind = kind_of(command)
+        self.command, self.exit, self.error = about.command, about.exit, about.error
+        self.kind = kind_of(about.command)
         """The kind of the command's program, judged by the command line only."""
         # A script may also start its ranks without a launcher (torch.multiprocessing).
-        self.launched = is_launched(command) or or_zero(self.ranks) > 1
+        self.launched = is_launched(about.command) or or_zero(self.ranks) > 1
         """Whether a launcher or the script itself started several ranks."""
 
     @property

@@ -7,7 +7,6 @@ from statistics import fmean
 from typing import Any
 
 from gpusetup.model.frozen import fields, replace
-from gpusetup.monitor import marks
 from gpusetup.monitor.documents import (
     GpuSummary,
     HostSummary,
@@ -24,8 +23,6 @@ from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.work import Work, percentile
 
 UNJUDGED = Summary(verdict=None, evidence="nothing was watched")
-READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi dmon")
-"""Sources that may consist of a single reading, which is then judged as such."""
 
 
 def summarise(
@@ -38,14 +35,8 @@ def summarise(
     """
     if not tally.samples:
         return UNJUDGED
-    run = WatchedRun(
-        tally,
-        about.command,
-        about.exit,
-        is_reading=about.source in READINGS and tally.samples < marks.LEAST_SAMPLES,
-        has_utilization=has_utilization,
-    )
-    judgement = judge(run, about.error)
+    run = WatchedRun(tally, about, has_utilization=has_utilization)
+    judgement = judge(run)
     # A verdict on the whole run has figures of the command and the machine only.
     subject = judgement.subject or Subject(run, run.machine, Work(run.rows))
     moments = tally.machine.moments.all()
