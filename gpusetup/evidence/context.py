@@ -158,7 +158,7 @@ NO_FAILURES = frozenset(
     "packaged-program environment-owner "
     "host-of-a-lender gpu-in-use names-failure requirement-broken capability-warning gpu-computes "
     "hosted-notebook gpu-image slurm-job shared-node login-node image-build backend-runs ran-first "
-    "program-failed trainer-named old-launch bare-yes launcher-deprecated gpu-unused "
+    "program-failed trainer-named old-launch bare-yes launcher-deprecated gpu-unused remedy-tried "
     "ran-alone copied-runtime nccl-on-a-bridge wheel-replaced output-shown program-crashed ipex "
     "sycl-finds-none wrong-numbers torch-call-fails no-root-rights cloud-machine no-boot-screen "
     "file-listed failing-file loaded-first run-finished container-engine toolkit-installed "

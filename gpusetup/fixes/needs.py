@@ -220,6 +220,12 @@ NEEDS: tuple[NeedRow, ...] = (
         "there: `gpusetup install --python PATH`",
     ),
     NeedRow(
+        what="reboot",
+        lines=r"^sudo reboot$",
+        denied=if_shown("the machine was already restarted", "remedy-tried"),
+        instead="Another restart changes nothing",
+    ),
+    NeedRow(
         what="host",
         lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
         denied=if_shown("the host cannot be changed from here ({said})", "host-of-a-lender"),

@@ -148,6 +148,12 @@ STATEMENTS = (
         kind="ran-alone",
         words=r"\b(?:alone|by itself|on its own|standalone|separately|directly|in a (?:plain|fresh|separate|bare) (?:python|script|shell))\b[^.\n]{0,24}\b(?:works?|worked|runs?|ran|is fine)\b|\b(?:works?|worked|runs?|ran)(?: fine)? (?:alone|by itself|on its own|standalone|separately)\b|单独(?:跑|运行|执行)?(?:没事|正常)|単体では動|allein läuft|отдельно работает|seul fonctionne|solo funciona|sozinho funciona|단독으로는 (?:됩|작동)",
     ),
+    # The machine was restarted in vain.
+    Statement(
+        kind="remedy-tried",
+        what="reboot",
+        words=r"(?<!not )(?<!n't )\b(?:rebooted|restarted the (?:machine|pc|computer|server|host))\b|重启(?:了|过)|再起動しました|재부팅했|neu gestartet|redémarré l'ordinateur|reinici(?:é|ei) (?:el|o) (?:PC|ordenador|computador)|перезагружал",
+    ),
     # Whose machine it is.
     Statement(
         kind="no-root-rights",
