@@ -24,7 +24,7 @@ def main() -> int:
             sys.stderr.write("interrupted\n")
         return INTERRUPTED
     finally:
-        # Python also collects garbage when it exits, which would take a fiftieth of a second.
+        # Python also collects garbage when it exits, which would take a sixth of doctor's time.
         # `freeze` makes the collector skip all existing objects.
         gc.freeze()
 

@@ -77,15 +77,7 @@ def diagnose(
     calling program, pass `python=sys.executable`. If the driver hangs, the function returns after
     `timeout` seconds.
     """
-    question = {
-        "machine": machine,
-        "python": python,
-        "torch": torch,
-        "gpu": gpu,
-        "driver": driver,
-        "timeout": timeout,
-    }
-    return _answer("doctor", DoctorAnswer, question)
+    return _answer("doctor", DoctorAnswer, locals())
 
 
 def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
@@ -129,26 +121,7 @@ def resolve(
     `refresh`, it also queries PyTorch's index. With `name`, the conda commands create a new
     environment with that name.
     """
-    question = {
-        "packages": packages,
-        "machine": machine,
-        "driver": driver,
-        "gpu": gpu,
-        "os": os,
-        "architecture": architecture,
-        "python": python,
-        "glibc": glibc,
-        "torch": torch,
-        "backend": backend,
-        "installer": installer,
-        "name": name,
-        "requirements": requirements,
-        "explain": explain,
-        "refresh": refresh,
-        "offline": offline,
-        "index": index,
-    }
-    return _answer("resolve", ResolveAnswer, question)
+    return _answer("resolve", ResolveAnswer, locals())
 
 
 def plan(**question: Any) -> PlanAnswer | ServePlan:
@@ -184,28 +157,15 @@ def verify(
     returns when the checks are done. This function tests a single process. To test several
     ranks, use `python -m gpusetup.verify`.
     """
-    question = {
-        "python": python,
-        "level": level,
-        "device": device,
-        "expect": expect,
-        "with_packages": with_packages,
-        "only": only,
-        "skip": skip,
-        "seconds": seconds,
-        "seed": seed,
-        "timeout": timeout,
-        "strict": strict,
-        "junit": junit,
-    }
-    return _answer("verify", VerifyAnswer, question)
+    return _answer("verify", VerifyAnswer, locals())
 
 
 Answer = TypeVar("Answer")
 
 
 def _answer(name: str, kind: type[Answer], values: dict[str, Any]) -> Answer:
-    """Run a command and return its document, which is a value of type `kind`."""
+    """Run a command and return its document, which is a value of type `kind`. The arguments of the
+    functions above have the names of the command's options."""
     from gpusetup.commands.calling import answered
 
     document = answered(name, values, _log)

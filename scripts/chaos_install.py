@@ -44,7 +44,7 @@ OPERATIONS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open")
 def run_counted(folder: str, deadly: int, told: str, words: list[str]) -> int:
     """Run gpusetup; die before the `deadly`-th file operation in the folder (0: never)."""
     from gpusetup import cli
-    from gpusetup.install.recovery import recover_unfinished
+    from gpusetup.install.switching.change import recover_unfinished
 
     count = 0
 

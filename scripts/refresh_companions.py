@@ -17,7 +17,7 @@ from packaging.utils import parse_wheel_filename
 
 from gpusetup.catalog.builds import index_url
 from gpusetup.model.versions import parsed
-from gpusetup.uv.lock import Wheel
+from gpusetup.uv.question import Wheel
 
 Row = dict[str, Any]
 NAMES = ("torchvision", "torchaudio")

@@ -9,6 +9,7 @@ new release of torch is no new answer to them. The catalog of the package has te
 from __future__ import annotations
 
 import gc
+import json
 import os
 import random
 import signal
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import compiled_beforehand
 import each_row
@@ -28,6 +30,7 @@ from installing import Install, World, enter, installer, new_world, same_place
 from replayed import Judge, judge_in
 
 from gpusetup.catalog import file as catalog_file
+from gpusetup.cli import main
 
 catalog_file.DATA = Path(__file__).resolve().parent / "catalog.json"
 
@@ -143,6 +146,21 @@ def others(name: str, variants: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
 def judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Judge:
     """The monitor's summary of a text that is replayed; under `text` is what a person reads."""
     return judge_in(tmp_path, capsys)
+
+
+@pytest.fixture
+def planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
+    """plan's JSON for options, or for the text of a config with options after it."""
+
+    def answer(*words: str) -> dict[str, Any]:
+        if "\n" in words[0]:
+            file = tmp_path / "train.yaml"
+            file.write_text(words[0], encoding="utf-8")
+            words = ("--from-config", str(file), *(words[1:] or ("--gpu-mem", "80GiB")))
+        main(["plan", *words, "--json"])
+        return dict(json.loads(capsys.readouterr().out))
+
+    return answer
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ run: the user who starts the server chooses the environment that is read.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -120,6 +120,10 @@ def check(tool: Tool, values: Values) -> None:
 # --- answers ------------------------------------------------------------------------------------
 
 
+def _answer_of(command: str, values: Values) -> Values:
+    return dict(to_plain(answered(command, values)))
+
+
 def _on_machine(command: str, values: Values, python: str | None) -> Values:
     """A command's redacted answer about the described machine, or about this machine if none is
     described.
@@ -128,29 +132,15 @@ def _on_machine(command: str, values: Values, python: str | None) -> Values:
     """
     is_described = values.get("machine") or values.get("gpu_mem")
     # A plan needs nothing but the GPU's name, while other commands read the rest from this machine.
-    if command == "plan" and values.get("gpu"):
-        is_described = True
-    if not is_described:
-        values = {**values, "machine": _this_machine(python)}
+    if not is_described and not (command == "plan" and values.get("gpu")):
+        doctor: Any = answered("doctor", {"python": python})
+        values = {**values, "machine": redact(doctor.snapshot)}
     return _answer_of(command, values)
-
-
-def _this_machine(python: str | None) -> Any:
-    """The redacted snapshot of this machine."""
-    doctor: Any = answered("doctor", {"python": python})
-    return redact(doctor.snapshot)
-
-
-def _answer_of(command: str, values: Values) -> Values:
-    """A command's answer as plain values."""
-    document = answered(command, values)
-    return dict(to_plain(document))
 
 
 def _diagnose(values: Values, python: str | None) -> Values:
     """Doctor's answer about a machine."""
-    answer = _on_machine("doctor", values, python)
-    return _without_snapshot(answer)
+    return _without_snapshot(_on_machine("doctor", values, python))
 
 
 def _read_report(values: Values, python: str | None) -> Values:
@@ -161,8 +151,7 @@ def _read_report(values: Values, python: str | None) -> Values:
     """
     from gpusetup.commands.report import snapshot_of
 
-    raw = values["text"].encode("utf-8", "replace")
-    machine = redact(snapshot_of(raw))
+    machine = redact(snapshot_of(values["text"].encode("utf-8", "replace")))
     answer = _answer_of("doctor", {"machine": machine, "torch": values.get("torch")})
     return _without_snapshot(answer)
 
@@ -177,10 +166,7 @@ def _without_snapshot(answer: Values) -> Values:
 
 
 def _without_reasons(resolution: Values) -> Values:
-    """A resolution without the reasons against the other builds, unless no build fits.
-
-    With `explain`, `resolve` includes the reasons.
-    """
+    """A resolution without the reasons against the other builds, unless no build fits."""
     if resolution["torch"] is None:
         return resolution
     return {key: value for key, value in resolution.items() if key != "rejections"}
@@ -188,7 +174,18 @@ def _without_reasons(resolution: Values) -> Values:
 
 def _resolve(values: Values, python: str | None) -> Values:
     """The build that fits a machine."""
-    packages = _names(values.get("packages", ()))
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    words = values.get("packages", ())
+    packages = [words] if isinstance(words, str) else [*words]
+    for package in packages:
+        # An assistant must not make gpusetup download a URL or read a file.
+        with suppress(InvalidRequirement):
+            if Requirement(package).url is None:
+                continue
+        raise UsageError(
+            f"{package!r} is not a package of an index", hint="for example `vllm>=0.9`"
+        )
     # Choose without an index (`offline`), because an assistant must not make this machine contact
     # one.
     values = {**values, "packages": packages, "offline": True}
@@ -196,41 +193,19 @@ def _resolve(values: Values, python: str | None) -> Values:
     return answer if values.get("explain") else _without_reasons(answer)
 
 
-def _names(words: str | Sequence[str]) -> list[str]:
-    """Reduce requirements to names, so that an assistant cannot make gpusetup download a URL or
-    read a file."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    packages = [words] if isinstance(words, str) else [*words]
-    for package in packages:
-        with suppress(InvalidRequirement):
-            if Requirement(package).url is None:
-                continue
-        raise UsageError(
-            f"{package!r} is not a package of an index", hint="for example `vllm>=0.9`"
-        )
-    return packages
-
-
 def _plan(values: Values, python: str | None) -> Values:
     """Whether a training run or a server fits."""
     model = values.get("model", "")
-    if model and _is_path(model):
+    # No tool may read a path on this machine.
+    is_path = model.startswith(("/", "\\", "~", ".")) or model.endswith(".json")
+    if is_path or (model and named_file.is_there(model)):
         raise UsageError(f"{model!r} is a path", hint="name the model: `qwen3-8b`, `Qwen/Qwen3-8B`")
     return _on_machine("plan", values, python)
 
 
-def _is_path(model: str) -> bool:
-    """Whether a model's name is a path on this machine, which no tool may read."""
-    if model.startswith(("/", "\\", "~", ".")):
-        return True
-    return model.endswith(".json") or named_file.is_there(model)
-
-
 def _explain(values: Values, _: str | None) -> Values:
     """The explanation of one finding."""
-    finding_id = values["id"].strip()
-    return _answer_of("doctor", {"explain": finding_id})
+    return _answer_of("doctor", {"explain": values["id"].strip()})
 
 
 # --- the table ----------------------------------------------------------------------------------
@@ -291,7 +266,7 @@ TOOLS = (
         options=(
             *("model", "params", "context", "batch", "gpu", "gpu_mem", "gpus", "strategy"),
             *("optimizer", "dtype", "amp", "lora", "quantize", "checkpointing", "max_context"),
-            *("max_batch", "gpus_needed", "serve", "weights", "cache"),
+            *("max_batch", "gpus_needed", "serve", "weights"),
         ),
         arguments=MACHINE,
         answer=_plan,

@@ -138,6 +138,7 @@ CAUSES = (
     ),
     Cause(
         "torchvision-mismatch",
+        by_check=True,
         certain_if=proofs.installed_pair_is_read("torchvision"),
         check=CheckCommand("python -m pip list | grep -i torch  # on Windows: findstr torch", "torch                    2.14.1+cu130\ntorchvision              0.20.1"),
         refuted_by=(
@@ -165,6 +166,7 @@ CAUSES = (
     ),
     Cause(
         "torchaudio-mismatch",
+        by_check=True,
         certain_if=proofs.installed_pair_is_read("torchaudio"),
         refuted_by=(
             Refutation(

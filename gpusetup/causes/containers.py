@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
     ON_WINDOWS,
@@ -160,6 +160,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
 CAUSES = (
     Cause(
         "cuda-visible-devices-hidden",
+        by_check=True,
         check=CheckCommand("python -c \"import os; print(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))\"", "'-1'"),
         title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
         means="CUDA ignores everything after the first invalid entry in CUDA_VISIBLE_DEVICES, "
@@ -190,6 +191,7 @@ CAUSES = (
     ),
     Cause(
         "container-nvml-lost",
+        by_check=True,
         check=CheckCommand("nvidia-smi  # in the container, then on the host", "Failed to initialize NVML: Unknown Error"),
         title="This container has no access to its GPU (NVML: Unknown Error)",
         means="A `systemctl daemon-reload` on the host takes away a container's access to GPUs "
@@ -210,6 +212,7 @@ CAUSES = (
     ),
     Cause(
         "container-driver-capability-missing",
+        by_check=True,
         check=CheckCommand("env | grep NVIDIA_DRIVER_CAPABILITIES; ldconfig -p | grep libcuda  # in the container", "NVIDIA_DRIVER_CAPABILITIES=utility"),
         title="The container did not get the driver's compute libraries: nvidia-smi works, but "
         "libcuda is missing",
@@ -230,7 +233,7 @@ CAUSES = (
     ),
     Cause(
         "container-no-gpu",
-        certain_if=proofs.driver_answers_beside_the_container,
+        by_check=True,
         check=CheckCommand("ls /dev/nvidia0  # in the container", "ls: cannot access '/dev/nvidia0': No such file or directory"),
         title="The container was started without a GPU",
         means="A container sees only the GPUs that you give it when it starts, even if the driver "
@@ -367,6 +370,7 @@ CAUSES = (
     ),
     Cause(
         "container-runtime-not-default",
+        by_check=True,
         title="The node's container runtime does not start this pod with the nvidia runtime",
         means="The toolkit is installed, but the engine that starts the pods does not use it: it "
         "was configured for another engine, or the engine was not restarted.",
@@ -379,6 +383,7 @@ CAUSES = (
     ),
     Cause(
         "docker-other-daemon",
+        by_check=True,
         check=CheckCommand("docker context ls", "NAME              DESCRIPTION      DOCKER ENDPOINT\ndefault                            unix:///var/run/docker.sock\ndesktop-linux *   Docker Desktop   unix:///home/me/.docker/desktop/docker.sock"),
         title="docker is connected to a daemon that has no nvidia runtime",
         means="Docker Desktop, rootless docker and docker from snap each have their own daemon "

@@ -8,11 +8,11 @@ from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, places, proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version, is_an_identifier
-from gpusetup.evidence.context import RuleContext, events, gpus, in_container, on
+from gpusetup.evidence.context import RuleContext, gpus, in_container, on
 from gpusetup.evidence.places import in_wsl, on_windows_without_container
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix, Severity
+from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, filled, lines
 
 WITH_COMPUTE = Fix(
@@ -115,6 +115,7 @@ DESKTOP_PROFILE = (
 CAUSES = (
     Cause(
         "libcuda-missing",
+        by_check=True,
         title="The driver's CUDA library is missing or does not load: CUDA cannot start",
         means="nvidia-smi works without these libraries. Driver packages for servers, and "
         "containers, sometimes don't include the compute libraries. An interrupted installation leaves files of two "
@@ -155,6 +156,7 @@ CAUSES = (
     ),
     Cause(
         "system-not-ready-fabric-manager",
+        by_check=True,
         check=CheckCommand("systemctl is-active nvidia-fabricmanager; python -c 'import torch; torch.cuda.init()'", "inactive\nRuntimeError: Error 802: system not yet initialized"),
         certain_if=proofs.gpus_are_on_nvswitch,
         title="The NVSwitch fabric is not ready on {who}",
@@ -175,7 +177,7 @@ CAUSES = (
     Cause(
         "libcuda-driver-mismatch",
         certain_if=proofs.message_states_it,
-        title="The loaded libcuda does not match the loaded kernel driver (error 803)",
+        title="The loaded libcuda does not match the loaded kernel driver (error {code})",
         means="The loader finds an old or mounted copy of libcuda, or the library of "
         "cuda-compat, before the driver's own libcuda.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
@@ -184,10 +186,10 @@ CAUSES = (
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
         needs_root=True,
+        formerly=("driver-call-unsupported",),
     ),
     Cause(
         "forward-compat-unsupported",
-        certain_if=proofs.compatibility_library_is_read,
         title="CUDA loads a forward compatibility library (cuda-compat), which this GPU or driver "
         "does not allow (error 804)",
         means="Forward compatibility works only on data centre GPUs, and only with some drivers.",
@@ -200,6 +202,7 @@ CAUSES = (
     ),
     Cause(
         "mps-server",
+        by_check=True,
         title="The CUDA MPS daemon refuses this process",
         means="The MPS daemon, which shares the GPU among programs, belongs to another user, is "
         "not ready, or has too many clients.",
@@ -210,6 +213,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-init-out-of-memory",
+        by_check=True,
         title="CUDA failed to start because it ran out of memory (error 2)",
         means="CUDA reserves a large address space, which `ulimit -v` or a small virtual machine "
         "does not allow.",
@@ -218,17 +222,6 @@ CAUSES = (
         # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
         commands=("ulimit -v unlimited",),
-    ),
-    Cause(
-        "driver-call-unsupported",
-        check=CheckCommand("cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libcuda.so.*", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\n/usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"),
-        title="The CUDA library needs a newer kernel driver (error 36)",
-        means="The driver's libraries are newer than its kernel module.",
-        text="Install the same version of the kernel driver and the libraries, then reboot",
-        # Source: CUDA Driver API reference, CUresult.
-        kind_of="libcuda-driver-mismatch",
-        needs_reboot=True,
-        needs_root=True,
     ),
     Cause(
         "cuda-unknown-error",
@@ -288,21 +281,10 @@ CAUSES = (
             r"You should always run with libnvidia-ml\.so",
             says(r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda", example="libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1"),
         ),
-        cases=(
-            # The stub is in the folder, but no program has loaded it.
-            Message(
-                where=(
-                    lambda context: all(
-                        "folder" in event.values for event in events(context, "libcuda-stub")
-                    ),
-                    lambda context: context.snapshot.cuda_api.init_code != 34,
-                ),
-                only=Severity.WARNING,
-            ),
-        ),
     ),
     Cause(
         "uvm-missing",
+        by_check=True,
         check=CheckCommand("ls -l /dev/nvidia-uvm; lsmod | grep nvidia_uvm", "ls: cannot access '/dev/nvidia-uvm': No such file or directory"),
         cases=(
             Message(
@@ -341,6 +323,7 @@ CAUSES = (
     ),
     Cause(
         "device-permission",
+        by_check=True,
         title="This user has no permission to open {node}",
         means="Only members of one group can open the device nodes, or SELinux or cgroup rules "
         "block access.",
@@ -373,6 +356,7 @@ CAUSES = (
     ),
     Cause(
         "mig-misconfigured",
+        by_check=True,
         title="{who}: {what}",
         plain="MIG is on, but there is no MIG instance, or there are several and none is selected",
         means="NVML counts GPUs but CUDA counts MIG instances, so torch's index is too large. If "
@@ -395,28 +379,22 @@ CAUSES = (
     ),
     Cause(
         "compute-mode-exclusive",
+        by_check=True,
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nTesla T4, Exclusive_Process"),
-        title="{who}: its compute mode allows one process at a time",
+        title="{who}: its compute mode does not allow another CUDA program",
         plain="The GPU is busy, or another process uses it in exclusive mode (error 46)",
-        means="The compute mode Exclusive_Process allows one process at a time, and another "
-        "process uses the GPU.",
-        text="End the other process, or set the compute mode to default. If no process uses the "
-        "GPU, reboot",
+        means="The compute mode Exclusive_Process allows one process at a time, and another process uses the GPU. The mode "
+        "Prohibited allows none.",
+        text="End the other process, or set the compute mode to default. If no process uses the GPU, reboot",
         # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
         says=(r"CUDA-capable device(?:s|\(s\))? (?:is/)?are busy or unavailable",),
         look=("nvidia-smi",),
         commands=("sudo nvidia-smi -c DEFAULT",),
-    ),
-    Cause(
-        "compute-mode-prohibited",
-        check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nTesla T4, Prohibited"),
-        title="{who}: its compute mode does not allow CUDA programs",
-        means="An administrator set the compute mode Prohibited, which allows no CUDA program.",
-        text="Set the compute mode to default",
-        # Source: nvidia-smi's manual page.
+        formerly=("compute-mode-prohibited",),
     ),
     Cause(
         "vgpu-no-compute",
+        by_check=True,
         check=CheckCommand("nvidia-smi --query-gpu=name,compute_mode --format=csv", "name, compute_mode\nGRID T4-2A, Prohibited"),
         refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU does not support CUDA",
@@ -435,6 +413,7 @@ CAUSES = (
     ),
     Cause(
         "vgpu-unlicensed",
+        by_check=True,
         check=CheckCommand("nvidia-smi -q | grep -i license", "    License Status                    : Unlicensed (Restricted)"),
         certain_if=proofs.message_states_it,
         title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
@@ -457,6 +436,7 @@ CAUSES = (
     ),
     Cause(
         "invalid-device-ordinal",
+        by_check=True,
         check=CheckCommand('python -c "import torch; print(torch.cuda.device_count())"', "1"),
         title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
         means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "

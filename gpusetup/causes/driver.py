@@ -11,6 +11,7 @@ from gpusetup.evidence.places import (
     IN_A_CONTAINER,
     gpu_is_listed,
     in_wsl,
+    no,
     on_windows_without_container,
 )
 from gpusetup.fixes import drivers
@@ -20,14 +21,6 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed
-
-
-def serves_every_torch(context: RuleContext) -> bool:
-    """Whether the driver is new enough for the CUDA of every build in the catalog."""
-    cudas_of_builds = [parsed(build.cuda or "0") for build in context.catalog.builds]
-    cuda_of_driver = parsed(context.driver.cuda or "0")
-    # A driver also supports later minor versions of its major CUDA version.
-    return cuda_of_driver.major >= max(cuda.major for cuda in cudas_of_builds)
 
 
 def _switch_on(context: RuleContext) -> Lines:
@@ -73,6 +66,7 @@ def image_brings_the_library(context: RuleContext) -> bool:
 CAUSES = (
     Cause(
         "driver-too-old",
+        by_check=True,
         certain_if=proofs.driver_and_need_are_read,
         check=CheckCommand("nvidia-smi --query-gpu=name,driver_version --format=csv", "name, driver_version\nTesla T4, 470.256.02"),
         refuted_by=(
@@ -89,7 +83,6 @@ CAUSES = (
         # Source: NVIDIA, "CUDA Compatibility".
         lacks="driver",
         explains=("cuda-sees-no-device", "container-hook-failed", "resolver-conflict"),
-        impossible=(serves_every_torch,),
         says=(
             r"driver on your system is (?P<refused>too old)(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
             r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
@@ -109,6 +102,7 @@ CAUSES = (
     ),
     Cause(
         "driver-missing",
+        by_check=True,
         check=CheckCommand("nvidia-smi", "bash: nvidia-smi: command not found"),
         title="{who}: there is no NVIDIA driver",
         plain="gpusetup found no NVIDIA driver",
@@ -159,8 +153,8 @@ CAUSES = (
     ),
     Cause(
         "driver-not-loaded",
+        by_check=True,
         check=CheckCommand("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running."),
-        refuted_by=(Refutation(facts.driver_lists_a_gpu),),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
         means="Often no module was built after a kernel update, nouveau uses the GPU instead, or "
         "Secure Boot rejects a module whose key is not enrolled. doctor does not load a module "
@@ -259,6 +253,7 @@ CAUSES = (
     ),
     Cause(
         "driver-does-not-answer",
+        by_check=True,
         title="{asked}: {problem}",
         plain="The driver does not respond",
         means="If a GPU stopped, or the driver was only partly updated, a library of the driver "
@@ -273,6 +268,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-does-not-answer",
+        by_check=True,
         title="A GPU does not respond properly",
         means="The driver lists the GPU but cannot read it, or reads impossible values.",
         text="Reboot. Before the reboot, you can exclude this GPU with CUDA_VISIBLE_DEVICES",
@@ -317,7 +313,8 @@ CAUSES = (
     ),
     Cause(
         "nvml-mismatch",
-        certain_if=proofs.not_in_a_container,
+        by_check=True,
+        certain_if=no(IN_A_CONTAINER),
         check=CheckCommand("cat /proc/driver/nvidia/version; nvidia-smi", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024\nFailed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.120"),
         title="The kernel module and the driver libraries have different versions",
         means="Usually an update replaced the driver's packages while the old kernel module stayed "
@@ -356,6 +353,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-init-failed",
+        by_check=True,
         title="The driver is loaded but cannot start {who}",
         means="The kernel log (`sudo dmesg | grep -i nvrm`) shows the reason: a GPU that the "
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
@@ -378,6 +376,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-not-supported-by-driver",
+        by_check=True,
         certain_if=proofs.message_states_it,
         title="The loaded driver does not support {gpus}",
         means="GPUs before Turing need closed kernel modules; Blackwell and newer GPUs need open "

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes.record import Cause, CheckCommand, Message
-from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events, is_report
+from gpusetup.evidence import facts, proofs
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -32,15 +32,6 @@ def _into_new_environment(context: RuleContext) -> Lines:
     """The command that installs torch into a new environment, because the system manages the
     current one."""
     return (paste.into_new_environment(context),)
-
-
-def _does_no_harm(context: RuleContext) -> bool:
-    """Whether the file that hides a module may be harmless: on this probed machine, torch can be
-    imported, and the hidden module is not torch itself."""
-    if is_report(context) or context.torch.import_error:
-        return False
-    shadowed = [event.values.get("module", "") for event in events(context, "module-shadowed")]
-    return not any(module.startswith("torch") for module in shadowed)
 
 
 NAMES = (
@@ -128,6 +119,7 @@ CAUSES = (
     ),
     Cause(
         "no-target",
+        by_check=True,
         severity=Severity.NOTE,
         title="gpusetup found no Python environment, so it did not look for torch",
         means="gpusetup ignores the environment that uvx or pipx created for gpusetup "
@@ -144,27 +136,17 @@ CAUSES = (
     ),
     Cause(
         "module-shadowed",
-        certain_if=proofs.folder_of_the_sources_is_read,
+        certain_if=facts.failing_file_is_in_a_checkout,
         check=CheckCommand('python -c "import torch; print(torch.__file__)"', "/home/me/project/torch.py"),
         title="{path} hides the module {module} from programs started in this folder",
         plain="A local file hides a module from programs started in this folder",
         means="Python looks in the working folder first.",
-        text="Rename that file or folder (and delete its __pycache__), or start Python in "
-        "another folder",
+        text="Rename that file or folder (and delete its __pycache__), or start Python in another folder. Uninstall a package that hides "
+        "a module of Python (enum34, typing, dataclasses)",
         # Source: Python documentation, sys.path.
         explains=(
             "torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing",
             "torch-missing", "torch-half-installed",
-        ),
-        events=("backport-in-the-way", "module-shadowed"),
-        cases=(
-            Message(
-                having={"package": ""},
-                title="The package {package} hides Python's own module {module}",
-                means="The package is a backport for old Python versions and breaks newer ones.",
-                text="Uninstall the package",
-                commands=("pip uninstall -y {package}",),
-            ),
         ),
         alike={
             'python -c "import torch; print(torch.__file__, torch.__path__)"': (

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
 from gpusetup.causes.companions import conda_install
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import (
     RuleContext,
@@ -69,17 +68,6 @@ def extension_of(messages: Events) -> str | None:
         if package not in PARTS_OF_TORCH:
             return module
     return None
-
-
-def only_python_differs(context: RuleContext) -> bool:
-    """Whether an extension was built for the running torch but for another Python."""
-    for event in events(context, "extension-abi-mismatch"):
-        shown = event.values.get
-        release, running = (shown(name, "").partition("+")[0] for name in ("built_torch", "torch"))
-        pythons = {".".join(shown(name, "").split(".")[:2]) for name in ("built_python", "python")}
-        if shown("torch") and release == running and shown("python") and len(pythons) == 2:
-            return True
-    return False
 
 
 KERNEL_PACKAGES = (
@@ -224,9 +212,6 @@ CAUSES = (
     Cause(
         "gpu-too-old-for-flash-attention",
         certain_if=proofs.message_states_it,
-        refuted_by=(
-            Refutation(gpu_facts.gpu_is_at_least(8), "other-gpu-used", alike.TORCHS_KERNELS),
-        ),
         title="FlashAttention supports {needs} GPUs and newer, but this GPU is older",
         plain="FlashAttention supports Ampere GPUs and newer, but this GPU is older",
         means="FlashAttention 2 needs an Ampere GPU (compute capability 8.0) or newer, and "
@@ -237,6 +222,7 @@ CAUSES = (
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
         commands=("pip uninstall -y flash-attn",),
         says=(r"FlashAttention only supports (?P<needs>Turing|Ampere|Hopper) GPUs or newer",),
+        formerly=("other-gpu-used",),
     ),
     Cause(
         "extension-abi-mismatch",
@@ -254,33 +240,11 @@ CAUSES = (
         look=(alike.TORCHS_CUDA,),
         cases=(
             Message(
-                where=(lambda context: maker_of(context.torch.backend) == "amd",),
-                text="Keep torch, ROCm and the driver, and install another release of the "
-                "package, built for this torch and ROCm. The builds on PyPI are usually for CUDA. "
-                "If its project has none, build it from source (with PYTORCH_ROCM_ARCH set to the "
-                "GPU's target), or run without it: in transformers "
-                'attn_implementation="sdpa" needs no flash-attn',
-            ),
-            Message(
                 having={"library": "^libc10_cuda"},
                 title="A CUDA extension cannot find libc10_cuda.so: torch is a CPU build, or the "
                 "program does not import torch first",
                 text="Check which torch is installed. `None` means a CPU build: replace it",
                 commands=("gpusetup install",),
-                look=(alike.TORCHS_CUDA,),
-            ),
-            Message(
-                where=(only_python_differs,),
-                title="{module} was built for Python {built_python}, but this is Python {python}",
-                means="A compiled extension fits only one minor version of Python. It does match "
-                "the installed torch.",
-                text="Keep torch. Use this Python's own pip to install the extension's build for "
-                "this Python, without its requirements. If its project has none for this system "
-                "(boards such as Jetson), build it from source, or run without it",
-                commands=(
-                    "pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "
-                    "{module}",
-                ),
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
@@ -578,6 +542,7 @@ CAUSES = (
     ),
     Cause(
         "cuda-home-unset",
+        by_check=True,
         title="The CUDA toolkit is installed, but the build does not find it: {fact}",
         means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
         text="Do not install another toolkit. Set CUDA_HOME to the installed toolkit, in the shell "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import gpu_facts, proofs
+from gpusetup.causes.record import Cause, CheckCommand
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import BUS, CAPABILITY
@@ -41,6 +41,7 @@ NO_NVIDIA_GPU = (
 CAUSES = (
     Cause(
         "gpu-fell-off-bus",
+        by_check=True,
         certain_if=proofs.message_states_it,
         title="{who} {have} fallen off the PCI bus",
         means="Possible causes are a power fault, overheating, a loose card, or PCIe power saving "
@@ -64,6 +65,7 @@ CAUSES = (
     ),
     Cause(
         "gsp-timeout",
+        by_check=True,
         title="The system processor (GSP) of {who} does not respond",
         means="The GPU's firmware or hardware stopped working.",
         text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
@@ -77,6 +79,7 @@ CAUSES = (
     ),
     Cause(
         "ecc-error",
+        by_check=True,
         certain_if=proofs.message_states_it,
         title="{who}: memory errors that ECC cannot correct",
         means="A row of the GPU's memory is bad. A reset replaces the bad row with a spare row, "
@@ -97,41 +100,18 @@ CAUSES = (
         not_examples=("GPU 没有错误，程序正常", "一切正常，没有异常"),
     ),
     Cause(
-        "gpu-hang",
-        title="{who} hung ({what})",
-        means="A CUDA kernel does not finish, the driver has a bug, or the GPU is not stable "
-        "(overclocking, power, heat).",
-        text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot "
-        "be reset). Update the driver. If other programs hang too, remove overclocking, check "
-        "power and cooling, and have the GPU examined",
-        # Source: NVIDIA, "Xid Errors", catalog.
-        kind_of="hardware-fault",
-        look=BUG_REPORT,
-        needs_root=True,
-        needs_reboot=True,
-    ),
-    Cause(
         "hardware-fault",
+        by_check=True,
         title="{who} reported a fault: {what}",
-        means="A part of the GPU failed, for example a controller, a link or a power connector.",
-        text="Reset the GPU or reboot, because the driver or the GPU's firmware may have stopped. If the "
-        "fault comes back, install another branch of the driver. If the fault comes back again, "
-        "check heat and power and run NVIDIA's field diagnostic",
+        means="A part of the GPU failed, for example a controller, a link or a power connector, or a CUDA kernel did not finish.",
+        text="Save the driver's report, then end the programs on the GPU and reset it, or reboot: the driver or the GPU's firmware may "
+        "have stopped. If the fault comes back, install another branch of the driver, remove overclocking, and check heat, power "
+        "and seating. If it comes back again, run NVIDIA's field diagnostic and have the GPU replaced",
         # Source: NVIDIA, "Xid Errors".
         explains=("compute-mode-exclusive", "nvlink-degraded", "fabric-unhealthy"),
         events=("hardware-fault", "sxid"),
         commands=("sudo reboot",),
         look=BUG_REPORT,
-        # These Xids concern memory, links, power or the display. The driver or the firmware can
-        # also cause the others.
-        cases=(
-            Message(
-                having={"number": "^(?:54|56|57|58|74|80|81|92|136|14[3-9]|150|167)$"},
-                title="{who} reported a hardware fault: {what}",
-                text="Reboot. If the fault comes back, run NVIDIA's field diagnostic and have the "
-                "GPU replaced",
-            ),
-        ),
         says=(
             says(rf"{FIRMWARE_STATUS}62\b", status="NV_ERR_RESET_REQUIRED", example="NVRM: GPU0 _issueRpcAndWait: rpcSendMessage failed with status 0x00000062 for fn 76!"),
             says(r"uncorrectable nvlink|cuda_error_nvlink_uncorrectable", what="nvlink"),
@@ -147,6 +127,7 @@ CAUSES = (
             "the GPU: faulty or not",
             "proc'd: 99 (1 Gflop/s)   errors: 0  temps: 71 C (WARNING!)",
         ),
+        formerly=("gpu-hang",),
     ),
     Cause(
         "xid-of-a-program",
@@ -164,6 +145,7 @@ CAUSES = (
     ),
     Cause(
         "power-thermal-throttle",
+        by_check=True,
         severity=Severity.WARNING,
         title="{who}: throttled because of heat or power",
         means="The GPU lowers its clocks to protect itself.",
@@ -233,7 +215,6 @@ CAUSES = (
             "nvidia-smi --query-gpu=name,compute_cap --format=csv",
             "name, compute_cap\nTesla T4, 7.5",
         ),
-        refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
         title="{gpus} does not support bfloat16, which needs compute capability 8.0",
         text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
         "train one",
@@ -257,7 +238,6 @@ CAUSES = (
     Cause(
         "gpu-too-old-for-triton",
         certain_if=proofs.message_states_it,
-        refuted_by=(Refutation(gpu_facts.gpu_is_at_least(7)),),
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0 or higher",
         text='Run without compilation: remove torch.compile, or use backend="eager"',
         commands=("export TORCHDYNAMO_DISABLE=1",),
@@ -283,6 +263,7 @@ CAUSES = (
     ),
     Cause(
         "no-nvidia-gpu",
+        by_check=True,
         check=CheckCommand("lspci | grep -iE 'vga|3d|display'", "00:02.0 VGA compatible controller: Intel Corporation UHD Graphics 630 (Desktop)"),
         title="This machine has no NVIDIA GPU",
         means="CUDA needs an NVIDIA GPU, but torch's CPU build works without one.",

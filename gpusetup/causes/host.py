@@ -99,6 +99,7 @@ CAUSES = (
     ),
     Cause(
         "pip-cache-disk-full",
+        by_check=True,
         certain_if=proofs.message_states_it,
         title="There is too little disk space to install torch",
         means="torch's wheels need 3 GiB of disk space, and another 5 GiB once they are unpacked.",
@@ -125,6 +126,7 @@ CAUSES = (
         text="Unset CUDA_LAUNCH_BLOCKING",
         commands=("unset CUDA_LAUNCH_BLOCKING",),
         # Source: CUDA C++ Programming Guide, environment variables.
+        formerly=("memory-caching-off",),
     ),
     Cause(
         "tf32-precision",

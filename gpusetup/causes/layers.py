@@ -96,7 +96,7 @@ FAIL_AT: dict[Stage, tuple[str, ...]] = {
     "first-kernel": (
         "rocm-override-wrong", "arch-too-new-for-wheel", "arch-too-old-for-wheel",
         "extension-arch-mismatch", "no-kernel-image", "gpu-too-old-for-flash-attention",
-        "other-gpu-used", "kernel-image-invalid", "jit-arch-rejected", "ptx-unsupported-toolchain",
+        "kernel-image-invalid", "jit-arch-rejected", "ptx-unsupported-toolchain",
         "gpu-too-old-for-triton", "triton-mismatch", "triton-build-failed", "triton-no-compiler",
         "triton-missing", "triton-missing-windows", "bf16-unsupported",
     ),
@@ -132,7 +132,7 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.PLATFORM: (*UNINSTALLABLE,),
     Layer.BOUNDARY: (*NO_INIT, *NO_DRIVER, "container-no-gpu"),
     Layer.HARDWARE: (
-        *NO_INIT, *SILENCE, "container-hook-failed", "gpu-init-failed", "gpu-hang", *KERNELS_FAIL,
+        *NO_INIT, *SILENCE, "container-hook-failed", "gpu-init-failed", *KERNELS_FAIL,
         *NCCL_SAYS,
     ),
     Layer.DRIVER: (*NO_INIT, *NO_DRIVER),
@@ -172,10 +172,10 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.READINESS: (
         "device-permission", "device-node-missing", "uvm-missing", "mig-misconfigured",
-        "vgpu-no-compute", "compute-mode-prohibited", "system-not-ready-fabric-manager",
+        "vgpu-no-compute", "system-not-ready-fabric-manager",
         "libcuda-driver-mismatch", "forward-compat-unsupported", "mps-server",
         "wrong-libcuda-loaded", "cuda-init-out-of-memory", "os-call-failed",
-        "invalid-device-ordinal", "compute-mode-exclusive", "driver-call-unsupported",
+        "invalid-device-ordinal", "compute-mode-exclusive",
         "cuda-unknown-error", "cuda-init-failed", "cuda-sees-no-device", "cuda-misses-gpu",
     ),
     Layer.INSTALL: (
@@ -200,7 +200,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "torchvision-mismatch", "torchaudio-mismatch", "cuda-lib-missing", "library-not-on-path",
         "extension-needs-libcuda", "numpy-abi-mismatch", "torch-import-failed",
         "extension-not-built", "extension-arch-mismatch", "no-kernel-image",
-        "gpu-too-old-for-flash-attention", "other-gpu-used", "kernel-image-invalid",
+        "gpu-too-old-for-flash-attention", "kernel-image-invalid",
         "jit-arch-rejected", "ptx-unsupported-toolchain", "gpu-too-old-for-triton",
         "triton-mismatch",
         "triton-build-failed", "triton-no-compiler", "triton-missing",
@@ -211,9 +211,9 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "shm-too-small", "cuda-fork-reinit", "worker-cannot-pickle", "local-rank-argument",
         "nccl-unavailable-windows", "libuv-missing", "port-in-use", "nccl-duplicate-gpu",
         "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure", "rdma-memlock",
-        "bf16-unsupported", "gpu-gives-no-memory", "out-of-memory",
+        "bf16-unsupported", "out-of-memory",
         "host-out-of-memory", "dataloader-worker-killed", "tf32-precision", "open-files-limit",
-        "nccl-timeout", "nccl-error", "torch-release-regressed", "torch-sees-no-gpu",
+        "nccl-timeout", "nccl-error", "torch-sees-no-gpu",
         "gpu-check-failed",
     ),
     Layer.LOSSES: (

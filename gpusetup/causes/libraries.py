@@ -25,7 +25,6 @@ from gpusetup.messages.fragments import (
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines
-from gpusetup.model.versions import parsed
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
 
@@ -43,12 +42,6 @@ def _without_others(context: RuleContext) -> Lines:
             folders[folder] = None
     pattern = paste.folder_pattern(*folders) if folders else ANOTHER_CUDA
     return paste.without_folders(context, pattern)
-
-
-def _does_no_harm(context: RuleContext) -> bool:
-    """Whether the folder may be harmless: torch can be imported, and no message shows a conflict.
-    The loader may search the folder last or not at all."""
-    return not (context.torch.import_error or events(context, "ld-library-path-conflict"))
 
 
 def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
@@ -135,14 +128,6 @@ def _of_a_jetson(context: RuleContext) -> Lines:
     return undeclared_commands(context, _undeclared(context), cuda)
 
 
-def _torch_needs_cudnn_9(context: RuleContext) -> bool:
-    """Whether the installed torch includes cuDNN 9, so that another program needs a missing cuDNN 8.
-    An unknown version of torch counts as new enough."""
-    release, _, _ = (context.torch.version or "").partition("+")
-    with_cudnn_9 = context.catalog.milestone("torch with cudnn 9")
-    return not release or parsed(release) >= parsed(with_cudnn_9)
-
-
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"
 
 WHISPER = r"(?:whisper|ctranslate2)"
@@ -217,7 +202,6 @@ CAUSES = (
         ),
         commands=_without_others,
         cases=(
-            Message(where=(_does_no_harm,), only=Severity.WARNING),
             Message(
                 having={"loaded": "", "compiled": ""},
                 title="The program needs a library in version {compiled} or newer, but version "
@@ -294,6 +278,7 @@ CAUSES = (
     ),
     Cause(
         "wrong-libcuda-loaded",
+        by_check=True,
         check=CheckCommand("ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH", "        libcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1\n/usr/local/cuda/lib64/stubs"),
         title="The program does not load the driver's own libcuda: {fact}",
         means="libcuda itself tells the program which CUDA version it supports. If the loader "
@@ -308,6 +293,7 @@ CAUSES = (
     ),
     Cause(
         "library-not-on-path",
+        by_check=True,
         title="The loader does not search the folder of {library}",
         means="A wheel's libraries are in folders of site-packages that only torch searches. A "
         "program that loads one of these libraries itself needs the library's folder on its path.",
@@ -319,6 +305,7 @@ CAUSES = (
     ),
     Cause(
         "dll-load-order",
+        by_check=True,
         title="Older DLLs are loaded before torch: {fact}",
         means="A process loads only one copy of each DLL. Qt, OpenCV and other packages include "
         "their own C++ runtime. If that runtime is older than torch's and loads first, torch's "
@@ -344,7 +331,8 @@ CAUSES = (
     ),
     Cause(
         "source-checkout-imported",
-        certain_if=proofs.folder_of_the_sources_is_read,
+        by_check=True,
+        certain_if=facts.failing_file_is_in_a_checkout,
         check=CheckCommand('python -c "import vllm; print(vllm.__file__)"  # the package in your traceback', "/home/me/vllm/vllm/__init__.py"),
         title="{fact}",
         plain="Python imports a package from its source folder, not the installed one",
@@ -358,6 +346,7 @@ CAUSES = (
     ),
     Cause(
         "other-torch-imported",
+        by_check=True,
         check=CheckCommand('python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"', "/usr/bin/python3 2.4.1+cu121 /home/me/.local/lib/python3.10/site-packages/torch/__init__.py"),
         title="The program does not import the torch that is listed: {fact}",
         means="A second environment, ~/.local or a program's own Python has its own torch.",
@@ -366,16 +355,6 @@ CAUSES = (
         "right Python",
         # Source: Python documentation, site and sys.path.
         look=(alike.WHICH_TORCH,),
-    ),
-    Cause(
-        "other-gpu-used",
-        check=CheckCommand('python -c "import torch; print([torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())])"', "['NVIDIA GeForce GTX 1080 Ti', 'NVIDIA GeForce RTX 3090']"),
-        title="The program does not run on the GPU that is named: {fact}",
-        means="A machine may have a second, older GPU, and CUDA may number it first.",
-        text="See which GPUs torch lists, and in which order (`torch.cuda.get_device_name(0)` is "
-        "the first). Choose the right GPU with CUDA_VISIBLE_DEVICES, and set "
-        "CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers match those of nvidia-smi",
-        # Source: CUDA C++ Programming Guide, environment variables.
     ),
     Cause(
         "cuda-lib-missing",
@@ -401,22 +380,12 @@ CAUSES = (
                 commands=_of_a_jetson,
             ),
             Message(
-                having={"module": "^ctranslate2$"},
-                text="CTranslate2 (used by faster-whisper) does not include cuDNN. CTranslate2 "
-                "4.5 and newer needs cuDNN 9, like torch 2.4 and newer; older releases need "
-                "cuDNN 8, like torch before 2.4. Keep torch and its cuDNN, install the "
-                "CTranslate2 that needs the same one (with torch before 2.4: "
-                "`ctranslate2==4.4.0`), and add nvidia/cudnn/lib and nvidia/cublas/lib of "
-                "site-packages to LD_LIBRARY_PATH",
-                look=("pip list",),
-            ),
-            Message(
                 having={"library": CUDNN_8},
-                where=(_torch_needs_cudnn_9,),
-                text="A program that was built for cuDNN 8 needs this library (CTranslate2 "
-                "before 4.5, onnxruntime-gpu before 1.19, torch before 2.4). torch 2.4 and newer "
-                "includes cuDNN 9, so update that program. If torch itself is older than 2.4, "
-                "reinstall torch",
+                text="A program that was built for cuDNN 8 needs this library (CTranslate2 before "
+                "4.5, which faster-whisper uses, onnxruntime-gpu before 1.19, torch before 2.4). torch "
+                "2.4 and newer includes cuDNN 9. Keep torch, and update that program, or install the "
+                "release for this cuDNN (with torch before 2.4: `ctranslate2==4.4.0`). Add nvidia/cudnn/lib and "
+                "nvidia/cublas/lib of site-packages to LD_LIBRARY_PATH",
                 look=("pip list",),
             ),
             Message(

@@ -8,7 +8,6 @@ from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.maker_facts import (
     crashes_without_kernels,
-    intels_extension_fails,
     whys,
 )
 from gpusetup.fixes import makers
@@ -47,14 +46,6 @@ def _xpu_works(context: RuleContext) -> bool:
     return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
 
 
-def _intels_driver_answers(context: RuleContext) -> str:
-    """The fact that Intel's driver answers; "" for what fails on a GPU that the driver reaches:
-    Intel's ended extension, and float64 on a GPU without it."""
-    if intels_extension_fails(context) or "float64" in whys(context, "no-xpu"):
-        return ""
-    return gpu_facts.intels_driver_answers(context)
-
-
 TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
 """torch's own libraries, which call ROCm's or oneAPI's, or each other."""
 OF_ITS_STACK = r"(?:hip|roc|rccl|nccl|miopen|hsa_|amd_comgr|_Z(?=\w*(?:c10|2at|5torch|6caffe2)))\w+"
@@ -62,6 +53,7 @@ OF_ITS_STACK = r"(?:hip|roc|rccl|nccl|miopen|hsa_|amd_comgr|_Z(?=\w*(?:c10|2at|5
 CAUSES = (
     Cause(
         "maker-driver-not-loaded",
+        by_check=True,
         plain="The kernel driver of the AMD or Intel GPU is not loaded",
         title="The kernel driver of {who} is not loaded",
         means="ROCm and Level Zero reach the GPU through a device node, which only the driver "
@@ -75,9 +67,11 @@ CAUSES = (
             prints="03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] "
             "Navi 31 [Radeon RX 7900 XTX]\n\tKernel modules: amdgpu",
         ),
+        formerly=("wsl-rocm-missing",),
     ),
     Cause(
         "container-no-maker-gpu",
+        by_check=True,
         plain="The container was not given the AMD or Intel GPU",
         title="This container was not given the GPU of {who}",
         means="A container has only the device nodes that you give it when it starts. `--gpus "
@@ -92,6 +86,7 @@ CAUSES = (
     ),
     Cause(
         "maker-device-permission",
+        by_check=True,
         plain="This user has no permission to open the AMD or Intel GPU",
         title="This user has no permission to open {node}",
         means="The render and video groups own /dev/kfd and the render nodes. The driver is "
@@ -106,6 +101,7 @@ CAUSES = (
     ),
     Cause(
         "rocm-override-wrong",
+        by_check=True,
         check=CheckCommand(
             command="echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | "
             "grep -m1 gfx",
@@ -121,6 +117,7 @@ CAUSES = (
     ),
     Cause(
         "maker-wrong-build",
+        by_check=True,
         certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="{torch_name} is for {built_for}: it cannot use the {who}",
         plain="torch is a CUDA or CPU build on a machine with an AMD or Intel GPU",
@@ -136,6 +133,7 @@ CAUSES = (
     ),
     Cause(
         "rocm-arch-missing",
+        by_check=True,
         title="{torch_name} has no kernels for the {who}",
         plain="torch's ROCm build has no kernels for this GPU",
         means="A kernel runs only on the GPU target (gfx…) that it was compiled for. torch sees "
@@ -148,6 +146,7 @@ CAUSES = (
             command='python -c "import torch; print(torch.cuda.get_arch_list())"',
             prints="['gfx900', 'gfx906', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100']",
         ),
+        formerly=("rocm-gpu-unsupported",),
     ),
     Cause(
         "maker-libraries-mixed",
@@ -177,6 +176,7 @@ CAUSES = (
             "libtorch_xpu.so: undefined symbol: zeInit",
             "libsycl.so.8: version 2025.1 is installed",
         ),
+        formerly=("rocm-older-than-torch", "rocm-libraries-mixed", "torch-builds-mixed", "oneapi-libraries-mixed",),
     ),
     Cause(
         "apple-silicon",
@@ -184,7 +184,6 @@ CAUSES = (
         means="On macOS, torch uses the Apple GPU through the mps device. There are no CUDA builds "
         "for macOS.",
         text="Use the mps or cpu device; torch's ordinary wheel supports both",
-        refuted_by=(Refutation(gpu_facts.the_gpu_computes),),
         # Source: torch documentation, MPS backend.
         cases=(
             Message(
@@ -194,6 +193,7 @@ CAUSES = (
                 "the CPU.",
             ),
         ),
+        formerly=("python-for-intel-mac", "macos-too-old-for-mps", "macos-too-old"),
     ),
     Cause(
         "amd-gpu",
@@ -209,7 +209,6 @@ CAUSES = (
                 "rocm-override-wrong",
             ),
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
-            Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
@@ -226,6 +225,7 @@ CAUSES = (
                 "kernel driver and its device nodes, so look there before you reinstall anything.",
             ),
         ),
+        formerly=("maker-cache-unwritable", "rocm-headers-missing", "rocm-sdk-incomplete"),
     ),
     Cause(
         "intel-gpu",
@@ -236,8 +236,6 @@ CAUSES = (
         # Source: torch documentation, XPU backend.
         refuted_by=(
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
-            Refutation(gpu_facts.the_gpu_computes),
-            Refutation(_intels_driver_answers, "", alike.INTEL_RUNTIME),
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
@@ -254,30 +252,6 @@ CAUSES = (
                 "only.",
             ),
         ),
+        formerly=("xpu-no-float64", "level-zero-headers-missing"),
     ),
 )  # fmt: skip
-
-FORMER_IDS = {
-    **dict.fromkeys(
-        ("python-for-intel-mac", "macos-too-old-for-mps", "macos-too-old"), "apple-silicon"
-    ),
-    **dict.fromkeys(
-        (
-            "rocm-older-than-torch",
-            "rocm-libraries-mixed",
-            "torch-builds-mixed",
-            "oneapi-libraries-mixed",
-        ),
-        "maker-libraries-mixed",
-    ),
-    "wsl-rocm-missing": "maker-driver-not-loaded",
-    "xpu-wheel-on-nvidia": "rocm-wheel-on-nvidia",
-    "memory-caching-off": "cuda-launch-blocking",
-    "builds-for-gpu": "arch-too-old-for-wheel",
-    "rocm-gpu-unsupported": "rocm-arch-missing",
-    **dict.fromkeys(("xpu-no-float64", "level-zero-headers-missing"), "intel-gpu"),
-    **dict.fromkeys(
-        ("maker-cache-unwritable", "rocm-headers-missing", "rocm-sdk-incomplete"), "amd-gpu"
-    ),
-}
-"""The id that a finding had before -> the record that explains it now."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import gpu_facts, proofs
+from gpusetup.causes.record import Cause, CheckCommand, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
 from gpusetup.fixes import training
 from gpusetup.messages.row import says
@@ -32,20 +32,10 @@ that follows it."""
 
 CAUSES = (
     Cause(
-        "gpu-gives-no-memory",
-        title="The GPU provides no memory although hardly any is used, so it cannot be used here",
-        means="The numbers in the message show that there is enough memory. The GPU, or the part "
-        "of it that a virtual machine gets, cannot compute: for example, macOS in a virtual "
-        "machine (a hosted CI job) reports Metal but has no GPU that torch can use.",
-        text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On your "
-        "own machine, look for a limit on the process's memory, then restart the machine",
-        # Source: GitHub, actions/runner-images: Metal in macOS runners.
-    ),
-    Cause(
         "out-of-memory",
+        by_check=True,
         certain_if=proofs.numbers_show_it_is_full,
         check=CheckCommand("nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv", "name, memory.total [MiB], memory.used [MiB]\nNVIDIA GeForce RTX 3090, 24576 MiB, 24110 MiB"),
-        refuted_by=(Refutation(gpu_facts.memory_is_not_short, "gpu-gives-no-memory"),),
         title="The GPU's memory is full",
         means="The model, its gradients and optimizer states, the activations and other programs "
         "share the GPU's memory, and together they need more than it has.",
@@ -160,5 +150,6 @@ CAUSES = (
             "except tf.errors.ResourceExhaustedError:",
             "a backend out of memory of words",
         ),
+        formerly=("gpu-gives-no-memory",),
     ),
 )  # fmt: skip

@@ -64,10 +64,8 @@ def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     if not events(context, "foreign-gpu"):
         return True
     # In WSL and in a container, the driver of the host or a device may be missing.
-    explained = gpu_facts.intels_driver_answers(context) or gpu_facts.only_the_maker_is_named(
-        context
-    )
-    return bool(explained) and not (context.os.wsl or in_container(context))
+    is_only_named = gpu_facts.only_the_maker_is_named(context)
+    return bool(is_only_named) and not (context.os.wsl or in_container(context))
 
 
 def _says_nothing_of_a_failure(context: RuleContext) -> bool:
@@ -209,6 +207,7 @@ FASTER = (
 CAUSES = (
     Cause(
         "program-sees-no-gpu",
+        by_check=True,
         severity=Severity.WARNING,
         title="{program} finds no GPU",
         means="The program's build, libraries or settings prevent it from using the GPU.",
@@ -297,6 +296,7 @@ CAUSES = (
     ),
     Cause(
         "program-without-gpu-support",
+        by_check=True,
         severity=Severity.WARNING,
         title="{program} is installed without GPU support, so it runs on the CPU",
         means="The installed build of the program computes on the CPU only. The GPU and the "
@@ -344,6 +344,7 @@ CAUSES = (
     ),
     Cause(
         "program-failed",
+        by_check=True,
         severity=Severity.NOTE,
         title="{program} failed: {said}",
         means="A key, a shape, a file or a name is wrong, or a package is missing. The GPU, the "
@@ -431,6 +432,7 @@ CAUSES = (
         symptom=True,
         failure=7,
         says=(r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",),
+        formerly=("torch-release-regressed",),
     ),
     Cause(
         "cuda-library-error",
@@ -544,6 +546,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-works-little",
+        by_check=True,
         severity=Severity.NOTE,
         title="{who} is busy only part of the time: {picture}",
         plain="A GPU with a running program is busy less than half of the time",

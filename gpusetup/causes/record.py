@@ -123,8 +123,12 @@ class Cause(Message, kw_only=False):
     prints about it."""
 
     id: str
+    formerly: Words = ()
+    """Older ids, which `doctor --explain` still knows."""
     severity: Severity = Severity.ERROR
     """The highest severity that the finding can have."""
+    by_check: bool = False
+    """Whether a message alone does not show the cause: a function of `findings` decides."""
     check: CheckCommand | None = None
     """How to check for the cause without gpusetup; None if only `gpusetup doctor` shows it."""
     explains: Words = ()
@@ -145,7 +149,7 @@ class Cause(Message, kw_only=False):
     alike: Mapping[str, Words] = {}
     """A command -> the other causes that its output can rule out or confirm. doctor suggests the
     first command whose output is not in the text."""
-    certain_if: Question | None = None
+    certain_if: Callable[[Any], object] | None = None
     """The condition under which a text alone proves the cause (see `evidence.proofs`); None if a
     text can only make it likely."""
     refuted_by: tuple[Refutation, ...] = ()

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence import gpu_facts, proofs
-from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import ON_LINUX
 from gpusetup.fixes import makers, paste
@@ -130,28 +128,6 @@ def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
     return paste.another_torch(context, text)
 
 
-def _release_that_works(context: RuleContext, text: str) -> Fix:
-    """Install the release that worked. If a nightly build fails, install the newest stable release
-    instead."""
-    regressions = events(context, "release-regressed")
-    values = regressions[0].values if regressions else {}
-    good_release = values.get("good", "")
-    if ".dev" in values.get("bad", ""):
-        requirement, sentence = "torch", f"{text}Install the newest stable release"
-    else:
-        requirement = f"torch=={good_release}" if is_a_version(good_release) else "torch"
-        named = f"torch {good_release}" if good_release else "the release that worked"
-        sentence = f"{text}Install {named} again"
-    backend = context.torch.backend or ""
-    # If the installed build is unknown, the right index is unknown too.
-    if not re.fullmatch(LABEL, backend):
-        return Fix(text=sentence)
-    words = ("install", "--force-reinstall", requirement, "--index-url", f"{INDEX}/{backend}")
-    return Fix(text=sentence, commands=(paste.pip(context, *words),))
-
-
-INDEX = "https://download.pytorch.org/whl"
-
 REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
 """Errors that the driver returns for a kernel that it cannot use."""
 NOT_BUILT_FOR = (
@@ -207,6 +183,7 @@ CAUSES = (
     ),
     Cause(
         "torch-missing",
+        by_check=True,
         certain_if=proofs.no_torch_is_listed,
         means="The Python that runs the program has no torch. Often the reason is that torch was "
         "installed into another environment.",
@@ -306,6 +283,7 @@ CAUSES = (
     ),
     Cause(
         "torch-sees-no-gpu",
+        by_check=True,
         check=CheckCommand('python -c "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"', "2.9.1+cu128 12.8 False"),
         title="torch.cuda.is_available() is False",
         means="PyTorch asked CUDA for a GPU and got none. Usually another finding is the cause, "
@@ -385,18 +363,6 @@ CAUSES = (
         ),
     ),
     Cause(
-        "torch-release-regressed",
-        title="torch {good} works here but torch {bad} does not: the build is at fault",
-        plain="One release of torch works on this machine, but another does not",
-        means="The GPU and the driver work with one release of torch, so neither of them is the "
-        "cause.",
-        text="Keep the driver, and report the release that fails to PyTorch. ",
-        # Source: pytorch/pytorch, issues of regressed nightlies.
-        events=("release-regressed",),
-        explains=("torch-sees-no-gpu", "gpu-check-failed", "torch-import-failed"),
-        way=_release_that_works,
-    ),
-    Cause(
         "torch-cpu-build",
         cases=(
             Message(
@@ -427,6 +393,7 @@ CAUSES = (
         text="Replace this build. ",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.another_torch,
+        formerly=("xpu-wheel-on-nvidia",),
     ),
     Cause(
         "jit-arch-rejected",
@@ -502,9 +469,11 @@ CAUSES = (
         "image for older GPUs. Or use another program that supports the GPU, or run this one on "
         "the CPU. A newer driver, cuDNN or torch does not help, because this program does not "
         "use torch",
+        formerly=("builds-for-gpu",),
     ),
     Cause(
         "no-kernel-image",
+        by_check=True,
         check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(
             Refutation(_kernel_of_hip_is_missing, "amd-gpu"),

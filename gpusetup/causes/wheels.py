@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
+from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext, on
+from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import newer_glibc
 from gpusetup.messages.fragments import HOST
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.versions import parsed
-
-NETWORK_WAYS = {
-    "certificate": "Check the clock and the certificates. If a proxy decrypts TLS, set PIP_CERT "
-    "or SSL_CERT_FILE to the proxy's certificate",
-    "proxy": "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
-    "dns": "The server's name cannot be resolved: check DNS, the VPN and the proxy",
-    "timeout": "If the connection is slow, allow more time (PIP_DEFAULT_TIMEOUT=120 for pip, "
-    "UV_HTTP_TIMEOUT=300 for uv) or use a mirror",
-}
-"""How a connection failed -> what to check."""
-
-ANY_NETWORK = "Check the network, the proxy and this machine's clock, and try again"
-
-MIRROR = ". To use a mirror instead: `gpusetup install --index URL`"
-
-ANSWERS = ("curl -sSI https://{host}/",)
 
 AT_WORK = r"(?:\b(?:pip|uv|conda|poetry)\b|\.whl\b|Installing collected|Collecting )"
 """Words that show that an installer was running, because other programs unzip files too."""
@@ -69,7 +53,7 @@ REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,6
 def way_without_wheels(context: RuleContext) -> str:
     """What to do on a system for which torch has no wheels: an Intel Mac, Windows on ARM, or a
     Linux that is not x86_64 or aarch64. Torch has wheels for all other systems."""
-    if "musl" in (context.os.libc or ""):
+    if "musl" in (context.os.libc or "") or events(context, "musl-libc"):
         return (
             "Use an image or system with glibc (Debian, Ubuntu, Fedora) instead of Alpine, such as "
             "`FROM python:3.12-slim` in a Dockerfile"
@@ -119,14 +103,13 @@ CAUSES = (
         title="{host} cannot be reached or verified",
         means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download. "
         "torch, CUDA and the driver are not the cause.",
-        text=ANY_NETWORK + MIRROR,
+        text="Check the network, and this machine's clock and certificates (a proxy that decrypts TLS: "
+        "set PIP_CERT or SSL_CERT_FILE to its certificate). Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY, and whether DNS knows the "
+        "server's name. If the connection is slow, allow more time (PIP_DEFAULT_TIMEOUT=120 for pip, UV_HTTP_TIMEOUT=300 for "
+        "uv). To use a mirror instead: `gpusetup install --index URL`",
         # Source: messages of pip, urllib3, uv and conda.
         explains=("python-no-wheel",),
-        look=ANSWERS,
-        cases=tuple(
-            Message(having={"how": how}, text=text + MIRROR, look=ANSWERS)
-            for how, text in NETWORK_WAYS.items()
-        ),
+        look=("curl -sSI https://{host}/",),
         says=(
             says(r"\berror: Remote end closed connection without response", example="error: Remote end closed connection without response"),
             rf"HTTPSConnectionPool\(host='{HOST}', port=\d+\): (?P<how>Max retries|Read timed out)",
@@ -199,7 +182,7 @@ CAUSES = (
     ),
     Cause(
         "python-no-wheel",
-        certain_if=proofs.python_is_outside_the_wheels,
+        by_check=True,
         refuted_by=(Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
@@ -217,6 +200,7 @@ CAUSES = (
     ),
     Cause(
         "no-wheel-for-platform",
+        by_check=True,
         certain_if=proofs.message_states_it,
         title="{asked} has no wheel for {what}",
         plain="torch has no wheel for this system",
@@ -251,6 +235,7 @@ CAUSES = (
     ),
     Cause(
         "wrong-index",
+        by_check=True,
         plain="The index, or a version's label such as `+cu121`, does not exist",
         title="{asked} does not exist where the installer looked",
         means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "

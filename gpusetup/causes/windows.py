@@ -72,8 +72,13 @@ def _removal(context: RuleContext) -> Lines:
     return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
-_is_torch_240 = proofs.torch_of_the_bad_release("2.4.0", "windows-dll-missing", "fbgemm")
-"""PyTorch, issue 131662: fbgemm.dll of 2.4.0 needs an OpenMP DLL that only Visual Studio brings."""
+def _is_torch_240(context: RuleContext) -> bool:
+    """Whether fbgemm.dll of torch 2.4.0 fails. It needs an OpenMP DLL that only Visual Studio brings
+    (PyTorch, issue 131662)."""
+    messages = events(context, "windows-dll-missing")
+    is_fbgemm = any("fbgemm" in (message.text or "") for message in messages)
+    return is_fbgemm and (context.torch.version or "").partition("+")[0] == "2.4.0"
+
 
 VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
 
@@ -183,6 +188,7 @@ CAUSES = (
     ),
     Cause(
         "wsl-driver",
+        by_check=True,
         check=CheckCommand("ls -l /dev/dxg /usr/lib/wsl/lib/libcuda.so.1  # in WSL", "ls: cannot access '/dev/dxg': No such file or directory\nls: cannot access '/usr/lib/wsl/lib/libcuda.so.1': No such file or directory"),
         refuted_by=(Refutation(facts.has_no_nvidia_gpu, "no-nvidia-gpu"),),
         title="WSL cannot use the Windows driver",

@@ -128,7 +128,6 @@ def text_value(library: Any, name: str, device: int, length: int) -> str:
 
 
 def name(library: Any, device: int) -> str:
-    """The GPU's name."""
     return text_value(library, "cuDeviceGetName", device, 256)
 
 
@@ -143,17 +142,10 @@ def uuid(library: Any, device: int) -> str:
     return prefix + str(uuid_module.UUID(bytes=raw.raw))
 
 
-def pci_bus_id(library: Any, device: int) -> str:
-    """The address of the GPU on the PCI bus."""
-    return text_value(library, "cuDeviceGetPCIBusId", device, 32)
-
-
 def compute_capability(library: Any, device: int) -> str:
-    parts = tuple(
-        int_value(library, "cuDeviceGetAttribute", which, device)
-        for which in (CAPABILITY_MAJOR, CAPABILITY_MINOR)
-    )
-    return "%d.%d" % parts
+    attributes = (CAPABILITY_MAJOR, CAPABILITY_MINOR)
+    parts = [int_value(library, "cuDeviceGetAttribute", one, device) for one in attributes]
+    return "%d.%d" % tuple(parts)
 
 
 def memory(library: Any, device: int) -> int:
@@ -164,7 +156,7 @@ def memory(library: Any, device: int) -> int:
 
 
 FIELDS = (
-    ("pci_bus_id", pci_bus_id),
+    ("pci_bus_id", lambda library, gpu: text_value(library, "cuDeviceGetPCIBusId", gpu, 32)),
     ("uuid", uuid),
     ("name", name),
     ("compute_capability", compute_capability),
@@ -183,11 +175,7 @@ def read_devices(library: Any) -> list[Answer]:
 
     count = driver_answers.plausible_count(int_value(library, "cuDeviceGetCount"))
     say({"part": {"count": count}})
-    devices = []
-    for index in range(count):
-        device = driver_answers.read_device(Failed, index, handle_of, FIELDS)
-        devices.append(device)
-    return devices
+    return [driver_answers.read_device(Failed, index, handle_of, FIELDS) for index in range(count)]
 
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -216,22 +204,14 @@ def main() -> Answer:
     answer["init_name"] = NAMES.get(init_code, "error %d" % init_code)
     if init_code == 0:
         say({"part": dict(answer)})
-        add_devices(answer, library)
-    seconds = time.monotonic() - began
-    answer["seconds"] = round(seconds, 3)
+        earlier_problems = answer["problems"]
+        answer.update(driver_answers.read_fields(Failed, (("devices", read_devices),), library))
+        answer["problems"] = earlier_problems + answer["problems"]
+        # The list is None if the GPUs cannot be counted.
+        if answer["devices"] is not None:
+            answer["device_count"] = len(answer["devices"])
+    answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
-
-
-def add_devices(answer: Answer, library: Any) -> None:
-    """Add the GPUs to an answer, and the problems of fields that could not be read."""
-    earlier_problems = answer["problems"]
-    devices_answer = driver_answers.read_fields(Failed, (("devices", read_devices),), library)
-    answer.update(devices_answer)
-    answer["problems"] = earlier_problems + devices_answer["problems"]
-    devices = devices_answer["devices"]
-    # The list is None if the GPUs cannot be counted.
-    if devices is not None:
-        answer["device_count"] = len(devices)
 
 
 if __name__ == "__main__":

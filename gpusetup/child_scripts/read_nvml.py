@@ -50,6 +50,8 @@ SYSTEM_FIELDS = (
         lambda nvml: driver_answers.cuda_version(nvml.nvmlSystemGetCudaDriverVersion()),
     ),
 )
+LOST_CODE = 15
+"""NVML_ERROR_GPU_IS_LOST."""
 LIBRARY_FIELDS = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion()),)
 """Fields of the library itself, which it knows even if it cannot reach the driver."""
 
@@ -81,8 +83,7 @@ def devices(nvml: Any) -> list[Answer]:
     devices: list[Answer] = []
     for index in range(count):
         device = driver_answers.read_device(nvml.NVMLError, index, handle_of, nvml_fields.FIELDS)
-        codes = [problem["code"] for problem in device["problems"]]
-        device["lost"] = nvml.NVML_ERROR_GPU_IS_LOST in codes
+        device["lost"] = any(problem["code"] == LOST_CODE for problem in device["problems"])
         devices.append(device)
     return devices
 
@@ -131,8 +132,7 @@ def once() -> Answer:
         # The library knows its own version even without a driver.
         answer = read_fields(nvml, LIBRARY_FIELDS)
         answer.update(init=problem.value, message=str(problem))
-    seconds = time.monotonic() - began
-    answer["seconds"] = round(seconds, 3)
+    answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
 
 
@@ -143,11 +143,9 @@ def answer_of(nvml: Any) -> Answer:
     answer = read_fields(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS))
     say({"part": answer})
     system_problems = answer["problems"]
-    devices_answer = read_fields(nvml, (("devices", devices),))
-    devices_answer["problems"] = system_problems + devices_answer["problems"]
-    answer.update(devices_answer, **init)
-    gpu_count = len(answer["devices"] or ())
-    answer["links"] = gpu_links.links(nvml, gpu_count)
+    answer.update(read_fields(nvml, (("devices", devices),)), **init)
+    answer["problems"] = system_problems + answer["problems"]
+    answer["links"] = gpu_links.links(nvml, len(answer["devices"] or ()))
     return answer
 
 
@@ -158,7 +156,6 @@ SLOW_SECONDS = 30.0
 GAP_CODES = (3, 6, 13)
 """NVML's codes for "not supported", "not found" and "function not found": a missing value, not a
 problem."""
-LOST_CODE = 15
 KINDS = {"C": "compute", "G": "graphics", "C+G": "both"}
 
 
@@ -232,19 +229,15 @@ def with_problem(answer: Answer) -> Answer:
     return dict(answer, lost=is_lost, problem=problems[0]["text"] if problems else None)
 
 
-HANDLE_FIELD = (("handle", lambda nvml, index: nvml.nvmlDeviceGetHandleByIndex(index)),)
-
-
 def sampled_gpu(nvml: Any, index: int) -> SampledGpu:
     """Read one GPU; without a handle, report only the problem."""
-    answer = read_fields(nvml, HANDLE_FIELD, index)
+    get_handle = ("handle", lambda nvml, index: nvml.nvmlDeviceGetHandleByIndex(index))
+    answer = read_fields(nvml, (get_handle,), index)
     handle = answer.pop("handle")
     if handle is not None:
         # Leave out the bus address, which samples do not contain.
         answer = read_fields(nvml, nvml_fields.IDENTITY[1:], handle)
-    identity: Answer = {"name": None, "uuid": None}
-    identity.update(answer, index=index)
-    return SampledGpu(handle, identity)
+    return SampledGpu(handle, {"name": None, "uuid": None, **answer, "index": index})
 
 
 def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -> None:
@@ -252,8 +245,9 @@ def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -
     began = time.monotonic()
     printed = 0
     while True:
-        seconds = time.monotonic() - began
-        at = utc_time(time.time())
+        seconds, now = time.monotonic() - began, time.time()
+        # In the format of our records; `%03d` cuts off the fraction of a millisecond.
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
         rows = [gpu.sample(nvml, seconds) for gpu in gpus]
         say({"at": at, "seconds": round(seconds, 3), "gpus": rows})
         printed += 1
@@ -261,13 +255,6 @@ def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -
             return
         passed = time.monotonic() - began
         time.sleep((passed // every + 1) * every - passed)
-
-
-def utc_time(seconds: float) -> str:
-    """A time in the format of our records, for example `2026-11-20T06:03:41.123Z`."""
-    whole_seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    # `%03d` cuts off the fraction of a millisecond.
-    return whole_seconds + ".%03dZ" % (seconds % 1 * 1000)
 
 
 def sample(every: float, count: int = 0) -> Any:

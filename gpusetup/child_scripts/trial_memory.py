@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import torch
 
@@ -73,11 +73,6 @@ class Cuda:
         """The current memory of the tensors, without the gaps between the allocator's blocks."""
         return int(self.cuda.memory_allocated())
 
-    def reserved(self) -> Optional[int]:
-        """The memory that the allocator has reserved on the GPU, including the gaps between its
-        blocks but not the CUDA context. Other programs cannot use it, and nvidia-smi counts it."""
-        return int(self.cuda.memory_reserved())
-
     def busy(self) -> Optional[float]:
         """The GPU's current utilization in percent, from NVML; None without the binding."""
         with contextlib.suppress(Exception):
@@ -111,26 +106,8 @@ class HostMemory:
         """The current resident memory in bytes."""
         return process_memory("VmRSS")
 
-    def reserved(self) -> Optional[int]:
-        return None
-
     def busy(self) -> Optional[float]:
         return None
-
-
-def address_limits() -> Tuple[int, int]:
-    """This process's soft and hard limit of `ulimit -v`, in bytes; (-1, -1) if there is none."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        return resource.getrlimit(resource.RLIMIT_AS)
-    return NO_LIMIT, NO_LIMIT
-
-
-NO_LIMIT = -1
-"""The value of `resource.RLIM_INFINITY`, defined here because some systems lack the module."""
-ADDRESS_LIMITS = address_limits()
-"""The limits at the start, because a trial lowers them."""
 
 
 def limit_address_space(limit: int) -> None:
@@ -141,8 +118,8 @@ def limit_address_space(limit: int) -> None:
 
         # Threads and libraries map more memory than they use.
         most = (process_memory("VmSize") or 0) + limit + limit // 4
-        soft_limit, hard_limit = ADDRESS_LIMITS
-        if soft_limit != NO_LIMIT:
+        soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+        if soft_limit != resource.RLIM_INFINITY:
             most = min(most, soft_limit)
         resource.setrlimit(resource.RLIMIT_AS, (most, hard_limit))
 

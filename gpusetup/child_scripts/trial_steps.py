@@ -73,8 +73,6 @@ class SettingTrial:
         code = request.get("code")
         function = steps.function_named(code) if code else saved_job(request["pickle"])
         self.memory = trial_memory.memory_of(self.device, request)
-        self.imported_bytes = self.memory.now()
-        """The memory in use before the model is built; the same for every size in one process."""
         self.job = job = steps.job_for(function, self.batch_size)
         model = job.model.to(self.device).train()
         steps.optimizer_of(job, request.get("optimizer") or "adamw")
@@ -198,8 +196,6 @@ def run_steps(request: Answer) -> Answer:
         **summary(rows, seconds, request["batch"]),
         **loader,
         "static_bytes": static_bytes,
-        "reserved_bytes": memory.reserved(),
-        "imported_bytes": trial.imported_bytes,
         "utilization_percent": busy,
         "loss": finite(trial.loss),
         "losses": [finite(loss) for loss in trial.losses],

@@ -20,17 +20,8 @@ from gpusetup.model.builds import (
 )
 from gpusetup.model.frozen import Frozen, Text, replace
 
-Action = Literal[
-    "kept",
-    "again",
-    "same-version",
-    "nearest-newer",
-    "newest",
-    "upgrade",
-    "first",
-    "refused",
-    "nothing",
-]
+Change = Literal["again", "same-version", "nearest-newer", "newest", "upgrade", "first"]
+Action = Literal["kept", "refused", "nothing", Change]
 """What happens to torch. "kept": it stays. "again": the same build is installed again, because
 files are missing. "same-version", "nearest-newer", "newest" and "upgrade": it is replaced, and the
 word names the rule by which the new build was chosen. "first": torch was not installed. "refused":
@@ -57,16 +48,14 @@ class Choice(Frozen):
     held_back: tuple[HeldBack, ...] = ()
     """The packages of the set that are not at their newest release, each with the reason."""
     notes: tuple[str, ...] = ()
-    """What the user should know about the build, for example that the driver is newer than the
-    catalog or the GPU is a guess."""
+    """What the user should know about the build, for example that the GPU is a guess."""
     notes_on_packages: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     """The limits for packages besides torch, such as `numpy<2` for a torch before 2.3."""
     served: tuple[Served, ...] = ()
     advice: Advice | None = None
     conda: TorchBuild | None = None
-    """The best build from conda's channels for the same request and host; its torch may be older.
-    """
+    """The best build from conda's channels for the same request; its torch may be older."""
     installed: TorchBuild | None = None
     """The installed torch as a build; None if torch is not installed."""
     newest: Choice | None = None
@@ -98,8 +87,7 @@ class Choice(Frozen):
         return self.action not in ("kept", "refused", "nothing")
 
     def at_root(self, root: str) -> Choice:
-        """The choice with a mirror's URLs. A build that is not from torch's own index stays as it
-        is."""
+        """The choice with a mirror's URLs, if its build is from torch's own index."""
         build = self.build
         # conda's channels have their own mirrors.
         if root == INDEX_ROOT or build is None or build.channel != "pytorch":

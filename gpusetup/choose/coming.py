@@ -26,11 +26,9 @@ class Coming(Frozen):
     packages: tuple[str, ...] = ()
     """The other requested packages, as requirements for the default index."""
     on_torch_index: tuple[str, ...] = ()
-    """The requested packages that come from torch's own index, such as `torchcodec==0.17.0+cu126`.
-    """
+    """The requested packages from torch's own index, such as `torchcodec==0.17.0+cu126`."""
     followers: tuple[str, ...] = ()
-    """Installed packages to install again, because their current release needs another torch than
-    the new one."""
+    """Installed packages to install again, because their release needs another torch."""
     pinned: tuple[str, ...] = ()
     """The packages that must stay at their version, such as `torch==2.9.1+cu130`."""
 
@@ -101,8 +99,7 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
 
 
 def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
-    """torch and the companions to install: those that were requested or are in the chosen set. If
-    only torch was requested, they are the installed companions."""
+    """torch and its requested companions; the installed ones, if only torch was requested."""
     wish = choice.wish
     members = {"torch", *wish.family, *(package.name for package in choice.packages)}
     if members == {"torch"} and not wish.packages:
@@ -114,8 +111,7 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 
 
 def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
-    """The newest build, which `install --upgrade` would install. None if there is none, or if it is
-    for another maker's GPUs."""
+    """The newest build, which `install --upgrade` would install; None for another maker's GPUs."""
     newest, installed = choice.newest, choice.installed
     build, index_url = (newest.build, newest.index_url) if newest else (None, None)
     # If conda installed torch, the offer comes from conda's channels: a wheel over it would mix the
@@ -136,8 +132,7 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
 
 
 def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
-    """The folder name for a new environment: `.venv`, or `second` if the current environment has
-    that name."""
+    """The folder of a new environment: `.venv`, or `second` if the current one has that name."""
     # `.venv/bin/python` and `.venv\Scripts\python.exe` are in `.venv`.
     executable = machine.python.executable or ""
     of_python = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", executable)

@@ -41,8 +41,7 @@ class InstallerOptions(Frozen):
     conda_name: str | None = None
     """The name of a new conda environment that is created first."""
     conda_python: str | None = None
-    """The Python of that new environment, such as `3.11` or `3.13t`; None leaves the choice to
-    conda."""
+    """The Python of that new environment, such as `3.13t`; None leaves the choice to conda."""
 
     @property
     def beside_torch(self) -> Words:
@@ -74,8 +73,7 @@ def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
 
 def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps for pip, run as the environment's `python -m pip`. Raises Unsatisfiable if the
-    choice has no wheel."""
+    """The steps for pip. Raises Unsatisfiable if the choice has no wheel."""
     return _steps((*started(options.python), "-m", "pip", "install"), choice, options)
 
 
@@ -133,10 +131,7 @@ def requirements_on_torch_index(choice: Choice) -> Words:
 
 # --- conda ----------------------------------------------------------------------------------------
 
-CHANNELS = {
-    "conda-pytorch": ("pytorch", "nvidia", "conda-forge"),
-    "conda-forge": ("conda-forge",),
-}
+CHANNELS = {"conda-pytorch": ("pytorch", "nvidia", "conda-forge"), "conda-forge": ("conda-forge",)}
 """The conda channels for each kind of build. With the channel `pytorch`, conda-forge comes last and
 provides torch's dependencies."""
 MKL = "mkl<2024.1"
@@ -234,8 +229,7 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
 
 
 INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}
-"""Maps an installer to the function that returns its steps. These are pure functions, so the
-commands that are shown are also those that are run."""
+"""Maps an installer to its pure function, so what is shown is also what is run."""
 
 # --- a tool of uv ---------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from gpusetup.model.versions import allows, cuda_of, parsed
 CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 """An extra such as in `jax[cuda12]`, which brings the libraries for one CUDA version."""
 USES_TORCH = frozenset(
-    "accelerate bitsandbytes diffusers kornia lightning open-clip-torch peft pytorch-lightning "  # noqa: SIM905
+    "accelerate diffusers kornia lightning open-clip-torch peft pytorch-lightning "  # noqa: SIM905
     "sentence-transformers timm torchmetrics transformers ultralytics".split()
 )
 """Well-known packages that compute with torch, besides those of the companion table."""
@@ -58,8 +58,7 @@ def why_not_beside(
     their torch themselves, and for wheels that no index has.
     """
     requirement = Requirement(word)
-    found = filter(None, map(CUDA_EXTRA.match, requirement.extras))
-    majors = [cuda[1] for cuda in found]
+    majors = [cuda[1] for cuda in filter(None, map(CUDA_EXTRA.match, requirement.extras))]
     # A CPU build loads no CUDA library whose version could differ.
     if majors and build.cuda and build.cuda_major not in majors:
         return f"{word} is built for CUDA {' and '.join(majors)}, torch for CUDA {build.cuda}"
@@ -147,8 +146,7 @@ def why_row_differs(
 def why_release_differs(
     name: str, version: str, build: TorchBuild, catalog: Catalog, *, of_torch_index: bool = False
 ) -> str | None:
-    """The reason why one release of a package does not work with a build; None if the table knows
-    of none."""
+    """The reason why one release of a package does not work with a build; None if none is known."""
     project = companion_table().project(name)
     row = row_of(project, version) if project else None
     if project is None or row is None:
@@ -161,8 +159,7 @@ def why_release_differs(
 
 
 def releases_beside(project: Project, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
-    """Specifiers of a project's releases on the default index that work with a build, newest
-    first."""
+    """Specifiers of the releases on the default index that work with a build, newest first."""
     return tuple(
         row.versions
         for row in project.rows
@@ -190,8 +187,7 @@ def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str
 
 
 def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
-    """The reason why a package cannot compute on this host's GPUs, even if it is built from
-    source."""
+    """The reason why a package cannot compute on these GPUs, even if it is built from source."""
     # On a Mac, packages that need a GPU use Apple's.
     if project.gpu and build.cuda is None and build.os != "macos":
         return f"{project.name} computes on an NVIDIA GPU only, and none is here"
@@ -210,8 +206,7 @@ NUMPY_1 = "numpy<2"
 
 
 def numpy_beside(torch: str, catalog: Catalog) -> str | None:
-    """The numpy requirement of a torch version: `numpy<2` if it was built before numpy 2; None if
-    any numpy works."""
+    """`numpy<2` for a torch that was built before numpy 2; None if any numpy works."""
     first = catalog.milestone("torch for numpy 1 and 2")
     return NUMPY_1 if parsed(torch.partition("+")[0]) < parsed(first) else None
 
@@ -228,11 +223,11 @@ def limits_beside(
     """Constraints that make an installer skip releases which do not work with a build, such as
     `torchcodec!=0.9.*`.
 
-    `on_torch_index` contains the packages that will be installed from torch's own index.
+    `on_torch_index` contains the packages that will be installed from torch's own index. Any other
+    package comes from the default index, even as a dependency.
     """
     limits: list[str] = []
     for project in companion_table().projects:
-        # Any other package comes from the default index, even as a dependency.
         is_own = project.name in on_torch_index
         rows = [
             row
@@ -240,8 +235,8 @@ def limits_beside(
             if why_row_differs(project, row, build, catalog, of_torch_index=is_own)
         ]
         limits += without(project, rows)
-    numpy = numpy_beside(build.torch, catalog)
     # torch's wheels do not declare which numpy they need.
+    numpy = numpy_beside(build.torch, catalog)
     return (*limits, numpy) if numpy else tuple(limits)
 
 
@@ -251,8 +246,7 @@ def limits_beside(
 def companions_of_another(
     machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
 ) -> tuple[str, ...]:
-    """The installed companions (torchvision, torchaudio) that are known not to match this torch
-    version and backend."""
+    """The installed torchvision and torchaudio that are known not to match this torch."""
     packages = installed_packages(machine)
     misfits = []
     for name in COMPANIONS:
@@ -281,11 +275,9 @@ COMPILED = frozenset(
 
 
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
-    """Yields notes on installed packages that may fail with the new torch, or that came from a
-    folder and will be replaced."""
-    new_torch = f"torch {build.torch} ({build.backend})"
-    packages = installed_packages(machine)
-    dependent_packages = dependents(machine, build)
+    """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
+    new_torch, torch = f"torch {build.torch} ({build.backend})", machine.torch
+    packages, dependent_packages = installed_packages(machine), dependents(machine, build)
     for package in dependent_packages:
         fate = f"without a release for {new_torch} it stays" if package.can_follow else "it stays"
         yield f"{package.name} {package.version} requires {package.needs}: {fate}, and may fail"
@@ -300,7 +292,6 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
             yield f"{name} {packages[name].version} {source}: the wheel of the index replaces it"
     # Skip packages that declare which torch they need, because the notes above already name them.
     declared = {package.name for package in dependent_packages}
-    torch = machine.torch
     old = (torch.cuda or cuda_of(torch.backend or "") or "").partition(".")[0]
     # A change between a CPU build and a CUDA build is not a change of the CUDA version.
     differs_in_cuda = bool(old and build.cuda_major) and old != build.cuda_major

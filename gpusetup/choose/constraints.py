@@ -1,13 +1,12 @@
 """Which builds fit a host, and which of them is the best.
 
-A constraint (`why_...`) returns a reason against a build, which names what the build needs and what
-the host has; None if the build meets it. An unknown fact never excludes a build. A build fits if it
-meets all constraints, for every visible GPU.
+A reason against a build names what the build needs and what the host has. An unknown fact never
+excludes a build. A build fits if nothing speaks against it, for every visible GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
@@ -19,49 +18,43 @@ from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
 from gpusetup.model.versions import parsed
 
-Constraint = Callable[[TorchBuild, BuildQuestion], str | None]
+
+def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """All reasons why a build does not fit, separated by `; `; None if it fits.
+
+    If the request itself excludes the build, no other reason is given.
+    """
+    if not question.takes(build.torch):
+        return f"is not the torch asked for ({question.wish.torch})"
+    if question.backend not in ("auto", build.backend):
+        return f"is not the backend asked for ({question.backend})"
+    reasons = (
+        *_against_the_system(build, question),
+        why_driver_is_too_old(build, question),
+        *_against_the_driver(build, question),
+        why_kernels_lack_a_gpu(build, question),
+        _against_the_kind(build, question),
+    )
+    return "; ".join(filter(None, reasons)) or None
 
 
-def why_torch_differs(build: TorchBuild, question: BuildQuestion) -> str | None:
-    if question.takes(build.torch):
-        return None
-    return f"is not the torch asked for ({question.wish.torch})"
-
-
-def why_backend_differs(build: TorchBuild, question: BuildQuestion) -> str | None:
-    if question.backend in ("auto", build.backend):
-        return None
-    return f"is not the backend asked for ({question.backend})"
-
-
-def why_python_differs(build: TorchBuild, question: BuildQuestion) -> str | None:
+def _against_the_system(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
+    """Yields what the build needs of Python, the C library and macOS."""
     host = question.host
     # torch's last wheels for 32-bit Python are from 2017.
     if host.python_bits == 32:
-        return "needs a 64-bit Python, found a 32-bit one"
-    if host.python is None or host.python in build.pythons:
-        return None
-    return f"needs Python {', '.join(build.pythons)}, found {host.python}"
-
-
-def why_libc_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
-    host = question.host
-    name, _, version = (host.libc or "").partition(" ")
-    if host.family != "linux":
-        return None
+        yield "needs a 64-bit Python, found a 32-bit one"
+    elif host.python is not None and host.python not in build.pythons:
+        yield f"needs Python {', '.join(build.pythons)}, found {host.python}"
+    libc = host.libc if host.family == "linux" else None
+    name, _, version = (libc or "").partition(" ")
     # The wheels are tagged for glibc; Alpine's musl has another ABI.
     if name == "musl":
-        return f"needs glibc, found {host.libc}: there are no wheels for musl"
-    if build.glibc and version and parsed(version) < parsed(build.glibc):
-        return f"needs glibc {build.glibc}, found {version}"
-    return None
-
-
-def why_macos_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
-    macos = question.host.macos
-    if build.macos and macos and parsed(macos) < parsed(build.macos):
-        return f"needs macOS {build.macos}, found {macos}"
-    return None
+        yield f"needs glibc, found {libc}: there are no wheels for musl"
+    elif build.glibc and version and parsed(version) < parsed(build.glibc):
+        yield f"needs glibc {build.glibc}, found {version}"
+    if build.macos and host.macos and parsed(host.macos) < parsed(build.macos):
+        yield f"needs macOS {build.macos}, found {host.macos}"
 
 
 def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | None:
@@ -95,40 +88,34 @@ def why_driver_is_too_old(build: TorchBuild, question: BuildQuestion) -> str | N
     return f"needs NVIDIA driver {build.driver_floor}, found {host.driver}"
 
 
-def why_not_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason if this Jetson cannot run the build: only the latest JetPacks run the wheels made
-    for servers."""
-    host = question.host
-    board, jetpack = host.board, host.jetpack
-    if build.cuda is None or board is None or (jetpack and jetpack.torch_for):
-        return None
-    # If the driver reports its GPU and CUDA version, `why_driver_is_too_old` decides.
-    if host.gpus and host.driver_cuda:
-        return None
-    found = jetpack.name if jetpack else "a release that is not known"
-    return f"is a wheel for servers, but {board} has {found}"
-
-
-def why_driver_lacks_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason if the driver is too old or too new for a GPU, so that no build runs on it."""
-    host = question.host
+def _against_the_driver(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
+    """Yields why this Jetson, or the driver of a GPU, runs no build of this kind."""
+    host, jetpack = question.host, question.host.jetpack
     if build.cuda is None:
-        return None
+        return
+    # Only the latest JetPacks run the wheels made for servers. If the driver reports its GPU and
+    # CUDA version, `why_driver_is_too_old` decides.
+    is_read = host.gpus and host.driver_cuda
+    if host.board and not is_read and not (jetpack and jetpack.torch_for):
+        found = jetpack.name if jetpack else "a release that is not known"
+        yield f"is a wheel for servers, but {host.board} has {found}"
     # NVIDIA's later branches drop old GPUs.
-    for reason in question.catalog.too_new(host.driver, host.gpus):
-        return reason
+    too_new = question.catalog.too_new(host.driver, host.gpus)
     names = {gpu.name for gpu in host.gpus}
-    for name, first_driver in host.first_drivers:
-        if host.driver and name in names and parsed(host.driver) < parsed(first_driver):
-            return f"{name} needs NVIDIA driver {first_driver} or newer, found {host.driver}"
-    return None
+    too_old = [
+        f"{name} needs NVIDIA driver {first_driver} or newer, found {host.driver}"
+        for name, first_driver in host.first_drivers
+        if host.driver and name in names and parsed(host.driver) < parsed(first_driver)
+    ]
+    yield from [*too_new, *too_old][:1]
 
 
 def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason if the build has no kernels for one of the GPUs."""
     host, maker, gpus = question.host, question.maker, question.maker_gpus
     if maker:
         rows = in_scope(question)
-        never = why_no_builds(maker, gpus, rows, question.platform, question.catalog)
+        never = why_no_builds(maker, gpus, rows, question.platform)
         reasons = (*never, *(why_no_kernels(build, gpu) for gpu in gpus))
         return next(filter(None, reasons), None)
     # A GPU that the catalog does not know excludes no build; a note names it. Several GPUs of one
@@ -144,61 +131,30 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     return f"has no kernel for {', '.join(without_kernels)}, only for {codes}"
 
 
-def why_gpu_is_missing(build: TorchBuild, question: BuildQuestion) -> str | None:
-    # A requested backend is accepted, because images are often built on a host without the GPU on
-    # which they will run.
-    is_named = question.backend == build.backend
-    if build.cuda is None or is_named or question.host.presence != "none":
-        return None
-    return "needs an NVIDIA GPU, found none; `--backend NAME` chooses it anyway"
-
-
-def why_gpu_stays_unused(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """The reason against a CPU build on a machine that has, or may have, an NVIDIA GPU."""
+def _against_the_kind(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """The reason against a CUDA build without an NVIDIA GPU, and against a CPU build beside one."""
     host = question.host
-    if build.cuda or question.maker or question.backend == "cpu":
-        return None
+    # A backend that is named is accepted, because images are often built on a host without the GPU
+    # on which they will run.
+    if build.cuda and host.presence == "none" and question.backend != build.backend:
+        return "needs an NVIDIA GPU, found none; `--backend NAME` chooses it anyway"
     # macOS has only one kind of build, which uses Apple's GPU.
-    if host.presence == "none" or host.family == "macos":
+    is_right = host.presence == "none" or host.family == "macos" or question.backend == "cpu"
+    if build.cuda or question.maker or is_right:
         return None
     unused = f" and would not use {host.gpus[0].name}" if host.gpus else ""
     return f"is a CPU build{unused}; `--backend cpu` chooses it"
 
 
-CONSTRAINTS: tuple[Constraint, ...] = (
-    why_python_differs,
-    why_libc_is_too_old,
-    why_macos_is_too_old,
-    why_driver_is_too_old,
-    why_not_for_this_board,
-    why_driver_lacks_a_gpu,
-    why_kernels_lack_a_gpu,
-    why_gpu_is_missing,
-    why_gpu_stays_unused,
-)
-
-
-def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
-    """All reasons why a build does not fit, separated by `; `; None if it fits.
-
-    If the request itself excludes the build, no other reason is given.
-    """
-    asked = why_torch_differs(build, question) or why_backend_differs(build, question)
-    if asked:
-        return asked
-    return "; ".join(filter(None, (why(build, question) for why in CONSTRAINTS))) or None
-
-
 def first_reason(question: BuildQuestion) -> str:
-    """The reason against the build that the request names, in a few words: that of the build with
-    the fewest objections."""
+    """The reason against the build with the fewest objections that the request names, in short."""
     maker = maker_of(question.backend)
     if question.maker and maker not in (None, question.maker.id):
         return f"is for GPUs of {BY_ID[maker].name}"
     objections = []
     for build in in_scope(question):
         # A CPU build is no reason on a machine with a GPU.
-        if why_gpu_stays_unused(build, question) and question.host.presence == "some":
+        if question.host.presence == "some" and _against_the_kind(build, question):
             continue
         reason = why_not(build, question)
         if reason and question.takes(build.torch) and question.backend in ("auto", build.backend):

@@ -11,16 +11,7 @@ from gpusetup.catalog.gpus import gpu_of_any_maker, platform_of
 from gpusetup.catalog.jetpack import is_board_gpu
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import (
-    Container,
-    CudaApi,
-    Driver,
-    Os,
-    Python,
-    Snapshot,
-    Torch,
-    Wanted,
-)
+from gpusetup.model.machine import Container, CudaApi, Driver, Os, Python, Snapshot, Torch, Wanted
 from gpusetup.model.versions import parsed
 
 
@@ -122,8 +113,7 @@ def _without_driver(snapshot: Snapshot) -> Snapshot:
 
 
 def platform_implied(name: str, catalog: Catalog) -> str | None:
-    """The only platform on which a GPU exists, such as `linux-aarch64`; None if there are
-    several."""
+    """The only platform on which a GPU exists, such as `linux-aarch64`; None for several."""
     gpu = gpu_of_any_maker(name, catalog.gpus)
     if gpu.maker == APPLE.id:
         return "macos-aarch64"

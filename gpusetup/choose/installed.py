@@ -14,11 +14,7 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companions import UNREAD, beside, default_backend
 from gpusetup.catalog.kernels import readable
 from gpusetup.catalog.rows import Name
-from gpusetup.choose.constraints import (
-    in_scope,
-    why_driver_is_too_old,
-    why_kernels_lack_a_gpu,
-)
+from gpusetup.choose.constraints import in_scope, why_driver_is_too_old, why_kernels_lack_a_gpu
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
@@ -151,16 +147,14 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
 
 
 def vendors_of(machine: Snapshot) -> frozenset[str]:
-    """The vendors of the devices on the PCI bus, and of other makers' GPUs that a report
-    mentions."""
+    """The vendors of devices on the PCI bus, and of other makers' GPUs that a report mentions."""
     on_bus = {device.vendor for device in machine.pci_devices or ()}
     events = (event for event in machine.events if event.kind == "foreign-gpu")
     return frozenset(on_bus | {event.values.get("vendor", "") for event in events})
 
 
 def is_damaged(machine: Snapshot) -> bool:
-    """Whether files of the installed torch are missing (a failure may come only later), or
-    importing it failed."""
+    """Whether files of the installed torch are missing, or importing it failed."""
     packages = [package for package in machine.packages or () if package.name == "torch"]
     is_incomplete = any(package.intact is False for package in packages)
     return is_incomplete or machine.torch.import_error is not None
@@ -218,8 +212,7 @@ def is_broken(text: str, new_versions: Mapping[str, str], machine: Snapshot) -> 
 
 
 def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
-    """The names of packages to install again, because their installed release needs another torch
-    than this build."""
+    """The names of packages to install again, because their release needs another torch."""
     # The other packages stay as they are, and a note says that they may fail.
     return tuple(package.name for package in dependents(machine, build) if package.can_follow)
 
@@ -242,8 +235,7 @@ SYSTEMS = {
 
 
 def marker_environment(machine: Snapshot) -> dict[str, str]:
-    """The values of the variables in environment markers on this machine, as far as they are known,
-    with `extra` empty."""
+    """The values of environment markers on this machine, as far as known, with `extra` empty."""
     platform, system = SYSTEMS.get(machine.os.family or "", ("", ""))
     version = machine.python.version or ""
     variables = {

@@ -42,11 +42,12 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
     build, host, maker = choice.build, question.host, question.maker
     if maker:
         catalog, gpus = question.catalog, question.maker_gpus
-        problems = why_no_builds(maker, gpus, in_scope(question), question.platform, catalog)
+        problems = why_no_builds(maker, gpus, in_scope(question), question.platform)
         if problems:
             return replace(choice, notes=problems, rejections=())
         notes_on_maker = tuple(notes_of(gpus, maker, build, catalog))
         return replace(choice, action="first" if build else "nothing", notes=notes_on_maker)
+    notes = on_missing_build(choice.conda, question)
     if build is not None:
         floor = None
         # A Jetson has no minimum driver, because its driver has its own version numbers.
@@ -57,52 +58,26 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
         torchaudio = beside(question.catalog, "torchaudio", build, host.python)
         build = replace(build, torchaudio=torchaudio, driver_floor=floor)
         choice = replace(choice, action="first", build=build)
-    on_it = on_missing_build(choice.conda, question)
-    if build is not None:
-        on_it = on_build(build, question, machine)
-    notes = (*on_it, *on_host(question, machine))
-    return replace(choice, notes=tuple(dict.fromkeys(notes)))
+        notes = on_build(build, question, machine)
+    return replace(choice, notes=tuple(dict.fromkeys((*notes, *on_host(question, machine)))))
 
 
 @lru_cache(maxsize=1024)
 def _newest_fitting(question: BuildQuestion) -> Choice:
-    """The choice without the notes about one machine. It is cached, because many reports are about
-    equal hosts."""
+    """The choice without the notes about one machine; cached, because many hosts are equal."""
     reasons = [(build, why_not(build, question)) for build in in_scope(question)]
     fitting = [build for build, reason in reasons if reason is None]
     fitting.sort(key=preference(question))
     chosen = fitting[0] if fitting else None
     host, is_conda = question.host, question.channels != WHEELS
-    return Choice(
-        build=chosen,
-        served=served(chosen, host.gpus, host.driver_cuda) if chosen else (),
-        alternatives=tuple(
-            Fallback(
-                torch=build.torch,
-                backend=build.backend,
-                index_url=build.index
-                or (index_url(build.backend) if build.channel == "pytorch" else build.channel),
+    fallbacks, rejections = [], []
+    for build in fitting[1:]:
+        # A CPU build is never a fallback, because it would silently leave the GPU unused.
+        if build.torch == fitting[0].torch and (build.cuda or question.maker):
+            url = index_url(build.backend) if build.channel == "pytorch" else build.channel
+            fallbacks.append(
+                Fallback(torch=build.torch, backend=build.backend, index_url=build.index or url)
             )
-            for build in fitting[1:]
-            # A CPU build is never a fallback, because it would silently leave the GPU unused.
-            if build.torch == fitting[0].torch and (build.cuda or question.maker)
-        ),
-        rejections=tuple(rejections_of(reasons, chosen, question)),
-        # A choice of a wheel also contains the best conda build, but not the reverse.
-        conda=None if is_conda or question.maker else pick(question.by_conda()),
-        advice=None if question.maker else best_change(question, chosen),
-        wish=question.wish,
-        catalog_as_of=question.catalog.as_of,
-    )
-
-
-def rejections_of(
-    reasons: list[tuple[TorchBuild, str | None]],
-    chosen: TorchBuild | None,
-    question: BuildQuestion,
-) -> Iterator[Rejection]:
-    """Yields the rejected builds with their reasons. Builds for the chosen torch version that fit
-    are fallbacks, so they are left out."""
     for build, reason in reasons:
         if reason is None and chosen is not None and build.torch != chosen.torch:
             reason = f"fits, but torch {chosen.torch} is newer"
@@ -110,7 +85,18 @@ def rejections_of(
                 # This build is newer, but was passed over because the driver is unknown.
                 reason = f"needs NVIDIA driver {build.driver_floor}, and the driver here is unknown"
         if reason is not None:
-            yield Rejection(torch=build.torch, backend=build.backend, reason=reason)
+            rejections.append(Rejection(torch=build.torch, backend=build.backend, reason=reason))
+    return Choice(
+        build=chosen,
+        served=served(chosen, host.gpus, host.driver_cuda) if chosen else (),
+        alternatives=tuple(fallbacks),
+        rejections=tuple(rejections),
+        # A choice of a wheel also contains the best conda build, but not the reverse.
+        conda=None if is_conda or question.maker else pick(question.by_conda()),
+        advice=None if question.maker else best_change(question, chosen),
+        wish=question.wish,
+        catalog_as_of=question.catalog.as_of,
+    )
 
 
 MOST_REASONS = 5
@@ -133,8 +119,6 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
 
 # --- the change that would help most --------------------------------------------------------------
 
-Kind = Literal["driver", "python", "torch", "backend"]
-
 
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
     """The single change to the host or the request that allows the newest torch; None if none
@@ -154,19 +138,30 @@ def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | 
             continue
         rank = (keeps_wish, not is_beyond(build, changed), parsed(build.torch).release)
         if rank > best_rank:
-            best_rank = rank
-            of_build = build.torch if kind == "torch" else build.backend
-            advice = Advice(
-                change=kind, to=to or of_build, gives=f"torch {build.torch} ({build.backend})"
-            )
+            best_rank, of_build = rank, build.torch if kind == "torch" else build.backend
+            gives = f"torch {build.torch} ({build.backend})"
+            advice = Advice(change=kind, to=to or of_build, gives=gives)
     return advice
+
+
+Kind = Literal["driver", "python", "torch", "backend"]
 
 
 def changes(question: BuildQuestion) -> Iterator[tuple[Kind, str | None, BuildQuestion]]:
     """Yields all possible changes, the least costly first, each with its new value and the question
     that results. The value is None if it depends on the build that fits after the change."""
     catalog, host, wish = question.catalog, question.host, question.wish
-    for driver in other_drivers(question):
+    # A Jetson's driver is part of its JetPack and cannot be updated separately.
+    floors = {build.driver_floor for build in in_scope(question) if not host.board} - {None}
+    first_drivers = [first for _, first in host.first_drivers]
+    needed = {max((*first_drivers, str(floor)), key=parsed) for floor in floors}
+    drivers = {driver for driver in needed if parsed(driver) > parsed(host.driver or "0")}
+    if catalog.ends_before(host.gpus, host.driver):
+        # Newer drivers no longer support a GPU, so its last branch may help.
+        drivers |= {str(catalog.last_branch(gpu.compute_capability)) for gpu in host.gpus}
+    for driver in sorted(drivers, key=parsed):
+        if catalog.ends_before(host.gpus, driver):
+            continue
         other_host = replace(
             host,
             driver=driver,
@@ -195,27 +190,10 @@ def changes(question: BuildQuestion) -> Iterator[tuple[Kind, str | None, BuildQu
     yield "backend", None, replace(question, wish=replace(wish, torch=torch, backend=backend))
 
 
-def other_drivers(question: BuildQuestion) -> list[str]:
-    """The driver versions that may help: newer ones that a build needs, or an older branch for a
-    GPU that newer drivers no longer support."""
-    host, catalog = question.host, question.catalog
-    # A Jetson's driver is part of its JetPack and cannot be updated separately.
-    floors = {build.driver_floor for build in in_scope(question) if not host.board} - {None}
-    first_drivers = [first for _, first in host.first_drivers]
-    needed = {max((*first_drivers, str(floor)), key=parsed) for floor in floors}
-    drivers = {driver for driver in needed if parsed(driver) > parsed(host.driver or "0")}
-    if catalog.ends_before(host.gpus, host.driver):
-        drivers |= {str(catalog.last_branch(gpu.compute_capability)) for gpu in host.gpus}
-    # Skip a driver that no longer supports the oldest of the GPUs.
-    ordered = sorted(drivers, key=parsed)
-    return [driver for driver in ordered if not catalog.ends_before(host.gpus, driver)]
-
-
 # --- notes ----------------------------------------------------------------------------------------
 
 STALE_DAYS = 120
-"""The age in days from which the catalog counts as outdated: torch has a release about every two
-months."""
+"""In days. An older catalog is outdated: torch has a release about every two months."""
 NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 ELSEWHERE = {
     ("windows", "aarch64"): (
@@ -237,8 +215,7 @@ def age_note(as_of: str, today: str) -> str | None:
 
 
 def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Iterator[str]:
-    """Yields notes on why no build fits: the platform, backend or torch is not in the catalog, or
-    conda has a build instead."""
+    """Yields notes on what the catalog lacks if no build fits, or on conda's build."""
     host, catalog, backend = question.host, question.catalog, question.backend
     torch = question.wish.torch
     if conda and conda.cuda:
@@ -292,19 +269,16 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
                 f"the driver is unknown, but it started the torch for CUDA {host.cuda_at_work}"
             )
         yield f"{problem}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"
-    for gpu in host.gpus:
-        if gpu.compute_capability is None:
-            yield (
-                f"the compute capability of {gpu.name} is unknown to the catalog of "
-                f"{question.catalog.as_of}: gpusetup cannot tell whether the build has kernels "
-                "for it"
-            )
-            return
+    unknown = [gpu.name for gpu in host.gpus if gpu.compute_capability is None]
+    if unknown:
+        yield (
+            f"the compute capability of {unknown[0]} is unknown to the catalog of "
+            f"{question.catalog.as_of}: gpusetup cannot tell whether the build has kernels for it"
+        )
 
 
 def on_host(question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
-    """Yields notes on a driver or GPUs that are newer than the catalog, on a Jetson, and on GPUs of
-    other makers."""
+    """Yields notes on what is newer than the catalog, on a Jetson, and on other makers' GPUs."""
     host, catalog, jetpack = question.host, question.catalog, question.host.jetpack
     age = f"is newer than the catalog of {catalog.as_of}"
     if host.driver and catalog.driver_is_newer(host.driver):

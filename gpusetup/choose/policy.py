@@ -29,8 +29,7 @@ from gpusetup.model.versions import parsed
 
 
 def least_change(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """The choice that changes the installed torch on a host as little as possible, with the
-    reason."""
+    """The choice that changes the installed torch as little as possible, with the reason."""
     question, machine = question_of(wish, host, catalog), host.machine
     newest = newest_fitting(question, machine)
     installed = installed_build(machine, question)
@@ -156,8 +155,7 @@ REASONS: dict[str, str] = {
 
 
 def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
-    """A sentence that says why this torch is installed or kept; None if there is no build or no
-    reason."""
+    """Why this torch is installed or kept, in a sentence; None if there is nothing to say."""
     build, installed, torch = choice.build, choice.installed, question.wish.torch
     if build is None:
         return None

@@ -32,8 +32,7 @@ class Wish(Frozen):
     """What a user requests for torch, or what a machine or a report shows that they want."""
 
     torch: Text = None
-    """A version specifier or a bare version, such as `2.5.1`, `>=2.6,<2.9`, `2.5.1+cu124` or
-    `latest`."""
+    """A version or specifier, such as `2.5.1`, `>=2.6,<2.9`, `2.5.1+cu124` or `latest`."""
     backend: str = "auto"
     """`auto`, or a folder of torch's index, such as `cpu` or `cu124`."""
     installer: str = "auto"
@@ -58,8 +57,7 @@ class Wish(Frozen):
 
     @property
     def wanted_backend(self) -> str:
-        """The requested backend; `auto` if any is accepted. `--torch 2.5.1+cu124` and `--torch
-        2.5.1 --backend cu124` mean the same."""
+        """The requested backend, of `--torch 2.5.1+cu124` too; `auto` if any is accepted."""
         return self.label or self.backend
 
     @property
@@ -83,8 +81,7 @@ class Wish(Frozen):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The requested packages and companions as requirements without torch, sorted by name and
-        without duplicates, so that the answer does not depend on the order of typing."""
+        """The requested packages and companions as requirements, sorted by name, each once."""
         from packaging.requirements import Requirement
 
         versions = dict(self.companions)
@@ -138,8 +135,7 @@ def label_of(text: str | None) -> str | None:
 
 @lru_cache(maxsize=4096)
 def allows_torch(wanted: str | None, torch: str) -> bool:
-    """Whether the request allows this torch version. Cached, because it is called for every row of
-    the catalog."""
+    """Whether the request allows this torch version. Cached: it is called for every build."""
     versions = specifier_text(wanted)
     try:
         return versions is None or allows(versions, torch)
@@ -148,8 +144,7 @@ def allows_torch(wanted: str | None, torch: str) -> bool:
 
 
 def check_wish(wish: Wish, catalog: Catalog) -> None:
-    """Raise UsageError if a request is malformed, contradicts itself, or names an unknown
-    backend."""
+    """Raise UsageError if a request is malformed or contradictory, or names an unknown backend."""
     from packaging.specifiers import SpecifierSet
 
     try:
@@ -220,12 +215,10 @@ NO_PACKAGES = {
         "`gpusetup install` first, then `uv pip install WORD`"
     ),
 }
-"""Maps the pattern of a word that no index has, or that names an unrelated package, to advice. WORD
-stands for the word."""
+"""Maps the pattern of a word that is no package of an index to advice. WORD stands for the word."""
 
 MISSPELLED = 0.9
-"""How similar a word must be to a name to count as a misspelling (difflib's ratio): about one wrong
-letter in ten."""
+"""How similar a misspelt word is to a name (difflib's ratio): one wrong letter in ten."""
 LONGEST_SHOWN = 120
 """The maximum length of a word in a message, in characters; real requirements are shorter."""
 
@@ -242,8 +235,7 @@ def name_of(word: str) -> str:
 
 
 def refuse_what_is_no_package(word: str) -> None:
-    """Raise UsageError for a word that is not a package, or that is probably a misspelling of one
-    of torch's packages."""
+    """Raise UsageError for a word that is no package, or probably a misspelt one of torch's."""
     from difflib import get_close_matches
 
     for pattern, advice in NO_PACKAGES.items():
@@ -317,10 +309,7 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
         elif versions:
             companions.append((name, versions))
     return Wish(
-        torch=torch,
-        packages=tuple(packages),
-        family=tuple(family),
-        companions=tuple(companions),
+        torch=torch, packages=tuple(packages), family=tuple(family), companions=tuple(companions)
     )
 
 
@@ -334,8 +323,7 @@ def as_option(versions: str) -> str | None:
 
 
 def with_torch_named(wish: Wish, torch: str | None) -> Wish:
-    """The request with the torch from `--torch`. Raises UsageError if the request already names a
-    different one."""
+    """The request with the torch from `--torch`. Raises UsageError if it names another one."""
     if torch and wish.torch and torch != wish.torch:
         raise UsageError(
             f"`--torch {torch}` and torch {wish.torch} among the packages both name a version",

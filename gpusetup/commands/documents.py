@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpusetup.commands.guard import GuardAnswer
 from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.node_check import NodeCheckAnswer
 from gpusetup.fleet.show import FleetAnswer
-from gpusetup.install.guard import GuardAnswer
 from gpusetup.model import documents as of
 from gpusetup.model.codec import json_schema
 from gpusetup.model.machine import Snapshot

@@ -80,17 +80,17 @@ def choose_task(
     question: InstallQuestion,
     wish: Wish,
     host: Host,
-    talk: Callable[[str], None] | None = None,
+    talk: Callable[[str], None],
     index: AnsweringIndex | None = None,
 ) -> Task:
-    """The task for a request. With `talk`, it checks for reasons to stop; an `index`, which is
-    asked for packages, does so itself before its first question.
+    """The task for a request, with packages from an `index`.
 
-    Raises Unsatisfiable if no build fits or a check stops the installation.
+    Raises Unsatisfiable if no build fits, or if there is a reason to stop (`stop_early`). An index
+    has looked for one before its first question, which may take minutes.
     """
     catalog = load_catalog()
     choice = choose(wish, host, catalog, index)
-    if talk is not None:
+    if index is None:
         stop_early(question, wish, host, choice, talk)
     refuse_unfit(choice, host.machine)
     return Task(

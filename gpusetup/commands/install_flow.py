@@ -4,6 +4,7 @@ described machine. Each makes a plan, shows it, asks for confirmation, and carri
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -17,7 +18,7 @@ from gpusetup.choose.commands import INSTALLERS, InstallerOptions
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import installed_packages
 from gpusetup.choose.wish import Wish
-from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.common import gather
 from gpusetup.commands.install_choice import (
     choose_task,
     decision_of,
@@ -27,14 +28,13 @@ from gpusetup.commands.install_choice import (
 )
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
-from gpusetup.errors import Blocked
-from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
-from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
+from gpusetup.errors import Blocked, ToolFailed
+from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, run_step, torch_stays
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
-from gpusetup.install.recovery import recover_unfinished, target_folder
 from gpusetup.install.switching import change
-from gpusetup.install.switching import undo as undoing
+from gpusetup.install.switching.change import recover_unfinished, target_folder
 from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, Journal, read_journal
+from gpusetup.install.switching.lock import locked
 from gpusetup.install.target import (
     Target,
     check_target,
@@ -53,6 +53,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
+from gpusetup.model.steps import Step
 from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
 from gpusetup.project.decide import afterwards, described_python, keeps_image, refuse_image
@@ -62,13 +63,13 @@ from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Screen, ScreenLine, section
+from gpusetup.system.processes import run as run_program
+from gpusetup.system.signals import interruptible
+from gpusetup.uv.errors import said_by
 from gpusetup.uv.package_index import PersonIndex
 
 if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
-
-Done = tuple[InstallAnswer, str, bool]
-"""The result as a document and as a screen, and whether the installation did what was requested."""
 
 
 def carry_out(
@@ -76,7 +77,7 @@ def carry_out(
     out: Console,
     planned: InstallAnswer,
     screen: str,
-    do: Callable[[], Done],
+    do: Callable[[], Reply],
 ) -> Reply:
     """Show the plan, ask for confirmation unless `--yes` is given, and carry it out. A dry run only
     shows it."""
@@ -90,8 +91,7 @@ def carry_out(
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             out.talk("Nothing was changed.")
             return Reply(exit_code=1)
-    answer, text, has_succeeded = do()
-    return reply(answer, text, yes=has_succeeded)
+    return do()
 
 
 # --- into an environment, by uv -----------------------------------------------------------------
@@ -122,7 +122,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     if question.venv and must_create_venv(question.venv):
         # A new environment is created from the Python that runs gpusetup.
         python, new_venv = sys.executable, question.venv
-    machine = gather(MachineToRead(python=python, need_target=True), out)
+    machine = gather(out, python=python, need_target=True)
     target = read_target(machine.python.executable, new_venv)
     job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
     run = Run(question, out, job, machine, target)
@@ -179,13 +179,12 @@ def _chosen(run: Run, wish: Wish) -> Task:
         return choose_task(question, wish, host, out.talk)
 
     def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
-        # Asking the index may take minutes, so check for reasons to stop first.
         stop_early(question, wish, host, choice, out.talk)
         _check_environment(run, new_environment(question, wish, choice, host.machine))
         out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
     index = PersonIndex(host.machine, question.root, look_before_asking)
-    return choose_task(question, wish, host, None, index)
+    return choose_task(question, wish, host, out.talk, index)
 
 
 def _check_environment(run: Run, elsewhere: str) -> None:
@@ -204,7 +203,7 @@ def _unchanged(
     family = family_of(run.target.installed)
     answer = InstallAnswer(
         state="unchanged",
-        target=run.target.layout.prefix,
+        target=run.target.prefix,
         before=family,
         after=family,
         steps=(),
@@ -220,15 +219,15 @@ def _download(run: Run, task: Task, notes: tuple[str, ...]) -> Reply:
     """Show and download everything that a new environment needs, without installing it."""
     folder = os.path.realpath(run.question.download or "")
     task, plan = plan_newest(run.job, replace(run.target, venv=folder), task)
-    plan = replace(plan, target=folder, steps=(), before={})
+    plan = replace(plan, steps=(), before={})
     answer = _planned(plan, task, notes)
 
-    def fetch() -> Done:
+    def fetch() -> Reply:
         count = fetch_into_folder(run.job, plan)
         text = f"{count} wheels are in {folder}; there: `gpusetup install --offline DIR`\n"
-        return answer, text, True
+        return reply(answer, text)
 
-    screen = _plan_screen(answer, plan, task, (*plan.notes, *notes))
+    screen = _plan_screen(answer, plan, task, notes)
     return carry_out(run.question, run.out, answer, screen, fetch)
 
 
@@ -236,7 +235,7 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
     """Show and carry out a plan, which changes an environment or creates one."""
     answer = _planned(plan, task, notes)
 
-    def carry_out_plan() -> Done:
+    def carry_out_plan() -> Reply:
         verdict = change.install(run.job, run.target, plan, verify=not run.question.no_verify)
         is_kept = torch_stays(verdict)
         ended = replace(
@@ -249,11 +248,10 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
             why=task.why,
         )
         undo = undo_offered(plan) if is_kept else None
-        return ended, screens.end_screen(ended, undo=undo), is_kept
+        return reply(ended, screens.end_screen(ended, undo=undo), yes=is_kept)
 
     created = "the environment is new" if run.target.venv else None
-    all_notes = (*plan.notes, *notes_of_target(run.target), *notes)
-    screen = _plan_screen(answer, plan, task, all_notes, created)
+    screen = _plan_screen(answer, plan, task, (*notes_of_target(run.target), *notes), created)
     return carry_out(run.question, run.out, answer, screen, carry_out_plan)
 
 
@@ -278,7 +276,7 @@ def _plan_screen(
     notes: tuple[str, ...],
     created: str | None = None,
 ) -> Screen:
-    """The screen of a plan, with notes at the end."""
+    """The screen of a plan, with its notes and these at the end."""
     rows = {
         "hosts": ", ".join(plan.hosts),
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
@@ -287,10 +285,25 @@ def _plan_screen(
         "fallback": ", then ".join(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    return screens.plan_screen(planned, rows, screens.downloads(plan.wheels), notes)
+    lines = screens.downloads(plan.wheels)
+    return screens.plan_screen(planned, rows, lines, (*plan.notes, *notes))
 
 
 # --- by conda, if conda installed torch -----------------------------------------------------------
+# Each change is a transaction, so conda can return to the revision before it.
+
+SOLVE_SECONDS = 600.0
+"""The time limit in seconds for conda's solver, which takes minutes on a slow disk or with a newly
+loaded channel."""
+INSTALL_SECONDS = 6 * 3600.0
+"""The time limit in seconds for an installation. Gigabytes take hours over a slow connection."""
+CLEANING_SECONDS = 30.0
+"""How many seconds conda may take to roll back after Ctrl-C."""
+
+
+def by_conda(machine: Snapshot) -> bool:
+    """Whether conda must change this environment, because it installed torch there."""
+    return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
 def _by_conda(run: Run) -> Reply:
@@ -301,7 +314,10 @@ def _by_conda(run: Run) -> Reply:
     answer, task = describe(question, out.talk, machine)
     if task.is_done:
         return reply(answer, _described_screen(machine, answer, task))
-    program = conda_program()
+    # The program of an active environment is preferred.
+    active = (os.environ.get("CONDA_EXE"), os.environ.get("MAMBA_EXE"))
+    names = filter(None, (*active, "conda", "mamba", "micromamba"))
+    program = next(filter(None, map(shutil.which, names)), None)
     argv = (program or "conda", *answer.steps[0].argv[1:])
     answer = replace(answer, steps=(DoneStep(argv=argv),))
     conda_lines: tuple[str, ...] = ()
@@ -312,7 +328,9 @@ def _by_conda(run: Run) -> Reply:
     # or no.
     if not (problem or question.yes or question.dry_run):
         out.talk("Asking conda what it would change ...")
-        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in conda_says(argv))
+        output = run_program((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
+        said = without_logins(output.stdout.strip() or output.problem or output.stderr.strip())
+        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in said.splitlines())
     screen = _described_screen(machine, answer, task, section("conda says", conda_lines))
     if problem and not question.dry_run:
         out.talk(screen)
@@ -322,11 +340,8 @@ def _by_conda(run: Run) -> Reply:
             hint=f"nothing was changed; `{own_line(*argv)}` does it, then test it: `{test}`",
         )
 
-    def run_conda() -> Done:
-        device = None
-        if not question.no_verify:
-            device = device_to_prove(task.build.backend, task.gpus_here)
-        verdict = install_by_conda(job, target.layout, argv, device)
+    def run_conda() -> Reply:
+        verdict = _conda_done(run, argv, task)
         after = family_of(target.installed)
         how_it_ended = None if torch_stays(verdict) else "unproven"
         # conda's solver may choose another release than the one in its command.
@@ -337,10 +352,29 @@ def _by_conda(run: Run) -> Reply:
             answer, state="installed", after=after, steps=tuple(job.done), verdict=verdict
         )
         way_back = own_line("conda", "install", "--prefix", prefix, "--revision", "N")
-        screen = screens.end_screen(changed, how_it_ended, undo=f"`{way_back}`")
-        return changed, screen, how_it_ended is None
+        end = screens.end_screen(changed, how_it_ended, undo=f"`{way_back}`")
+        return reply(changed, end, yes=how_it_ended is None)
 
     return carry_out(question, out, answer, screen, run_conda)
+
+
+def _conda_done(run: Run, argv: tuple[str, ...], task: Task) -> dict[str, Any] | None:
+    """Run conda's command while the environment is locked, and return verify's result; None if no
+    test was requested."""
+    job, layout = run.job, run.target.layout
+    job.store = Path(layout.prefix, STORE)
+    with interruptible(), locked(job.store, job.talk):
+        job.talk("conda solves, downloads and installs: this takes minutes ...")
+        step = Step(argv=argv, timeout_seconds=INSTALL_SECONDS)
+        output = run_step(job, step, os.environ, gently_seconds=CLEANING_SECONDS)
+        if not output.ok:
+            raise ToolFailed(
+                f"conda cannot install it: {output.problem or said_by(output)}",
+                hint="conda rolls back the change; `conda list --revisions` shows its changes",
+            )
+        if run.question.no_verify:
+            return None
+        return prove(job, layout.python, device_to_prove(task.build.backend, task.gpus_here))
 
 
 # --- `--undo` -----------------------------------------------------------------------------------
@@ -354,7 +388,7 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
     # An interrupted installation was found and has just been reverted, so there is nothing more to
     # undo.
     if ended and ended.phase != "keeping":
-        return reply(*_undone(folder, ended))
+        return _undone(folder, ended)
     # Only a dry run can find an unfinished change here; its half-finished state cannot be compared
     # with a plan.
     unfinished = read_journal(store)
@@ -363,42 +397,44 @@ def undo(question: InstallQuestion, out: Console) -> Reply:
         # torch, `--undo` then reverts the last change that did.
         if unfinished.phase == "keeping" and "torch" not in unfinished.after:
             unfinished = (change.keeps_torch(store) and read_journal(store, UNDO)) or unfinished
-        return reply(*_planned_undo(folder, unfinished))
+        planned = _planned_undo(folder, unfinished)
+        return reply(planned, _undo_screen(planned))
     layout = layout_of_folder(folder)
     check_target(layout)
-    journal = undoing.undo_known(store, layout).journal
-    planned, screen = _planned_undo(folder, journal)
+    journal = change.undo_known(store, layout).journal
+    planned = _planned_undo(folder, journal)
 
-    def restore_previous() -> Done:
-        undoing.undo(out.talk, layout)
-        return *_undone(folder, journal), True
+    def restore_previous() -> Reply:
+        change.undo(out.talk, layout)
+        return _undone(folder, journal)
 
-    return carry_out(question, out, planned, screen, restore_previous)
+    return carry_out(question, out, planned, _undo_screen(planned), restore_previous)
 
 
-def _undone(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen]:
-    """The result of undoing the change with this journal, as a document and as a screen."""
+def _undone(folder: Path, journal: Journal) -> Reply:
+    """The reply after the change with this journal was undone."""
     restored = {**family_of(versions(distributions(layout_of_folder(folder)))), **journal.before}
     answer = InstallAnswer(
         state="restored", target=str(folder), before=journal.after, after=restored, steps=()
     )
-    return answer, screens.end_screen(answer, "undone")
+    return reply(answer, screens.end_screen(answer, "undone"))
 
 
-def _planned_undo(folder: Path, journal: Journal) -> tuple[InstallAnswer, Screen]:
-    """The plan to undo the change with this journal, as a document and as a screen, with changes
-    such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0 goes`."""
-    planned = InstallAnswer(
+def _planned_undo(folder: Path, journal: Journal) -> InstallAnswer:
+    return InstallAnswer(
         state="planned", target=str(folder), before=journal.after, after=journal.before, steps=()
     )
-    changes = ", ".join(
-        f"{name} {version} -> {journal.before[name]}"
-        if journal.before.get(name)
-        else f"{name} {version} goes"
-        for name, version in journal.after.items()
-    )
-    changes = changes or "no package was replaced yet; what was unpacked goes"
-    return planned, screens.plan_screen(planned, {"undo": changes, "change": None})
+
+
+def _undo_screen(planned: InstallAnswer) -> Screen:
+    """The screen of a planned undo, with changes such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0
+    goes`."""
+    changes = []
+    for name, version in planned.before.items():
+        former = planned.after.get(name)
+        changes.append(f"{name} {version} -> {former}" if former else f"{name} {version} goes")
+    text = ", ".join(changes) or "no package was replaced yet; what was unpacked goes"
+    return screens.plan_screen(planned, {"undo": text, "change": None})
 
 
 def undo_offered(plan: Plan) -> str | None:

@@ -195,9 +195,8 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
     Raises Unsatisfiable or Blocked if the user named a GPU and none can be watched.
     """
-    from gpusetup.monitor.nvml import open_nvml
     from gpusetup.monitor.polled import open_amdgpu, open_nvidia_smi
-    from gpusetup.monitor.sources import Machine, SourceEnded
+    from gpusetup.monitor.sources import Machine, SourceEnded, open_nvml
     from gpusetup.probe.deadline import Deadline
 
     try:

@@ -31,7 +31,6 @@ from gpusetup.commands.common import (
     REQUIREMENTS,
     TORCH,
     Machine,
-    MachineToRead,
     gather,
     shared,
 )
@@ -198,7 +197,7 @@ def _machine(question: ResolveQuestion, catalog: Catalog, out: Console) -> tuple
     whole = {"driver", "gpu", "os", "python"}
     # If the options describe the whole machine, only the operating system of this one is read.
     if question.machine or not whole <= question.given:
-        machine = gather(MachineToRead(question.machine), out)
+        machine = gather(out, question.machine)
     else:
         from gpusetup.probe.host import read_os
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from io import StringIO
 from json.decoder import JSONDecodeError
 from typing import Any, NamedTuple
 
@@ -75,6 +76,25 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
     # An empty document is a single scalar without text.
     if len(settings) > 1 or settings[0].text:
         yield from settings
+
+
+def yaml_text(values: Mapping[str, Any]) -> str:
+    """Values as block YAML.
+
+    >>> print(yaml_text({"model": {"path": "a/b", "tied": True}, "note": "yes"}), end="")
+    model:
+      path: a/b
+      tied: true
+    note: 'yes'
+    """
+    from ruamel.yaml import YAML
+
+    # YAML 1.1 reads more words as switches (`yes`), so a text that is one of them gets quotes.
+    yaml = YAML()
+    yaml.version = (1, 1)
+    text = StringIO()
+    yaml.dump(values, text)
+    return text.getvalue().partition("---\n")[2]
 
 
 def _where(name: str, mark: Any, reason: str) -> str:

@@ -190,7 +190,7 @@ def is_proven(context: RuleContext, cause: Finding) -> bool:
         line in own_lines and not is_program_output(text) for line, text in quotes if line
     )
     holds = RECORDS[cause.id].certain_if
-    return holds is not None and holds(context) and not only_a_person_says_it
+    return holds is not None and bool(holds(context)) and not only_a_person_says_it
 
 
 def sureness(is_proven: bool) -> Sureness:

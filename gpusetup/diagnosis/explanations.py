@@ -48,10 +48,9 @@ def records() -> tuple[Cause, ...]:
 
 def record(id: str) -> Cause:
     """The record with an id. Raises UsageError with similar ids if there is none."""
-    from gpusetup.causes.makers import FORMER_IDS
-
-    id = FORMER_IDS.get(id, id)
-    ids = [row.id for row in records()]
+    known = records()
+    id = next((row.id for row in known if id in row.formerly), id)
+    ids = [row.id for row in known]
     if id in ids:
         return RECORDS[id]
     import difflib

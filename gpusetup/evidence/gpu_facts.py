@@ -10,12 +10,10 @@ from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
     events,
-    gib,
     gpus,
     is_report,
     readings,
     serving,
-    whole_number,
 )
 from gpusetup.evidence.facts import Fact, gpu_names
 from gpusetup.evidence.maker_facts import (
@@ -65,19 +63,6 @@ def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
     return any(sm in build.kernels for build in builds if parsed(build.torch) == newest)
 
 
-def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
-    """A fact that holds if every GPU whose compute capability is known has at least this one."""
-    least = Capability(major, minor)
-
-    def fact(context: RuleContext) -> str:
-        known = [gpu for gpu in gpus(context) if gpu.compute_capability]
-        if not known or any((gpu.compute_capability or least) < least for gpu in known):
-            return ""
-        return f"{gpu_names(tuple(known))} has compute capability {known[0].compute_capability}"
-
-    return fact
-
-
 def torch_lists_the_target(context: RuleContext) -> str:
     """torch's own list of kernels contains the AMD target that the text names."""
     named = [
@@ -86,13 +71,6 @@ def torch_lists_the_target(context: RuleContext) -> str:
     ]
     listed = [target for target in named if target and target in (context.torch.kernels or ())]
     return f"torch has kernels for {min(listed)}" if listed else ""
-
-
-def the_gpu_computes(context: RuleContext) -> str:
-    """A program printed which device it uses."""
-    for event in events(context, "gpu-in-use"):
-        return f"the GPU computes ({(event.text or '')[:60].strip()})"
-    return ""
 
 
 LOOK_FOR_CUDA = (
@@ -169,29 +147,6 @@ def target_is_overridden(context: RuleContext) -> str:
 
 # --- memory ---------------------------------------------------------------------------------------
 
-HARDLY_ANY = 64 << 20
-"""A GPU that has room for a CUDA context also has room for this number of bytes."""
-
-
-def memory_is_not_short(context: RuleContext) -> str:
-    """A message says "out of memory", but its numbers contradict that: the request is tiny, and
-    either almost no memory is used or most of the GPU's memory is free."""
-    for message in events(context, "out-of-memory"):
-        names = ("asked_bytes", "total_bytes", "free_bytes", "held_bytes")
-        asked, total, free, held = (whole_number(message.values.get(name)) for name in names)
-        if asked is None or total is None or asked > HARDLY_ANY:
-            continue
-        # If torch reports how much memory it uses, the cause's own rule for unused memory decides
-        # instead.
-        if free is not None and free > total / 2 and held is None:
-            return f"{gib(asked)} was asked for, and {gib(free)} of {gib(total)} is free"
-        # The text is, for example, `0 bytes by other processes`.
-        nothing_else_uses_it = message.values.get("beside", "").startswith("0")
-        if held is not None and held < HARDLY_ANY and nothing_else_uses_it:
-            return f"{gib(asked)} was asked for, and nothing of {gib(total)} is used"
-    return ""
-
-
 VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
 """Matches NVIDIA's names for profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
 
@@ -204,29 +159,6 @@ def no_virtual_gpu_is_named(context: RuleContext) -> str:
     if not is_report(context) or any(map(VIRTUAL_GPU.search, (*names, *messages))):
         return ""
     return "the text names no virtual GPU, and an old driver causes the same error"
-
-
-XPU_IS_THERE = re.compile(
-    r"xpu\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{1,12}True",
-    re.IGNORECASE,
-)
-XPU_IS_MISSING = re.compile(
-    r"xpu\.is_available\(\)\W{1,12}False|Failed to initialize XPU devices", re.IGNORECASE
-)
-
-
-def intels_driver_answers(context: RuleContext) -> str:
-    """SYCL lists the Intel GPU, or torch reports `xpu` as available, so that driver and permissions
-    are fine."""
-    # An older release's True, next to today's False, shows nothing of today's.
-    says_missing = any(XPU_IS_MISSING.search(e.text or "") for e in events(context, "no-xpu"))
-    if says_missing or events(context, "sycl-finds-none"):
-        return ""
-    if any(e.values.get("what") == "sycl" for e in events(context, "output-shown")):
-        return "sycl-ls lists the GPU"
-    if any(XPU_IS_THERE.search(e.text or "") for e in events(context, "backend-runs")):
-        return "torch.xpu.is_available() is True"
-    return ""
 
 
 ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)

@@ -13,15 +13,12 @@ from collections.abc import Callable
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_needed,
-    driver_answers,
     events,
     gpus,
-    in_container,
     nvidia_on_pci,
     package,
     whole_number,
 )
-from gpusetup.model.versions import parsed
 
 Proof = Callable[[RuleContext], bool]
 
@@ -84,23 +81,14 @@ def installed_pair_is_read(companion: str) -> Proof:
 
 
 def releases_of_torch_differ(context: RuleContext) -> bool:
-    """Whether the extension's message names the torch that it was built for, and another release is
-    running."""
+    """Whether an extension's message names the torch that it was built for, and another release
+    runs."""
     for message in events(context, "extension-abi-mismatch"):
-        built_for = message.values.get("built_torch", "").partition("+")[0]
-        runs = message.values.get("torch", "").partition("+")[0]
+        releases = (message.values.get(name, "") for name in ("built_torch", "torch"))
+        built_for, runs = (release.partition("+")[0] for release in releases)
         if built_for and runs and built_for != runs:
             return True
     return False
-
-
-def python_is_outside_the_wheels(context: RuleContext) -> bool:
-    """Whether the text shows the Python version and the system, and no release of torch has a wheel
-    for them."""
-    python = ".".join((context.snapshot.python.version or "").split(".")[:2])
-    builds_here = [build for build in context.catalog.builds if build.os == context.os.family]
-    served = any(python in build.pythons for build in builds_here)
-    return bool(python and builds_here) and not served
 
 
 def no_torch_is_listed(context: RuleContext) -> bool:
@@ -122,12 +110,6 @@ def gpus_are_on_nvswitch(context: RuleContext) -> bool:
     return names_service or any(ON_NVSWITCH.search(gpu.name) for gpu in gpus(context))
 
 
-def compatibility_library_is_read(context: RuleContext) -> bool:
-    """Whether the text shows a container or the path of cuda-compat. Without either, error 804 may
-    come from a driver that was updated but not reloaded."""
-    return in_container(context) or context.snapshot.container.cuda_compat_path is not None
-
-
 def message_names_the_stub(context: RuleContext) -> bool:
     """Whether a program's message shows the stub. A stub folder in LD_LIBRARY_PATH is not enough,
     because it may come after the driver's folder."""
@@ -135,17 +117,6 @@ def message_names_the_stub(context: RuleContext) -> bool:
 
 
 # --- files, kernel, memory ------------------------------------------------------------------------
-
-
-def folder_of_the_sources_is_read(context: RuleContext) -> bool:
-    """Whether the failing file is in a project's source checkout, which is imported instead of the
-    installed package."""
-    return any(e.values.get("place") == "checkout" for e in events(context, "failing-file"))
-
-
-def not_in_a_container(context: RuleContext) -> bool:
-    """Whether the program runs on the host itself, so that both driver files are the host's."""
-    return not in_container(context)
 
 
 def numbers_show_it_is_full(context: RuleContext) -> bool:
@@ -166,20 +137,3 @@ def numbers_show_it_is_full(context: RuleContext) -> bool:
             if held + held_by_others + asked > 0.99 * total:
                 return True
     return False
-
-
-def torch_of_the_bad_release(version: str, kind: str, file: str) -> Proof:
-    """A proof that holds if the text shows exactly this release of torch, and names the file that
-    its wheels lack."""
-
-    def proof(context: RuleContext) -> bool:
-        release, _, _ = (context.torch.version or "0").partition("+")
-        names_file = any(file in (message.text or "") for message in events(context, kind))
-        return parsed(release) == parsed(version) and names_file
-
-    return proof
-
-
-def driver_answers_beside_the_container(context: RuleContext) -> bool:
-    """Whether nvidia-smi lists a GPU on the host, but is not found in the container."""
-    return driver_answers(context) and bool(events(context, "smi-not-found"))

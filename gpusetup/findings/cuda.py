@@ -29,7 +29,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.findings.gpu_faults import UNCORRECTABLE
-from gpusetup.findings.message_rules import finding, of_gpus, seen, shown
+from gpusetup.findings.message_rules import finding, is_only_set, of_gpus, seen, shown
 from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
@@ -173,7 +173,7 @@ def compute_mode(context: RuleContext) -> Findings:
     """The GPU's compute mode excludes other processes, or its vGPU profile lacks CUDA."""
     causes = {
         "virtual": "vgpu-no-compute",
-        "prohibited": "compute-mode-prohibited",
+        "prohibited": "compute-mode-exclusive",
         "exclusive": "compute-mode-exclusive",
     }
     for mode, cause in causes.items():
@@ -219,7 +219,7 @@ def vgpu_unlicensed(context: RuleContext) -> Findings:
 CODES: dict[int, str] = {
     2: "cuda-init-out-of-memory",
     34: "libcuda-stub",
-    36: "driver-call-unsupported",
+    36: "libcuda-driver-mismatch",
     46: "compute-mode-exclusive",
     100: "cuda-sees-no-device",
     101: "invalid-device-ordinal",
@@ -267,7 +267,8 @@ def cuda_answers(context: RuleContext) -> Findings:
             cause = CODES.get(code, "cuda-init-failed")
             # A program that fails after hours of work had started CUDA, so this is not a failed
             # start.
-            yield finding(context, cause, evidence, weak=events(context, "ran-first"))
+            is_weak = events(context, "ran-first") or is_only_set(context, evidence)
+            yield finding(context, cause, evidence, weak=is_weak)
 
 
 NO_DEVICE, SYSTEM_NOT_READY = 100, 802

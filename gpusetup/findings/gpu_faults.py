@@ -144,11 +144,10 @@ DEVICE_FAULTS = (
             "retired_pages",
         ),
     ),
-    DeviceFault("gpu-hang", "8 38 44 46 109"),
     DeviceFault(
         "hardware-fault",
-        "54 56 57 58 59 61 62 74 80 81 92 110 122 123 136 143 144 145 146 147 148 149 150 154 155 "
-        "158 167 168 169",
+        "8 38 44 46 54 56 57 58 59 61 62 74 80 81 92 109 110 122 123 136 143 144 145 146 147 148 "
+        "149 150 154 155 158 167 168 169",
         ("recovery_action",),
     ),
     DeviceFault(
@@ -169,8 +168,8 @@ UNCORRECTABLE = 214
 RETIRED_PAGES_MOST = 60
 """A GPU with this many retired pages must be replaced (NVIDIA, "Dynamic Page Retirement")."""
 
-RESETS = {"gpu_reset", "drain_and_reset"}
-"""Recovery actions of the driver for which resetting the GPU is enough."""
+RESETS = {"gpu_reset", "drain_and_reset", "none", None}
+"""Recovery actions of the driver for which resetting the GPU is enough; None if it gives none."""
 
 
 def device_faults(context: RuleContext) -> Findings:
@@ -207,8 +206,9 @@ def device_faults(context: RuleContext) -> Findings:
         case, _ = case_of(context, record, evidence)
         fix = replace(fix_of(context, record, evidence), text=case.text)
         actions = {gpu.recovery_action for gpu in faulty}
-        driver_advises_reset = len(actions) > 0 and actions <= RESETS
-        if driver_advises_reset or fault.cause in ("ecc-error", "gpu-hang"):
+        # A driver that recommends a reboot knows that a reset is not enough.
+        may_reset = fault.cause == "hardware-fault" and actions <= RESETS
+        if may_reset or fault.cause == "ecc-error":
             fix = replace(fix, commands=_reset_commands(context, concerned))
         yield finding(
             context,

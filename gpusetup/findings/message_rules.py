@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from gpusetup.causes.record import RECORDS, Message
-from gpusetup.causes.table import BY_CHECK, CAUSES
+from gpusetup.causes.table import CAUSES
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import (
     RuleContext,
@@ -227,7 +227,7 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
 def said(context: RuleContext) -> Findings:
     """A finding for each of these causes whose message occurs."""
     for cause in CAUSES:
-        if cause.id in BY_CHECK:
+        if cause.by_check:
             continue
         messages = [
             event
@@ -235,7 +235,18 @@ def said(context: RuleContext) -> Findings:
             if not (cause.but and has(event, cause.but))
         ]
         if messages and all(condition(context) for condition in cause.where):
-            yield finding(context, cause.id, messages)
+            yield finding(context, cause.id, messages, weak=is_only_set(context, messages))
+
+
+def is_only_set(context: RuleContext, messages: Iterable[Event]) -> bool:
+    """Whether the messages only name a folder in a variable of the loader, and nothing has failed
+    because of it."""
+    has_failed = context.torch.import_error or context.snapshot.cuda_api.init_code == STUB_LIBRARY
+    return not has_failed and all("folder" in message.values for message in messages)
+
+
+STUB_LIBRARY = 34
+"""cudaErrorStubLibrary."""
 
 
 RULES = (said,)

@@ -31,7 +31,7 @@ from gpusetup.accelerators.amd import (
 from gpusetup.accelerators.amd_devices import amd_device
 from gpusetup.accelerators.apple import OLDEST_TORCH_WITH_MPS, oldest_macos
 from gpusetup.accelerators.intel import device_has_xpu
-from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker, maker_of
+from gpusetup.accelerators.makers import AMD, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.catalog.builds import index_url
 from gpusetup.choose.installed import vendors_of
@@ -45,7 +45,6 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.evidence.gpu_facts import lacks_target_on_windows
-from gpusetup.evidence.lookups import Lookup
 from gpusetup.evidence.maker_facts import (
     crashes_without_kernels,
     intels_extension_fails,
@@ -654,25 +653,23 @@ def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
 # --- an index without the build -------------------------------------------------------------------
 
 
-def for_lookup(context: RuleContext, lookup: Lookup) -> Fix:
+def newest_build(context: RuleContext, maker: Maker, requested: str) -> Fix:
     """The fix for an installer that found no build of a maker: the maker's newest build for this
     system, never another maker's."""
-    maker = BY_ID[lookup.maker]
     if on(context, "macos"):
         return for_mac(context)
     if maker is AMD and on(context, "windows"):
-        return _on_windows(context, lookup.torch)
-    requested = f"{lookup.package} {lookup.version or ''}".strip()
+        return _on_windows(context)
     index = pytorchs_index(board_of(context)[1]) if maker is AMD else str(maker.index)
     return Fix(
-        text=f"PyTorch's index for {lookup.label} has no {requested} for this system and "
-        f"Python. Install the newest {NAME_OF_BUILDS[maker.id]} build that fits this GPU "
-        "and Python, or a release that the index lists",
+        text=f"The index has no {requested} for this system and Python. Install the newest "
+        f"{NAME_OF_BUILDS[maker.id]} build that fits this GPU and Python, or a release that the "
+        "index lists",
         commands=(paste.pip(context, "install", "torch", "torchvision", "--index-url", index),),
     )
 
 
-def _on_windows(context: RuleContext, torch: str | None = None) -> Fix:
+def _on_windows(context: RuleContext) -> Fix:
     """AMD's own wheels for a GPU on Windows; the CPU build is only the alternative."""
     target = board_of(context)[1]
     fix = from_amds_index(context, target)
@@ -681,6 +678,5 @@ def _on_windows(context: RuleContext, torch: str | None = None) -> Fix:
             text="PyTorch's index has ROCm builds for Linux only. Install AMD's own wheels for "
             f"Windows, if AMD has one for this GPU ({INDEX_OF_AMD} with the extra device-gfx…)"
         )
-    release = ("--torch", torch) if torch else ()
-    cpu = paste.gpusetup(context, *release, "--backend", "cpu")
+    cpu = paste.gpusetup(context, "--backend", "cpu")
     return replace(fix, alternatives=paste.other("to use only the CPU", cpu))

@@ -137,8 +137,12 @@ def named_record(path: Path) -> Node:
 
 
 class _Header(Frozen):
+    """The fields of a record that tell whose it is, and of a file which `fleet run` writes if a
+    node's records are incomplete."""
+
     schema: str | None = None
     node: str | None = None
+    problem: str | None = None
 
 
 def read_record(path: Path, name: str) -> Node:
@@ -198,25 +202,15 @@ def _from_verify(raw: bytes, what: str) -> Node:
     speeds."""
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
-    facts = {"torch.version": answer.torch, "python.version": answer.python}
-    problems = []
-    rates = []
-    for check in answer.checks:
-        if check.status in ("failed", "crashed"):
-            words = f"verify's {check.name} {check.status} on {check.device}: {check.detail}"
-            # The detail of a check may be empty.
-            problems.append(words.rstrip(": "))
-        if check.value is not None and check.unit in SPEED_UNITS and check.status != "skipped":
-            rate = Rate(
-                check=check.name,
-                device=check.device,
-                model=models.get(check.device, ""),
-                value=check.value,
-                unit=check.unit,
-            )
-            rates.append(rate)
+    problems = [
+        # The detail of a check may be empty.
+        f"verify's {one.name} {one.status} on {one.device}: {one.detail}".rstrip(": ")
+        for one in answer.checks
+        if one.status in ("failed", "crashed")
+    ]
     if answer.verdict == "failed" and not problems:
         problems = ["verify's verdict is failed"]
+    facts = {"torch.version": answer.torch, "python.version": answer.python}
     return Node(
         kind=kind_of(joined([model for device, model in models.items() if device != "cpu"])),
         facts={field: value for field, value in facts.items() if value},
@@ -226,7 +220,17 @@ def _from_verify(raw: bytes, what: str) -> Node:
             )
             for problem in problems
         ),
-        rates=tuple(rates),
+        rates=tuple(
+            Rate(
+                check=one.name,
+                device=one.device,
+                model=models.get(one.device, ""),
+                value=one.value,
+                unit=one.unit,
+            )
+            for one in answer.checks
+            if one.value is not None and one.unit in SPEED_UNITS and one.status != "skipped"
+        ),
         sources=("verify",),
     )
 
@@ -249,17 +253,15 @@ def _from_node_check(raw: bytes, what: str) -> Node:
     )
 
 
-class _Run(Frozen):
-    """The field that we read from the file which `fleet run` writes if a node's records are
-    incomplete."""
-
-    problem: str
+def _from_run(raw: bytes, what: str) -> Node:
+    """The reason that `fleet run` wrote for a node whose records are incomplete."""
+    return Node(problem=from_json(raw, _Header, what=what).problem or "no reason was recorded")
 
 
 READERS: dict[str, Callable[[bytes, str], Node]] = {
     "gpusetup.verify": _from_verify,
     "gpusetup.node-check": _from_node_check,
-    "gpusetup.run": lambda raw, what: Node(problem=from_json(raw, _Run, what=what).problem),
+    "gpusetup.run": _from_run,
     **dict.fromkeys(("gpusetup.snapshot", "gpusetup.doctor"), _from_snapshot),
 }
 """Maps each schema to the function that reads it."""

@@ -17,8 +17,8 @@ from gpusetup.model.documents import DoneStep
 from gpusetup.model.frozen import Frozen, Record, replace
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import Output, run
-from gpusetup.uv.lock import Wheel
 from gpusetup.uv.program import Settings
+from gpusetup.uv.question import Wheel
 
 VERIFY = Path(__file__).resolve().parent.parent / "verify"
 VERIFY_SECONDS = 900.0
@@ -67,18 +67,14 @@ class InstallJob(Record):
 
 
 def run_step(
-    job: InstallJob,
-    step: Step,
-    environment: Mapping[str, str] | None = None,
-    *,
-    gently_seconds: float = 0.0,
+    job: InstallJob, step: Step, environment: Mapping[str, str], *, gently_seconds: float = 0.0
 ) -> Output:
     """Run a command and record it. With `gently_seconds`, the command is not killed with gpusetup,
     but has this many seconds to clean up after Ctrl-C."""
     output = run(
         launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,
-        environment={**(environment or os.environ), **step.environment},
+        environment={**environment, **step.environment},
         gently_seconds=gently_seconds,
     )
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))

@@ -18,8 +18,8 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.versions import parsed
 from gpusetup.system.refusals import blocked_by
-from gpusetup.uv.lock import Wheel
 from gpusetup.uv.pages import answered
+from gpusetup.uv.question import Wheel
 
 SUMS = "SHA256SUMS"
 """The file in which `--download` lists its wheels, in the form that `sha256sum -c` reads."""

@@ -108,16 +108,6 @@ ROWS = (
         rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot (?!enable exec)",
         why="driver",
     ),
-    # pip install --index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/ torch
-    *rows(
-        "amds-index",
-        r"https?://[\w.-]{4,60}/(?:v2(?:-staging)?|rocm/whl[\w-]*|whl[\w-]*)/gfx\w{2,6}(?:-\w{2,8})?/?",
-        r"https?://(?:rocm\.(?:nightlies|devreleases|prereleases)|(?:stable\.)?repo)\.amd\.com/\S{0,80}",
-        r"https?://repo\.radeon\.com/rocm/(?:manylinux|windows)\S{0,120}",
-    ),
-    # HIP error: unspecified launch failure. Other rows read the missing device and the missing
-    # kernel, and "out of memory" is no failure of the stack.
-    row("hip-failed", r"\bHIP (?:runtime )?error: (?!no ROCm|invalid device function|invalid device ordinal|out of memory|hipError)[a-z][\w -]{4,60}", "hip error: ", "hip runtime error: "),
     # HIP error: invalid device function on gfx1036
     *rows(
         "hip-kernel-missing",
@@ -211,6 +201,4 @@ ROWS = (
     row("mps-lacks", r"\b[Oo]perator ['\"`]?aten::[\w.]{2,60}['\"`]? is not (?:currently )?(?:implemented|supported) (?:for|on) (?:the )?MPS|not (?:currently )?implemented (?:for|on) (?:the )?MPS|Could not run '[\w.:]{3,60}' with arguments from the 'MPS' backend|the MPS device\. As a temporary fix", "mps", unless=r"will fall back to run", caught="by the fallback"),
     row("mps-lacks", r"[Ii]nput type \((?:torch\.)?(?:mps\.)?\w+\) and (?:weight|bias) type \((?:torch\.)?(?:mps\.)?\w+\) should be the same", "mpshalf", "mpsfloat", "mpsbfloat", "torch.mps.", why="types", example="Input type (MPSHalfType) and weight type (torch.HalfTensor) should be the same"),
     row("built-for-another-processor", r"incompatible architecture \(have ['\"(]{0,2}(?P<built>x86_64|arm64)[^()]{0,16}?,? need ['\"(]{0,2}(?P<needed>x86_64|arm64)", "incompatible architecture", example="(mach-o file, but is an incompatible architecture (have 'x86_64', need 'arm64'))"),
-    # `inference compute" library=rocm compute=gfx1102 available="15.8 GiB"`.
-    row("program-found-gpu", r"inference compute\b.{0,120}?\blibrary=(?:rocm|oneapi|vulkan|metal)\b[^\n]{0,60}", "library="),
 )  # fmt: skip

@@ -19,11 +19,7 @@ ROWS: tuple[MessageRow, ...] = (
     row("torch-loads-libraries", r"\b_load_global_deps\b|from torch\._C import \*(?! *\n?ModuleNotFound)|\b_preload_cuda_deps\b", "_load_global_deps", "torch._c", "_preload_cuda_deps", example="_load_global_deps"),
     row("packaged-program", r"\bStandalone (?P<program>[A-Z][\w-]{2,30}) r?\d", "standalone", example="Standalone Whisper-Desktop r4"),
     row("host-of-a-lender", r"\bhf jobs\b|\bHF Jobs\b|\bHugging ?Face Jobs\b|\b(?:Modal|Paperspace|CoreWeave|Lightning AI|Lambda(?: Labs| Cloud)?|Jarvislabs|Vultr|SageMaker|Vertex AI)\b(?: (?:job|pod|instance|machine|GPU|node)s?)", "hf jobs", "hugging", "modal", "paperspace", "coreweave", "lightning", "lambda", "jarvis", "vultr", "sagemaker", "vertex"),
-    row("library-imported", r"\bfrom (?P<library>diffusers|transformers|accelerate|kornia|timm)(?:\.\w+)* import\b", "diffusers", "transformers", "accelerate", "kornia", "timm", example="from diffusers import"),
     row("arch-list-named", r"get_arch_list[^\n]{0,60}?(?<!no )(?<!not )(?<!without )(?<!没有)(?<![A-Za-z])(?P<target>sm_?\d{1,2}\.\d|sm_?\d{2,3})(?!\d)", "get_arch_list", example="get_arch_list()) shows me sm_120"),
-    row("image-named", r"\b(?:docker|container)(?:'s)? image\b|\bcontainer's drivers?\b|\bDockerfile\b", "image", "container's driver", "dockerfile", example="docker image"),
-    row("wheel-replaced", r"\btorch \d[\w.+]* requires (?P<wheel>nvidia-[a-z-]{3,24}(?:-cu\d\d)?)==(?P<required>\d[\d.]*\d)[^,\n]{0,60}, but you have (?:nvidia-[a-z-]{3,24}(?:-cu\d\d)?) (?P<present>\d[\d.]*\d)", "requires nvidia-"),
-    row("copied-runtime", r"(?P<folder>[A-Za-z]:\\(?!Windows\\)(?:[\w .()~-]{1,60}\\){0,10}[\w .()~-]{1,60})\\(?P<dll>msvcp140(?:_\d)?\.dll)\b", "msvcp140", unless=r"[\\/]torch[\\/]lib[\\/]", example="C:\\Users\\me\\Python310\\msvcp140.dll"),
     row("nccl-on-a-bridge", r"NCCL INFO (?:Bootstrap : Using|NET/Socket : Using \[0\]) ?(?P<interface>docker\d|br-\w{4,16}|virbr\d|veth\w{2,12}):", "nccl info", example="NCCL INFO Bootstrap : Using docker0:"),
     row("output-shown", r"NCCL INFO (?:Bootstrap|NET/|Channel|Connected|comm )", "nccl info", what="nccl", example="NCCL INFO Bootstrap"),
     row("output-shown", r"\b(?:amdgpu|xe|i915) 0000:[0-9a-f]{2}:|\bkernel: \[drm", "0000:", "kernel: ", what="kernel", example="amdgpu 0000:03:"),
@@ -43,11 +39,11 @@ ROWS: tuple[MessageRow, ...] = (
     row("output-shown", r"\bCUDA_LAUNCH_BLOCKING ?= ?[\"']?1", "cuda_launch_blocking", unless=r"For debugging consider passing|set CUDA_LAUNCH_BLOCKING ?= ?1 to|try(?:ing)? ", what="blocking"),
     row("output-shown", r"\bC(?:\+G)? +\S*python\S* +\d{3,6} ?MiB", "mib", what="processes", example="0   N/A  N/A   1234   C   python   5000MiB"),
     row("output-shown", r"\bsycl-ls\b(?:(?!n't\b|\b(?:not|never|cannot|no)\b)[^.\n]){0,24}\b(?:shows?|lists?|sees?|finds?|prints?)\b(?! (?:nothing|no|only))|\[(?:ext_oneapi_)?(?:level_zero|opencl):gpu", "sycl-ls", "level_zero:gpu", "opencl:gpu", what="sycl", example="[level_zero:gpu"),
+    row("image-named", r"\b(?:docker|container)(?:'s)? image\b|\bcontainer's drivers?\b|\bDockerfile\b", "image", "container's driver", "dockerfile", example="docker image"),
     row("program-crashed", r"\bIllegal instruction\b|\bSIGILL\b|\b0xC000001D\b", "illegal instruction", "sigill", "0xc000001d", what="instruction", example="Illegal instruction"),
     row("program-crashed", r"\bSegmentation fault\b|\bSIGSEGV\b|\bsegfaults?\b|\baccess violation\b|\bMemory access fault\b|\b0xC0000005\b", "segmentation", "sigsegv", "segfault", "access", "0xc0000005", what="memory", example="Segmentation fault"),
     row("torch-call-fails", r"torch\.(?:zeros|ones|randn?|full|arange|tensor)\([^()\n]{0,60}\bcuda\b[^()\n]{0,20}\)(?:\.\w+\([^()\n]{0,20}\))?\W{1,16}(?:fail(?:s|ed)?|error|RuntimeError|crashes)\b", "torch.zeros(", "torch.ones(", "torch.rand", "torch.full(", "torch.arange(", "torch.tensor(", example="torch.zeros(1, device='cuda')         FAIL"),
     # `loss becomes nan`.
     row("wrong-numbers", r"\b(?:loss|outputs?|results?|images?|gradients?|weights?)\b[^.\n]{0,24}?\b(?:becomes?|turns?(?: in)?(?: to)?|goes(?: to)?|went(?: to)?|is|are|gets?) (?:all |only |suddenly )?nans?\b|\bbecomes? nan\b", "nan"),
-    row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes", example="\"runtimes\": { \"nvidia\": {"),
 )  # fmt: skip
 """Output by which a program, a tool or an image is known."""

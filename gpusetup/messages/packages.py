@@ -28,13 +28,14 @@ from gpusetup.messages.row import row, rows
 
 ROWS = (
     row("torchvision-image-mismatch", rf"Failed to load image Python extension: \W{{0,3}}\S{{0,200}}torchvision\S{{0,60}}: undefined symbol: (?P<symbol>{TORCH_SYMBOL})"),
-    row("backport-in-the-way", r"module 'enum' has no attribute 'IntFlag'", package="enum34", module="enum"),
-    row("backport-in-the-way", r"type object 'Callable' has no attribute '_abc_registry'", package="typing", module="typing"),
-    row("backport-in-the-way", r"module 'typing' has no attribute '_ClassVar'", package="dataclasses", module="dataclasses"),
+    row("module-shadowed", r"module 'enum' has no attribute 'IntFlag'", path="The package enum34", module="enum"),
+    row("module-shadowed", r"type object 'Callable' has no attribute '_abc_registry'", path="The package typing", module="typing"),
+    row("module-shadowed", r"module 'typing' has no attribute '_ClassVar'", path="The package dataclasses", module="dataclasses"),
     *rows(
         "musl-libc",
         r"Error loading shared library (?P<library>\S+): No such file",
         r"Error relocating \S{1,160}: \S{1,60}: symbol not found",
+        r"You're on Linux \(`musllinux_",
     ),
     row("no-matching-distribution", r"No module named '?tools\.nnwrap", requirement="torch", none_found="true"),
     row("no-matching-distribution", r"No compatible version found for: torch\s+(?:DEBUG [^\n]{0,200}\s+)?[×x] No s", requirement="torch"),

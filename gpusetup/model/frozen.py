@@ -8,25 +8,12 @@ without an intermediate step.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-FIRST_CHOICE = "typing_extensions"
-"""A package that msgspec imports if it is installed; otherwise it uses `typing`. We hide it from
-msgspec, because it imports `inspect` and Python's parser, which took an eighth of doctor's time,
-and since Python 3.9 `typing` offers everything that msgspec needs."""
-
-_kept_away = FIRST_CHOICE not in sys.modules
-if _kept_away:
-    sys.modules[FIRST_CHOICE] = None  # type: ignore[assignment]
-try:
-    import msgspec
-    import msgspec.structs
-finally:
-    if _kept_away:
-        del sys.modules[FIRST_CHOICE]
+import msgspec
+import msgspec.structs
 
 Kind = TypeVar("Kind")
 Text = str | None

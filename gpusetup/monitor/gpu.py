@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from gpusetup.model.frozen import replace
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
-from gpusetup.monitor.programs import big_holders, is_display, without_resting
+from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.work import (
     Moment,
     ThinnedMoments,
@@ -40,8 +41,6 @@ class Parts(NamedTuple):
     body: Work | None
     """The same as `work`, but including the pauses."""
     paused: Work | None
-    whole: Work | None
-    """The means over all samples, including the start and the end."""
     rest: Work | None
     """The time after the last work."""
     pauses: Sequence[float]
@@ -55,10 +54,6 @@ class Parts(NamedTuple):
         if not self.paused or not self.body:
             return 0.0
         return self.paused.samples / self.body.samples * 100
-
-    @property
-    def longest_pause(self) -> float:
-        return max(self.pauses, default=0.0)
 
 
 class MemoryShare(NamedTuple):
@@ -233,7 +228,6 @@ class GpuRun:
             work=work_of([row for row in body if row.phase == WORK], self.highest_clock),
             body=work_of(body, self.highest_clock),
             paused=work_of([row for row in body if row.phase != WORK]),
-            whole=work_of(measured),
             rest=work_of(after_work),
             pauses=[length for since, length in self.all_pauses if since >= judged_from],
             start=judged_from - measured[0].seconds if body else 0.0,
@@ -322,14 +316,23 @@ class GpuRun:
 
     @cached_property
     def big_holders(self) -> list[ProcessUse]:
-        """The processes that used at least 10 % of the GPU's memory when it was fullest."""
-        fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes))
-        return big_holders(fullest.gpu)
+        """The processes that used at least 10 % of the GPU's memory when it was fullest, largest
+        first. Windows does not report a process's memory."""
+        fullest = max(self.rows, key=lambda row: or_zero(row.gpu.memory_used_bytes)).gpu
+        least = (fullest.memory_total_bytes or math.inf) * marks.BIG_HOLDER / 100
+        big = [use for use in fullest.processes or () if (use.memory_bytes or 0) >= least]
+        return sorted(big, key=lambda use: -(use.memory_bytes or 0))
 
     @cached_property
     def sharers(self) -> list[ProcessUse]:
-        """The processes from `big_holders` that may also compute on the GPU."""
-        return without_resting(self.big_holders, [row.gpu for row in self.rows])
+        """The processes from `big_holders` that may also compute on the GPU: all but those that are
+        known to have computed nothing in any sample."""
+        most: dict[int, float] = {}
+        for row in self.rows:
+            for use in row.gpu.processes or ():
+                if use.sm_percent is not None:
+                    most[use.pid] = max(most.get(use.pid, 0.0), use.sm_percent)
+        return [use for use in self.big_holders if most.get(use.pid, 100.0) > marks.QUIET]
 
     @property
     def only_draws(self) -> bool:

@@ -25,6 +25,7 @@ CORE_FULL = 80.0  # % of a core: a process that uses less is partly waiting
 WORKED_P95 = 15.0  # %: a GPU whose utilisation has this 95th percentile worked for a time
 READ_RATE = 5e6  # bytes/s: a higher read rate is more than code and logs need
 USE_DIFFERENCE = 25.0  # points: GPUs are uneven if their mean utilisations differ by this
+BIG_HOLDER = 10.0  # % of a GPU's memory: less is a desktop or a bare CUDA context
 HELD_MEMORY = 5.0  # %: an idle GPU with more memory in use than this belongs to the job
 LEAST_SAMPLES = 3.0  # samples: a run with fewer cannot be judged
 MEMORY_FULL = 98.0  # %: at or above this, memory is full and the next allocation fails

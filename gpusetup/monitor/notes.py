@@ -53,26 +53,31 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
     noted: dict[str, list[GpuRun]] = {}
     for gpu in run.gpus:
         for sentence in notes_of(run, gpu):
-            if sentence not in judgement.evidence:
-                noted.setdefault(sentence, []).append(gpu)
+            noted.setdefault(sentence, []).append(gpu)
     for sentence, gpus in noted.items():
-        separator = "" if sentence.startswith("is lost") else ":"
-        yield f"GPU {labels(gpus)}{separator} {sentence}"
-    # If no GPU worked, the verdict itself describes them.
-    for sentence, gpus in what_rested(run).items() if run.at_work else ():
-        if f"GPU {labels(gpus)}" not in judgement.evidence:
-            yield f"GPU {labels(gpus)}: {sentence}"
+        who = f"GPU {labels(gpus)}"
+        # The verdict itself may describe the GPUs that did nothing.
+        words = who if sentence in RESTED else sentence
+        if words not in judgement.evidence:
+            yield f"{who}: {sentence}"
     if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
         yield f"the machine's memory is {run.host_memory:.0f} % full"
 
 
+RESTED = HELD, DRAWN_ON, UNUSED = (
+    "its memory is in use, but it did nothing", "only a display draws on it", "not used"
+)  # fmt: skip
+"""Notes on a GPU that did nothing while others worked."""
+
+
 def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
-    """Yields the notes on one GPU. A GPU that did not work only gets notes on its faults."""
+    """Yields the notes on one GPU. A GPU that did not work only gets notes on its faults, and that
+    it did nothing."""
     if gpu.lost_at is not None:
         # If a working GPU was lost, the verdict already quotes the line at the end of the log.
         if not (worked(gpu) and reason_of(gpu.rows[-1].gpu)):
             since = f" since {gpu.lost_at}" if gpu.lost_at else ""
-            yield f"is lost{since}; `gpusetup doctor` shows the details"
+            yield f"lost{since}; `gpusetup doctor` shows the details"
         return
     errors = gpu.first.ecc_uncorrected
     if errors and not gpu.new_memory_errors:
@@ -84,17 +89,8 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
     if work is not None:
         subject = Subject(run, gpu, work)
         yield from (filled(sentence, subject) for is_seen, sentence in NOTES if is_seen(subject))
-
-
-def what_rested(run: WatchedRun) -> dict[str, list[GpuRun]]:
-    """The GPUs that did nothing while others worked, by what is to be said of them."""
-    rested: dict[str, list[GpuRun]] = {}
-    for gpu in run.gpus:
-        if not worked(gpu):
-            words = "only a display draws on it" if gpu.only_draws else "not used"
-            words = "its memory is in use, but it did nothing" if run.held(gpu) else words
-            rested.setdefault(words, []).append(gpu)
-    return rested
+    elif run.at_work:
+        yield HELD if run.held(gpu) else DRAWN_ON if gpu.only_draws else UNUSED
 
 
 # --- the acceleration guide's advice --------------------------------------------------------------

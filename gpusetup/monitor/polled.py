@@ -8,17 +8,16 @@ Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst).
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 
 from gpusetup.accelerators.makers import AMD
 from gpusetup.monitor.documents import GpuSample
-from gpusetup.monitor.smi_logs import gpus_of, headings, rows_by_moment
+from gpusetup.monitor.smi_logs import gpus_of, headings, rows_by_moment, rows_of
 from gpusetup.monitor.sources import Machine, SourceEnded
 from gpusetup.probe.amd import gpu_of, topology_targets
-from gpusetup.probe.nvidia_smi import PROGRAM
+from gpusetup.probe.nvidia_smi import PROGRAM, asked
 from gpusetup.probe.pci import FOLDER, read_pci
-from gpusetup.system.system import HOLD_BACK, System, list_or_empty, read_or_none
+from gpusetup.system.system import System, list_or_empty, read_or_none
 
 BASIC_FIELDS: tuple[str, ...] = (
     *("index", "name", "uuid", "utilization.gpu", "utilization.memory", "memory.used"),
@@ -42,29 +41,24 @@ LONGEST_REASON = 200
 def open_nvidia_smi(interval: float) -> Machine:
     """The nvidia-smi source. Raises SourceEnded if the program is missing or shows no GPU."""
     system = System()
-    program = system.which(PROGRAM)
-    if program is None:
-        raise SourceEnded(f"{PROGRAM}: not found")
     try:
-        first, fields = smi_gpus(system, program, FIELDS), FIELDS
+        first, fields = smi_gpus(system, FIELDS), FIELDS
     except SourceEnded:
         # An old driver rejects fields that it does not know.
-        first, fields = smi_gpus(system, program, BASIC_FIELDS), BASIC_FIELDS
-    source = Machine(interval, "nvidia-smi", partial(smi_gpus, system, program, fields))
+        first, fields = smi_gpus(system, BASIC_FIELDS), BASIC_FIELDS
+    source = Machine(interval, "nvidia-smi", partial(smi_gpus, system, fields))
     source.first = source.sample_of(first)
     return source
 
 
-def smi_gpus(system: System, program: str, fields: tuple[str, ...]) -> tuple[GpuSample, ...]:
+def smi_gpus(system: System, fields: tuple[str, ...]) -> tuple[GpuSample, ...]:
     """The GPUs that nvidia-smi shows now. Raises SourceEnded if it shows none."""
-    # On Linux, nvidia-smi would load kernel modules and create device nodes; a query must not do
-    # that.
-    held_back = (sys.executable, "-I", "-S", HOLD_BACK) if sys.platform == "linux" else ()
-    query = (program, f"--query-gpu={','.join(fields)}", "--format=csv")
-    answer = system.run((*held_back, *query), ANSWER_SECONDS)
+    answer = asked(system, fields, "csv", ANSWER_SECONDS)
+    if answer is None:
+        raise SourceEnded(f"{PROGRAM}: not found")
     heading, *lines = answer.stdout.splitlines() or [""]
     names = headings(heading)
-    gpus = gpus_of(next(rows_by_moment(names, lines), {})) if names else ()
+    gpus = gpus_of(next(rows_by_moment(rows_of(names, lines)), {})) if names else ()
     # Check the output, because nvidia-smi exits with 0 even if it only printed an error.
     if not gpus:
         printed = (answer.stdout or answer.stderr).strip().splitlines() or ["no answer"]

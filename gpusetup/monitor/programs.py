@@ -7,13 +7,11 @@ server, a notebook or a simulation.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 
 from gpusetup.model.units import GIB
-from gpusetup.monitor.documents import GpuSample, ProcessUse
-from gpusetup.monitor.marks import QUIET
+from gpusetup.monitor.documents import ProcessUse
 
 SIMULATION = "simulation"
 """Its options tell it (`--num_envs 4096`); otherwise they contain names of models and data sets,
@@ -86,11 +84,7 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
 
 
 def what_runs(command: Sequence[str]) -> tuple[str, ...]:
-    """The words of a command that are neither options nor (probably) values of options.
-
-    >>> what_runs(("python", "-u", "a/train.py", "--eval", "yes", "-m", "x"))
-    ('python', 'a/train.py', 'x')
-    """
+    """The words of a command that are neither options nor (probably) values of options."""
     words = []
     for previous, word in zip(("", *command), command, strict=False):
         # In `--eval yes`, the word after an option may be its value, unless it is a program.
@@ -102,11 +96,7 @@ def what_runs(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_launched(command: Sequence[str] | None) -> bool:
-    """Whether the command contains a launcher such as torchrun, which starts the ranks.
-
-    >>> is_launched(("python", "-m", "torch.distributed.run", "t.py")), is_launched(("python",))
-    (True, False)
-    """
+    """Whether the command contains a launcher such as torchrun, which starts the ranks."""
     # Ignore case, because program names may contain capitals on Windows.
     return LAUNCHERS.search(" ".join(command or ()).lower()) is not None
 
@@ -136,63 +126,27 @@ def is_display(process: ProcessUse) -> bool:
 
 # --- processes that hold a GPU's memory -----------------------------------------------------------
 
-BIG_HOLDER = 10.0
-"""The share of the GPU's memory, in percent, from which a process is named. A desktop and a bare
-CUDA context use less."""
 WAITING_KINDS = ("server", "notebook")
 """Kinds of programs that keep their memory while they wait for users."""
-
-
-def big_holders(gpu: GpuSample) -> list[ProcessUse]:
-    """The processes that use at least 10 % of the GPU's memory at this moment, largest first."""
-    least = (gpu.memory_total_bytes or math.inf) * BIG_HOLDER / 100
-    # A process's memory may be unknown, because Windows does not report it.
-    big = [use for use in gpu.processes or () if (use.memory_bytes or 0) >= least]
-    return sorted(big, key=lambda use: -(use.memory_bytes or 0))
-
-
-def without_resting(
-    holders: Sequence[ProcessUse], samples: Sequence[GpuSample]
-) -> list[ProcessUse]:
-    """Only the given processes that may compute: a process that computed nothing in any sample is
-    left out. nvidia-smi's table does not show how much a process computes; such a process stays."""
-    most: dict[int, float] = {}
-    for gpu in samples:
-        for use in gpu.processes or ():
-            if use.sm_percent is not None:
-                most[use.pid] = max(most.get(use.pid, 0.0), use.sm_percent)
-    return [use for use in holders if most.get(use.pid, 100.0) > QUIET]
 
 
 def foreign_holders(
     holders: Sequence[ProcessUse], command_kind: str | None = None
 ) -> list[ProcessUse]:
-    """The processes among these holders that do not belong to the watched job.
+    """The processes among these holders that do not belong to the watched job: servers and
+    notebooks beside another program.
 
-    `command_kind`: the kind of the watched command, if it is known. A server or a notebook next to
-    a training does not belong to it. If the programs have different names, the largest one counts
-    as the job; processes with the same name may be its ranks.
+    `command_kind`: the kind of the watched command, if it is known.
 
     >>> def held(name, gib): return ProcessUse(pid=1, name=name, memory_bytes=gib << 30)
     >>> [use.name for use in foreign_holders([held("ollama", 14), held("python", 9)])]
     ['ollama']
-    >>> foreign_holders([held("python", 14), held("python", 9)])
-    []
     """
     waiting = [use for use in holders if kind_of(None, (use.name or "",)) in WAITING_KINDS]
     if command_kind is not None:
         return [] if command_kind in WAITING_KINDS else waiting
-    if waiting:
-        # If all of them are servers and notebooks, these are themselves the watched job.
-        return waiting if len(waiting) < len(holders) else []
-    # With several Python processes, it is unknown which of them is the job.
-    if any(INTERPRETERS.search(holder.name or "") for holder in holders[1:]):
-        return []
-    return [holder for holder in holders if holder.name != holders[0].name]
-
-
-INTERPRETERS = re.compile(r"(^|[/\\\\])(python[\d.]*(\.exe)?|pt_main_thread)( |$)")
-"""Processes whose name does not show which program they run."""
+    # If all of them are servers and notebooks, these are themselves the watched job.
+    return waiting if len(waiting) < len(holders) else []
 
 
 def named_with_size(process: ProcessUse) -> str:

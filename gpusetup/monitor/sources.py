@@ -1,20 +1,25 @@
-"""The base classes for the sources of samples, and the choice of the GPUs to watch.
+"""The sources of samples, and the choice of the GPUs to watch. Reads the machine.
 
-NVML reports the most (`nvml.py`), `nvidia-smi` and amdgpu's files less (`polled.py`); without any
-of them, only the machine can be watched.
+NVML reports the most, `nvidia-smi` and amdgpu's files less (`polled.py`); without any of them, only
+the machine can be watched. A child process asks NVML, so the monitor itself cannot hang in it: if
+the child hangs, crashes or cannot start, `SourceEnded` gives the reason.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import Literal
 
 from gpusetup.errors import UsageError
+from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import GpuSample, Sample
+from gpusetup.probe.deadline import Deadline
 from gpusetup.readings.plausibility import LIMITS, implausible
+from gpusetup.system.processes import StreamingChild, no_answer_in
 
 PATIENCE_SECONDS = 10.0
 """How many seconds a sample may be late before we give up the source, unless the caller sets
@@ -94,6 +99,62 @@ class Machine(SampleSource):
 
     def sample_of(self, gpus: tuple[GpuSample, ...]) -> Sample:
         return Sample(at=utc_now(), seconds=round(time.monotonic() - self._began, 3), gpus=gpus)
+
+
+FORBIDDEN = (4, 17)
+"""NVML's error codes for "no permission" and "blocked by the operating system"."""
+FAILED, SAMPLE = '{"init"', '{"at"'
+"""How the lines of `read_nvml` begin. Any other line was printed by a library."""
+
+
+class Nvml(SampleSource):
+    """The samples that the child process `child_scripts/read_nvml.py` prints, one per line."""
+
+    name: SourceName = "nvml"
+
+    def __init__(self, lines: StreamingChild) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def read(self, timeout: float) -> Sample:
+        last_line, deadline = "", time.monotonic() + timeout
+        while True:
+            remaining = deadline - time.monotonic()
+            try:
+                line = self._lines.next(remaining)
+            except EOFError as problem:
+                # The last line that a library printed often says why the child ended.
+                reasons = [reason for reason in (str(problem), last_line) if reason]
+                raise SourceEnded(f"NVML: {': '.join(reasons)}") from problem
+            if line.startswith(FAILED):
+                failure = json.loads(line)
+                # NVML's own message for a missing library begins with "NVML".
+                message = failure["message"].removeprefix("NVML ")
+                raise SourceEnded(f"NVML: {message}", blocked=failure["init"] in FORBIDDEN)
+            if line.startswith(SAMPLE):
+                return from_json(line, Sample, what="a sample of read_nvml")
+            last_line = line
+
+    def close(self) -> None:
+        self._lines.end()
+
+
+def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
+    """The NVML source of samples, read from this child's output. Raises SourceEnded if the child
+    does not respond or lists no GPU."""
+    source = Nvml(lines)
+    try:
+        with deadline.waiting_for("NVML"):
+            source.first = source.next(deadline.left())
+        if not source.first.gpus:
+            raise SourceEnded("NVML: lists no GPU")
+    except TimeoutError as problem:
+        source.close()
+        raise SourceEnded(f"NVML: {no_answer_in(deadline.limit)}", blocked=True) from problem
+    except BaseException:
+        source.close()
+        raise
+    return source
 
 
 def utc_now() -> str:

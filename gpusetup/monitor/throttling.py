@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.work import Work, at_least, below, rated_watts
+from gpusetup.monitor.work import Work, at_least, below
 
 
 class Throttle(NamedTuple):
@@ -53,7 +53,8 @@ def active_throttle(work: Work, gpu: GpuRun, *, is_slower: bool) -> Throttle | N
 
     `is_slower`: whether other busy cards of the same model have higher clocks.
     """
-    slow = clocks_are_low(work)
+    # The maximum is a boost that no GPU holds under heavy work.
+    slow = below(work.clock_share, marks.LOW_CLOCKS)
     for throttle in THROTTLES:
         is_on = work.reasons.get(throttle.reason, 0.0) >= throttle.least_share
         if is_on and (slow or not throttle.needs_low_clocks):
@@ -65,45 +66,27 @@ def active_throttle(work: Work, gpu: GpuRun, *, is_slower: bool) -> Throttle | N
     return Throttle("no reason was told", "heat", "heat") if is_hot else None
 
 
-def clocks_are_low(work: Work) -> bool:
-    """Whether the SM clock is below 80 % of its maximum while the GPU works. (The maximum is a
-    boost that the GPU cannot hold under heavy work.)"""
-    return below(work.clock_share, marks.LOW_CLOCKS)
-
-
 def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None:
     """The power limit with its cause for this card: something outside the GPU that withholds power,
-    or a limit that was lowered.
-
-    None if the limit is not below the card's rated power, or if the rated power is unknown, because
-    a limit by itself proves nothing.
-    """
-    if is_capped_from_outside(work, gpu):
-        return throttle._replace(cause="withheld power")
+    or a limit that was lowered. None if the limit is not below the card's rated power, or if that
+    is unknown, because a limit by itself proves nothing."""
     limit, rated = gpu.latest.power_limit_watts, gpu.power_default
-    if not limit or not rated or limit >= rated * marks.RATED_POWER / 100:
-        return None
+    # A laptop's charger or a server's chassis may cap the power below the limit that NVML reports:
+    # the clocks are low although the GPU would draw less than its limit if it worked all the time.
+    # Without a limit to compare with, only very low clocks are enough.
+    if work.weight is None:
+        is_withheld = not (limit or rated) and below(work.clock_share, marks.RATED_CLOCKS)
+    else:
+        is_withheld = work.weight + marks.IDLE_POWER < marks.POWER_LEFT
+    is_lowered = limit and rated and limit < rated * marks.RATED_POWER / 100
     # A laptop's power limit is chosen by its maker and cannot be raised.
-    return throttle._replace(cause="withheld power" if is_laptop(gpu.name) else "lowered limit")
-
-
-def is_capped_from_outside(work: Work, gpu: GpuRun) -> bool:
-    """Whether a laptop's charger or a server's chassis caps the power below the limit that NVML
-    reports. The sign is low clocks although the GPU draws less than its limit allows."""
-    if work.power_share is None or work.weight is None:
-        limit = gpu.latest.power_limit_watts or rated_watts(gpu.name)
-        # Without a limit to compare with, only very low clocks are enough.
-        return not limit and below(work.clock_share, marks.RATED_CLOCKS)
-    # The power that the GPU would draw if it worked all the time.
-    return work.weight + marks.IDLE_POWER < marks.POWER_LEFT
+    if is_withheld or (is_lowered and is_laptop(gpu.name)):
+        return throttle._replace(cause="withheld power")
+    return throttle._replace(cause="lowered limit") if is_lowered else None
 
 
 LAPTOP_WORDS = re.compile(r"\b(laptop|max-q|mobile)\b", re.I)
 
 
 def is_laptop(name: str | None) -> bool:
-    """
-    >>> is_laptop("NVIDIA GeForce RTX 3060 Laptop GPU"), is_laptop("NVIDIA A100-SXM4-80GB")
-    (True, False)
-    """
     return LAPTOP_WORDS.search(name or "") is not None

@@ -153,9 +153,12 @@ class DeviceMemory(Frozen):
 
     def __str__(self) -> str:
         # Most users look for the peak, because it decides whether a run fits.
-        allocated = f"{gib(self.allocated_bytes)} (peak {gib(self.peak_allocated_bytes)})"
-        rest = f"reserved {gib(self.reserved_bytes)}, total {gib(self.total_bytes)}"
-        return f"{self.device} {self.name or ''}".rstrip() + f": allocated {allocated}, {rest}"
+        sizes = (self.allocated_bytes, self.peak_allocated_bytes, self.reserved_bytes)
+        used, peak, reserved, total = (
+            f"{size / GIB:.2f} GiB" for size in (*sizes, self.total_bytes)
+        )
+        name = f"{self.device} {self.name or ''}".rstrip()
+        return f"{name}: allocated {used} (peak {peak}), reserved {reserved}, total {total}"
 
 
 class MemoryReport(Frozen):
@@ -192,11 +195,3 @@ def memory_report() -> MemoryReport:
         )
         devices.append(device)
     return MemoryReport(devices=tuple(devices))
-
-
-def gib(count: int) -> str:
-    """
-    >>> gib(3 << 29)
-    '1.50 GiB'
-    """
-    return f"{count / GIB:.2f} GiB"

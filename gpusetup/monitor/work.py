@@ -148,8 +148,8 @@ class Work:
 
     @property
     def pcie_rate(self) -> float | None:
-        """The PCIe traffic of both directions together, in bytes per second."""
-        return sum_of_known(self.pcie_in, self.pcie_out)
+        """The PCIe traffic of both directions together, in bytes per second; None if unknown."""
+        return None if self.pcie_in is None else self.pcie_in + or_zero(self.pcie_out)
 
     @property
     def pcie_one_way(self) -> float:
@@ -158,8 +158,8 @@ class Work:
 
     @property
     def link_rate(self) -> float | None:
-        """The NVLink traffic of both directions together, in bytes per second."""
-        return sum_of_known(self.nvlink_in, self.nvlink_out)
+        """The NVLink traffic of both directions together, in bytes per second; None if unknown."""
+        return None if self.nvlink_in is None else self.nvlink_in + or_zero(self.nvlink_out)
 
     @property
     def workers(self) -> float:
@@ -167,11 +167,8 @@ class Work:
 
     @property
     def worker_cpu(self) -> float | None:
-        """The mean CPU use of a loader worker, in percent of a core; None if there are no workers
-        or they used no CPU."""
-        if not self.workers or not self.loader_cpu:
-            return None
-        return self.loader_cpu / self.workers
+        """The mean CPU use of a loader worker, in percent of a core; None if there are none."""
+        return None if not self.workers else or_zero(self.loader_cpu) / self.workers
 
     @property
     def cpu_wait_share(self) -> float | None:
@@ -182,11 +179,9 @@ class Work:
         return percent(self.cpu_wait, self.cpu_wait + self.cpu)
 
     @property
-    def helpers_cpu(self) -> float | None:
+    def helpers_cpu(self) -> float:
         """The CPU use of the command's processes except the busiest one and the loader workers."""
-        if self.cpu is None:
-            return None
-        return self.cpu - or_zero(self.busiest_cpu) - or_zero(self.loader_cpu)
+        return or_zero(self.cpu) - or_zero(self.busiest_cpu) - or_zero(self.loader_cpu)
 
     @property
     def host_share(self) -> float | None:
@@ -228,14 +223,6 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 def or_zero(value: float | None) -> float:
     return 0.0 if value is None else value
-
-
-def sum_of_known(first: float | None, second: float | None) -> float | None:
-    """
-    >>> sum_of_known(1.0, None), sum_of_known(None, None)
-    (1.0, None)
-    """
-    return None if first is None and second is None else or_zero(first) + or_zero(second)
 
 
 def is_quiet(gpu: GpuSample) -> bool:

@@ -16,7 +16,7 @@ from typing import get_type_hints
 from gpusetup import named_file
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import meaning
-from gpusetup.configs.settings import Setting, value_of
+from gpusetup.configs.settings import TRUE, Setting, value_of
 from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
@@ -32,7 +32,7 @@ from gpusetup.plan.trainers import usual_batch
 
 NUMBERS = {
     "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "sp": "sp", "ep": "expert_parallel", "accumulation": "accumulate",
+    "sp": "sp", "accumulation": "accumulate",
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 """Role of a key that is a number or a switch -> the field of the job or question that it sets."""
@@ -55,8 +55,6 @@ class FromConfig(Frozen):
     """Sentences that name what the plan cannot count."""
     rope: RopeScaling | None = None
     """The RoPE scaling that the config sets to extend the context; None if there is none."""
-    rank: int | None = None
-    """The LoRA rank in the config, even if the config does not switch LoRA on."""
 
 
 def question_of(
@@ -86,6 +84,12 @@ def question_of(
     job_fields = {
         name: fields[name] for name in JOB_DEFAULTS.keys() - own if fields.get(name) is not None
     }
+    # plan counts the models of RL as a whole. Trinity-RFT's run on other GPUs or were part of the
+    # measured runs. In supervised training, a map about sampling or serving belongs to another
+    # program.
+    counted_maps = frozenset(("rollout", "explorer", "inference"))
+    if trainer == "trinity" or fields.get("rl"):
+        counted_maps = OTHER_MODELS - {"teacher"}
     return FromConfig(
         question=TrainingQuestion(**own, job_fields=job_fields),
         per_gpu=fields["per_gpu"],
@@ -93,61 +97,42 @@ def question_of(
         gpus=fields["devices"],
         notes=tuple(fields["notes"]),
         rope=rope_scaling(reader),
-        rank=reader.number("rank", LARGEST["lora"]),
         # Build the report last, because it lists all keys that were read.
         read=ConfigRead(
             file=config.name,
             trainer=trainer,
             read=tuple(sorted(reader.used.values(), key=lambda key: key.line)),
             assumed=tuple(dict.fromkeys(reader.assumed)),
-            not_understood=tuple(reader.not_understood(counted_maps(fields))),
+            not_understood=tuple(reader.not_understood(counted_maps)),
         ),
     )
-
-
-def counted_maps(fields: Fields) -> frozenset[str]:
-    """The maps about additional models (rollout, critic) whose keys plan need not understand.
-    Either plan counts these models as a whole, or they use no memory of this training run.
-
-    Trinity-RFT's additional models run on other GPUs or were part of the measured runs. The map of
-    a teacher model is not among them, because plan does not count teachers.
-    """
-    if fields["trainer"] == "trinity" or fields.get("rl"):
-        return OTHER_MODELS - {"teacher"}
-    # In supervised training, a section about sampling or serving belongs to another program.
-    return frozenset(("rollout", "explorer", "inference"))
 
 
 def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
     """The question for this number of GPUs, with the batch of all GPUs together."""
     question = replace(from_config.question, gpus=gpus)
-    per_gpu, total = from_config.per_gpu, from_config.total
+    per_gpu, total, accumulate = from_config.per_gpu, from_config.total, question.accumulate
     groups = max(gpus // question.group_size, 1)
     if per_gpu is not None:
         batch = per_gpu * groups
-        accumulate = question.accumulate
         if accumulate is None and total:
             accumulate = max(total // batch, 1)
         return replace(question, batch=batch, accumulate=accumulate)
     if total is None:
         return question
     # The total is the batch of an optimizer step, so divide it among the micro-batches.
-    return replace(question, batch=max(total // (question.accumulate or 1), groups))
+    return replace(question, batch=max(total // (accumulate or 1), groups))
 
 
 def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
-    """The report about a config, with a note about how the batch is counted if several GPUs run an
-    unknown trainer.
-
-    In a plain loop, DDP gives each GPU the full `batch_size`, while DataParallel divides it among
-    the GPUs.
-    """
-    read = from_config.read
-    if gpus == 1 or from_config.per_gpu is None or read.trainer is not None:
+    """The report about a config. In a plain loop on several GPUs it says how the batch is counted,
+    because DDP gives each GPU the full `batch_size`, while DataParallel divides it among them."""
+    read, per_gpu = from_config.read, from_config.per_gpu
+    if gpus == 1 or per_gpu is None or read.trainer is not None:
         return read
     assumption = (
-        f"each GPU has a batch of {from_config.per_gpu:,}; if that is the batch of all {gpus} GPUs "
-        f"together, add `--batch {from_config.per_gpu}`"
+        f"each GPU has a batch of {per_gpu:,}; if that is the batch of all {gpus} GPUs together, "
+        f"add `--batch {per_gpu}`"
     )
     return replace(read, assumed=(*read.assumed, assumption))
 
@@ -159,15 +144,15 @@ def model(reader: Reader, fields: Fields) -> Fields:
     """The field `model`, from the first setting that names a model or its folder; `BadInput` for a
     file that is not a config.json."""
     for setting, text in reader.all("named-model"):
-        # The key `model` may name a kind of network instead (`model: lstm`).
-        is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
-        if setting.path[-1] == "model" and not is_hub_id and not is_known(known_name(text)):
-            continue
         # torchtitan gives the size in a separate key: name `llama3`, flavor `8B`.
         flavor = reader.word("flavor")
-        name = f"{text}-{flavor}" if flavor else text
+        name = known_name(f"{text}-{flavor}" if flavor else text)
+        # The key `model` may name a kind of network instead (`model: lstm`).
+        is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
+        if setting.path[-1] == "model" and not is_hub_id and not is_known(name):
+            continue
         reader.note(setting, f"the model {name}")
-        file = Path(known_name(name))
+        file = Path(name)
         is_file = named_file.is_there(file) and not named_file.is_folder(file)
         if is_file and file.name != "config.json":
             raise reader.refused(
@@ -176,8 +161,7 @@ def model(reader: Reader, fields: Fields) -> Fields:
                 hint="a name, a config.json or its folder",
             )
         # torchtune's QLoRA builders quantise the base model.
-        quantised: Fields = {"quantize": "nf4"} if ".qlora_" in name else {}
-        return {"model": known_name(name), **quantised}
+        return {"model": name, **({"quantize": "nf4"} if ".qlora_" in text else {})}
     return {}
 
 
@@ -186,19 +170,18 @@ def known_name(text: str) -> str:
     text itself."""
     if named_file.is_there(Path(text) / "config.json"):
         return text
-    name = text
-    if "torchtune." in text:
-        # A builder's name (`lora_llama3_1_8b`) has `_` in place of a version's or a size's point,
-        # so try each spelling in the table of models.
-        name = re.sub(r"^(?:qlora|lora|dora)_", "", text.rpartition(".")[2])
-        with_version = re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1)
-        with_size = re.sub(r"_(\d+)_(\d+b)", r"_\1.\2", name)
-        with_both = re.sub(r"(\d)_(\d)", r"\1.\2", name)
-        name = next(filter(is_known, (with_version, with_size, with_both)), name)
     # In torchtitan, `llama3` means Llama 3.1.
-    name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", name)
-    last_part = name.rstrip("/").rpartition("/")[2]
-    return last_part if not is_known(name) and is_known(last_part) else name
+    name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", text)
+    names = [name, name.rstrip("/").rpartition("/")[2]]
+    if "torchtune." in text:
+        # A builder's name (`lora_llama3_1_8b`) has `_` in place of a version's or a size's point.
+        name = re.sub(r"^(?:qlora|lora|dora)_", "", text.rpartition(".")[2])
+        names = [
+            re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1),
+            re.sub(r"_(\d+)_(\d+b)", r"_\1.\2", name),
+            re.sub(r"(\d)_(\d)", r"\1.\2", name),
+        ]
+    return next(filter(is_known, names), name)
 
 
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
@@ -220,25 +203,23 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         # With `freeze`, LLaMA-Factory trains only the last layers, two by default.
         return {"freeze": f"-{reader.number('trained-layers', 10**4) or 2}"}
     is_lora = method in ("lora", "qlora", "true", "yes")
+    # Read the rank in any case, because plan knows what it means even if no adapters are trained.
+    rank = reader.number("rank", LARGEST["lora"])
     if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
         return {}
-    rank = reader.number("rank", LARGEST["lora"])
     if is_lora and rank is None:
         rank = 16 if fields["trainer"] == "trl" else 8
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
         return {}
-    lora: Fields = {"lora": rank}
-    if method == "qlora":
-        lora["quantize"] = "nf4"
     targets = reader.names("targets")
     if targets and not targets & EVERY_LINEAR_LAYER:
         reader.assumed.append(
             "adapters are counted on all linear layers; fewer, as the config names, need less"
         )
-    if not EMBEDDINGS.isdisjoint(reader.names("trained-too")):
-        lora["trained_embeddings"] = True
-    return lora
+    trains_embeddings = bool(EMBEDDINGS & reader.names("trained-too"))
+    lora = {"lora": rank, "trained_embeddings": trains_embeddings or None}
+    return {**lora, "quantize": "nf4"} if method == "qlora" else lora
 
 
 def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:
@@ -312,7 +293,8 @@ def batch(reader: Reader, fields: Fields) -> Fields:
 
     By default Trinity-RFT fills a token budget and verl does not.
     """
-    if fields["trainer"] == "trinity":
+    trainer = fields["trainer"]
+    if trainer == "trinity":
         is_dynamic = reader.switch("dynamic")
         tokens = reader.number("tokens", LARGEST["tokens"])
         if is_dynamic is None:
@@ -321,11 +303,10 @@ def batch(reader: Reader, fields: Fields) -> Fields:
             return {"tokens": tokens, "log_prob_tokens": log_prob_tokens(reader)}
     # If the batch is a number of sequences, the token budget has no effect.
     per_gpu = reader.number("batch", LARGEST["batch"])
-    if fields["trainer"] == "trinity" and per_gpu is not None:
+    if trainer == "trinity" and per_gpu is not None:
         return {"per_gpu": per_gpu}
     total = reader.number("total", LARGEST["batch"])
-    if per_gpu is None and total is None and fields["trainer"] != "trinity":
-        trainer = fields["trainer"]
+    if per_gpu is None and total is None and trainer != "trinity":
         per_gpu = usual_batch(trainer)
         default = f"{trainer}'s own {per_gpu}" if per_gpu > 1 else "plan assumes 1"
         reader.assumed.append(f"the config has no batch size: {default} on each GPU")
@@ -354,26 +335,27 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
     offloads = reader.switch("checkpoint-offload") or text == "unsloth"
     checkpoints: Fields = {"offload_checkpoints": True if offloads else None}
     if is_off is not None:
-        checkpoints["checkpointing"] = not is_off
-    elif text == "selective" and fields["trainer"] != "megatron":
-        checkpoints["selective"] = True
-    elif text:
-        # `selective` counts as none, because Megatron-LM's selective recomputation affects only
-        # attention without a flash kernel.
-        words_for_none = ("selective", "none", "no", "false", "off", "n")
-        checkpoints["checkpointing"] = text not in words_for_none
-    return checkpoints
+        return {**checkpoints, "checkpointing": not is_off}
+    if text == "selective" and fields["trainer"] != "megatron":
+        return {**checkpoints, "selective": True}
+    # `selective` counts as none, because Megatron-LM's selective recomputation affects only
+    # attention without a flash kernel.
+    is_on = text not in ("selective", "none", "no", "false", "off", "n")
+    return {**checkpoints, "checkpointing": is_on} if text else checkpoints
 
 
 def optimizer(reader: Reader, fields: Fields) -> Fields:
-    """The optimizer's name, and how it steps (for example fused, or within the backward pass)."""
+    """The optimizer's name, how it steps (for example fused, or within the backward pass), and
+    whether its states are on the host. Other kinds of offload are left to plan's choice."""
     # Read the name first, because the answer shows the first meaning recorded for a setting.
     name = reader.word("optimizer", by_words("optimizer"))
     step = reader.word("optimizer", by_words("step"))
     # torchtune's `optimizer_in_bwd` updates each weight as soon as its gradient exists.
     if reader.switch("step-in-backward"):
         step = "backward"
-    return {"optimizer": name, "step": step}
+    reader.word("offload")
+    host = (reader.word("optimizer-offload") or "").lower() in ("cpu", "nvme", *TRUE)
+    return {"optimizer": name, "step": step, "offload_optimizer": True if host else None}
 
 
 IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatron", "trinity")
@@ -427,16 +409,16 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
     plugins = ""
     for setting, text in reader.named("plugins"):
         reader.note(setting, f"a plugin: {text}")
-        plugins += f" {text}"
+        plugins += f" {text.lower()}"
     has_liger = bool(reader.switch("kernels"))
     loss = reader.word("loss-kernel", by_words("loss", "fused"))
-    if loss is None:
-        # Liger's kernels include a fused loss, but axolotl's plugin does not switch it on.
-        has_fused_loss = has_liger or "cut_cross_entropy" in plugins
-        default = "eager" if fields["trainer"] == "axolotl" else None
-        loss = "fused" if has_fused_loss else default
+    # Liger's kernels include a fused loss, but axolotl's plugin does not switch it on.
+    if loss is None and (has_liger or "cut_cross_entropy" in plugins):
+        loss = "fused"
+    elif loss is None and fields["trainer"] == "axolotl":
+        loss = "eager"
     return {
-        "fused_kernels": True if has_liger or "liger" in plugins.lower() else None,
+        "fused_kernels": True if has_liger or "liger" in plugins else None,
         "loss": loss,
         "attention": reader.word("attention", by_words("attention")),
     }
@@ -445,20 +427,27 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
 # --- several GPUs ---------------------------------------------------------------------------------
 
 
+UNCOUNTED = {
+    "replicas": "replicas of shards are not counted: plan assumes one shard over all GPUs",
+    "ep": "expert parallelism is not counted: plan assumes all experts on each GPU",
+}
+"""Role of a number above 1 that plan does not count -> the note that says so."""
+
+
 def parallel(reader: Reader, fields: Fields) -> Fields:
-    """The number of GPUs in the config, over all nodes; None if it does not set one."""
+    """The number of GPUs in the config over all nodes, and the parallel strategy: DeepSpeed's ZeRO
+    stage if the config names one, otherwise that in the settings of FSDP or Megatron-LM. None for
+    what the config does not set."""
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
-    if (reader.number("replicas", LARGEST["gpus"]) or 1) > 1:
-        fields["notes"].append(
-            "replicas of shards are not counted: plan assumes one shard over all GPUs"
-        )
-    return {"devices": None if gpus is None else gpus * (nodes or 1)}
+    for role, note in UNCOUNTED.items():
+        if (reader.number(role, LARGEST["gpus"]) or 1) > 1:
+            fields["notes"].append(note)
+    return {"devices": gpus and gpus * (nodes or 1), "strategy": strategy(reader)}
 
 
-def strategy(reader: Reader, fields: Fields) -> Fields:
-    """The parallel strategy: DeepSpeed's ZeRO stage if the config names one, otherwise the strategy
-    in the settings of FSDP or Megatron-LM."""
+def strategy(reader: Reader) -> str | None:
+    """The parallel strategy that a config names, as a job has it; None if it names none."""
 
     def stage_of(_: Setting, text: str) -> int | None:
         # DeepSpeed's config may be named instead (`ds_z3_config.json`, `zero2.json`).
@@ -469,30 +458,18 @@ def strategy(reader: Reader, fields: Fields) -> Fields:
     if stage is not None:
         if not any(text.isdigit() for _, text in reader.all("zero")):
             reader.assumed.append(f"ZeRO stage {stage} by the name of a file that was not opened")
-        return {"strategy": f"zero{stage}" if stage else "ddp"}
+        return f"zero{stage}" if stage else "ddp"
     words: list[str] = []
     for role in ("fsdp", "strategy"):
         for setting, text in reader.all(role):
             reader.note(setting, f"{role}: {text}")
             words += text.lower().replace(",", " ").split()
-    strategies = [name for word in words if (name := meaning("strategy", word))]
+    strategies = [str(name) for word in words if (name := meaning("strategy", word))]
     if strategies:
-        names_fsdp2 = "2" in words or "fsdp2" in words
-        return {"strategy": "fsdp" if names_fsdp2 else strategies[0]}
+        return "fsdp" if "2" in words or "fsdp2" in words else strategies[0]
     # Megatron-LM shards only the optimizer states.
     shards_optimizer = reader.switch("distributed-optimizer")
-    if shards_optimizer is None:
-        return {"strategy": None}
-    return {"strategy": "zero1" if shards_optimizer else "ddp"}
-
-
-def offload(reader: Reader, fields: Fields) -> Fields:
-    """Whether the optimizer states are offloaded to the host. Other kinds of offload are left to
-    plan's choice of a recipe."""
-    reader.word("offload")
-    target = (reader.word("optimizer-offload") or "").lower()
-    is_on_host = target in ("cpu", "nvme", "true", "yes", "on")
-    return {"offload_optimizer": True if is_on_host else None}
+    return None if shards_optimizer is None else "zero1" if shards_optimizer else "ddp"
 
 
 def plan_map(reader: Reader, fields: Fields) -> Fields:
@@ -502,14 +479,13 @@ def plan_map(reader: Reader, fields: Fields) -> Fields:
     for path, setting in reader.by_path.items():
         name = str(path[-1]) if path[:-1] == ("plan",) else ""
         if name in JOB_DEFAULTS and name != "shape":
-            value = value_of(setting)
-            job_fields[name] = from_plain(value, types[name], what=f"plan.{name}")
+            job_fields[name] = from_plain(value_of(setting), types[name], what=f"plan.{name}")
             reader.note(setting, f"{name} of the job")
     return job_fields
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (
     model, adapters, frozen_and_tables, quantised, length, batch, checkpointing, optimizer,
-    precision, kernels, parallel, strategy, offload, reinforcement, plan_map,
+    precision, kernels, parallel, reinforcement, plan_map,
 )  # fmt: skip
 """The functions that read a part of the config, in order: each gets the fields read before it."""

@@ -93,11 +93,9 @@ class ModelConfig:
         self.source = source
         for key, synonyms in SYNONYMS.items():
             # If a config gives two vocabulary sizes, the padded one is the size of the tables.
-            if key != "vocab_size" and values.get(key) is not None:
-                continue
-            named = [values[name] for name in synonyms if values.get(name) is not None]
-            if named:
-                self.values[key] = named[0]
+            if key == "vocab_size" or values.get(key) is None:
+                named = [values[name] for name in synonyms if values.get(name) is not None]
+                self.values |= {key: named[0]} if named else {}
         # The text part of a multimodal model has the layers of its text family.
         self.kind = re.sub(r"_vl|_5|_text|_model", "", str(values.get("model_type")))
         self.is_mamba = "mamba" in str(values.get("model_type"))
@@ -160,9 +158,8 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
     ...     "n_positions": 1024, "vocab_size": 50257, "layer_norm_epsilon": 1e-5}).parameters
     124356096
     """
-    texts = [values[key] for key in TEXT_PARTS if isinstance(values.get(key), Mapping)]
-    text = next(filter(None, texts), None)
-    if text is not None or isinstance(values.get("vision_config"), Mapping):
+    text = next((values[key] for key in TEXT_PARTS if isinstance(values.get(key), Mapping)), None)
+    if text or isinstance(values.get("vision_config"), Mapping):
         return with_towers(values, text, source)
     config = ModelConfig(values, source)
     if config.has("image_size") and not config.values.get("vocab_size"):
@@ -190,9 +187,8 @@ def with_towers(values: Mapping[str, Any], text: Mapping[str, Any] | None, sourc
     own = {key: part for key, part in values.items() if key not in TOWER_PARTS}
     shape = shape_of(text or own, source)
     towers = 0
-    for key in TOWER_PARTS:
-        part = values.get(key)
-        if not isinstance(part, Mapping) or not part:
+    for part in filter(None, map(values.get, TOWER_PARTS)):
+        if not isinstance(part, Mapping):
             continue
         config = ModelConfig(part, source)
         hidden = config.get("embed_dim", "hidden_size", "d_model", "width")
@@ -229,7 +225,11 @@ def decoder(config: ModelConfig) -> Shape:
     # LayerNorm rather than RMSNorm, by the family or the epsilon's key.
     says_rms = config.has("rms") and values.get("rmsnorm", True)
     layer_norms = not says_rms and ("layer norms" in family or config.has("layer", "norm", "eps"))
-    gated = is_gated(config, layer_norms=layer_norms)
+    # Nearly all MLPs since Llama are gated (SwiGLU); those with LayerNorm and GELU, as in GPT-2's
+    # time, are not.
+    activation = str(values.get("hidden_act") or "gelu")
+    gated = activation != "relu" and not (layer_norms and "gelu" in activation)
+    gated = "a gate" in family or (gated and "no gate" not in family)
     mlp = mlp_of(config, 3 if gated else 2, len(mixers))
     # A layer norm has a weight and a bias, and each layer has two norms.
     norms = (4 if layer_norms else 2) * hidden
@@ -279,15 +279,6 @@ def decoder(config: ModelConfig) -> Shape:
     )
 
 
-def is_gated(config: ModelConfig, *, layer_norms: bool) -> bool:
-    """Whether a decoder's MLPs are gated (SwiGLU), as nearly all since Llama are."""
-    if "a gate" in config.family or "no gate" in config.family:
-        return "a gate" in config.family
-    activation = str(config.values.get("hidden_act") or "gelu")
-    # Those with LayerNorm and GELU, as in GPT-2's time, have no gate.
-    return activation != "relu" and not (layer_norms and "gelu" in activation)
-
-
 class Attention(NamedTuple):
     """The attention of a layer; widths are those of all heads together."""
 
@@ -305,36 +296,31 @@ def attention_of(config: ModelConfig) -> Attention:
         return Attention(1, 2 * hidden, hidden, 0)
     heads = config.need("num_attention_heads")
     rank = config.get("kv_lora_rank")
-    if not rank:
-        usual_width = 256 if "heads of 256" in config.family else hidden // heads
-        width = config.get("head_dim", default=usual_width)
-        key_value_heads = config.get("num_key_value_heads", default=heads)
-        # Falcon's newer models also set `multi_query`, but have several key-value heads.
-        says_count = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
-        if values.get("multi_query") and not says_count:
-            key_value_heads = 1
-        query, key_value = heads * width, key_value_heads * width
-        # A gate for the output has as many parameters as the query projection.
-        queries = 3 if values.get("attn_output_gate") else 2
-        return Attention(heads, query, key_value, hidden * (queries * query + 2 * key_value))
-    return latent_attention(config, heads, rank)
-
-
-def latent_attention(config: ModelConfig, heads: int, rank: int) -> Attention:
-    """DeepSeek's latent attention (arXiv 2405.04434), whose keys and values come from a tensor of
-    this rank."""
-    hidden = config.hidden
-    rotated = config.get("qk_rope_head_dim", default=64)
-    plain = config.get("qk_nope_head_dim", default=128)
-    value = config.get("v_head_dim", default=128)
-    query = heads * (plain + rotated)
-    # If there is a query rank, the queries come from a narrow tensor too.
-    query_rank = config.get("q_lora_rank")
-    parameters = query_rank * (hidden + query) if query_rank else hidden * query
-    parameters += hidden * (rank + rotated) + rank * heads * (plain + value)
-    parameters += heads * value * hidden
-    # `key_value` is the width of keys and of values; here keys are wider, so take the mean.
-    return Attention(heads, query, heads * (plain + rotated + value) // 2, parameters)
+    if rank:
+        # DeepSeek's latent attention (arXiv 2405.04434): keys and values come from a tensor of this
+        # rank.
+        rotated = config.get("qk_rope_head_dim", default=64)
+        plain = config.get("qk_nope_head_dim", default=128)
+        value = config.get("v_head_dim", default=128)
+        query = heads * (plain + rotated)
+        # If there is a query rank, the queries come from a narrow tensor too.
+        query_rank = config.get("q_lora_rank")
+        parameters = query_rank * (hidden + query) if query_rank else hidden * query
+        parameters += hidden * (rank + rotated) + rank * heads * (plain + value)
+        parameters += heads * value * hidden
+        return Attention(heads, query, heads * (plain + rotated + value) // 2, parameters)
+    width = config.get(
+        "head_dim", default=256 if "heads of 256" in config.family else hidden // heads
+    )
+    key_value_heads = config.get("num_key_value_heads", default=heads)
+    # Falcon's newer models also set `multi_query`, but have several key-value heads.
+    says_count = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
+    if values.get("multi_query") and not says_count:
+        key_value_heads = 1
+    query, key_value = heads * width, key_value_heads * width
+    # A gate for the output has as many parameters as the query projection.
+    queries = 3 if values.get("attn_output_gate") else 2
+    return Attention(heads, query, key_value, hidden * (queries * query + 2 * key_value))
 
 
 def linear_attention(config: ModelConfig) -> int:
@@ -386,9 +372,9 @@ def mixers_of(config: ModelConfig) -> Sequence[str]:
     layers = config.need("num_hidden_layers")
     if layers > MOST_LAYERS:
         raise BadInput(f"`num_hidden_layers` is {layers:,}: no model has so many")
-    listed = values.get("attn_layer_indices")
     if "attn_layer_indices" in values:
         # An empty list means that no layer has attention (Bamba, Granite 4).
+        listed = values["attn_layer_indices"]
         indices = {at for at in (listed if isinstance(listed, list) else ()) if type(at) is int}
         return [ATTENTION if layer in indices else STATE_SPACE for layer in range(layers)]
     period = config.get("attn_layer_period", "full_attention_interval")
@@ -411,11 +397,12 @@ def mixer_named(config: ModelConfig, kind: str) -> str:
         return STATE_SPACE
     if "attention" not in kind:
         raise config.uncounted(kind)
-    if kind != "linear_attention":
-        return ATTENTION
-    if config.values.get("linear_num_value_heads"):
-        return LINEAR
-    return STATE_SPACE if config.has("mamba") or config.has("state_size") else ATTENTION
+    if kind == "linear_attention":
+        if config.values.get("linear_num_value_heads"):
+            return LINEAR
+        if config.has("mamba") or config.has("state_size"):
+            return STATE_SPACE
+    return ATTENTION
 
 
 class Mlp(NamedTuple):
@@ -479,12 +466,11 @@ def text_encoder(config: ModelConfig) -> Shape:
         rows += config.get("max_position_embeddings")
     # The dense layer before the two classes, whose own few weights do not matter.
     classifier = config.hidden * (config.hidden + 1)
-    shape = encoder(config, rows * config.hidden + classifier, matrices=3 if is_modern else 2)
+    shape = encoder(config, rows * config.hidden + classifier, gated=is_modern)
     return replace(
         shape,
         largest_unit=max(config.need("vocab_size") * config.hidden, shape.largest_unit),
         classes=2,
-        gated=is_modern,
         dropout=True,
         native_context=config.get("max_position_embeddings") or None,
     )
@@ -501,14 +487,14 @@ def image_encoder(config: ModelConfig) -> Shape:
     # each patch position, the class token and the mask token.
     inputs = patch * patch * config.get("num_channels", default=3) + 1
     outside = config.hidden * (inputs + patches + 2 + 2) + classes * (config.hidden + 1)
-    return replace(encoder(config, outside, matrices=2), classes=classes, tokens=patches + 1)
+    return replace(encoder(config, outside, gated=False), classes=classes, tokens=patches + 1)
 
 
-def encoder(config: ModelConfig, outside: int, matrices: int) -> Shape:
-    """The shape of an encoder with this many parameters outside its layers, and weight matrices in
-    an MLP."""
+def encoder(config: ModelConfig, outside: int, *, gated: bool) -> Shape:
+    """The shape of an encoder with this many parameters outside its layers."""
     hidden, width = config.hidden, config.mlp_width
     # Queries, keys, values and output have biases, as have the MLP and the norms.
+    matrices = 3 if gated else 2
     layer = 4 * hidden * (hidden + 1) + matrices * hidden * width + width + 5 * hidden
     layers = config.need("num_hidden_layers")
     parameters = outside + layers * layer
@@ -524,6 +510,6 @@ def encoder(config: ModelConfig, outside: int, matrices: int) -> Shape:
         query=hidden,
         key_value=hidden,
         intermediate=width,
-        gated=False,
+        gated=gated,
         rms_norm=False,
     )

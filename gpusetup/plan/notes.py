@@ -9,7 +9,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 from gpusetup.plan.decide import Decision, doubt, fewest_gpus, gpus_needed, max_batch
-from gpusetup.plan.job import BYTES, Recipe, TrainingJob, samples, yarn
+from gpusetup.plan.job import BYTES, TrainingJob, samples, yarn
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.trainers import row_of
@@ -17,15 +17,15 @@ from gpusetup.plan.trainers import row_of
 
 def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
     """All notes of a plan, with those about the model first."""
-    job = decision.job
-    yield from model_notes(job)
-    yield from parts_beside(question, job)
+    job, shape = decision.job, decision.job.shape
+    if shape.base:
+        yield f"{shape.name} has the shape of {shape.base}, which is in its name"
+    if shape.assumed:
+        yield f"the shape of {shape.name} is not known: {shape.assumed}"
+    yield from notes_on_parts(question, job)
     if job.strategy == "dp" and job.gpus > 1:
-        yield from data_parallel_notes(job, decision.recipe)
-    yield from assumed_length(question, job)
-    # With a token budget there is no batch to assume.
-    if question.batch is None and question.solve is None and not job.fills_token_budget:
-        yield assumed_batch(decision)
+        yield from data_parallel_notes(decision)
+    yield from assumed_sizes(question, decision)
     if question.solve == "gpus":
         yield from number_notes(decision)
     yield from machine_notes(decision)
@@ -41,19 +41,8 @@ def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
         yield f"it fits only if other programs free {decision.place.used_bytes / GIB:.1f} GiB"
 
 
-def model_notes(job: TrainingJob) -> Iterator[str]:
-    """Notes on where the model's shape comes from, and on the encoders that an image or video model
-    keeps on the GPU."""
-    shape = job.shape
-    if shape.base:
-        yield f"{shape.name} has the shape of {shape.base}, which is in its name"
-    if shape.assumed:
-        yield f"the shape of {shape.name} is not known: {shape.assumed}"
-
-
-def parts_beside(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """Notes on what is trained in addition to the model, and on what part of the model is
-    frozen."""
+def notes_on_parts(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
+    """Notes on what is trained in addition to the model, and on what part of it is frozen."""
     if job.tables:
         size = job.tables * BYTES[job.dtype]
         written = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
@@ -77,16 +66,16 @@ def parts_beside(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
         )
 
 
-def data_parallel_notes(job: TrainingJob, recipe: Recipe) -> Iterator[str]:
-    """Sentences of advice for a user of DataParallel: what each GPU holds, and why
-    DistributedDataParallel is better."""
-    first_gib = memory(job, recipe).total / GIB
-    other_gib = other_gpu_bytes(job, recipe) / GIB
+def data_parallel_notes(decision: Decision) -> Iterator[str]:
+    """Advice for a user of DataParallel: what each GPU holds, and why DistributedDataParallel is
+    better."""
+    job, recipe = decision.job, decision.recipe
     distributed_gib = memory(replace(job, strategy="ddp"), recipe).total / GIB
     yield (
-        f"DataParallel: the first GPU holds most, {first_gib:.1f} GiB (weights, gradients, the "
-        f"optimizer's states and the outputs of the whole batch); each other GPU holds "
-        f"{other_gib:.1f} GiB (a copy of the weights, its gradients and activations)"
+        f"DataParallel: the first GPU holds most, {decision.memory.total / GIB:.1f} GiB (weights, "
+        f"gradients, the optimizer's states and the outputs of the whole batch); each other GPU "
+        f"holds {other_gpu_bytes(job, recipe) / GIB:.1f} GiB (a copy of the weights, its gradients "
+        "and activations)"
     )
     yield (
         f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
@@ -104,36 +93,31 @@ def data_parallel_notes(job: TrainingJob, recipe: Recipe) -> Iterator[str]:
 # --- assumptions ----------------------------------------------------------------------------------
 
 
-def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """Notes on the sequence length that was assumed, and on a length beyond the model's native
-    context."""
+def assumed_sizes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
+    """Notes on the sequence length and the batch that were assumed, and on a length beyond the
+    model's native context."""
+    job, shape = decision.job, decision.job.shape
     # An image model has a fixed number of tokens.
-    if job.shape.tokens is not None:
-        return
-    if question.context is None and question.solve != "context":
+    if shape.tokens is None and question.context is None and question.solve != "context":
         length = "1 token" if job.context == 1 else f"{job.context:,} tokens"
         yield f"plan assumes {length} of text, because `--context` is not given"
-    native = job.shape.native_context
-    if native is None or job.context <= native:
-        return
-    extension = "the model's positions must be extended (RoPE scaling)"
-    if yarn(job):
-        extension = f"YaRN with factor {job.context / native:g}"
-    yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
-
-
-def assumed_batch(decision: Decision) -> str:
-    """A note that plan assumed one sample per GPU, and how many would fit."""
-    tokens = decision.job.shape.tokens
-    sample = "sequence" if tokens is None else f"sample of {tokens:,} tokens"
-    largest = max_batch(decision.job, decision.place)
-    larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)" if largest.fits else ""
-    return f"plan assumes one {sample} per GPU, because `--batch` is not given{larger}"
+    native = shape.native_context
+    if shape.tokens is None and native is not None and job.context > native:
+        extension = "the model's positions must be extended (RoPE scaling)"
+        if yarn(job):
+            extension = f"YaRN with factor {job.context / native:g}"
+        yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
+    # With a token budget there is no batch to assume.
+    if question.batch is None and question.solve is None and not job.fills_token_budget:
+        sample = "sequence" if shape.tokens is None else f"sample of {shape.tokens:,} tokens"
+        largest = max_batch(job, decision.place)
+        larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)" if largest.fits else ""
+        yield f"plan assumes one {sample} per GPU, because `--batch` is not given{larger}"
 
 
 def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
-    """How plan assumes that the model is trained, because no trainer is named; the screen says it
-    in its first lines."""
+    """How plan assumes that the model is trained, because no trainer is named, or which version of
+    the trainer it assumes; the screen says it in its first lines."""
     named_fields = question.job_fields.keys()
     older = older_version(question)
     if older:
@@ -201,11 +185,9 @@ def number_notes(decision: Decision) -> Iterator[str]:
     """Notes for a user who asked how many GPUs are needed."""
     job, place = decision.job, decision.place
     if not decision.fits:
-        # FSDP2 needs Linux.
-        if not job.copies_model or not place.linux:
-            return
         sharded = gpus_needed(replace(job, strategy="fsdp"), place)
-        if sharded.fits:
+        # FSDP2 needs Linux.
+        if job.copies_model and place.linux and sharded.fits:
             yield (
                 f"`--strategy fsdp` divides the model among the GPUs: then "
                 f"{sharded.job.gpus} of them are enough"
@@ -215,15 +197,13 @@ def number_notes(decision: Decision) -> Iterator[str]:
         yield "no number of these GPUs fits without offload, which is slow"
         return
     fewest = fewest_gpus(job, place)
-    if fewest is None or fewest.job.gpus >= job.gpus:
-        return
-    gpus = fewest.job.gpus
-    counted = "1 GPU would be enough" if gpus == 1 else f"{gpus} GPUs would be enough"
-    host_gib = fewest.memory.host / GIB
-    yield (
-        f"{counted} with offload ({fewest.recipe}) and {host_gib:,.0f} GiB of RAM, but the "
-        "training would be many times slower"
-    )
+    if fewest is not None and fewest.job.gpus < job.gpus:
+        gpus = fewest.job.gpus
+        counted = "1 GPU would be enough" if gpus == 1 else f"{gpus} GPUs would be enough"
+        yield (
+            f"{counted} with offload ({fewest.recipe}) and {fewest.memory.host / GIB:,.0f} GiB of "
+            "RAM, but the training would be many times slower"
+        )
 
 
 FIRST_WITH_BFLOAT16 = Capability(8, 0)
@@ -239,10 +219,9 @@ def machine_notes(decision: Decision) -> Iterator[str]:
         counted = "1 GPU" if count == 1 else f"{count} GPUs"
         yield f"this machine has {counted}, but the plan is for {job.gpus}"
     if count is not None and count > job.gpus and decision.fits:
-        times = count / job.gpus
         yield (
-            f"this machine has {count} GPUs, but the plan uses {job.gpus}: with all of them "
-            f"the training is up to {times:g} times as fast (`--gpus {count}`)"
+            f"this machine has {count} GPUs, but the plan uses {job.gpus}: with all of them the "
+            f"training is up to {count / job.gpus:g} times as fast (`--gpus {count}`)"
         )
     lacks_bfloat16 = capability is not None and capability < FIRST_WITH_BFLOAT16
     if lacks_bfloat16 and "bf16" in (job.amp, job.dtype):

@@ -14,7 +14,6 @@ from typing import Literal
 
 from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES
 from gpusetup.accelerators.apple import metal_bytes
-from gpusetup.accelerators.board_memory import STRIX_HALO, STRIX_HALO_SHARE, board_sizes
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, Maker
 from gpusetup.accelerators.other_gpus import other_gpu
 from gpusetup.catalog.gpus import (
@@ -203,9 +202,18 @@ UNIFIED_ADVICE = {
 }
 
 
+STRIX_HALO_SHARE = 0.488
+"""The share of a Strix Halo machine's memory that torch can use on Linux by default. The kernel's
+TTM limits the GPU to half of the memory, of which 62.47 of 128 GiB were usable (unsloth pull
+request 7960, ROCm issue 5595). The kernel's parameter ttm.pages_limit raises it; On Windows, up to
+96 of 128 GB can be assigned to the GPU."""
+STRIX_HALO = re.compile(r"(?i)\bStrix Halo\b|\bRyzen AI Max\b|\b80[456]0S\b|\bgfx1151\b")
+"""Names of AMD's Strix Halo APUs, which compute with a large part of the machine's memory."""
+
+
 def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
     """The GPU with this name, from any maker; UsageError if the name is unknown or does not
-    determine the memory size."""
+    determine the memory size, which has to be in the names of AMD's, Intel's and Apple's GPUs."""
     maker = maker_of_name(text, rows)
     if maker is None:
         return named_gpu(text, rows)
@@ -215,23 +223,13 @@ def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
         raise Unsatisfiable(
             f"{text!r} is AMD's {gpu.target}: no ROCm build of torch has kernels for it"
         )
-    is_strix = STRIX_HALO.search(text) is not None
-    unified = maker is APPLE or is_strix
-    sizes = () if unified else board_sizes(text)
-    written_gb = memory_in(tokens(text)) or (sizes[0] if len(sizes) == 1 else None)
+    written_gb = memory_in(tokens(text))
     if written_gb is None:
-        known = "the card has " + " or ".join(f"{size}GB" for size in sizes)
-        example = f"add it: `--gpu '{gpu.name} {sizes[-1] if sizes else 64}GB'`"
-        if unified:
-            known = "it uses the machine's memory"
-        elif not sizes:
-            known, example = "it is not in gpusetup's table", "give `--gpu-mem 16GiB`"
-        raise UsageError(f"The memory size of {text!r} is unclear: {known}", hint=example)
-    total = written_gb * GIB
-    capacity = metal_bytes(total) if maker is APPLE else cuda_bytes(total)
-    if is_strix:
-        capacity = total * STRIX_HALO_SHARE
-    return place_of_maker(gpu.name, total, capacity, maker, unified)
+        raise UsageError(
+            f"How much memory has {text!r}?",
+            hint=f"add it to the name, such as `--gpu '{gpu.name} 24GB'`",
+        )
+    return place_of_maker(gpu.name, text, written_gb * GIB, maker)
 
 
 def place_of_machine(machine: Snapshot) -> Place:
@@ -241,28 +239,36 @@ def place_of_machine(machine: Snapshot) -> Place:
     if stack is None or machine.gpus:
         return machine_place(machine)
     maker = BY_ID[stack.maker]
-    found: list[tuple[float, bool, str]] = []
+    found: list[tuple[float, str, str]] = []
     for gpu in stack.gpus:
-        is_strix = STRIX_HALO.search(f"{gpu.name} {gpu.target}") is not None
-        sizes = board_sizes(gpu.name)
-        # The driver's report (on a Mac, Metal's limit), or the size of all boards with this name.
-        size: float | None = gpu.memory_total_bytes or (sizes[0] * GIB if len(sizes) == 1 else None)
-        if is_strix and machine.memory.total_bytes:
-            size = machine.memory.total_bytes * STRIX_HALO_SHARE
+        chip = f"{gpu.name} {gpu.target}"
+        size: float | None = gpu.memory_total_bytes
+        if STRIX_HALO.search(chip):
+            size = machine.memory.total_bytes or size
         if not size:
             raise UsageError(f"The memory of {gpu.name} is not known", hint=OTHER_GPU)
-        found.append((size, maker is APPLE or is_strix, gpu.name))
+        found.append((size, gpu.name, chip))
     if not found:
         raise UsageError("This machine lists no GPU", hint="name one: `--gpu NAME`")
-    size, unified, name = min(found)
-    # If memory is shared, the size already is the part that torch can use.
-    return place_of_maker(name, size, size if unified else cuda_bytes(size), maker, unified)
+    size, name, chip = min(found)
+    # Metal reports the part of a Mac's memory that torch can use.
+    return place_of_maker(name, chip, size, maker, size if maker is APPLE else None)
 
 
 def place_of_maker(
-    name: str, total_bytes: float, capacity: float, maker: Maker, unified: bool
+    name: str, chip: str, total_bytes: float, maker: Maker, capacity: float | None = None
 ) -> Place:
-    """A GPU from another maker, with the remarks that apply to it."""
+    """A GPU from another maker, with the remarks that apply to it.
+
+    `chip`: a text with the name of the GPU's chip. `total_bytes`: the memory of the GPU, or of the
+    machine if they share it. `capacity`: the bytes that torch can use, estimated if None.
+    """
+    is_strix = STRIX_HALO.search(chip) is not None
+    unified = maker is APPLE or is_strix
+    if capacity is None and unified:
+        capacity = STRIX_HALO_SHARE * total_bytes if is_strix else metal_bytes(int(total_bytes))
+    elif capacity is None:
+        capacity = cuda_bytes(total_bytes)
     remark = NOT_MEASURED.format(maker=maker.name, label=LABELS[maker.id])
     if unified:
         remark += (

@@ -7,13 +7,11 @@ there, and the fact that each key gets. Data, learning rate and the like are lef
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpusetup.configs.settings import EMPTY, FALSE, TRUE
+from gpusetup.configs.yaml_text import yaml_text
 from gpusetup.model.documents import TrainerSettings
 from gpusetup.plan.decide import Decision
 from gpusetup.plan.job import (
@@ -156,10 +154,17 @@ def written(settings: Mapping[str, Any], form: str) -> str:
     """Settings with dotted keys as block YAML, as flags (`--name value`) or as Hydra's overrides
     (`name=value`)."""
     if form == "yaml":
-        return yaml_text(settings)
+        maps: dict[str, Any] = {}
+        for key, value in settings.items():
+            *outer, name = key.split(".")
+            inner = maps
+            for word in outer:
+                inner = inner.setdefault(word, {})
+            inner[name] = value
+        return yaml_text(maps)
     lines = []
     for name, value in settings.items():
-        word = shlex.quote(spelled(value))
+        word = shlex.quote(str(value).lower() if isinstance(value, bool) else str(value))
         line = f"{name}={word}"
         if form == "flags":
             # A switch that is on is written without a value.
@@ -167,43 +172,3 @@ def written(settings: Mapping[str, Any], form: str) -> str:
         lines.append(line)
     # A backslash at the end of a line continues a shell command.
     return " \\\n".join(lines) + "\n"
-
-
-def spelled(value: Any) -> str:
-    """A value as text, with `true` and `false` as YAML writes them."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def yaml_text(settings: Mapping[str, Any], indent: str = "") -> str:
-    """Settings with dotted keys as block YAML; a string is quoted if YAML would read it as
-    something else.
-
-    >>> print(yaml_text({"model.path": "a/b", "model.tied": True, "note": "yes"}), end="")
-    model:
-      path: a/b
-      tied: true
-    note: "yes"
-    """
-    maps: dict[str, Any] = {}
-    for key, value in settings.items():
-        name, dot, rest = key.partition(".")
-        if dot:
-            maps.setdefault(name, {})[rest] = value
-        else:
-            maps[name] = value
-    text = ""
-    for key, value in maps.items():
-        if isinstance(value, Mapping):
-            text += f"{indent}{key}:\n{yaml_text(value, indent + '  ')}"
-            continue
-        scalar = spelled(value)
-        # YAML 1.1 reads words such as `yes` or `null` as booleans or as null.
-        is_word = re.fullmatch(r"[A-Za-z][\w./-]*", scalar) and scalar not in (
-            *TRUE,
-            *FALSE,
-            *EMPTY,
-        )
-        if isinstance(value, str) and not is_word:
-            scalar = json.dumps(value)
-        text += f"{indent}{key}: {scalar}\n"
-    return text

@@ -7,7 +7,7 @@ In some containers and on some clusters, `libnvidia-ml` is missing or broken for
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from gpusetup.accelerators.makers import identified
@@ -17,6 +17,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot, visible_gpus
 from gpusetup.readings.smi_csv import output_of
+from gpusetup.system.processes import Output
 from gpusetup.system.system import HOLD_BACK, System
 
 PROGRAM = "nvidia-smi"
@@ -48,23 +49,28 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
 
 def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
     """Every GPU that nvidia-smi lists; empty if nvidia-smi is missing or fails."""
-    program = system.which(PROGRAM)
-    if program is None:
-        return ()
-    # On Linux, run nvidia-smi through `hold_back.py`, because it would otherwise load kernel
-    # modules and create device nodes.
-    starter: tuple[str, ...] = ()
-    if system.family == "linux":
-        starter = (sys.executable, "-I", "-S", HOLD_BACK)
     for fields in (FIELDS, FIELDS_OF_OLD_DRIVERS):
-        query = f"--query-gpu={','.join(fields)}"
-        words = (*starter, program, query, "--format=csv,noheader")
-        output = system.run(words, LIMIT_SECONDS)
-        if output.ok:
+        output = asked(system, fields, "csv,noheader", LIMIT_SECONDS)
+        if output is not None and output.ok:
             listed = output_of(fields, output.stdout.splitlines())
             gpus = listed[1].gpus or () if listed else ()
             return tuple(map(_completed, gpus))
     return ()
+
+
+def asked(system: System, fields: Sequence[str], form: str, limit: float) -> Output | None:
+    """What nvidia-smi prints for these fields of its GPUs in a form such as `csv`, within `limit`
+    seconds; None if there is no nvidia-smi."""
+    program = system.which(PROGRAM)
+    if program is None:
+        return None
+    # On Linux, nvidia-smi would load kernel modules and create device nodes; a query must not do
+    # that.
+    starter: tuple[str, ...] = ()
+    if system.family == "linux":
+        starter = (sys.executable, "-I", "-S", HOLD_BACK)
+    words = (*starter, program, f"--query-gpu={','.join(fields)}", f"--format={form}")
+    return system.run(words, limit)
 
 
 def _completed(gpu: Gpu) -> Gpu:

@@ -220,8 +220,7 @@ def with_preferred(
 
 
 def source_backend(ask: Ask) -> str | None:
-    """The backend of the index from which uv takes torch, by the first of these sources; None
-    without one."""
+    """The backend of the index from which uv takes torch, by the first of these sources."""
     backends = {index.name: index.backend for index in ask.indexes}
     of_torch = (backends.get(one.index) for one in ask.sources if one.package == "torch")
     return next(of_torch, None)
@@ -387,8 +386,7 @@ def refuse_image(ask: Ask, host: Host) -> None:
 
 
 def described_python(asks: Sequence[Ask], machine: Snapshot) -> Snapshot:
-    """The machine with the Python that a file brings itself, as an image or an environment.yml
-    does; unchanged otherwise."""
+    """The machine with the Python that a file brings, as an image or an environment.yml does."""
     for ask in asks:
         if ask.brings_python:
             python = replace(machine.python, version=ask.python, executable=None, prefix=None)

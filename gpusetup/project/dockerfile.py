@@ -10,7 +10,7 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.project.ask import MOST_BYTES, Ask
 from gpusetup.project.conda_file import add_spec
-from gpusetup.project.requirements import SHORT_NAMES, add_file, add_line
+from gpusetup.project.requirements import SHORT_NAMES, add_file, add_line, lines_of
 
 INSTALLS = re.compile(
     r"(?:\S*/)?(?:(?:uv\s+)?pip3?|python[\d.]*\s+-m\s+(?:uv\s+)?pip)\s+install\s+(?P<pip>.*)"
@@ -41,7 +41,7 @@ def read_dockerfile(path: str) -> Ask:
     def value_of(found: re.Match[str]) -> str:
         return variables.get(found["braced"] or found["plain"], found["default"] or found[0])
 
-    for number, line in instructions(text):
+    for number, line in lines_of(text):
         place = f"{Path(path).name}, line {number}"
         word, _, rest = line.partition(" ")
         rest = VARIABLE.sub(value_of, rest.strip())[:LONGEST_INSTRUCTION]
@@ -71,21 +71,6 @@ def read_dockerfile(path: str) -> Ask:
     return ask
 
 
-def instructions(text: str) -> Iterator[tuple[int, str]]:
-    """Yields the line number and the text of each instruction, with its continued lines joined.
-    Comments may stand between these."""
-    begun, parts = 0, list[str]()
-    for number, line in enumerate(text.splitlines(), start=1):
-        plain = line.strip()
-        if not plain or plain.startswith("#"):
-            continue
-        begun = begun if parts else number
-        parts.append(plain.removesuffix("\\"))
-        if not plain.endswith("\\"):
-            yield begun, " ".join(parts)
-            parts.clear()
-
-
 def enter_image(ask: Ask, image: str) -> None:
     """Begin a stage with an image, whose name shows its Python, or the torch that it brings. An
     earlier stage's image does not reach the last one."""
@@ -93,17 +78,12 @@ def enter_image(ask: Ask, image: str) -> None:
     of_nvidia = re.search(r"nvcr\.io/nvidia/(?:pytorch|nemo|tritonserver|tensorrt-llm)", image)
     ask.image = image if torch or of_nvidia else None
     ask.image_torch = torch[1] if torch else None
-    if ask.image is None:
-        python = re.search(r"(?:^|/)python:(\d+\.\d+)|python(3\.\d+)", image)
-        ubuntu = re.search(r"ubuntu:?(\d\d\.\d\d)", image)
-        version = (
-            python[1] or python[2]
-            if python
-            else PYTHON_OF_UBUNTU.get(ubuntu[1])
-            if ubuntu
-            else None
-        )
-        ask.python = version or ask.python
+    python = re.search(r"(?:^|/)python:(\d+\.\d+)|python(3\.\d+)", image)
+    ubuntu = re.search(r"ubuntu:?(\d\d\.\d\d)", image)
+    if python and ask.image is None:
+        ask.python = python[1] or python[2]
+    elif ubuntu and ask.image is None:
+        ask.python = PYTHON_OF_UBUNTU.get(ubuntu[1], ask.python)
 
 
 def add_command(ask: Ask, installs: re.Match[str], place: str) -> None:
@@ -136,8 +116,7 @@ def add_command(ask: Ask, installs: re.Match[str], place: str) -> None:
 
 
 def options_and_packages(words: Iterator[str]) -> Iterator[tuple[str | None, str]]:
-    """Yields each option that takes a value, under pip's short name, with its value, and each
-    package with None. Flags are left out."""
+    """Yields each option with its value, by pip's short name, and each package with None."""
     for word in words:
         short = SHORT_OPTION.fullmatch(word)
         name, equal, value = word.partition("=")

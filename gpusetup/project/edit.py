@@ -8,7 +8,7 @@ of them, and uv is told that no two can be installed together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.accelerators.makers import maker_of
@@ -19,7 +19,7 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import cuda_of
-from gpusetup.project.ask import Ask, NamedIndex, Variant, named_family
+from gpusetup.project.ask import Ask, Variant, named_family
 from gpusetup.project.decide import OF_THE_GPU, bounds_of
 
 PLATFORMS = {
@@ -46,60 +46,45 @@ def edit_for(
     ask: Ask, build: TorchBuild, variant: Variant | None, root: str, catalog: Catalog
 ) -> Edit:
     """The edit for a project that names torch itself, or in the extra or group that was chosen. Its
-    bounds stay as they are."""
-    if ask.is_poetry:
-        return poetry_edit(ask, build, variant, root)
-    return uv_edit(ask, build, variant, root, catalog)
-
-
-def poetry_edit(ask: Ask, build: TorchBuild, variant: Variant | None, root: str) -> Edit:
-    """A source for torch's index, unless the project has the one of this build already.
-
-    https://python-poetry.org/docs/repositories/#explicit-package-sources
-    """
-    name = variant.name if variant else None
-    own = index_of_torch(ask, name)
-    if own and own.backend == build.backend:
-        return no_edit(ask, build, ("poetry", "install"))
-    source = (own and own.name) or f"pytorch-{build.backend.replace('.', '-')}"
-    url = build.index or index_url(build.backend, root)
-    family = named_family(one.name for one in ask.of(name))
-    note = (
-        f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
-        f'the versions: `torch = {{ version = "...", source = "{source}" }}`'
-    )
-    table = ("[[tool.poetry.source]]", f'name = "{source}"', f'url = "{url}"')
-    return Edit(
-        lines=(*table, 'priority = "explicit"'),
-        steps=(("poetry", "lock"), ("poetry", "install")),
-        notes=(note,),
-    )
-
-
-def uv_edit(
-    ask: Ask, build: TorchBuild, variant: Variant | None, root: str, catalog: Catalog
-) -> Edit:
-    """The lines for uv, by what the project has already:
+    bounds stay as they are. It depends on what the project has already:
 
     - this build's index: only the sources that members of torch's family lack, or nothing;
     - the index of another build: the table in its place;
     - sources of other extras: those of the chosen one beside them;
     - none of these: an index, and a source for each member.
+
+    https://python-poetry.org/docs/repositories/#explicit-package-sources
     """
     name = variant.name if variant else None
     family = named_family(one.name for one in ask.of(name))
-    sources = sources_of(ask, name)
-    own = index_of_torch(ask, name)
+    sources = {one.package: one.index for one in ask.sources if one.variant in (None, name)}
+    # The index from which the project takes torch. In uv, an index without sources serves all
+    # packages, torch too; the sources that dependencies name in Poetry are not read.
+    of_torch = [one for one in ask.indexes if one.name and one.name == sources.get("torch")]
+    if not ask.sources or ask.is_poetry:
+        of_torch += [one for one in ask.indexes if one.backend]
+    own = of_torch[0] if of_torch else None
     url = build.index or index_url(build.backend, root)
     sync = ("uv", "sync", *(variant.words if variant else ()))
+    install = ("poetry", "install") if ask.is_poetry else sync
     if own and own.backend == build.backend:
         # Without sources, the index serves every member already.
         missing = [member for member in family if sources and member not in sources]
-        if not missing:
-            return no_edit(ask, build, sync)
+        if not missing or ask.is_poetry:
+            note = f"{ask.path} names {build.backend} already: no edit"
+            return Edit(steps=(install,), notes=(note,))
         rows = [f'{member} = [{{ index = "{own.name}" }}]' for member in missing]
         note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
         return Edit(lines=(SOURCES, *rows), steps=(sync,), notes=(note,))
+    if ask.is_poetry:
+        source = (own and own.name) or f"pytorch-{build.backend.replace('.', '-')}"
+        table = ("[[tool.poetry.source]]", f'name = "{source}"', f'url = "{url}"')
+        note = (
+            f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
+            f'the versions: `torch = {{ version = "...", source = "{source}" }}`'
+        )
+        steps = (("poetry", "lock"), install)
+        return Edit(lines=(*table, 'priority = "explicit"'), steps=steps, notes=(note,))
     if own:
         label = f"{own.name} ({own.backend})" if own.name else own.url
         lines: tuple[str, ...] = ("[[tool.uv.index]]", f'url = "{url}"')
@@ -110,30 +95,8 @@ def uv_edit(
         return Edit(lines=lines, steps=(sync,), notes=(note,))
     if variant and ask.sources:
         return edit_of_variants({variant: build}, ask, family, root, catalog, variant)
-    added = tuple(project_lines(family, url, build, catalog))
-    return Edit(lines=added, steps=(sync,), notes=notes_on_tables(ask, added))
-
-
-def no_edit(ask: Ask, build: TorchBuild, step: tuple[str, ...]) -> Edit:
-    return Edit(steps=(step,), notes=(f"{ask.path} names {build.backend} already: no edit",))
-
-
-def sources_of(ask: Ask, variant: str | None) -> dict[str, str]:
-    """Package -> the name of its index, in the project itself or in this extra or group."""
-    return {one.package: one.index for one in ask.sources if one.variant in (None, variant)}
-
-
-def index_of_torch(ask: Ask, variant: str | None) -> NamedIndex | None:
-    """The index from which the project takes torch; None if it names none."""
-    wanted = sources_of(ask, variant).get("torch")
-    for index in ask.indexes:
-        if index.name and index.name == wanted:
-            return index
-    # In uv, an index without sources serves all packages, torch too. The sources that dependencies
-    # name in Poetry are not read, so there it is the index with torch's builds.
-    if ask.sources and not ask.is_poetry:
-        return None
-    return next((index for index in ask.indexes if index.backend), None)
+    lines = tuple(project_lines(family, url, build, catalog))
+    return Edit(lines=lines, steps=(sync,), notes=notes_on_tables(ask, lines))
 
 
 def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
@@ -145,43 +108,43 @@ def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
 # --- lines of TOML --------------------------------------------------------------------------------
 
 
-def project_lines(
-    names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog
-) -> Iterator[str]:
-    """Yields the TOML lines that make uv install these packages from torch's index, on all
-    platforms for which the index has this build."""
-    marker = marker_of(build.torch, build.backend, catalog)
-    needs_more_of_index = maker_of(build.backend) in NEEDS_ITS_INDEX
-    if needs_more_of_index:
+def project_lines(names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog) -> list[str]:
+    """The TOML lines that make uv install these packages from torch's index, where it has them."""
+    marker = marker_of(build, catalog)
+    lines = index_lines("pytorch", url, build)
+    if "explicit = true" not in lines:
         # Without this limit, uv would look for torch on this index for other platforms too, which
         # have no such build.
-        yield from ("[tool.uv]", f'environments = ["{marker}"]', "")
-    yield from ("[[tool.uv.index]]", 'name = "pytorch"', f'url = "{url}"')
-    # AMD's and Intel's builds need packages that only this index has, such as their Triton, so for
-    # them uv may use the index for every package.
-    if not needs_more_of_index:
-        yield "explicit = true"
+        lines = ["[tool.uv]", f'environments = ["{marker}"]', "", *lines]
+    rows = (f'{name} = [{{ index = "pytorch", marker = "{marker}" }}]' for name in names)
+    return [*lines, "", SOURCES, *rows]
+
+
+def index_lines(name: str, url: str, build: TorchBuild) -> list[str]:
+    """The table of torch's index for a build. AMD's and Intel's builds need packages that only this
+    index has, such as their Triton, so for them uv may use the index for every package."""
+    lines = ["[[tool.uv.index]]", f'name = "{name}"', f'url = "{url}"']
+    if maker_of(build.backend) not in NEEDS_ITS_INDEX:
+        lines.append("explicit = true")
     elif url == INDEX_OF_AMD:
-        yield "ignore-error-codes = [403]  # its answer for packages that it does not have"
-    yield from ("", SOURCES)
-    for name in names:
-        yield f'{name} = [{{ index = "pytorch", marker = "{marker}" }}]'
+        lines.append("ignore-error-codes = [403]  # its answer for packages that it does not have")
+    return lines
 
 
-def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
-    """The environment marker for the platforms on which torch's index has a build; "" if there are
-    none."""
-    markers = []
+def marker_of(build: TorchBuild, catalog: Catalog) -> str:
+    """The marker of the platforms for which torch's index has a build; "" if there are none."""
+    torch, backend, markers = build.torch, build.backend, []
     for marker, (family, machine) in PLATFORMS.items():
         platform = f"{family}-{machine}"
-        is_of_other_maker = any(
+        of_other_maker = any(
             row.torch == torch and backend in row.seen.get(platform, "").split()
             for row in catalog.other_makers
-        ) or any(
+        )
+        of_amd = any(
             row.torch == torch and backend == f"rocm{row.rocm}" and platform in row.on.split()
             for row in catalog.amd_index
         )
-        if is_of_other_maker or catalog.row_of(torch, backend, family, machine):
+        if of_other_maker or of_amd or catalog.row_of(torch, backend, family, machine):
             markers.append(marker)
     # If both Linux markers are needed, a single marker for all of Linux is enough.
     if {*list(PLATFORMS)[:2]} <= {*markers}:
@@ -208,8 +171,8 @@ def builds_of_variants(
         of_gpu = build.backend
     builds = {}
     for variant in ask.variants:
-        label = backend_label(variant.name)
-        backend = of_gpu if variant.name.lower() in OF_THE_GPU else label
+        is_of_gpu = variant.name.lower() in OF_THE_GPU
+        backend = of_gpu if is_of_gpu else backend_label(variant.name)
         if backend not in known:
             continue
         bounds = bounds_of(ask.of(variant.name), (), catalog).torch
@@ -235,26 +198,21 @@ def edit_of_variants(
     root: str, catalog: Catalog, chosen: Variant,
 ) -> Edit:  # fmt: skip
     """The edit that gives each of these extras and groups its torch build, and forbids installing
-    two of them together. They keep their requirements."""
+    two of them together. They keep their requirements. `chosen` is the one for this machine."""
     lines = []
     if len(builds) > 1:
         members = ", ".join(f'{{ {one.kind} = "{one.name}" }}' for one in builds)
         lines += ["[tool.uv]", f"conflicts = [[{members}]]", ""]
-    names = {
-        build.backend: f"pytorch-{build.backend.replace('.', '-')}" for build in builds.values()
-    }
-    for backend, name in names.items():
-        lines += ["[[tool.uv.index]]", f'name = "{name}"', f'url = "{index_url(backend, root)}"']
-        # AMD's and Intel's builds need packages that only this index has, such as their Triton.
-        lines += [""] if maker_of(backend) in NEEDS_ITS_INDEX else ["explicit = true", ""]
+    for build in {build.backend: build for build in builds.values()}.values():
+        lines += [*index_lines(_index_of(build), index_url(build.backend, root), build), ""]
     lines.append(SOURCES)
     for member in named_family([*family, *(name for one in builds for name in one.family)]):
         lines.append(f"{member} = [")
         for variant, build in builds.items():
             if member in build.family((*family, *variant.family)):
-                marker = marker_of(build.torch, build.backend, catalog)
+                marker = marker_of(build, catalog)
                 lines.append(
-                    f'    {{ index = "{names[build.backend]}", {variant.kind} = "{variant.name}", '
+                    f'    {{ index = "{_index_of(build)}", {variant.kind} = "{variant.name}", '
                     f'marker = "{marker}" }},'
                 )
         lines.append("]")
@@ -271,3 +229,8 @@ def edit_of_variants(
     notes.append(f"`uv sync` installs one of them: {options}")
     steps = (("uv", "sync", *chosen.words),)
     return Edit(lines=tuple(lines), steps=steps, notes=tuple(notes))
+
+
+def _index_of(build: TorchBuild) -> str:
+    """The name of a build's index in the file, such as `pytorch-cu128`."""
+    return f"pytorch-{build.backend.replace('.', '-')}"

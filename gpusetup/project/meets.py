@@ -17,8 +17,7 @@ from gpusetup.project.decide import UNCHANGED, Decision, decide, keeps_image, re
 
 
 def project_answer(ask: Ask, host: Host, catalog: Catalog) -> ProjectAnswer | None:
-    """What a project asks for, and whether the torch of the environment meets it; None if the
-    project names no torch."""
+    """What a project asks for, and whether the environment meets it; None without a torch."""
     decision = Decision(wish=Wish())
     refusal: Unsatisfiable | None = None
     try:

@@ -146,24 +146,24 @@ def add_poetry(ask: Ask, poetry: Mapping[str, Any]) -> None:
 def specifier_of_poetry(text: str) -> str:
     """A version of Poetry as a specifier of Python's packaging; "" for any version.
 
+    `^` allows all versions in which the first number that is not 0 stays the same, and `~` those
+    in which the second one does, or the only one.
+
     >>> [specifier_of_poetry(text) for text in ("^2.4", "~2.6.0", "2.5.1", ">=3.9,<3.13", "*")]
     ['>=2.4,<3', '>=2.6.0,<2.7', '==2.5.1', '>=3.9,<3.13', '']
     """
     parts = []
     for part in filter(None, (piece.strip() for piece in text.split("||")[0].split(","))):
-        found = re.fullmatch(r"(\^|~)(\d{1,6})(?:\.(\d{1,6}))?(?:\.(\d{1,6}))?\S*", part)
-        if part == "*":
-            continue
-        if not found:
+        found = re.fullmatch(r"([\^~])(\d{1,6}(?:\.\d{1,6}){0,2})\S*", part)
+        if found:
+            numbers = [int(number) for number in found[2].split(".")]
+            place = min(1, len(numbers) - 1)
+            if found[1] == "^":
+                place = next((at for at, one in enumerate(numbers) if one), len(numbers) - 1)
+            end = [*numbers[:place], numbers[place] + 1]
+            parts.append(f">={part[1:]},<{'.'.join(map(str, end))}")
+        elif part != "*":
             parts.append(f"=={part}" if part[0].isdigit() else part)
-            continue
-        numbers = [int(number) for number in found.groups()[1:] if number is not None]
-        # `^0.4` ends at 0.5, and `~2` at 3.
-        keep = 1 if found[1] == "^" else min(2, len(numbers))
-        while found[1] == "^" and keep < len(numbers) and numbers[keep - 1] == 0:
-            keep += 1
-        end = [*numbers[: keep - 1], numbers[keep - 1] + 1]
-        parts.append(f">={part[1:]},<{'.'.join(map(str, end))}")
     return ",".join(parts)
 
 

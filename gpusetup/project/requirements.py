@@ -71,7 +71,7 @@ def add_file(ask: Ask, file: Path, named_by: str = "", *, is_limit: bool = False
         name = os.path.relpath(file, Path(ask.path).parent)
         for number, line in lines_of(text):
             place = f"{name}, line {number}"
-            kind, value = option_of(line)
+            kind, value = option_of(re.sub(r"\s#.*", "", line))
             if kind in ("-r", "-c"):
                 waiting.append((file.parent / value, place, is_limit or kind == "-c"))
             else:
@@ -79,29 +79,28 @@ def add_file(ask: Ask, file: Path, named_by: str = "", *, is_limit: bool = False
 
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:
-    r"""Yields the number and the text of each line that is not empty, without comments. A line that
-    ends in a backslash goes on in the next one.
+    r"""Yields each line with the number at which it begins. One that ends in a backslash goes on in
+    the next; empty lines and those that are only a comment do not count.
 
-    >>> list(lines_of("a  # b\n\n# d\nc \\\n --hash=x"))
-    [(1, 'a'), (4, 'c  --hash=x')]
+    >>> list(lines_of("a\n\n# d\nc \\\n --hash=x\nlast \\"))
+    [(1, 'a'), (4, 'c  --hash=x'), (6, 'last')]
     """
-    begun, parts = 0, [""]
+    begun, whole = 0, ""
     for number, line in enumerate(text.splitlines(), start=1):
-        if not parts[-1]:
-            begun, parts = number, []
-        plain = re.sub(r"(^|\s)#.*", "", line).rstrip()
-        if plain.endswith("\\"):
-            parts.append(plain[:-1] or " ")
+        plain = line.rstrip()
+        if not plain or plain.lstrip().startswith("#"):
             continue
-        whole = "".join((*parts, plain)).strip()
-        parts = [""]
-        if whole:
-            yield begun, whole
+        begun = begun if whole else number
+        whole += plain.removesuffix("\\")
+        if not plain.endswith("\\"):
+            yield begun, whole.strip()
+            whole = ""
+    if whole.strip():
+        yield begun, whole.strip()
 
 
 def option_of(line: str) -> tuple[str, str]:
-    """pip's option in a line, by its short name, and its value. The option is "" for a
-    requirement."""
+    """pip's option in a line, by its short name, and its value; "" for a requirement."""
     option = OPTION.fullmatch(line.strip())
     if not option:
         return "", line.strip()

@@ -27,8 +27,7 @@ def read_script(path: str) -> Ask:
     Raises BadInput if it has two metadata blocks, or one that is not valid TOML.
     """
     text = named_file.read_text(path, MOST_BYTES)
-    ask = Ask(path=path, kind="script")
-    blocks = list(blocks_of(text))
+    ask, blocks = Ask(path=path, kind="script"), list(blocks_of(text))
     if len(blocks) > 1:
         raise BadInput(
             f"{path} has {len(blocks)} blocks of metadata, and PEP 723 allows one",
@@ -52,26 +51,24 @@ def read_script(path: str) -> Ask:
 
 
 def blocks_of(text: str) -> Iterator[str]:
-    r"""Yields the TOML text of each metadata block in a script.
+    r"""Yields the TOML text of each metadata block in a script, which ends at the last `# ///` of
+    its comment lines.
 
     >>> list(blocks_of("# /// script\n# dependencies = []\n# ///\nimport torch\n"))
     ['dependencies = []']
     """
-    lines = text.splitlines()
-    number = 0
-    while number < len(lines):
-        if lines[number].rstrip() != START:
-            number += 1
-            continue
-        comments = []
-        for line in lines[number + 1 :]:
-            if not re.match(r"#( |$)", line):
-                break
+    comments: list[str] | None = None
+    for line in (*text.splitlines(), ""):
+        is_comment = re.match(r"#( |$)", line) is not None
+        if comments is not None and not is_comment:
+            ends = [place for place, one in enumerate(comments) if one.rstrip() == END]
+            if ends:
+                yield "\n".join(one[2:] for one in comments[: ends[-1]])
+            comments = None
+        elif comments is not None:
             comments.append(line)
-        ends = [place for place, line in enumerate(comments) if line.rstrip() == END]
-        if ends:
-            yield "\n".join(line[2:] for line in comments[: ends[-1]])
-        number += 1 + len(comments)
+        elif line.rstrip() == START:
+            comments = []
 
 
 def block_lines(

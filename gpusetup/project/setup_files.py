@@ -22,9 +22,8 @@ def read_setup_cfg(path: str) -> Ask:
         raise BadInput(f"{path} is not a valid setup.cfg: {first_line}") from problem
     options = parser["options"] if parser.has_section("options") else {}
     ask = Ask(path=path, kind="setup", python=options.get("python_requires"))
-    for line in options.get("install_requires", "").splitlines():
-        if line.strip():
-            ask.add(line, f"{Path(path).name}, install_requires")
+    for line in filter(str.strip, options.get("install_requires", "").splitlines()):
+        ask.add(line, f"{Path(path).name}, install_requires")
     return ask
 
 
@@ -38,38 +37,39 @@ def read_setup_py(path: str) -> Ask:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise BadInput(f"{path} is not valid Python: {problem}") from problem
-    ask = Ask(path=path, kind="setup")
-    place = f"{Path(path).name}, install_requires"
+    ask, place = Ask(path=path, kind="setup"), f"{Path(path).name}, install_requires"
     # A list is often bound to a name first: `requirements = ["torch>=2"]`.
     bound: dict[str, ast.expr] = {}
-    keywords: list[ast.keyword] = []
+    named: dict[str | None, ast.expr] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             bound |= {name.id: node.value for name in node.targets if isinstance(name, ast.Name)}
-        if isinstance(node, ast.Call):
-            # `setup(...)` and `setuptools.setup(...)`.
-            called = getattr(node.func, "attr", getattr(node.func, "id", None))
-            keywords += node.keywords if called == "setup" else []
-    for keyword in keywords:
-        value = keyword.value
-        if isinstance(value, ast.Name):
-            value = bound.get(value.id, value)
-        if keyword.arg == "python_requires":
-            ask.python = _text(value)
-        elif keyword.arg == "install_requires" and isinstance(value, (ast.List, ast.Tuple)):
-            for line in filter(None, map(_text, value.elts)):
-                ask.add(line, place)
-        elif keyword.arg == "install_requires":
-            # A list that is computed is nearly always read from the requirements.txt beside it.
-            beside = Path(path).parent / "requirements.txt"
-            if beside.is_file():
-                add_file(ask, beside, place)
-            else:
-                ask.unread.append(f"{place}: it is computed when setup.py runs")
+        # `setup(...)` and `setuptools.setup(...)`.
+        elif isinstance(node, ast.Call) and "setup" in (
+            getattr(node.func, "attr", None),
+            getattr(node.func, "id", None),
+        ):
+            named |= {keyword.arg: keyword.value for keyword in node.keywords}
+    values = {
+        word: bound.get(value.id, value) if isinstance(value, ast.Name) else value
+        for word, value in named.items()
+    }
+    ask.python = _text(values.get("python_requires"))
+    needed = values.get("install_requires")
+    if isinstance(needed, (ast.List, ast.Tuple)):
+        for line in filter(None, map(_text, needed.elts)):
+            ask.add(line, place)
+    elif needed is not None:
+        # A list that is computed is nearly always read from the requirements.txt beside it.
+        beside = Path(path).parent / "requirements.txt"
+        if beside.is_file():
+            add_file(ask, beside, place)
+        else:
+            ask.unread.append(f"{place}: it is computed when setup.py runs")
     return ask
 
 
-def _text(value: ast.expr) -> str | None:
+def _text(value: ast.expr | None) -> str | None:
     """The text of a literal; None for anything else."""
     is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
-    return value.value if is_text else None  # type: ignore[attr-defined]
+    return value.value if is_text else None  # type: ignore[union-attr]

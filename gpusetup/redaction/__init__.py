@@ -41,10 +41,11 @@ CLOSED_FIELDS = frozenset(
 )
 """Fields with a fixed vocabulary or form, which cannot contain anything private."""
 FREE_KEYS = "values"
-"""The mapping whose keys are chosen by the code that reads the machine; all other keys are field
-names of the record."""
+"""The mapping whose keys are chosen by the code that reads the machine, perhaps from a text; all
+other keys are field names of the record."""
 _DATE = r"\d{4}-\d\d-\d\d[T ][\d:.]{5,15}(?:Z|[+-]\d\d:?\d\d)?"
 _VERSION = r"\d[\w.+!-]{0,40}"
+_SECRET_KEY = r"(?i).*(password|passwd|token|secret|serial|api_?key|credential).*"
 
 WHO_VARIABLES = frozenset(
     "USER LOGNAME USERNAME SUDO_USER HOSTNAME COMPUTERNAME SLURM_JOB_USER SLURMD_NODENAME "  # noqa: SIM905
@@ -66,15 +67,11 @@ class Private(Frozen):
 def private_here() -> Private:
     """The user, the host and the home folder of this process."""
     host = socket.gethostname()
-    names = [os.environ.get(name, "") for name in WHO_VARIABLES]
-    names += [host, host.split(".")[0]]
+    names = [*(os.environ.get(name, "") for name in WHO_VARIABLES), host, host.split(".")[0]]
     home = os.path.expanduser("~")  # noqa: PTH111
     # A user without a home folder has `/` as home, which must not become `~`.
     has_home = len(home.strip("/\\")) > 1
-    return Private(
-        names=tuple(name for name in names if name),
-        homes=(home,) if has_home else (),
-    )
+    return Private(names=tuple(filter(None, names)), homes=(home,) if has_home else ())
 
 
 def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
@@ -82,23 +79,17 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     host and home."""
     plain = to_plain(snapshot)
     person = private_here() if private is None else private
-    names_in_environment = []
-    allowed_variables = {}
-    for name, value in plain["environment"].items():
-        if name in WHO_VARIABLES:
-            names_in_environment.append(value)
-        if is_allowed(name):
-            allowed_variables[name] = value
-    person = replace(person, names=(*person.names, *names_in_environment))
-    plain["environment"] = allowed_variables
-
-    scrub = Scrubber(plain, person)
+    variables = plain.pop("environment")
+    named = [value for name, value in variables.items() if name in WHO_VARIABLES]
+    allowed = {name: value for name, value in variables.items() if is_allowed(name)}
+    person = replace(person, names=(*person.names, *named))
+    scrub = Scrubber({**plain, "environment": allowed}, person)
     for gpu in plain["gpus"] or ():
         if gpu["uuid"]:
             scrub.alias_gpu(gpu["uuid"])
     # Redact the environment variables first, so that machines with the same variables get the same
     # aliases for them.
-    environment = _redacted(plain.pop("environment"), scrub.text)
+    environment = _redacted(allowed, scrub.text)
     shared = {**_redacted(plain, scrub.text), "environment": environment}
     return from_plain(shared, Snapshot, what="the redacted snapshot")
 
@@ -106,48 +97,26 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
 def _redacted(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
     """A plain value with all its texts redacted; `key` is the name of the field that contains
     it."""
-    if isinstance(value, str):
-        return _redacted_text(value, scrub, key)
     if isinstance(value, dict):
-        shared_names = {name: name for name in value}
-        # Redact these keys too, because the code that reads the machine may have taken them from a
-        # text.
-        if key == FREE_KEYS:
-            shared_names = {name: scrub(name) for name in value}
-        return {shared_names[name]: _redacted(inner, scrub, name) for name, inner in value.items()}
+        return {
+            scrub(name) if key == FREE_KEYS else name: _redacted(inner, scrub, name)
+            for name, inner in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_redacted(inner, scrub, key) for inner in value]
-    return value
-
-
-def _redacted_text(value: str, scrub: Callable[[str], str], key: str) -> str:
-    """The text of the field `key`, redacted so that it can be shared."""
-    is_version = key.endswith("version") and re.fullmatch(_VERSION, value)
-    if is_version or key in CLOSED_FIELDS:
+    if not isinstance(value, str) or key in CLOSED_FIELDS:
         return value
-    # Skip such a field only if its text has the expected form: a snapshot may come from a stranger,
-    # so it may contain any text.
+    # The other fields stay only if their text has the expected form: a snapshot may come from a
+    # stranger, so it may contain any text.
+    if key.endswith("version") and re.fullmatch(_VERSION, value):
+        return value
     if key == "taken_at":
         return value if re.fullmatch(_DATE, value) else "<date>"
     if key == "installer":
         return value if value.lower() in INSTALLERS else "other"
     if key in HOST_VARIABLES:
         return scrub(hide_servers(value))
-    if is_secret_key(key):
-        return "<secret>"
-    return scrub(value)
-
-
-_SECRET_KEY = re.compile(r"(?i).*(password|passwd|token|secret|serial|api_?key|credential).*")
-
-
-def is_secret_key(key: str) -> bool:
-    """Whether a field's name says that its value is a secret.
-
-    >>> is_secret_key("serial_number"), is_secret_key("name")
-    (True, False)
-    """
-    return _SECRET_KEY.fullmatch(key) is not None
+    return "<secret>" if re.fullmatch(_SECRET_KEY, key) else scrub(value)
 
 
 # --- searching the texts --------------------------------------------------------------------------
@@ -155,7 +124,12 @@ def is_secret_key(key: str) -> bool:
 _UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 _GPU = rf"\b(GPU|MIG)-({_UUID}|[0-9a-fA-F]{{8}}[-0-9a-fA-F]*|[0-9a-fA-F]{{4,7}})(?![0-9a-zA-Z])"
 """Matches a GPU's UUID or its beginning, which CUDA_VISIBLE_DEVICES accepts: `GPU-8f3a`."""
-_ALIAS = r"\d{4}"
+_TOKEN = (
+    # What is hidden already, the builder of NVIDIA's driver, and URLs, of which only harmless parts
+    # are left.
+    r"<[\w-]+>|\bdvs-builder@[\w-]+|(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]*(?:<[\w-]+>[^\s\"'<>]*)*"
+    rf"|(?P<path>{PATH})|(?P<word>[\w.+-]+)"
+)
 
 
 class Scrubber:
@@ -171,92 +145,74 @@ class Scrubber:
         """Maps a GPU's UUID to its alias. The snapshot's own GPUs get the first aliases in order,
         beginning with `GPU-0001`."""
         self._folder_aliases: dict[str, str] = {}
-        """Maps the name of an unknown folder to its alias."""
+        # Most texts occur many times in a record.
         self._shared: dict[str, str] = {}
-        """Maps a text to its redacted form. Results are cached, because most texts occur many times
-        in a record."""
-
         self._own_text = own_text
-
         # Replace the longest home first: if both `/home/ann` and `/home/ann/work` are homes,
         # `/home/ann/work` must become `~`, not `~/work`.
         homes = sorted(private.homes, key=len, reverse=True)
-        self._homes = "|".join(re.escape(home) + r"(?![\w-])" for home in homes)
+        self._homes = "|".join(re.escape(home) + r"(?![\w-])" for home in homes) or NOTHING
         owners = [re.split(r"[\\/]", home)[-1] for home in homes]
-        names = {*private.names, *_people_of(plain), *owners}
         # Keep names of one or two letters and numbers: they occur in every record, so hiding them
         # would make the record useless.
-        telling = [name for name in names if len(name) > 2 and not name.isdigit()]
-        private_names = [name for name in telling if name.lower() not in public_names()]
+        names = [
+            name
+            for name in {*private.names, *_people_of(plain), *owners}
+            if len(name) > 2 and not name.isdigit() and name.lower() not in public_names()
+        ]
         # A regular expression takes the first alternative that matches, so `alice` must come
         # before `al`.
-        alternatives = "|".join(map(re.escape, sorted(private_names, key=len, reverse=True)))
-        self._names = (
-            rf"(?i)(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])" if alternatives else ""
-        )
+        alternatives = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+        self._names = rf"(?i)(?<![A-Za-z0-9])(?:{alternatives or NOTHING})(?![A-Za-z0-9])"
 
     def text(self, text: str) -> str:
         """The text without its private parts. Even for a malicious text, the time is proportional
         to its length."""
         if text not in self._shared:
-            hide = self._hide_secrets if self._own_text else self._hide
-            self._shared[text] = "".join(map(hide, pieces(hide_keys(text))))
+            self._shared[text] = "".join(map(self._hide, pieces(hide_keys(text))))
         return self._shared[text]
 
-    def _hide_secrets(self, text: str) -> str:
-        """A text of gpusetup's own without secrets, homes and names."""
-        if self._homes:
-            text = re.sub(self._homes, "~", text)
-        text = hide_secrets(hide_homes(text))
-        return re.sub(self._names, "<private>", text) if self._names else text
-
     def _hide(self, text: str) -> str:
-        """A text of others with only its harmless words."""
-        if self._homes:
-            text = re.sub(self._homes, "~", text)
+        text = re.sub(self._homes, "~", text)
+        if self._own_text:
+            text = hide_secrets(hide_homes(text))
+            return re.sub(self._names, "<private>", text)
         text = hide_homes(re.sub(URL, hide_url, text))
-        text = re.sub(_GPU, self._alias_gpu_match, text)
+        text = re.sub(_GPU, self._alias_of_match, text)
         text = hide_people(hide_addresses(hide_secrets(text)))
         text = re.sub(rf"\b{_UUID}\b", "<uuid>", text)
-        if self._names:
-            text = re.sub(self._names, "<private>", text)
+        text = re.sub(self._names, "<private>", text)
         return re.sub(_TOKEN, self._hide_token, text)
 
     def _hide_token(self, token: Match) -> str:
         """A URL or mark as it is, a path with its known folders, a word if it is harmless."""
         if token["path"]:
-            return hide_folders(token["path"], self.alias_folder)
+            return hide_folders(token["path"], self._alias_folder)
         if token["word"] and not is_harmless(token["word"].strip(".-_")):
             # A kernel of one's own keeps its version: `6.8.12-acme3`.
             version = re.match(r"\d{1,2}(?:\.\d{1,3}){2}(?=[-+])", token["word"])
             return f"{version[0]}-<hidden>" if version else "<hidden>"
         return token[0]
 
-    def alias_folder(self, name: str) -> str:
-        """The alias of an unknown folder, such as `dir-1`; the same folder always gets the same
-        alias."""
-        number = len(self._folder_aliases) + 1
-        # A folder that already has an alias keeps it.
-        return self._folder_aliases.setdefault(name, f"dir-{number}")
+    def _alias_folder(self, name: str) -> str:
+        """The alias of an unknown folder, such as `dir-1`, always the same for the same folder."""
+        return self._folder_aliases.setdefault(name, f"dir-{len(self._folder_aliases) + 1}")
 
-    def _alias_gpu_match(self, match: Match) -> str:
+    def _alias_of_match(self, match: Match) -> str:
         """The alias of a GPU whose UUID, or its beginning, occurs in a text."""
-        # The text is already an alias.
-        if re.fullmatch(_ALIAS, match[2]):
+        if re.fullmatch(r"\d{4}", match[2]):  # it is an alias already
             return match[0]
         written = match[0].lower()
-        for uuid in self.aliases:
-            if uuid.lower().startswith(written):
-                return self.alias_gpu(uuid)
-        return self.alias_gpu(written)
+        uuids = (uuid for uuid in self.aliases if uuid.lower().startswith(written))
+        return self.alias_gpu(next(uuids, written))
 
     def alias_gpu(self, uuid: str) -> str:
         """The alias of a GPU or MIG instance: `GPU-0001`, `MIG-0002`."""
-        kind = uuid[:3].upper()
-        number = len(self.aliases) + 1
-        next_alias = f"{kind}-{number:04d}"
-        # A GPU that already has an alias keeps it.
-        return self.aliases.setdefault(uuid, next_alias)
+        return self.aliases.setdefault(uuid, f"{uuid[:3].upper()}-{len(self.aliases) + 1:04d}")
+
+
+NOTHING = r"(?!)"
+"""A pattern that matches nothing."""
 
 
 def _people_of(plain: Any) -> Iterator[str]:
@@ -268,13 +224,6 @@ def _people_of(plain: Any) -> Iterator[str]:
         for piece in pieces(text):
             yield from people_in(piece)
 
-
-_TOKEN = (
-    # What is hidden already, the builder of NVIDIA's driver, and URLs, of which only harmless parts
-    # are left.
-    r"<[\w-]+>|\bdvs-builder@[\w-]+|(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>]*(?:<[\w-]+>[^\s\"'<>]*)*"
-    rf"|(?P<path>{PATH})|(?P<word>[\w.+-]+)"
-)
 
 MAX_PIECE = 4000
 """The maximum number of characters that a pattern searches at a time."""

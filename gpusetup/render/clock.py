@@ -32,19 +32,19 @@ class Clock:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._drawn = False
-        self.name = ""
+        self._name = ""
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
         """Show the clock during this block; `name` is the label of steps that have none. Does
         nothing if stderr is not a suitable terminal."""
         can_be_shown = can_be_drawn_on(sys.stderr) and sys.platform != "win32"
-        self.name = name if can_be_shown else ""
+        self._name = name if can_be_shown else ""
         self.begin("")
         try:
             yield
         finally:
-            self.name = ""
+            self._name = ""
             self.end()
 
     def begin(self, step: str) -> None:
@@ -52,25 +52,20 @@ class Clock:
         self.end()
         self.reached(0, 0)
         # Without a name, there is no suitable terminal or the clock is not in use.
-        if self.name:
-            over = threading.Event()
-            self._over = over
-            label = step or self.name
-            ticking = threading.Thread(target=self._ticks, args=(label, over), daemon=True)
-            ticking.start()
+        if self._name:
+            self._over = threading.Event()
+            words = (step or self._name, self._over)
+            threading.Thread(target=self._ticks, args=words, daemon=True).start()
 
-    def reached(self, done: int, total: int, unit: str = "", since: float | None = None) -> None:
-        """Set the progress of the current step: `done` of `total` units.
+    def reached(
+        self, done: int | Callable[[], int], total: int, unit: str = "", since: float | None = None
+    ) -> None:
+        """Set the progress of the current step: `done` of `total` units. A function is called each
+        time the line is drawn.
 
         `since` is the time (monotonic) at which the work began; needed if other lines were written
         since then.
         """
-        self.counted(lambda: done, total, unit, since)
-
-    def counted(
-        self, done: Callable[[], int], total: int, unit: str = "", since: float | None = None
-    ) -> None:
-        """Like `reached`, but `done` is a function that is called each time the line is drawn."""
         self._progress = done, total, unit, since
 
     def end(self) -> None:
@@ -95,11 +90,10 @@ class Clock:
         while not over.wait(wait_seconds):
             wait_seconds = REDRAW_SECONDS
             done, total, unit, since = self._progress
-            # Limit `done` to the total, because it may be an estimate.
-            done_of_total = min(done(), total)
+            count = done() if callable(done) else done
             seconds = time.monotonic() - (since or began)
-            progress = progress_text(seconds, done_of_total, total, unit)
-
+            # Limit the count to the total, which may be an estimate.
+            progress = progress_text(seconds, min(count, total), total, unit)
             # Shorten the label, because a row that reaches the last column would wrap and could not
             # be erased.
             columns_for_label = max(get_terminal_size().columns - len(progress) - 1, 0)
@@ -120,13 +114,11 @@ def progress_text(seconds: float, done: int, total: int, unit: str = "") -> str:
     """
     if not done or not total:
         return f" {seconds:.0f} s"
-    count = f"{done} of {total}"
-    if unit:
-        count += f" {unit}"
+    count = f" {done} of {total} {unit}".rstrip()
     if done >= total:
-        return f" {count}, {seconds:.0f} s"
+        return f"{count}, {seconds:.0f} s"
     seconds_left = seconds / done * (total - done)
-    return f" {count}, {seconds_left:.0f} s left"
+    return f"{count}, {seconds_left:.0f} s left"
 
 
 CLOCK = Clock()

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO, TypeVar
 
-from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
+from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.hidden_marks import INVISIBLE
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.screen import Screen, plain, remark
@@ -57,15 +57,10 @@ def harmless_json(text: str) -> str:
     # JSON already escapes ASCII control characters, except for DEL.
     if text.isascii():
         return text.replace("\x7f", "\\u007f")
-    return re.sub(rf"[\x7f-\x9f{INVISIBLE}]", _by_number, text)
-
-
-def _by_number(control: re.Match[str]) -> str:
-    """A character as a JSON escape; a character above U+FFFF becomes two escapes."""
     import json
 
-    in_quotes = json.dumps(control[0])
-    return in_quotes[1:-1]
+    # A character above U+FFFF becomes two escapes.
+    return re.sub(rf"[\x7f-\x9f{INVISIBLE}]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def shareable(problem: GpuSetupError) -> tuple[str, str | None]:
@@ -73,12 +68,8 @@ def shareable(problem: GpuSetupError) -> tuple[str, str | None]:
     # Imported late, because most commands end without an error.
     from gpusetup.redaction.secrets import hide_logins, hide_secrets
 
-    def without_secrets(text: str) -> str:
-        return hide_secrets(hide_logins(text))
-
-    message = without_secrets(problem.message)
-    hint = without_secrets(problem.hint) if problem.hint else problem.hint
-    return message, hint
+    message = hide_secrets(hide_logins(problem.message))
+    return message, hide_secrets(hide_logins(problem.hint)) if problem.hint else problem.hint
 
 
 Document = TypeVar("Document")
@@ -96,13 +87,9 @@ class Console:
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="nearest")
 
-    def answer(
-        self, document: Document, text: str | Callable[[Document], str] = "", *, yes: object = True
-    ) -> int:
-        """Write a result to stdout and return the exit code: 0 if `yes` is true, otherwise 1.
-
-        With `--json`, or without a text, this writes the JSON document, otherwise the text. The
-        text may also be a function of the document, which is only called if needed.
+    def answer(self, document: Document, text: str | Callable[[Document], str] = "") -> None:
+        """Write a result to stdout: with `--json`, or without a text, the JSON document, otherwise
+        the text. The text may also be a function of the document, which is only called if needed.
         """
         if self.json or not text:
             from gpusetup.model.codec import to_json
@@ -112,14 +99,13 @@ class Console:
             self.text(text)
         else:
             self.text(text(document))
-        return 0 if yes else Unsatisfiable.exit_code
 
     def text(self, text: str) -> None:
         """Write a result as text to stdout or to the file of `--output`."""
         if self.output:
             self.script(harmless(plain(text)))
-        else:
-            self.script(self._for_stream(text, sys.stdout))
+            return
+        self.script(self._for_stream(text, sys.stdout))
 
     def _for_stream(self, text: str, stream: TextIO) -> str:
         """The text for this stream, without harmful characters, and with colours only if the stream
@@ -162,10 +148,7 @@ class Console:
 
     def talk(self, text: str) -> None:
         """Write a message or a screen to stderr, ending with a newline."""
-        # Add a newline, unless the text is a screen, which already ends with one.
-        if not isinstance(text, Screen):
-            text = f"{text}\n"
-        self.tell(text)
+        self.tell(text if isinstance(text, Screen) else f"{text}\n")
 
     def tell(self, text: str) -> None:
         """Write a message to stderr, without adding a newline.
@@ -214,10 +197,7 @@ def _nearest(problem: UnicodeError) -> tuple[str, int]:
     encoding lacks, and the position after these characters."""
     assert isinstance(problem, UnicodeEncodeError)
     lacking = problem.object[problem.start : problem.end]
-    nearest = ""
-    for char in lacking:
-        nearest += ASCII.get(char, "?")
-    return nearest, problem.end
+    return "".join(ASCII.get(char, "?") for char in lacking), problem.end
 
 
 codecs.register_error("nearest", _nearest)

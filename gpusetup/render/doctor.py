@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.gpu_facts import NO_COMPLAINT
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity, command_lines
+from gpusetup.model.finding import Finding, Fix, Severity, command_lines
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import own_line
 from gpusetup.render.machine import machine_facts
@@ -36,6 +36,12 @@ if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer, KnownFinding
     from gpusetup.model.shell import Line
 
+MOST_ENVIRONMENTS = 5
+"""More than these would push everything else off the screen; `--json` lists all."""
+NOT_BY_INSTALL = (
+    "`gpusetup install` changes torch and its companions only, so run the commands above yourself. "
+    "Then run `gpusetup doctor` again."
+)
 EVIDENCE_SHOWN = 6
 """More lines than this would push the fix off the screen; `--json` contains all of them."""
 CHECK_LINES_SHOWN = 3
@@ -49,63 +55,38 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     if root is not None:
         lines += in_full(root, answer.snapshot)
 
-    other_findings: list[str] = []
-    for finding in answer.findings:
-        if finding is not root:
-            other_findings += in_short(finding)
-    lines += section("Also found", other_findings)
-
+    others = (finding for finding in answer.findings if finding is not root)
+    lines += section("Also found", (line for finding in others for line in in_short(finding)))
     lines += section("What was read, and whether it fits", fit_lines(answer, root))
     lines += section("This machine", facts(machine_facts(answer)))
-    lines += this_folder(answer)
-    lines += by_hand(answer, root)
+    if answer.project is not None:
+        lines += section("This folder", [f"  {plain(answer.project.sentence)}"])
+    with_torch: list[str] = []
+    for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
+        line = own_line("gpusetup", "doctor", "--python", environment.prefix)
+        with_torch += [plain(f"  torch {environment.torch}:"), command(line, indent=4)]
+    lines += section("Other environments have torch", with_torch)
+    # The reader of a report cannot run commands on the machine that it is from.
+    fixes_here = root.fix.commands if root and root.fix and not is_report(answer) else ()
+    if fixes_here and not any(line.startswith("gpusetup install") for line in fixes_here):
+        lines += ["", NOT_BY_INSTALL]
     return Screen(lines)
+
+
+def is_report(answer: DoctorAnswer) -> bool:
+    """Whether the answer is about a text, and not about a machine that was read."""
+    return answer.snapshot.origin == "report"
 
 
 def fit_lines(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     """Yields a line for each pair of facts of a text that fit or do not fit together. For `ok` the
     first line already says them, and beside a failure only what does not fit is news."""
-    if answer.snapshot.origin != "report" or answer.cause == "ok":
+    if not is_report(answer) or answer.cause == "ok":
         return
     for fit in answer.fit:
         if not fit.fits or (root is None or answer.cause == "unknown"):
             mark = OK if fit.fits else BUT
             yield marked(mark, "fits" if fit.fits else "does not fit", fit.sentence, indent=2)
-
-
-def this_folder(answer: DoctorAnswer) -> Iterator[str]:
-    """Yields what the project in this folder asks for, and the other environments that have
-    torch, each with the command that examines it."""
-    if answer.project is not None:
-        yield from section("This folder", [f"  {plain(answer.project.sentence)}"])
-    shown = []
-    for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
-        line = own_line("gpusetup", "doctor", "--python", environment.prefix)
-        shown += [plain(f"  torch {environment.torch}:"), command(line, indent=4)]
-    yield from section("Other environments have torch", shown)
-
-
-MOST_ENVIRONMENTS = 5
-"""More than these would push everything else off the screen; `--json` lists all."""
-NOT_BY_INSTALL = (
-    "`gpusetup install` changes torch and its companions only, so run the commands above yourself. "
-    "Then run `gpusetup doctor` again."
-)
-BY_INSTALL = re.compile(r"gpusetup install\b")
-
-
-def by_hand(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """Yields a note that users must run the commands themselves, if the fix for this machine does
-    not use `gpusetup install`."""
-    # The report is from another machine, so the reader cannot run the commands.
-    is_of_another_machine = answer.snapshot.origin == "report"
-    if is_of_another_machine or root is None or root.fix is None:
-        return
-    commands = root.fix.commands
-    installs = any(BY_INSTALL.match(line) for line in commands)
-    if commands and not installs:
-        yield ScreenLine("")
-        yield ScreenLine(NOT_BY_INSTALL)
 
 
 def answering(answer: DoctorAnswer) -> Finding | None:
@@ -117,17 +98,10 @@ def answering(answer: DoctorAnswer) -> Finding | None:
     # If the cause is unknown, the result has a symptom, which is also a finding.
     answer_id = answer.symptom if answer.cause == "unknown" else answer.cause
     for finding in answer.findings:
-        if answer_id in _names(finding):
+        record = RECORDS.get(finding.id)
+        if answer_id == finding.id or (record and answer_id == record.kind_of):
             return finding
     return None
-
-
-def _names(finding: Finding) -> tuple[str, str]:
-    """The id of a finding, and the id of the general cause that it belongs to ("" if there is
-    none)."""
-    record = RECORDS.get(finding.id)
-    shared_cause = record.kind_of if record else ""
-    return finding.id, shared_cause
 
 
 # --- the verdict ---------------------------------------------------------------------------------
@@ -159,39 +133,31 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
             # That nothing speaks for a cause is no news for its reader.
             if cause.because != NO_COMPLAINT:
                 yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
+    is_likely = answer.certainty == "likely"
+    others = ", ".join(answer.other_causes)
     if answer.check is not None:
         yield ScreenLine("  Likely, not certain. To check it, run:", hang=2)
         yield command(answer.check.command, 4)
         printed = "; ".join(answer.check.prints.split("\n")[:CHECK_LINES_SHOWN])
         if printed:
             yield ScreenLine(f"  If this is the cause, it prints, for example: {printed}", hang=2)
-    elif answer.snapshot.origin != "report":
-        pass
-    elif answer.certainty == "likely" and not answer.next_reading:
-        others = (
-            f": it could also be {', '.join(answer.other_causes)}" if answer.other_causes else ""
-        )
-        yield ScreenLine(f"  Likely, not certain{others}.", hang=2)
-    elif answer.other_causes and answer.cause == "unknown":
-        yield ScreenLine(f"  It could be {', '.join(answer.other_causes)}.", hang=2)
+    elif is_report(answer) and is_likely and not answer.next_reading:
+        also = f": it could also be {others}" if others else ""
+        yield ScreenLine(f"  Likely, not certain{also}.", hang=2)
+    elif is_report(answer) and others and answer.cause == "unknown":
+        yield ScreenLine(f"  It could be {others}.", hang=2)
     if answer.next_reading and answer.next_reading != (answer.check and answer.check.command):
-        likely = "Likely, not certain. " if answer.certainty == "likely" else ""
-        likely = "" if answer.check is not None else likely
-        yield ScreenLine(f"  {likely}{_what_is_unread(answer, root)}To find out, run:", hang=2)
+        likely = "Likely, not certain. " if is_likely and answer.check is None else ""
+        # The first fact that the fix depends on and that was not read.
+        needs = root.fix.needs if root and root.fix and answer.cause != "unknown" else ()
+        unread = next((need.what for need in needs if need.state == "unread"), None)
+        depends = (
+            f"What to do depends on the installed {unread}, which the text does not show. "
+            if unread
+            else ""
+        )
+        yield ScreenLine(f"  {likely}{depends}To find out, run:", hang=2)
         yield command(answer.next_reading, 4)
-
-
-def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
-    """A sentence about the first fact that the fix depends on and that was not read; "" if there is
-    no such fact."""
-    if root is None or root.fix is None or answer.cause == "unknown":
-        return ""
-    for need in root.fix.needs:
-        if need.state == "unread":
-            return (
-                f"What to do depends on the installed {need.what}, which the text does not show. "
-            )
-    return ""
 
 
 def unknown_of(answer: DoctorAnswer) -> str:
@@ -201,7 +167,7 @@ def unknown_of(answer: DoctorAnswer) -> str:
         return "the text is empty"
     if symptom is not None:
         return f"{symptom.title}; the cause is still unknown"
-    if answer.snapshot.origin != "report":
+    if not is_report(answer):
         return "gpusetup found no error, but nothing shows that torch works on the GPU"
     misfits = [fit.sentence for fit in answer.fit if not fit.fits]
     if misfits:
@@ -223,7 +189,8 @@ def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:
     if finding.evidence:
         yield ""
         for evidence in finding.evidence[:EVIDENCE_SHOWN]:
-            yield evidence_line(evidence)
+            source = f"  ({evidence.source})" if evidence.source else ""
+            yield ScreenLine(f"  {evidence.text}", (source, DIM), hang=4)
     if finding.fix:
         advice = _before_commands(machine, finding.fix)
         yield from section("What to do", way_out(finding.fix, advice))
@@ -254,29 +221,14 @@ def _before_commands(machine: Snapshot, fix: Fix) -> str:
     A warning is needed because a pasted text may not show which Python it is about, and because uv
     removes packages that are not part of its project.
     """
-    python = machine.python
-    lines = command_lines(fix)
+    python, lines = machine.python, command_lines(fix)
     if python.manager == "uv project":
         uses_uv_pip = any(line.startswith("uv pip install") for line in lines)
         return UNDONE_BY_UV if uses_uv_pip else ""
-
-    # A snapshot needs no warning, because it was taken in the environment that it describes.
-    if machine.origin != "report":
-        return ""
     environment = python.executable or machine.torch.location or machine.container.kind
-    if environment:
-        return ""
-    changes_packages = any(CHANGES_PACKAGES.match(line) for line in lines)
-    return TARGET_FIRST if changes_packages else ""
-
-
-def evidence_line(evidence: Evidence) -> ScreenLine:
-    """A line with a piece of evidence, and its source in parentheses."""
-    text = f"  {evidence.text}"
-    source = ""
-    if evidence.source:
-        source = f"  ({evidence.source})"
-    return ScreenLine(text, (source, DIM), hang=4)
+    # A snapshot needs no warning, because it was taken in the environment that it describes.
+    is_open = machine.origin == "report" and not environment
+    return TARGET_FIRST if is_open and any(map(CHANGES_PACKAGES.match, lines)) else ""
 
 
 def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
@@ -290,7 +242,8 @@ def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
         yield ""
         for line in fix.commands:
             yield command(line, 4)
-    for title, commands in (*titled_alternatives(fix), *titled_look_ups(fix)):
+    look_ups = ((f"{capitalized(look.title)}:", look.commands) for look in fix.looks)
+    for title, commands in (*titled_alternatives(fix), *look_ups):
         yield ""
         yield ScreenLine(f"  {title}", hang=2)
         for line in commands:
@@ -310,27 +263,15 @@ def titled_alternatives(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
         is_first_way = number == 0 and not fix.commands
         names_a_purpose = alternative.title.startswith("to ")
         begins_anew = is_first_way or names_a_purpose
-        title = sentence(alternative.title) if begins_anew else f"Or {alternative.title}"
+        title = capitalized(alternative.title) if begins_anew else f"Or {alternative.title}"
         if alternative.commands:
             title += ":"
         yield title, alternative.commands
 
 
-def sentence(title: str) -> str:
-    """A title with a capital first letter.
-
-    >>> sentence("read the counters")
-    'Read the counters'
-    """
-    first_letter = title[:1]
-    return first_letter.upper() + title[1:]
-
-
-def titled_look_ups(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    """The commands that show something needed for the fix, each group with its title."""
-    for look in fix.looks:
-        title = sentence(look.title)
-        yield f"{title}:", look.commands
+def capitalized(title: str) -> str:
+    """A title with a capital first letter; `str.capitalize` would change the other letters too."""
+    return title[:1].upper() + title[1:]
 
 
 def needs(fix: Fix) -> str:

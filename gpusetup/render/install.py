@@ -25,7 +25,7 @@ from gpusetup.render.screen import (
     verdict,
 )
 from gpusetup.render.screen import notes as notes_after_a_gap
-from gpusetup.uv.lock import Wheel
+from gpusetup.uv.question import Wheel
 
 
 def plan_screen(

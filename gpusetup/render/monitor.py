@@ -3,9 +3,9 @@ end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpusetup.model.units import GIB
 from gpusetup.monitor.documents import (
@@ -228,76 +228,46 @@ def draw(live: Live, sample: Sample) -> None:
 # --- the end of a run -----------------------------------------------------------------------------
 
 
-class Figure(NamedTuple):
-    """A row of the table at the end of a run: a label, the measured values, and how to format
-    them."""
-
-    label: str
-    spread: Spread | None
-    unit: str
-    scale: float = 1
-    """The divisor that converts the measured values to `unit`."""
-    digits: int = 0
-
-
-def _of_memory(total_bytes: float | None) -> str:
-    """The label of a row about memory, with the total size if it is known."""
-    return f"memory of {total_bytes / GIB:.1f} GiB" if total_bytes else "memory"
-
-
-def gpu_figures(gpu: GpuSummary) -> tuple[Figure, ...]:
-    """The rows of the final table about one GPU."""
-    memory_label = _of_memory(gpu.memory_total_bytes)
-    return (
-        Figure("utilisation", gpu.utilization_percent, "%"),
-        Figure(memory_label, gpu.memory_used_bytes, "GiB", GIB, 1),
-        Figure("temperature", gpu.temperature_celsius, "°C"),
-        Figure("power", gpu.power_watts, "W"),
-        Figure("SM clock", gpu.clock_sm_mhz, "MHz"),
-    )
+FIGURES = (
+    ("utilization_percent", "utilisation", "%", 1, 0),
+    ("cpu_percent", "CPU{of_cores}", "%", 1, 0),
+    ("busiest_cpu_percent", "busiest process", "%", 1, 0),
+    ("cpu_wait_percent", "threads waiting for a core", "%", 1, 0),
+    ("memory_used_bytes", "memory{of_total}", "GiB", GIB, 1),
+    ("memory_bytes", "memory", "GiB", GIB, 1),
+    ("loader_workers", "loader workers", "", 1, 0),
+    ("loader_cpu_percent", "CPU of the loader workers", "%", 1, 0),
+    ("temperature_celsius", "temperature", "°C", 1, 0),
+    ("power_watts", "power", "W", 1, 0),
+    ("clock_sm_mhz", "SM clock", "MHz", 1, 0),
+    ("read_bytes_per_second", "read from disk", "MB/s", 1e6, 1),
+    ("disk_read_bytes_per_second", "read from disk", "MB/s", 1e6, 1),
+    ("disk_write_bytes_per_second", "written to disk", "MB/s", 1e6, 1),
+    ("network_receive_bytes_per_second", "received over the network", "MB/s", 1e6, 1),
+)
+"""The figures of a summary that the final table shows: the field, its label, the unit, how much of
+the field's unit that is, and the decimals."""
 
 
-def tree_figures(tree: TreeSummary) -> tuple[Figure, ...]:
-    """The rows of the final table about the command and its child processes."""
-    cpu_label = f"CPU of {tree.cores:g} cores" if tree.cores else "CPU"
-    return (
-        Figure(cpu_label, tree.cpu_percent, "%"),
-        Figure("busiest process", tree.busiest_cpu_percent, "%"),
-        Figure("threads waiting for a core", tree.cpu_wait_percent, "%"),
-        Figure("memory", tree.memory_bytes, "GiB", GIB, 1),
-        Figure("loader workers", tree.loader_workers, ""),
-        Figure("CPU of the loader workers", tree.loader_cpu_percent, "%"),
-        Figure("read from disk", tree.read_bytes_per_second, "MB/s", 1e6, 1),
-    )
-
-
-def host_figures(host: HostSummary) -> tuple[Figure, ...]:
-    """The rows of the final table about the machine, for a run without a GPU."""
-    cpu_label = f"CPU of {plural(host.cores, 'core')}" if host.cores else "CPU"
-    memory_label = _of_memory(host.memory_total_bytes)
-    received = host.network_receive_bytes_per_second
-    return (
-        Figure(cpu_label, host.cpu_percent, "%"),
-        Figure(memory_label, host.memory_used_bytes, "GiB", GIB, 1),
-        Figure("read from disk", host.disk_read_bytes_per_second, "MB/s", 1e6, 1),
-        Figure("written to disk", host.disk_write_bytes_per_second, "MB/s", 1e6, 1),
-        Figure("received over the network", received, "MB/s", 1e6, 1),
-    )
-
-
-def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
-    """Yields an empty line, a heading, and the table with the mean, p5, p95 and peak of each
-    figure; figures that were not measured are left out."""
-    rows = []
-    for label, spread, unit, scale, digits in figures:
+def figure_rows(of: GpuSummary | TreeSummary | HostSummary) -> Iterator[tuple[str, ...]]:
+    """Yields the rows of the final table about a GPU, the command or the machine: the label, mean,
+    p5, p95 and peak of each figure that was measured."""
+    cores, total = getattr(of, "cores", None), getattr(of, "memory_total_bytes", None)
+    of_cores = f" of {cores:g} cores" if cores else ""
+    of_total = f" of {total / GIB:.1f} GiB" if total else ""
+    for field, label, unit, scale, digits in FIGURES:
+        spread: Spread | None = getattr(of, field, None)
         if spread is not None:
             values = (spread.mean, spread.p5, spread.p95, spread.peak)
             # A count has no unit, so remove the space before it.
             shown = [measured(value / scale, unit, digits).strip() for value in values]
-            rows.append((label, *shown))
+            yield label.format(of_cores=of_cores, of_total=of_total), *shown
+
+
+def spread_table(title: str, of: GpuSummary | TreeSummary | HostSummary) -> Iterator[str]:
     yield ""
     yield heading(title)
-    yield from table(("", "mean", "p5", "p95", "peak"), rows)
+    yield from table(("", "mean", "p5", "p95", "peak"), list(figure_rows(of)))
 
 
 MOST_SPREADS = 2
@@ -327,7 +297,7 @@ def gpu_tables(gpus: Sequence[GpuSummary]) -> Iterator[str | ScreenLine]:
         return
     for gpu, told in zip(gpus, reasons, strict=True):
         title = f"GPU {gpu.index} {gpu.name or ''}".rstrip()
-        yield from spread_table(title, gpu_figures(gpu))
+        yield from spread_table(title, gpu)
         yield from facts({"throttled by": ", ".join(told)})
 
 
@@ -385,9 +355,9 @@ def summary_text(summary: Summary) -> Screen:
     # If there is a GPU, the verdict already mentions what matters about the command and the
     # machine.
     if not summary.gpus and summary.tree is not None:
-        lines += spread_table("Command", tree_figures(summary.tree))
+        lines += spread_table("Command", summary.tree)
     if not summary.gpus and summary.host is not None:
-        lines += spread_table("Machine", host_figures(summary.host))
+        lines += spread_table("Machine", summary.host)
 
     lines.append("")
     lines += verdict_lines(summary)

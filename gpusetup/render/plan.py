@@ -48,7 +48,11 @@ def plan_text(plan: PlanCell) -> Screen:
     lines += ["", *_verdict(plan)]
 
     ways = [_way(way, plan.memory_gib.capacity) for way in plan.ways]
-    if any(way.fits for way in plan.ways):
+    # The rest of the screen is about full fine-tuning. If the GPU is too small for that, a person
+    # needs the memory of a row that fits instead.
+    a_row_fits = any(way.fits for way in plan.ways)
+    row_is_better = a_row_fits and (not plan.fits or plan.memory_gib.host > 0)
+    if a_row_fits:
         ways.append(ScreenLine(f"  {WAY_OPTIONS}", hang=2))
     if ways:
         heads = f"{'':30}{'largest batch':15}{'longest sequence':18}memory at batch 1"
@@ -57,14 +61,14 @@ def plan_text(plan: PlanCell) -> Screen:
     if plan.better:
         lines += _fewer_gpus(plan, plan.better)
 
-    lines += _memory(plan)
-    if plan.settings:
-        of_whole = f" for {plan.recipe}" if plan.ways else ""
+    if not row_is_better:
+        lines += _memory(plan)
+    if plan.settings and not (row_is_better and not plan.fits):
+        of_whole = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""
         whose = "`--trainer NAME` prints those of your trainer"
         if plan.trainer_settings:
             whose = "your trainer's are below"
-        title = f"Set{of_whole} (plan's own names; {whose})"
-        lines += section(title, _settings(plan))
+        lines += section(f"Set{of_whole} (plan's own names; {whose})", _settings(plan))
     if plan.trainer_settings:
         text = map(command, plan.trainer_settings.text.splitlines())
         lines += section(plan.trainer_settings.title, text)
@@ -85,8 +89,8 @@ def plan_text(plan: PlanCell) -> Screen:
 
 
 WAY_OPTIONS = (
-    "for a row's settings, add its options: `--lora 16` (LoRA), `--lora 16 --quantize nf4` "
-    "(QLoRA), `--loss fused`"
+    "to see a row's memory and settings, add its options: `--lora 16` (LoRA), `--lora 16 "
+    "--quantize nf4` (QLoRA), `--loss fused`"
 )
 
 
@@ -139,7 +143,7 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     host_gib = plan.memory_gib.host
     with_ram = f" with {host_gib:.0f} GiB of RAM" if host_gib else ""
     if not plan.fits:
-        yield verdict(NO, "does not fit")
+        yield verdict(NO, "full fine-tuning does not fit" if plan.ways else "does not fit")
     elif plan.uncounted:
         names = ", ".join(plan.uncounted[:MOST_NAMES])
         hidden = len(plan.uncounted) - MOST_NAMES
@@ -148,7 +152,8 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     elif plan.confidence == "close":
         yield verdict(BUT, f"may fit{with_ram}", f": {recipe}; measure one step first")
     elif host_gib:
-        yield verdict(BUT, f"fits only{with_ram}", f": {recipe}")
+        what = "full fine-tuning fits only" if plan.ways else "fits only"
+        yield verdict(BUT, f"{what}{with_ram}", f": {recipe}")
     else:
         yield verdict(OK, "fits", f": {recipe}")
     confidence = f"close: {plan.close_because}"
@@ -202,7 +207,7 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         lines["torch reports"] = torch_line
 
     title = "Memory per GPU (GiB)"
-    if plan.ways and plan.fits:
+    if plan.ways:
         title = f"Memory per GPU for full fine-tuning with {plan.recipe} (GiB)"
     if memory.other_gpus:
         title = "Memory of the first GPU (GiB)"

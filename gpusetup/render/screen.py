@@ -56,27 +56,22 @@ Part = tuple[str, str]
 """A text and its role."""
 
 
+TURNS_TEXT = ("\u202a", "\u2069")
+"""The first and the last of the characters that change the text direction (embeddings, overrides,
+isolates). They could reverse the text after a name."""
+
+
 def plain(text: str) -> str:
     """The text, in which `?` replaces terminal control characters; newlines and tabs stay.
 
     >>> plain("a\\x1b[31mb\\x07")
     'a?[31mb?'
     """
-    letters = []
-    for char in text:
-        letters.append(char if _is_harmless(char) else "?")
-    return "".join(letters)
-
-
-def _is_harmless(char: str) -> bool:
-    """Whether a terminal simply displays this character, so that it can neither control the
-    terminal nor change the text direction."""
-    if char in "\n\t":
-        return True
-    # Characters that change the text direction (embeddings, overrides, isolates) could reverse the
-    # text after a name.
-    turns_text = "\u202a" <= char <= "\u2069"
-    return char.isprintable() and not turns_text
+    first, last = TURNS_TEXT
+    return "".join(
+        char if char in "\n\t" or (char.isprintable() and not first <= char <= last) else "?"
+        for char in text
+    )
 
 
 def one_line(text: str) -> str:
@@ -145,20 +140,14 @@ class Screen(str):
         # A width of 0 or None means that there is no terminal, so do not break lines.
         columns = max(min(width, WIDEST), NARROWEST) if width else UNBROKEN
 
-        text = ""
-        for line in self.lines:
-            for row in _broken(line, columns, colour=colour):
-                text += f"{row}\n"
-        return text
+        rows = (row for line in self.lines for row in _broken(line, columns, colour=colour))
+        return "".join(f"{row}\n" for row in rows)
 
     def on(self, stream: TextIO, *, colour: bool = True) -> str:
         """The text for this stream. Lines are broken only on a terminal, and colours are used only
         if the stream supports them."""
-        width = None
-        if stream.isatty():
-            width = get_terminal_size().columns
-        has_colour = colour and can_be_drawn_on(stream)
-        return self.shown(width=width, colour=has_colour)
+        width = get_terminal_size().columns if stream.isatty() else None
+        return self.shown(width=width, colour=colour and can_be_drawn_on(stream))
 
 
 # --- the parts of a screen ----------------------------------------------------------------------
@@ -229,7 +218,9 @@ def table(
     last_column = len(titles) - 1
     ends_in_words = not titles[-1] or last_column in left
     padded_columns = last_column if ends_in_words else len(titles)
-    widths = [_column_width(grid, column) for column in range(padded_columns)]
+    widths = [
+        max(_columns(plain(cells[column][0])) for cells in grid) for column in range(padded_columns)
+    ]
     # Two spaces precede each column.
     words_begin_at = sum(widths) + 2 * padded_columns + 2
 
@@ -247,16 +238,6 @@ def table(
         has_words = any(text for text, _ in cells[padded_columns:])
         lines.append(ScreenLine(*parts, hang=words_begin_at, whole=not has_words))
     return lines
-
-
-def _column_width(grid: Sequence[Sequence[Part]], column: int) -> int:
-    """The width of a table's column, which is the number of terminal columns that its widest text
-    takes."""
-    widths = []
-    for cells in grid:
-        text, _role = cells[column]
-        widths.append(_columns(plain(text)))
-    return max(widths)
 
 
 def _columns(text: str) -> int:
@@ -280,16 +261,14 @@ def facts(values: Mapping[str, str | None], indent: int = 2) -> list[ScreenLine]
     >>> facts({"Python": "3.12", "driver": None, "torch": "2.9.1"})
     ['  Python  3.12', '  torch   2.9.1']
     """
-    shown_values = {label: value for label, value in values.items() if value}
-    longest_label = max(map(len, shown_values), default=0)
+    shown = {label: value for label, value in values.items() if value}
     # Two spaces separate a label from its value.
-    width = longest_label + 2
-
-    lines = []
-    for label, value in shown_values.items():
-        head = f"{' ' * indent}{label:{width}}"
-        lines.append(ScreenLine((head, DIM), value, hang=len(head)))
-    return lines
+    width = max(map(len, shown), default=0) + 2
+    heads = {label: f"{' ' * indent}{label:{width}}" for label in shown}
+    return [
+        ScreenLine((heads[label], DIM), value, hang=len(heads[label]))
+        for label, value in shown.items()
+    ]
 
 
 def plural(count: int, word: str) -> str:
@@ -298,13 +277,13 @@ def plural(count: int, word: str) -> str:
     >>> plural(1, "node"), plural(2000, "node")
     ('1 node', '2,000 nodes')
     """
-    ending = "" if count == 1 else "s"
-    return f"{count:,} {word}{ending}"
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def command(text: str, indent: int = 2) -> ScreenLine:
     """A line with a command, which is never broken, so that it can be copied."""
-    typed = as_typed(text)
+    program, space, arguments = text.partition(" ")
+    typed = TYPED.get(program, program) + space + arguments
     # PowerShell needs `& ` before a quoted program, but cmd.exe reports it as an error.
     remark = '  # in cmd: without "& "' if typed.startswith('& "') else ""
     return ScreenLine(" " * indent, (typed, COMMAND), (remark, DIM), whole=True)
@@ -328,12 +307,8 @@ def remark(word: str, text: str) -> ScreenLine:
 
 def notes(texts: Iterable[str], word: str = "note") -> list[str]:
     """An empty line, followed by one remark per text; empty if there are no texts."""
-    lines: list[str] = []
-    for text in texts:
-        if not lines:
-            lines.append("")
-        lines.append(remark(word, text))
-    return lines
+    remarks = [remark(word, text) for text in texts]
+    return ["", *remarks] if remarks else []
 
 
 # --- how a terminal shows a line ----------------------------------------------------------------
@@ -345,14 +320,21 @@ def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
     The line is broken between words, but not inside a command in backticks, and continues at its
     `hang` column. A `whole` line is broken only at the line breaks that it contains.
     """
-    hang = 0
-    if not line.whole:
-        # On a narrow terminal, a large indent would leave no room for words.
-        hang = min(line.hang, columns // 3, len(line))
+    # On a narrow terminal, a large indent would leave no room for words.
+    hang = 0 if line.whole else min(line.hang, columns // 3, len(line))
     # TextWrapper breaks lines at spaces, so replace them inside commands with another character.
-    guarded = re.sub("`[^`\n]+`", _without_blanks, line)
-    pieces = guarded[hang:].split("\n")
-    rows = pieces if line.whole else _wrapped(pieces, columns - hang)
+    guarded = re.sub("`[^`\n]+`", lambda command: command[0].replace(" ", "_"), line)
+    rows = guarded[hang:].split("\n")
+    if not line.whole:
+        wrapper = TextWrapper(
+            columns - hang,
+            expand_tabs=False,
+            replace_whitespace=False,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        # An empty paragraph becomes an empty row.
+        rows = [row for paragraph in rows for row in wrapper.wrap(paragraph) or [""]]
 
     end = hang
     for number, row in enumerate(rows):
@@ -363,27 +345,6 @@ def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
         margin = " " * hang if number else ""
         text = painted(line, shown_from, end) if colour else line[shown_from:end]
         yield margin + text
-
-
-def _without_blanks(command: re.Match[str]) -> str:
-    """A command in backticks, in which underscores replace the spaces, so that the wrapper does not
-    break it."""
-    return command[0].replace(" ", "_")
-
-
-def _wrapped(paragraphs: Sequence[str], columns: int) -> list[str]:
-    """The paragraphs wrapped into rows; an empty paragraph becomes an empty row."""
-    wrapper = TextWrapper(
-        columns,
-        expand_tabs=False,
-        replace_whitespace=False,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    rows: list[str] = []
-    for paragraph in paragraphs:
-        rows += wrapper.wrap(paragraph) or [""]
-    return rows
 
 
 def painted(line: ScreenLine, first: int, last: int) -> str:
@@ -447,11 +408,3 @@ def set_program(words: Sequence[str]) -> None:
     is_a_path = os.sep in started_by and Path(started_by).name == "gpusetup"
     if "gpusetup" in TYPED and is_a_path:
         TYPED["gpusetup"] = own_line(started_by)
-
-
-def as_typed(line: str) -> str:
-    """A command line in which gpusetup or uv is replaced by the words that start it on this
-    machine."""
-    program, space, arguments = line.partition(" ")
-    typed_program = TYPED.get(program, program)
-    return typed_program + space + arguments

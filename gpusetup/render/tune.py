@@ -23,8 +23,7 @@ from gpusetup.render.screen import (
     section,
     table,
 )
-from gpusetup.tune import answer as answers
-from gpusetup.tune.answer import TuneAnswer
+from gpusetup.tune.answer import Row, TuneAnswer
 from gpusetup.tune.config_file import SUFFIX
 
 RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
@@ -41,48 +40,27 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         lines += ["", marked(NO, answer.cannot_fit)]
     if config is not None:
         lines += _changes(answer, config)
-
     lines += section("Not written", _advice(answer))
-    lines += _written(answer, config)
+    if answer.written is not None:
+        text = f"Written to {answer.written}"
+        if answer.written == config:
+            text += f"; the previous file is {config}{SUFFIX}"
+        lines += ["", ScreenLine(text, hang=2)]
+    elif answer.changes:
+        text = "Nothing was written. To write the changes, use `--in-place` or `-o FILE`"
+        lines += ["", ScreenLine(text, hang=2)]
     if answer.interrupted:
         state = "no trial finished, so there is no answer"
         if answer.batch_size is not None or answer.benchmark or answer.changes:
             state = "this is the best so far"
         lines += ["", marked(BUT, "interrupted", state)]
-
     # Each part begins with an empty line, which the screen needs none of at its top.
     return Screen(lines[1:] if lines[:1] == [""] else lines)
 
 
-def _measured(answer: TuneAnswer) -> Iterator[str]:
-    """Yields the table of tried batch sizes, and the table that shows how much each setting
-    gains."""
-    device = answer.device or "this device"
-    if answer.trials:
-        titles = ("batch", "result", "peak", "samples/s")
-        rows = [
-            (
-                str(trial.batch),
-                RESULTS[trial.status],
-                gib(trial.peak_bytes),
-                speed(trial.samples_per_second, trial.spread_percent),
-            )
-            for trial in answer.trials
-        ]
-        trials = table(titles, rows, left=())
-        yield from section(f"Batch sizes on {device}", (*trials, "", _best(answer)))
-
-    if answer.benchmark:
-        lines = comparison(answer.benchmark)
-        lines += [ScreenLine(sentence, hang=2) for sentence in losses(answer.benchmark)]
-        if answer.cause:
-            lines.append(ScreenLine(f"  {answer.cause}", hang=2))
-        yield from section(f"Measured on {device}", lines)
-
-
 def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
-    """Yields the number of changes and a line with the reason for each, or a line that says that
-    nothing changes."""
+    """The number of changes and a line with the reason for each, or a line that says that nothing
+    changes."""
     count = len(answer.changes)
     if not count and answer.cannot_fit:
         return
@@ -96,35 +74,6 @@ def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
         yield ScreenLine(f"  {change.key}: {before} → ", after, reason, hang=4)
 
 
-MOST_ADVICE = 3
-"""How much advice the screen shows, so that the changes stay the larger part of it."""
-
-
-def _advice(answer: TuneAnswer) -> Iterator[str]:
-    """Yields the first sentence of the first pieces of advice, and where to read the rest."""
-    for text in answer.recommendations[:MOST_ADVICE]:
-        first_sentence, _, _ = text.partition(". ")
-        yield ScreenLine("  ", ("·", DIM), f" {first_sentence}", hang=4)
-    more = len(answer.recommendations) - MOST_ADVICE
-    if more > 0:
-        yield ScreenLine(f"  {more} more with `--json`, which also gives each in full", hang=4)
-
-
-def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
-    """Yields a line that says where the tuned config was written, or how to write it."""
-    if answer.written is not None:
-        text = f"Written to {answer.written}"
-        if answer.written == config:
-            text += f"; the previous file is {config}{SUFFIX}"
-        yield ""
-        yield ScreenLine(text, hang=2)
-    elif answer.changes:
-        yield ""
-        yield ScreenLine(
-            "Nothing was written. To write the changes, use `--in-place` or `-o FILE`", hang=2
-        )
-
-
 def value_text(value: object) -> str:
     """The value of a setting as text: `empty` for None, `on` or `off` for a boolean.
 
@@ -134,6 +83,20 @@ def value_text(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return "empty" if value is None else str(value)
+
+
+MOST_ADVICE = 3
+"""How much advice the screen shows, so that the changes stay the larger part of it."""
+
+
+def _advice(answer: TuneAnswer) -> Iterator[str]:
+    """The first sentence of the first pieces of advice, and where to read the rest."""
+    for text in answer.recommendations[:MOST_ADVICE]:
+        first_sentence, _, _ = text.partition(". ")
+        yield ScreenLine("  ", ("·", DIM), f" {first_sentence}", hang=4)
+    more = len(answer.recommendations) - MOST_ADVICE
+    if more > 0:
+        yield ScreenLine(f"  {more} more with `--json`, which also gives each in full", hang=4)
 
 
 def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
@@ -148,9 +111,7 @@ def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
         next_step = "`gpusetup tune --preset NAME -o train.yaml` writes one of them"
         return Screen((*table(titles, rows, left=range(4)), "", next_step))
     if answer.written is None:
-        lines = answer.preset.splitlines()
-        return Screen(ScreenLine(line, whole=True) for line in lines)
-
+        return Screen(ScreenLine(line, whole=True) for line in answer.preset.splitlines())
     written = [ScreenLine(f"Written to {answer.written}", hang=2)]
     if kept is not None:
         written.append(ScreenLine(f"The previous file is {kept}", hang=2))
@@ -162,11 +123,42 @@ def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
 # --- measurements -------------------------------------------------------------------------------
 
 
+def _measured(answer: TuneAnswer) -> Iterator[str]:
+    """The table of tried batch sizes with the one that was found, and the table that shows how much
+    each setting gains."""
+    device = answer.device or "this device"
+    if answer.trials:
+        titles = ("batch", "result", "peak", "samples/s")
+        rows = [
+            (
+                str(trial.batch),
+                RESULTS[trial.status],
+                gib(trial.peak_bytes),
+                speed(trial.samples_per_second, trial.spread_percent),
+            )
+            for trial in answer.trials
+        ]
+        best = marked(NO, "no batch size ran within the memory", indent=2)
+        if answer.batch_size is not None:
+            condition = f" within {gib(answer.limit_bytes)}" if answer.limit_bytes else ""
+            condition += f"; {answer.stopped}" if answer.stopped else ""
+            best = ScreenLine("  ", (f"Batch size: {answer.batch_size}", GOOD), condition, hang=4)
+        trials = table(titles, rows, left=())
+        yield from section(f"Batch sizes on {device}", (*trials, "", best))
+    if answer.benchmark:
+        # Without the size of the data set, the length of an epoch is unknown.
+        has_epochs = any(row.seconds_per_epoch for row in answer.benchmark)
+        epoch_title = ("s / epoch",) if has_epochs else ()
+        titles = ("", "batch", "s / 1000", *epoch_title, "peak", "samples/s", "speed-up", "")
+        cells = [comparison_cells(row, has_epochs=has_epochs) for row in answer.benchmark]
+        sentences = [*losses(answer.benchmark), *filter(None, [answer.cause])]
+        said = [ScreenLine(f"  {sentence}", hang=2) for sentence in sentences]
+        yield from section(f"Measured on {device}", (*table(titles, cells), *said))
+
+
 def gib(size_bytes: int | None) -> str:
     """A size as text in GiB; "" if it is None."""
-    if size_bytes is None:
-        return ""
-    return f"{size_bytes / GIB:.2f} GiB"
+    return "" if size_bytes is None else f"{size_bytes / GIB:.2f} GiB"
 
 
 def speed(samples_per_second: float | None, spread_percent: float | None) -> str:
@@ -181,50 +173,22 @@ def speed(samples_per_second: float | None, spread_percent: float | None) -> str
     # Four digits are precise enough for a measured rate; from 1000 on, show whole numbers.
     rounded = float(f"{samples_per_second:.4g}")
     figure = f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:g}"
-    if spread_percent is None:
-        return figure
-    return f"{figure} ± {spread_percent / 2:.0f} %"
+    return figure if spread_percent is None else f"{figure} ± {spread_percent / 2:.0f} %"
 
 
-def _best(answer: TuneAnswer) -> ScreenLine:
-    """The line with the batch size that the search found, or a line that says that none fitted."""
-    if answer.batch_size is None:
-        return marked(NO, "no batch size ran within the memory", indent=2)
-    condition = ""
-    if answer.limit_bytes:
-        condition += f" within {gib(answer.limit_bytes)}"
-    if answer.stopped:
-        condition += f"; {answer.stopped}"
-    return ScreenLine("  ", (f"Batch size: {answer.batch_size}", GOOD), condition, hang=4)
-
-
-def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
-    """The table that compares the measured rows, laid out like the table in the acceleration
-    guide."""
-    # Without the size of the data set, the length of an epoch is unknown.
-    has_epochs = any(row.seconds_per_epoch for row in rows)
-    epoch_title = ("s / epoch",) if has_epochs else ()
-    titles = ("", "batch", "s / 1000", *epoch_title, "peak", "samples/s", "speed-up", "")
-
-    return table(titles, [comparison_cells(row, has_epochs=has_epochs) for row in rows])
-
-
-def comparison_cells(row: answers.Row, *, has_epochs: bool) -> tuple[str, ...]:
+def comparison_cells(row: Row, *, has_epochs: bool) -> tuple[str, ...]:
     """The cells of a row in the comparison. If the row did not run, its last cell gives the
     reason."""
     # Write `+ AMP`, as in the guide's table.
     name = row.name.replace("+", "+ ")
     if row.status != "ok":
-        empty_cells = ("",) * (6 if has_epochs else 5)
-        return name, *empty_cells, failure(row)
-
-    epoch_cell = (seconds(row.seconds_per_epoch),) if has_epochs else ()
+        return name, *("",) * (6 if has_epochs else 5), failure(row)
     rate = row.samples_per_second
     return (
         name,
         str(row.batch),
         seconds(1000 / rate) if rate else "",
-        *epoch_cell,
+        *((seconds(row.seconds_per_epoch),) if has_epochs else ()),
         gib(row.peak_bytes),
         speed(rate, row.spread_percent),
         "" if row.speed_up is None else f"{row.speed_up:.2f} x",
@@ -247,37 +211,32 @@ LONGEST_FAILURE = 70
 """How many columns of an error message are shown, because torch's messages may be pages long."""
 
 
-def failure(row: answers.Row) -> str:
+def failure(row: Row) -> str:
     """Why a row of the comparison did not run, as text."""
     if row.status == "oom":
         return "out of memory"
     first_line = next(iter((row.detail or "").splitlines()), "")
     # If a row was skipped, the reason is one of our own sentences, which are short enough.
-    if row.status == "skipped":
-        return first_line
-    return f"failed: {first_line}"[:LONGEST_FAILURE]
+    return first_line if row.status == "skipped" else f"failed: {first_line}"[:LONGEST_FAILURE]
 
 
-def note(row: answers.Row) -> str:
+def note(row: Row) -> str:
     """The last cell of a row: whether its setting was kept, or why it was left out."""
     # Only rows that add a setting are kept or left out; the base row and the row with all settings
     # are not.
     if not row.name.startswith("+"):
         return row.detail or ""
     result = "kept" if row.kept else f"{row.detail or 'no gain'}: left out"
-    if row.name == "+AMP":
-        return f"{row.amp}, {result}"
-    if row.name == "+workers":
-        return f"{row.workers} workers, {result}"
-    return result
+    settings = {"+AMP": row.amp, "+workers": f"{row.workers} workers"}
+    return f"{settings[row.name]}, {result}" if row.name in settings else result
 
 
-def losses(rows: Sequence[answers.Row]) -> Iterator[str]:
-    """Yields a sentence with the loss with and without mixed precision, for each row where it was
+def losses(rows: Sequence[Row]) -> Iterator[str]:
+    """A sentence with the loss with and without mixed precision, for each row where it was
     measured.
 
-    >>> [*losses([answers.Row(batch=8, loss=2.3012, loss_without_amp=2.3, loss_steps=12)])]
-    ['  Loss after 12 steps from the same seed: 2.301 with mixed precision, 2.3 without']
+    >>> [*losses([Row(batch=8, loss=2.3012, loss_without_amp=2.3, loss_steps=12)])]
+    ['Loss after 12 steps from the same seed: 2.301 with mixed precision, 2.3 without']
     """
     for row in rows:
         if row.loss_steps:
@@ -287,7 +246,7 @@ def losses(rows: Sequence[answers.Row]) -> Iterator[str]:
                 for loss in (row.loss, row.loss_without_amp)
             )
             yield (
-                f"  Loss after {row.loss_steps} steps from the same seed: {mixed} with mixed"
+                f"Loss after {row.loss_steps} steps from the same seed: {mixed} with mixed"
                 f" precision, {plain} without"
             )
 

@@ -24,7 +24,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.probe.host import free_memory
 from gpusetup.system.processes import StreamingChild, no_answer_in
 from gpusetup.system.system import System
-from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
+from gpusetup.tune.oom import is_out_of_memory
 from gpusetup.tune.search import Goal, Trial, code_fails, next_batch, next_for_speed
 
 SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
@@ -46,6 +46,9 @@ FREE_SHARE = 0.02
 LEAST_FREE_BYTES = 300 << 20
 """The minimum memory to keep free on a GPU. Kernels that are loaded later and NCCL need 0.1 to 0.5
 GB outside of the allocator, and 2 % of a 4 GB card would only be 80 MB."""
+KILLED_EXITS = (-9, 137)
+"""The exit codes of a child that the Linux OOM killer may have ended: the negative number of
+SIGKILL, and 137, by which a shell reports that signal."""
 STDERR_BYTES = 64 << 10
 LONGEST_DETAIL = 300
 """The number of characters to show from the end of the child's output, where the error is."""
@@ -230,7 +233,7 @@ def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
         return Trial(**{**answer, "batch": batch})
     if status == "died":
         errors, exit_code = answer["errors"], answer["exit"]
-        ran_out = is_killed_for_memory(exit_code) or is_out_of_memory(errors)
+        ran_out = exit_code in KILLED_EXITS or is_out_of_memory(errors)
         detail = f"ended with exit {exit_code}: {errors.strip()[-LONGEST_DETAIL:]}"
     else:
         detail = answer["detail"]

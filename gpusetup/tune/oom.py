@@ -1,8 +1,5 @@
 """Recognises how torch, CUDA, its libraries, other accelerators and the host report that memory ran
-out.
-
-The batch search and `recover_from_oom` use it.
-"""
+out."""
 
 from __future__ import annotations
 
@@ -17,9 +14,6 @@ OUT_OF_MEMORY = re.compile(
     r"|dataloader worker.*is killed by signal: killed",  # the Linux OOM killer ended it
     re.IGNORECASE,
 )
-KILLED_EXITS = (-9, 137)
-"""The exit codes of a child that the Linux OOM killer ended: the negative number of SIGKILL, and
-137, by which a shell reports that signal."""
 
 
 def is_out_of_memory(problem: BaseException | str) -> bool:
@@ -30,25 +24,12 @@ def is_out_of_memory(problem: BaseException | str) -> bool:
     (True, True)
     """
     if isinstance(problem, str):
-        match = OUT_OF_MEMORY.search(problem)
-        return match is not None
-    for cause in causes(problem):
-        # Look at the class names too, because the exception's class or its base class may show the
-        # cause even if the message does not.
-        class_names = [kind.__name__ for kind in type(cause).__mro__]
-        text = f"{' '.join(class_names)}: {cause}"
-        if OUT_OF_MEMORY.search(text):
-            return True
-    return False
-
-
-def is_killed_for_memory(exit_code: int | None) -> bool:
-    """Whether a child's exit code means that the OOM killer may have ended it.
-
-    >>> is_killed_for_memory(137), is_killed_for_memory(-11)
-    (True, False)
-    """
-    return exit_code in KILLED_EXITS
+        return OUT_OF_MEMORY.search(problem) is not None
+    # The name of the exception's class or its base class may show what the message does not.
+    return any(
+        OUT_OF_MEMORY.search(f"{[kind.__name__ for kind in type(cause).__mro__]}: {cause}")
+        for cause in causes(problem)
+    )
 
 
 def causes(problem: BaseException) -> Iterator[BaseException]:

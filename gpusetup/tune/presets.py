@@ -62,55 +62,53 @@ REASONS = {
 """Key of a preset -> the reason for its value."""
 
 
-def _sequence_preset(*head: str, values: str) -> Preset:
-    """One of the acceleration guide's presets.
-
-    `values`: its model, width, epochs, batch size, accumulation and workers.
-    """
-    model, width, epochs, batch, steps, workers = values.split()
-    name, card, trains, expected = head
-    return Preset(name, card, trains, ACCELERATION, expected, {
-        "model_type": model, "hidden_size": width, "num_layers": "2", "dropout": "0.2",
-        "epochs": epochs, "batch_size": batch, "gradient_accumulation_steps": steps,
-        "amp": "true", "num_workers": workers, "pin_memory": "true",
-    })  # fmt: skip
+SEQUENCE_KEYS = (
+    "model_type", "hidden_size", "num_layers", "dropout", "epochs", "batch_size",
+    "gradient_accumulation_steps", "amp", "num_workers", "pin_memory",
+)  # fmt: skip
+IMAGE_KEYS = (
+    "batch_size", "base_channels", "num_blocks", "patch_size", "use_perceptual",
+    "use_mixed_precision", "compile_model", "grad_clip", "num_workers", "pin_memory",
+    "persistent_workers", "prefetch_factor",
+)  # fmt: skip
 
 
-def _image_preset(name: str, card: str, values: str, **other_reasons: str) -> Preset:
-    """One of the optimisation guide's presets.
+def _sequences(name: str, card: str, trains: str, expected: str, values: str) -> Preset:
+    settings = dict(zip(SEQUENCE_KEYS, values.split(), strict=True))
+    return Preset(name, card, trains, ACCELERATION, expected, settings)
 
-    `values`: its batch size, width, depth, patch size, workers, perceptual loss and compilation.
-    """
-    batch, width, depth, patch, workers, perceptual, compiles = values.split()
-    utilisation = "75 to 85 % utilisation instead of 20 %"
-    return Preset(name, card, "an image network", OPTIMISATION, utilisation, {
-        "batch_size": batch, "base_channels": width, "num_blocks": depth, "patch_size": patch,
-        "use_perceptual": perceptual, "use_mixed_precision": "true", "compile_model": compiles,
-        "grad_clip": "1.0", "num_workers": workers, "pin_memory": "true",
-        "persistent_workers": "true", "prefetch_factor": "2",
-    }, other_reasons)  # fmt: skip
+
+def _images(name: str, card: str, values: str, **other_reasons: str) -> Preset:
+    settings = dict(zip(IMAGE_KEYS, values.split(), strict=True))
+    expected = "75 to 85 % utilisation instead of 20 %"
+    return Preset(name, card, "an image network", OPTIMISATION, expected, settings, other_reasons)
 
 
 PRESETS: tuple[Preset, ...] = (
-    _sequence_preset(
+    _sequences(
         "top", "a card with 12 GB or more", "a small transformer",
-        "2 to 3 times the speed, 6 to 8 GB, 1 to 1.5 hours", values="transformer 256 100 512 1 4"),
-    _sequence_preset(
+        "2 to 3 times the speed, 6 to 8 GB, 1 to 1.5 hours",
+        "transformer 256 2 0.2 100 512 1 true 4 true"),
+    _sequences(
         "balanced", "a card with 8 to 12 GB", "an LSTM",
-        "1.5 to 2 times the speed, 4 to 6 GB, 1.5 to 2 hours", values="lstm 128 50 256 1 2"),
+        "1.5 to 2 times the speed, 4 to 6 GB, 1.5 to 2 hours",
+        "lstm 128 2 0.2 50 256 1 true 2 true"),
     # The guide gives no number of workers for this preset, so it has that of `balanced`.
-    _sequence_preset(
-        "saving", "a card with 8 GB or less", "an LSTM", "2 to 4 GB", values="lstm 64 50 128 2 2"),
-    _image_preset("rtx-4090", "an RTX 4090 (24 GB)", "64 128 12 256 12 true true"),
+    _sequences(
+        "saving", "a card with 8 GB or less", "an LSTM", "2 to 4 GB",
+        "lstm 64 2 0.2 50 128 2 true 2 true"),
+    _images("rtx-4090", "an RTX 4090 (24 GB)", "64 128 12 256 true true true 1.0 12 true true 2"),
     # For this card the guide gives only batch and width; the other values are those of the next
     # smaller card.
-    _image_preset("rtx-4080", "an RTX 4080 (16 GB)", "48 96 8 192 8 true false", **dict.fromkeys(
-        ("num_blocks", "patch_size", "use_perceptual"), "the RTX 4070's, for the guide gives none"
-    )),
-    _image_preset("rtx-4070", "an RTX 4070 (12 GB)", "32 96 8 192 8 true false"),
+    _images(
+        "rtx-4080", "an RTX 4080 (16 GB)", "48 96 8 192 true true false 1.0 8 true true 2",
+        **dict.fromkeys(
+            ("num_blocks", "patch_size", "use_perceptual"),
+            "the RTX 4070's, for the guide gives none")),
+    _images("rtx-4070", "an RTX 4070 (12 GB)", "32 96 8 192 true true false 1.0 8 true true 2"),
     # Its compute capability is 6.1, but tensor cores need 7.0.
-    _image_preset(
-        "gtx-1080", "a GTX 1080 (8 GB)", "16 64 6 128 6 false false",
+    _images(
+        "gtx-1080", "a GTX 1080 (8 GB)", "16 64 6 128 false true false 1.0 6 true true 2",
         use_mixed_precision="saves memory; hardly faster, because a GTX 1080 has no tensor cores"),
 )  # fmt: skip
 

@@ -41,9 +41,6 @@ class Trial(Frozen):
     losses: tuple[float | None, ...] = ()
     """The losses of the first steps. All trials start from the same weights and see the same
     samples."""
-    reserved_bytes: int | None = None
-    """The memory that torch's allocator had reserved on the GPU, including the gaps between its
-    blocks."""
     workers: int | None = None
     """The number of workers of the loader for the timed steps; null if these used a single
     batch."""
@@ -52,7 +49,7 @@ class Trial(Frozen):
 
 
 class Goal(Frozen):
-    """What a batch search aims for, and its limits."""
+    """The limits of a batch search."""
 
     limit_bytes: int
     """The memory that may be used: the capacity minus a margin."""
@@ -62,9 +59,6 @@ class Goal(Frozen):
     trials: int = 14
     ends: float | None = None
     """The time (`time.monotonic`) at which the search must end; None means no time limit."""
-
-
-# --- what the trials show -------------------------------------------------------------------------
 
 
 def fits(trial: Trial, goal: Goal) -> bool:
@@ -98,7 +92,6 @@ def code_fails(trials: Sequence[Trial]) -> bool:
 
 
 LONGEST_ERROR = 160
-"""The maximum number of characters of a trial's error in the answer."""
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
@@ -216,11 +209,9 @@ may have been disturbed by other programs."""
 
 
 def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
-    """The batch size to try next in the search for speed: larger sizes until two bring no gain,
-    then half of the best size; None at the end.
-
-    On the way up it never exceeds the size that the search for the largest batch would try next.
-    """
+    """The batch size to try next in the search for speed: larger sizes until two bring no gain, but
+    none that the search for the largest batch would not try; then half of the best. None at the
+    end."""
     fitting = [trial.batch for trial in trials if fits(trial, goal)]
     largest_run = max(fitting, default=0)
     knee = fastest(trials, goal) or 0
@@ -233,12 +224,13 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
         return min(larger, climb * largest_run)
 
     half = (knee or largest_run) // 2
-    is_tried = any(trial.batch == half for trial in trials)
     # If a size between half of the best and the best was slower than the best, half of the best is
     # slower too.
     has_slower_between = any(half <= size < knee for size in fitting)
-    is_over = half < 1 or is_tried or len(trials) >= goal.trials or has_slower_between
-    return None if is_over else half
+    is_tried = any(trial.batch == half for trial in trials)
+    if half < 1 or is_tried or has_slower_between or len(trials) >= goal.trials:
+        return None
+    return half
 
 
 def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -> int | None:

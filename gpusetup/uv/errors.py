@@ -44,12 +44,6 @@ NOT_ANSWERED = re.compile(
 )
 """uv's messages for an index that refuses access, that shows a broken file, or that a setting
 forbids to ask. It may still have the package."""
-HINTS: dict[type[GpuSetupError], str] = {
-    Unsatisfiable: "nothing was changed; name packages and versions that your index has; one "
-    "without a wheel for this Python is built by `uv pip install --no-build-isolation NAME`",
-    Unreached: "nothing was changed; uv's message says what it could not do",
-    ToolFailed: "nothing was changed",
-}
 ERROR = re.compile(r"(\x1b\[[\d;]{0,20}m){0,9}error\b")
 OF_THE_NETWORK = re.compile(
     r"fetch|request|connect|dns|resolve host|timed? ?out|certificate|credential|proxy|download",
@@ -116,15 +110,15 @@ def names_without_wheel(message: str, *, only_sources: bool = False) -> tuple[st
     (('jieba', 'a==1.0'), ('jieba',))
     """
     text = " ".join(message.split())
-    releases = [(name, "", True) for name in NEEDS_WHEEL.findall(text)] + NO_WHEEL.findall(text)
+    releases = [(name, "", "usable ") for name in NEEDS_WHEEL.findall(text)]
     found = {}
-    for name, versions, is_source in releases:
-        if only_sources and not is_source:
-            continue
+    for name, versions, usable in (*releases, *NO_WHEEL.findall(text)):
         # An index's owner may have written any text that looks like a name.
         with suppress(InvalidRequirement):
             word = Requirement(f"{name}{versions}" if versions.startswith("==") else name)
-            found[word.name] = str(word)
+            # uv says "usable" of a release that it could build from source.
+            if usable or not only_sources:
+                found[word.name] = str(word)
     return tuple(found.values())
 
 
@@ -139,17 +133,23 @@ def lacks(message: str, name: str) -> bool:
 def hint_for(kind: type[GpuSetupError], message: str) -> str:
     """The hint for this kind of error. It only mentions the network or the disk if uv's message
     does."""
-    # `Unreached` has many causes, so search uv's message for them. For the other kinds, the message
-    # already says what to change. A full disk comes first: uv reports it as a failed download.
-    if issubclass(kind, Unreached) and FULL_DISK.search(message):
-        way = f"make room on that disk ({emptying_the_cache()}), then run this again"
-        return f"nothing was changed; {way}"
-    if issubclass(kind, Unreached) and OF_THE_NETWORK.search(message):
-        return (
-            "nothing was changed; read uv's message above, check the network (proxy, "
-            "certificates, ~/.netrc), then run this again"
+    way = ""
+    if kind is Unsatisfiable:
+        way = (
+            "name packages and versions that your index has; one without a wheel for this Python "
+            "is built by `uv pip install --no-build-isolation NAME`"
         )
-    return HINTS[kind]
+    elif kind is Unreached:
+        way = "uv's message says what it could not do"
+        # A full disk comes first, because uv reports it as a failed download.
+        if FULL_DISK.search(message):
+            way = f"make room on that disk ({emptying_the_cache()}), then run this again"
+        elif OF_THE_NETWORK.search(message):
+            way = (
+                "read uv's message above, check the network (proxy, certificates, ~/.netrc), then "
+                "run this again"
+            )
+    return f"nothing was changed; {way}" if way else "nothing was changed"
 
 
 def said_by(output: Output) -> str:

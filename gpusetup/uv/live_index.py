@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from html import unescape
+from itertools import islice
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog
@@ -43,9 +44,7 @@ class LiveIndex(Frozen):
 
     def lists(self, build: TorchBuild | None) -> bool:
         """Whether the index lists a build that the catalog lacks."""
-        if build is None:
-            return False
-        return (build.torch, build.backend, build.os, build.machine) in self.places
+        return build is not None and place_of(build) in self.places
 
     def count_on(self, family: str) -> int:
         """The number of new builds for a system, such as `linux`."""
@@ -88,8 +87,12 @@ def ask_index(root: str, backend: str, catalog: Catalog, talk: Callable[[str], N
     builds = new_builds(places, catalog)
     others, of_others = with_other_makers(places, catalog)
     full = replace(catalog, builds=(*builds, *catalog.builds), other_makers=others)
-    listed = {(build.torch, build.backend, build.os, build.machine) for build in builds}
-    return LiveIndex(catalog=full, places=frozenset((*listed, *of_others)), url=shown)
+    listed = frozenset((*map(place_of, builds), *of_others))
+    return LiveIndex(catalog=full, places=listed, url=shown)
+
+
+def place_of(build: TorchBuild) -> Place:
+    return build.torch, build.backend, build.os, build.machine
 
 
 def wheel_names(page: str) -> list[tuple[str, str]]:
@@ -99,14 +102,10 @@ def wheel_names(page: str) -> list[tuple[str, str]]:
     >>> wheel_names('<a href="/whl/cu134/torch-2.16.0%2Bcu134-cp311-cp311-win_amd64.whl#x=1">')
     [('cu134', 'torch-2.16.0+cu134-cp311-cp311-win_amd64.whl')]
     """
+    links = (link["attributes"] for link in LINK.finditer(page))
+    wheels = (WHEEL.search(link) for link in links if "data-yanked" not in link.lower())
     names: list[tuple[str, str]] = []
-    for link in LINK.finditer(page):
-        if len(names) == MOST_WHEELS:
-            break
-        wheel = WHEEL.search(link["attributes"])
-        if wheel is None or "data-yanked" in link["attributes"].lower():
-            continue
-        path = unquote(unescape(wheel["path"]))
-        folder, _, name = path.rpartition("/")
+    for wheel in islice(filter(None, wheels), MOST_WHEELS):
+        folder, _, name = unquote(unescape(wheel["path"])).rpartition("/")
         names.append((folder.rpartition("/")[2], name))
     return names

@@ -27,8 +27,8 @@ from gpusetup.uv.question import Question, lock_of
 
 GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
 """The minor versions of glibc for which uv has a platform name."""
-USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = "2.35", "15.0", "3.12"
-"""The versions that are assumed if the machine's are unknown."""
+USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = 35, "15.0", "3.12"
+"""The versions that are assumed if the machine's are unknown; for glibc, the minor one (2.35)."""
 
 SLOW_SECONDS = 10.0
 """An index that takes longer and then lists nothing sends its page without an end."""
@@ -105,19 +105,7 @@ class PersonIndex:
                 with_dependencies=question.with_dependencies,
             )
         except Unsatisfiable as problem:
-            seconds, reason = time.monotonic() - started, explanation(problem.message)
-            # Such a page is not kept in uv's cache, so each further question would take as long.
-            if seconds > SLOW_SECONDS and "there are no versions of" in reason:
-                raise Unreached(
-                    f"An index took {seconds:.0f} s to answer, and lists no release\n  {reason}",
-                    hint="nothing was changed; name another index: `UV_DEFAULT_INDEX`",
-                ) from problem
-            sources = map(name_of, names_without_wheel(problem.message))
-            return IndexAnswer(
-                reason=reason,
-                unknown=names_not_found(problem.message),
-                without_wheel=tuple(dict.fromkeys(sources)),
-            )
+            return _no_set(problem, time.monotonic() - started)
         return IndexAnswer(
             packages={name: released(row) for name, row in locked.packages.items()},
             on_torch_index=tuple(name for name in members if name not in FAMILY),
@@ -125,14 +113,28 @@ class PersonIndex:
         )
 
 
+def _no_set(problem: Unsatisfiable, seconds: float) -> IndexAnswer:
+    """The answer with uv's reason why no releases go together, which took uv so many seconds."""
+    reason = explanation(problem.message)
+    # Such a page is not kept in uv's cache, so each further question would take as long.
+    if seconds > SLOW_SECONDS and "there are no versions of" in reason:
+        raise Unreached(
+            f"An index took {seconds:.0f} s to answer, and lists no release\n  {reason}",
+            hint="nothing was changed; name another index: `UV_DEFAULT_INDEX`",
+        ) from problem
+    sources = map(name_of, names_without_wheel(problem.message))
+    return IndexAnswer(
+        reason=reason,
+        unknown=names_not_found(problem.message),
+        without_wheel=tuple(dict.fromkeys(sources)),
+    )
+
+
 def released(row: Mapping[str, Any]) -> Released:
     """A package in uv's lock as a release, with the earliest upload date of its wheels; the date is
     None if none is stated."""
-    times = []
-    for wheel in row.get("wheels", ()):
-        time = wheel.get("upload-time")
-        if isinstance(time, datetime):
-            times.append(time)
+    stated = (wheel.get("upload-time") for wheel in row.get("wheels", ()))
+    times = (time for time in stated if isinstance(time, datetime))
     return Released(version=row.get("version", ""), published=min(times, default=None))
 
 
@@ -148,10 +150,8 @@ def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
         # uv's platform name for macOS has no version, so the version is in the variable that
         # compilers use.
         return f"{processor}-apple-darwin", {"MACOSX_DEPLOYMENT_TARGET": target}
-    library = re.fullmatch(r"glibc (\d{1,3}\.\d{1,3})", machine.os.libc or "")
-    version = library[1] if library else USUAL_GLIBC
-    minor = int(version.partition(".")[2])
+    library = re.fullmatch(r"glibc \d{1,3}\.(\d{1,3})", machine.os.libc or "")
+    minor = int(library[1]) if library else USUAL_GLIBC
     # The newest version that uv has a name for and that the machine's glibc still satisfies.
-    satisfied = [known_minor for known_minor in GLIBCS if known_minor <= minor]
-    nearest = satisfied[0] if satisfied else GLIBCS[-1]
+    nearest = next((known for known in GLIBCS if known <= minor), GLIBCS[-1])
     return f"{processor}-manylinux_2_{nearest}", {}

@@ -127,7 +127,7 @@ def words_of_powershell(line: str) -> list[tuple[str, ...]]:
         assert all(p[0] == "'" or re.fullmatch(r"\+|\$env:\w+|\(|\)", p) for p in pieces), line
         return [(name,)]
     try:
-        return [command_lines.words for command_lines in by_powershell(line)]
+        return [*by_powershell(line)]
     except Refused as problem:
         raise AssertionError(f"{line}: {problem}") from problem
 

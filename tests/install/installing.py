@@ -29,7 +29,7 @@ from gpusetup.install.switching import journal as journals
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Snapshot
 from gpusetup.model.versions import Capability
-from gpusetup.uv import lock, question
+from gpusetup.uv import question
 
 HERE = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG = f"{HERE}-{HERE}-linux_{platform.machine()}"
@@ -187,7 +187,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who says nothing is given up after a second."""
     short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0"}
     monkeypatch.setattr(question, "LIMITS", {**question.LIMITS, **short})
-    monkeypatch.setattr(lock, "FETCHING", short)
+    monkeypatch.setattr(question, "FETCHING", short)
 
 
 def bare_environment(folder: Path, default_index: str) -> dict[str, str]:

@@ -59,28 +59,22 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_channel(tmp_path_factory.mktemp("channel"))
 
 
-def test_with_a_driver_the_cuda_build_is_chosen(channel: str) -> None:
-    chosen = solved(channel, environment_specs("healthy"), ("__cuda", "13.0"))
-    assert chosen["pytorch"].startswith("2.13.0 cuda130")
-    assert chosen["pytorch-gpu"].startswith("2.13.0 cuda130")
-    assert chosen["torchvision"].startswith("0.28.0 cuda130")
-    assert chosen["cuda-version"].startswith("13.0")
-
-
-def test_a_gpu_before_turing_gets_a_cuda_12_build_although_its_driver_reaches_13(
-    channel: str,
+@pytest.mark.parametrize(
+    ("machine", "driver", "build"),
+    [
+        ("healthy", "13.0", "cuda130"),
+        # A GPU before Turing gets a build for CUDA 12, although its driver reaches 13.
+        ("gtx1080ti", "13.0", "cuda129"),
+        ("no-gpu", None, "cpu"),
+    ],
+)
+def test_the_build_for_the_machine_is_chosen(
+    channel: str, machine: str, driver: str | None, build: str
 ) -> None:
-    specs = environment_specs("gtx1080ti")
-    assert "cuda-version=12.9" in specs
-    assert solved(channel, specs, ("__cuda", "13.0"))["pytorch"].startswith("2.13.0 cuda129")
-
-
-def test_without_a_driver_the_solver_refuses_and_names_what_is_missing(channel: str) -> None:
-    with pytest.raises(SolverError, match="__cuda"):
-        solved(channel, environment_specs("healthy"))
-
-
-def test_a_machine_without_gpu_gets_the_cpu_build_by_name(channel: str) -> None:
-    specs = environment_specs("no-gpu")
-    assert any(spec.startswith("pytorch-cpu=") for spec in specs)
-    assert solved(channel, specs)["pytorch"].startswith("2.13.0 cpu")
+    named = [("__cuda", driver)] if driver else []
+    chosen = solved(channel, environment_specs(machine), *named)
+    assert chosen["pytorch"].startswith(f"2.13.0 {build}")
+    if machine == "healthy":
+        assert chosen["torchvision"].startswith("0.28.0 cuda130")
+        with pytest.raises(SolverError, match="__cuda"):
+            solved(channel, environment_specs(machine))

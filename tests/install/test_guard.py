@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import uv
-from installing import TORCH, Install, Said, World, needs_linux, run_uv, state_of, versions_in
+from installing import TORCH, Install, Said, World, needs_linux, state_of, versions_in
 
 from gpusetup import cli
-from gpusetup.install.guard import CONSTRAINTS
+from gpusetup.uv.program import GUARD_FILE as CONSTRAINTS
 
 pytestmark = needs_linux
 Guard = Callable[..., Said]
@@ -60,15 +60,6 @@ def pip(world: World, venv: Path, *words: str) -> subprocess.CompletedProcess[st
 def uv_pip(world: World, venv: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     python = ("--python", str(venv / "bin/python"))
     return asked(world, str(uv.find_uv_bin()), "pip", "install", *python, *words, **more)
-
-
-def test_nothing_is_changed_without_write(venv: Path, guard: Guard) -> None:
-    before = state_of(venv)
-    said = guard()
-    assert said.exit == 0 and HELD in said.out and "numpy" not in said.out
-    assert f"export UV_CONSTRAINT={venv / CONSTRAINTS}" in said.out
-    assert "gpusetup guard --write" in said.out
-    assert state_of(venv) == before
 
 
 def test_pip_and_uv_fail_by_the_constraint_instead_of_replacing_torch(
@@ -119,21 +110,6 @@ def changed(venv: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, An
     return [row for row in rows if row["id"] == "guarded-set-changed"]
 
 
-def test_doctor_names_what_was_replaced_all_the_same(
-    world: World, venv: Path, guard: Guard, capsys: pytest.CaptureFixture[str]
-) -> None:
-    guard("--write")
-    assert not changed(venv, capsys)
-    run_uv(world, "pip", "install", "-q", "--python", str(venv / "bin/python"), "torch==2.99.0")
-    (row,) = changed(venv, capsys)
-    day = datetime.now(timezone.utc).date().isoformat()
-    was = f"torch was {TORCH}+cpu when it was guarded on {day}, and is now 2.99.0"
-    assert row["title"].startswith(was)
-    assert f"--torch {TORCH} --backend cpu" in row["fix"]["commands"][0]
-    (venv / CONSTRAINTS).write_bytes(b"torch==\x1b[31m\ntorch==1 ; rm -rf /\n" + b"(" * 200000)
-    assert not changed(venv, capsys)
-
-
 def test_doctor_says_from_the_receipt_what_pip_replaced(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,8 +134,15 @@ def test_doctor_says_from_the_receipt_what_pip_replaced(
 # --- files of somebody else -----------------------------------------------------------------------
 
 
-def test_undo_takes_back_what_write_wrote(venv: Path, guard: Guard) -> None:
+def test_nothing_is_changed_without_write_and_undo_takes_back_what_it_wrote(
+    venv: Path, guard: Guard
+) -> None:
     before = state_of(venv)
+    shown = guard()
+    assert shown.exit == 0 and HELD in shown.out and "numpy" not in shown.out
+    assert f"export UV_CONSTRAINT={venv / CONSTRAINTS}" in shown.out
+    assert "gpusetup guard --write" in shown.out
+    assert state_of(venv) == before
     assert guard("--write").exit == 0
     once = state_of(venv)
     assert guard("--write", "--json").answer["state"] == "unchanged"
@@ -172,7 +155,6 @@ def test_undo_takes_back_what_write_wrote(venv: Path, guard: Guard) -> None:
     ("name", "content", "line"),
     [
         ("pip.conf", b"[install]\nconstraint = a.txt\n     b.txt\n", "constraint = a.txt b.txt"),
-        ("pip.conf", b"# ours\r\n[install]\r\nno-cache-dir = 1\r\n", "constraint = "),
         ("gpusetup-constraints.txt", b"numpy<2\n", HELD),
     ],
 )
@@ -193,10 +175,8 @@ def test_a_file_of_somebody_else_stays_and_the_lines_for_it_are_shown(
     assert guard("--undo").exit == 0 and (venv / name).read_bytes() == content
 
 
-@pytest.mark.parametrize("name", ["pip.conf", CONSTRAINTS])
-def test_nothing_is_written_through_a_link(
-    venv: Path, guard: Guard, name: str, tmp_path: Path
-) -> None:
+def test_nothing_is_written_through_a_link(venv: Path, guard: Guard, tmp_path: Path) -> None:
+    name = "pip.conf"
     (tmp_path / "elsewhere").write_text("[a]\n")
     (venv / name).symlink_to(tmp_path / "elsewhere")
     before = state_of(venv)

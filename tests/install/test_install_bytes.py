@@ -18,7 +18,6 @@ from installing import (
     Install,
     World,
     needs_linux,
-    run_uv,
     site_of,
     state_of,
 )
@@ -28,56 +27,18 @@ pytestmark = needs_linux
 NOISE = {"torch/lib/libtorch.so": random.Random(5).randbytes(200_000)}
 
 
-def other_torch(world: World, folder: str) -> Path:
-    """A wheel of the same name and version with other bytes, as another mirror has it."""
-    files = {"torch/__init__.py": "other = True\n"}
-    return build_wheel(world.folder / folder, "torch", f"{TORCH}+cpu", tag=TAG, files=files)
-
-
-def uv_took(world: World, wheel: Path) -> None:
-    """uv has installed this wheel before: its cache holds it."""
-    world.fill(world.venv("elsewhere"), wheel)
-
-
-def uv_took_from_a_mirror(world: World, wheel: Path) -> None:
-    world.index.add("mirror", wheel)
-    mirror = ("--default-index", f"{world.index.url}/mirror")
-    words = ("pip", "install", "--quiet", "--no-deps", *mirror, f"torch=={TORCH}+cpu")
-    run_uv(world, *words, "--python", str(world.venv("elsewhere")))
-
-
-def damage_uv_cache(world: World, wheel: Path) -> None:
-    """Every unpacked file of the cache has other bytes."""
-    uv_took_from_a_mirror(world, wheel)
-    spoiled = [p for p in (world.folder / "uv-cache").rglob("torch/*.py") if p.is_file()]
-    assert spoiled
-    for path in spoiled:
-        path.write_text("raise SystemExit('damaged')\n")
-
-
-Trap = Callable[[World, Path], object]
-TRAPS: dict[str, Trap] = {
-    "uv has another file of this version": lambda world, _: uv_took(
-        world, other_torch(world, "mirror")
-    ),
-    "uv's cache is damaged": damage_uv_cache,
-}
-
-
-@pytest.mark.parametrize("trap", TRAPS.values(), ids=TRAPS.keys())
-@pytest.mark.one_in(2)
-def test_other_files_of_the_same_version_are_not_taken(
-    world: World, install: Install, trap: Trap
-) -> None:
+def test_other_files_of_the_same_version_are_not_taken(world: World, install: Install) -> None:
+    """uv has installed one from another mirror before: its cache holds it."""
     wheel = world.add_torch("cpu", files=NOISE)
-    trap(world, wheel)
-    venv = world.venv()
-    said = install("--python", str(venv), *WANTED)
+    files = {"torch/__init__.py": "other = True\n"}
+    other = build_wheel(world.folder / "mirror", "torch", f"{TORCH}+cpu", tag=TAG, files=files)
+    world.fill(world.venv("elsewhere"), other)
+    said = install("--python", str(venv := world.venv()), *WANTED)
     assert said.exit == 0, said.err
     check_installed(venv, wheel)
 
 
-def test_a_damaged_file_of_our_cache_is_fetched_again(world: World, install: Install) -> None:
+def test_a_damaged_file_of_uvs_cache_is_fetched_again(world: World, install: Install) -> None:
     """As by who edits a file of an environment that shares it."""
     wheel = world.add_torch("cpu", files=NOISE)
     assert install("--venv", "first", *WANTED).exit == 0
@@ -113,7 +74,7 @@ def spoiled_stage(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], objec
     from gpusetup.install.switching import unpack
     from gpusetup.install.switching.unpack import compared
     from gpusetup.install.target import Layout
-    from gpusetup.uv.lock import Wheel
+    from gpusetup.uv.question import Wheel
 
     def spoiled(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
         spoil(next(root.glob("lib/python*/site-packages")))

@@ -1,4 +1,5 @@
-"""State that somebody else has written: nothing outside of the environment is ever touched."""
+"""State and wheels of somebody else: nothing outside of the environment is ever touched, and
+neither its own files nor those of another package are overwritten."""
 
 from __future__ import annotations
 
@@ -13,11 +14,15 @@ from typing import Any
 
 import pytest
 from installing import (
+    TORCH,
     WANTED,
     Install,
     World,
     entry_state,
     needs_linux,
+    site_of,
+    state_of,
+    versions_in,
 )
 
 from gpusetup.install.switching.journal import RECEIPT
@@ -95,8 +100,6 @@ def outside_of(place: Place) -> str:
 
 Spoil = Callable[[Place], object]
 JOURNALS: dict[str, Spoil] = {
-    "made: an absolute path outside": lambda p: p.made(outside_of(p)),
-    "made: the prefix itself": lambda p: p.made(p.venv),
     "made: behind a link": lambda p: p.made(through_a_link(p, "docs")),
     "moves: from outside": lambda p: (p.keep(), p.moves(f"{outside_of(p)}/thesis.txt")),
     "former: a link": lambda p: (
@@ -140,7 +143,6 @@ UNDOS: dict[str, Spoil] = {
         (p.store / FORMER).mkdir(),
         p.write("undo.json", made=["bin/python", "bin/activate"]),
     ),
-    "a NUL": lambda p: p.moves(f"{p.site}/a\0b", name="undo.json"),
     "the receipt is deep": lambda p: (p.store / RECEIPT).write_text('{"x":' + "[" * 99_999),
     "former is a link": lambda p: (
         (p.store / FORMER).symlink_to(p.home / "Documents"),
@@ -185,11 +187,9 @@ def limited(call: Callable[[], Any], seconds: int = 20) -> Any:
         signal.signal(signal.SIGALRM, former)
 
 
-@pytest.mark.parametrize("name", ["a FIFO", "a device", "deep and closed"])
-@pytest.mark.one_in(3)
-def test_doctor_looks_at_such_a_journal_and_comes_back(world: World, name: str) -> None:
+def test_doctor_looks_at_such_a_journal_and_comes_back(world: World) -> None:
     home, venv = planted(world), world.venv()
-    JOURNALS[name](Place(world, venv, home))
+    JOURNALS["a FIFO"](Place(world, venv, home))
     before = whole_state(home / "Documents")
     argv = [sys.executable, "-m", "gpusetup", "doctor", "--python", str(venv), "--json"]
     root = str(Path(__file__).resolve().parents[2])
@@ -200,38 +200,100 @@ def test_doctor_looks_at_such_a_journal_and_comes_back(world: World, name: str) 
     assert whole_state(home / "Documents") == before
 
 
-def test_what_no_environment_has_stays_when_one_that_was_being_made_goes(
-    world: World, install: Install
-) -> None:
-    """A checkout that says of itself that it is an environment which is being made."""
-    home = planted(world)
-    project = world.folder / "project"
-    place_of = project / ".gpusetup"
-    place_of.mkdir(parents=True)
-    (project / "work.py").write_text("weeks")
-    (project / "bin").mkdir()
-    row = {"schema": "gpusetup.journal/2", "phase": "making", "venv": True}
-    (place_of / "journal.json").write_text(json.dumps(row))
-    before = whole_state(home)
-    install("--venv", str(project), *WANTED)
-    assert (project / "work.py").read_text() == "weeks"
-    assert whole_state(home) == before
-
-
-@pytest.mark.parametrize("whose", ["others may write", "of another user"])
 def test_a_cache_that_others_could_fill_is_not_used(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, whose: str
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = world.folder / "shared"
     cache.mkdir()
-    if whose == "others may write":
-        cache.chmod(0o777)
-    elif os.geteuid() == 0:
-        os.chown(cache, 12345, 12345)
-    else:
-        pytest.skip("only root can give away")
+    cache.chmod(0o777)
     monkeypatch.setenv("GPUSETUP_CACHE_DIR", str(cache))
     said = install("--venv", str(world.folder / "env"), *WANTED)
     assert said.exit == 3
     assert f"Others own the cache {cache}" in said.err and "GPUSETUP_CACHE_DIR" in said.err
     assert list(cache.iterdir()) == []
+
+
+# --- wheels whose files are not theirs alone ------------------------------------------------------
+
+OWN_FILES = {
+    "scripts/deactivate": "bin/deactivate",
+    "data/pyvenv.cfg": "pyvenv.cfg",
+    "data/lib/python3.11/x.py": "lib/python3.11/x.py",
+}
+"""As a wheel brings them below `mine-2.0.data`, and below the prefix."""
+
+
+@pytest.mark.parametrize("path", OWN_FILES)
+@pytest.mark.parametrize("folder", ["env", "new"])
+@pytest.mark.one_in(2)
+def test_a_wheel_with_a_file_of_the_environment_itself_is_refused_before_anything_changes(
+    world: World, install: Install, path: str, folder: str
+) -> None:
+    files = {"mine/__init__.py": "", f"mine-2.0.data/{path}": "#!python\nx"}
+    world.add_default("mine", "2.0", files=files)
+    world.venv("env")
+    world.will_have("new")
+    before = state_of(world.folder / "env")
+
+    said = install("--venv", str(world.folder / folder), *WANTED, "mine==2.0")
+
+    assert said.exit == 3, said.err
+    own = f"mine brings a file of the environment's own Python: {OWN_FILES[path]}"
+    assert own in said.err and "nothing was changed" in said.err
+    assert state_of(world.folder / "env") == before
+    assert not (world.folder / "new").exists()
+    assert not (world.folder / "env/.gpusetup/journal.json").exists()
+
+
+@pytest.mark.parametrize("own_file", ["bin/activate", "lib/python3.11/mine.py"])
+@pytest.mark.one_in(2)
+def test_an_installed_package_that_lists_such_a_file_is_not_replaced(
+    world: World, install: Install, own_file: str
+) -> None:
+    venv = world.venv()
+    world.fill(venv, world.wheel("torch", "2.0.0", files={"torch/__init__.py": ""}))
+    (venv / "lib/python3.11").mkdir(parents=True, exist_ok=True)
+    (venv / own_file).touch()
+    record = site_of(venv) / "torch-2.0.0.dist-info/RECORD"
+    record.write_text(f"{record.read_text()}../../../{own_file},,\n")
+    before = state_of(venv)
+    said = install("--venv", str(venv), *WANTED, "--dry-run")
+    assert said.exit == 3, said.err
+    assert "torch 2.0.0 lists a file of the environment's own Python" in said.err
+    assert own_file in said.err and "nothing was changed" in said.err
+    assert state_of(venv) == before
+
+
+STRANGE = {
+    "as a module": "torch/__init__.py",
+    "as torch's metadata": "mine-2.0.data/data/{library}/"
+    f"torch-{TORCH}+cpu.dist-info/entry_points.txt",
+}
+
+
+@pytest.mark.parametrize("how", STRANGE)
+def test_two_wheels_of_one_plan_with_the_same_file_are_refused(
+    world: World, install: Install, how: str
+) -> None:
+    venv = world.venv()
+    library = site_of(venv).relative_to(venv)
+    path = STRANGE[how].format(library=library)
+    world.add_default("mine", "2.0", files={"mine/__init__.py": "", path: "evil"})
+    before = state_of(venv)
+    said = install("--venv", str(venv), *WANTED, "mine==2.0")
+    assert said.exit == 3, said.err
+    name = STRANGE[how].rpartition("{library}/")[2]
+    assert f"mine and torch both bring {library / name}, with different content" in said.err
+    assert state_of(venv) == before
+
+
+def test_two_wheels_may_bring_the_same_file_with_the_same_content(
+    world: World, install: Install
+) -> None:
+    namespace = {"shared/__init__.py": "# a namespace\n"}
+    world.add_default("one", "1.0", files={**namespace, "shared/one.py": ""})
+    world.add_default("two", "1.0", files={**namespace, "shared/two.py": ""})
+    venv = world.venv()
+    said = install("--venv", str(venv), *WANTED, "one", "two")
+    assert said.exit == 0, said.err
+    assert versions_in(venv).keys() >= {"one", "two", "torch"}

@@ -6,24 +6,72 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from index_server import build_wheel, index_server
-from installing import bare_environment
+import uv
+from index_server import IndexServer, build_wheel, index_server
+from installing import WANTED, Install, World, bare_environment, needs_linux
 
 from gpusetup.cli import main
 
-PROJECT = """\
-[project]
-name = "x"
-version = "0"
-requires-python = ">=3.10"
-dependencies = [
-    "torch>=2",  # the engine
-]
-"""
 WORDS = ("install", "--project", "--from", "rtx3050-laptop", "--torch", "2.5.1")
+SYSTEMS = ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "win_amd64")
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexServer]:
+    """torch and torchvision for a GPU and for the CPU, AMD's with a Triton of its own, and the
+    default index, which has torch for a Mac and a placeholder of that Triton."""
+    folder = tmp_path_factory.mktemp("projects")
+    with index_server(folder / "served") as index:
+
+        def add(shelf: str, name: str, version: str, tag: str, *requires: str) -> None:
+            wheel = build_wheel(folder / shelf, name, version, tag=tag, requires=requires)
+            index.add(shelf, wheel)
+
+        for name, version in (("torch", "2.5.1"), ("torchvision", "0.20.1")):
+            for backend in ("cpu", "cu124"):
+                for system in SYSTEMS:
+                    add(f"whl/{backend}", name, f"{version}+{backend}", f"cp311-cp311-{system}")
+            add("simple", name, version, "cp311-none-macosx_11_0_arm64")
+        for name in ("mkdocs", "rich"):
+            add("simple", name, "14.0", "py3-none-any")
+        tag = f"cp311-cp311-{SYSTEMS[0]}"
+        add("whl/rocm7.2", "torch", "2.13.0+rocm7.2", tag, "triton-rocm==3.8.0")
+        add("whl/rocm7.2", "triton-rocm", "3.8.0", "py3-none-any")
+        add("simple", "triton-rocm", "0.0.1", "py3-none-any")
+        yield index
+
+
+def asked(capsys: Out, *words: str) -> Any:
+    assert main([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def by_uv(folder: Path, index: IndexServer, *words: str) -> None:
+    """uv by itself takes what was pasted; the test fails if it does not."""
+    done = subprocess.run(
+        [uv.find_uv_bin(), *words, "--no-cache", "--python", sys.executable],
+        cwd=folder,
+        env={**bare_environment(folder.parent, index.simple), "UV_PYTHON_DOWNLOADS": "never"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
 
 SHOWN = """\
 Add to pyproject.toml
@@ -40,66 +88,38 @@ Then
   uv add torch==2.5.1 torchvision==0.20.1 rich
 
 note: there is no pyproject.toml here: `uv init --bare` makes one first
-""".replace(
-    "WHERE",
-    "sys_platform == 'linux' or sys_platform == 'win32'",
-)
+""".replace("WHERE", "sys_platform == 'linux' or sys_platform == 'win32'")
 
 
-def test_it_is_shown_and_nothing_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_it_is_shown_and_nothing_is_written(here: Path, capsys: Out) -> None:
     assert main([*WORDS, "torchvision", "rich"]) == 0
     assert capsys.readouterr().out == SHOWN
-    assert not [*tmp_path.iterdir()]
-
-
-def test_a_platform_without_that_build_keeps_the_default_index(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    assert not [*here.iterdir()]
     main([*WORDS, "--backend", "cu121"])
     assert "== 'aarch64'" not in capsys.readouterr().out  # torch 2.5.1 has no such build of cu121
-
-
-def test_a_described_gpu_gets_its_index(capsys: pytest.CaptureFixture[str]) -> None:
     main(["install", "--project", "--gpu", "RTX 3090", "--driver", "580.95.05"])
     assert "whl/cu" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("own", ["", "[tool.uv]\nenvironments = [\"sys_platform == 'linux'\"]"])
-def test_uv_locks_what_was_pasted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], own: str
-) -> None:
-    from uv import find_uv_bin
+PROJECT = """\
+[project]
+name = "x"
+version = "0"
+requires-python = ">=3.10"
+dependencies = [
+    "torch>=2",  # the engine
+]
+"""
 
-    shelf = tmp_path / "wheels"
-    shelf.mkdir()
-    with index_server(tmp_path / "served") as index:
-        for backend in ("cpu", "cu124"):
-            for tag in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "win_amd64"):
-                wheel = build_wheel(shelf, "torch", f"2.5.1+{backend}", tag=f"cp311-cp311-{tag}")
-                index.add(f"whl/{backend}", wheel)
-        mac = build_wheel(shelf, "torch", "2.5.1", tag="cp311-none-macosx_11_0_arm64")
-        index.add("simple", mac)
-        folder = tmp_path / "project"
-        folder.mkdir()
-        assert main([*WORDS, "--index", index.index_root, "--json"]) == 0
-        answer = json.loads(capsys.readouterr().out)
-        text = "\n".join((PROJECT, *answer["lines"], own, ""))
-        (folder / "pyproject.toml").write_text(text, encoding="utf-8")
-        add = answer["steps"][0]["argv"]
-        assert shlex.join(add) == "uv add torch==2.5.1"
-        done = subprocess.run(
-            [find_uv_bin(), *add[1:], "--no-sync", "--no-cache", "--python", sys.executable],
-            cwd=folder,
-            env={**bare_environment(tmp_path, index.simple), "UV_PYTHON_DOWNLOADS": "never"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        locked = (folder / "uv.lock").read_text(encoding="utf-8")
+
+@pytest.mark.parametrize("own", ["", "[tool.uv]\nenvironments = [\"sys_platform == 'linux'\"]"])
+def test_uv_locks_what_was_pasted(here: Path, index: IndexServer, capsys: Out, own: str) -> None:
+    answer = asked(capsys, *WORDS, "--index", index.index_root)
+    (here / "pyproject.toml").write_text("\n".join((PROJECT, *answer["lines"], own, "")))
+    add = answer["steps"][0]["argv"]
+    assert shlex.join(add) == "uv add torch==2.5.1"
+    by_uv(here, index, *add[1:], "--no-sync")
+    locked = (here / "uv.lock").read_text(encoding="utf-8")
     assert 'version = "2.5.1+cu124"' in locked and "2.5.1+cpu" not in locked
     assert own or 'version = "2.5.1"\n' in locked  # the Mac's, from the default index
 
@@ -119,77 +139,36 @@ docs = ["mkdocs"]
 """
 
 
-def uv_by_itself(folder: Path, home: Path, default: str, *words: str) -> str:
-    """What uv says of a project or a script; the test fails if uv does."""
-    from uv import find_uv_bin
-
-    done = subprocess.run(
-        [find_uv_bin(), *words, "--no-cache", "--python", sys.executable],
-        cwd=folder,
-        env={**bare_environment(home, default), "UV_PYTHON_DOWNLOADS": "never"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_uv_locks_extras_that_exclude_each_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    here: Path, index: IndexServer, capsys: Out
 ) -> None:
     """Each extra gets the build of its own index, in one lock."""
-    shelf = tmp_path / "wheels"
-    shelf.mkdir()
-    folder = tmp_path / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    file = folder / "pyproject.toml"
-    file.write_text(EXTRAS, encoding="utf-8")
-    with index_server(tmp_path / "served") as index:
-        for backend in ("cpu", "cu124"):
-            for tag in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "win_amd64"):
-                for name, version in (("torch", "2.5.1"), ("torchvision", "0.20.1")):
-                    full = f"{version}+{backend}"
-                    wheel = build_wheel(shelf, name, full, tag=f"cp311-cp311-{tag}")
-                    index.add(f"whl/{backend}", wheel)
-        for name, version in (("torch", "2.5.1"), ("torchvision", "0.20.1"), ("mkdocs", "1.6")):
-            tag = "cp311-none-macosx_11_0_arm64" if name != "mkdocs" else "py3-none-any"
-            index.add("simple", build_wheel(shelf, name, version, tag=tag))
-        assert main([*WORDS, "--index", index.index_root, "--json"]) == 0
-        answer = json.loads(capsys.readouterr().out)
-        file.write_text("\n".join((EXTRAS, *answer["lines"], "")), encoding="utf-8")
-        steps = [shlex.join(step["argv"]) for step in answer["steps"]]
-        assert steps == [
-            "uv add --no-sync --optional cpu torch==2.5.1 torchvision==0.20.1",
-            "uv add --no-sync --optional cu124 torch==2.5.1",
-            "uv sync --extra cu124",
-        ]
-        for step in answer["steps"][:-1]:
-            uv_by_itself(folder, tmp_path, index.simple, *step["argv"][1:])
-        locked = (folder / "uv.lock").read_text(encoding="utf-8")
-    assert 'version = "2.5.1+cu124"' in locked
-    assert 'version = "2.5.1+cpu"' in locked
+    file = here / "pyproject.toml"
+    file.write_text(EXTRAS)
+    answer = asked(capsys, *WORDS, "--index", index.index_root)
+    file.write_text("\n".join((EXTRAS, *answer["lines"], "")))
+    assert [shlex.join(step["argv"]) for step in answer["steps"]] == [
+        "uv add --no-sync --optional cpu torch==2.5.1 torchvision==0.20.1",
+        "uv add --no-sync --optional cu124 torch==2.5.1",
+        "uv sync --extra cu124",
+    ]
+    for step in answer["steps"][:-1]:
+        by_uv(here, index, *step["argv"][1:])
+    locked = (here / "uv.lock").read_text(encoding="utf-8")
+    assert 'version = "2.5.1+cu124"' in locked and 'version = "2.5.1+cpu"' in locked
     assert "conflicts = [[" in locked
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[project",
-        "project = 3",
-        "[project]\noptional-dependencies = 5",
-        '[project.optional-dependencies]\n"a b" = ["torch"]\ncpu = "torch"\nx = [3, {y = 1}]',
-        "a = " + "[" * 5000,
-    ],
-)
-def test_a_strangers_project_file_never_ends_the_command(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_uv_locks_amds_build_with_the_triton_of_its_index(
+    here: Path, index: IndexServer, capsys: Out
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
-    assert main([*WORDS]) == 0
-    assert "uv add torch==2.5.1" in capsys.readouterr().out
+    words = ("--backend", "rocm7.2", "--torch", "2.13.0", "--index", index.index_root)
+    answer = asked(capsys, "install", "--project", *words)
+    (here / "pyproject.toml").write_text("\n".join((PROJECT, *answer["lines"], "")))
+    by_uv(here, index, *answer["steps"][0]["argv"][1:], "--no-sync")
+    locked = (here / "uv.lock").read_text(encoding="utf-8")
+    assert 'version = "2.13.0+rocm7.2"' in locked
+    assert 'name = "triton-rocm"\nversion = "3.8.0"' in locked
 
 
 SCRIPT = """\
@@ -204,34 +183,18 @@ import torch
 
 @pytest.mark.parametrize("text", [SCRIPT, "import torch\n"], ids=["with a block", "without"])
 def test_uv_locks_a_script_with_what_was_pasted(
-    text: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    here: Path, index: IndexServer, capsys: Out, text: str
 ) -> None:
-    shelf = tmp_path / "wheels"
-    shelf.mkdir()
-    monkeypatch.chdir(tmp_path)
-    script = tmp_path / "script.py"
-    script.write_text(text, encoding="utf-8")
-    with index_server(tmp_path / "served") as index:
-        for tag in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "win_amd64"):
-            for name, version in (("torch", "2.5.1"), ("torchvision", "0.20.1")):
-                wheel = build_wheel(shelf, name, f"{version}+cu124", tag=f"cp311-cp311-{tag}")
-                index.add("whl/cu124", wheel)
-        for name, version in (("torch", "2.5.1"), ("torchvision", "0.20.1"), ("rich", "14.0")):
-            tag = "cp311-none-macosx_11_0_arm64" if name != "rich" else "py3-none-any"
-            index.add("simple", build_wheel(shelf, name, version, tag=tag))
-        words = [*WORDS, "script.py", "--index", index.index_root, "--json"]
-        assert main(words) == 0
-        answer = json.loads(capsys.readouterr().out)
-        lines = "\n".join(answer["lines"])
-        first = "# ///\nimport" if "# ///" in text else "import"
-        script.write_text(text.replace(first, f"{lines}\n{first}"), encoding="utf-8")
-        for step in answer["steps"][:-1]:
-            uv_by_itself(tmp_path, tmp_path, index.simple, *step["argv"][1:])
-        uv_by_itself(tmp_path, tmp_path, index.simple, "lock", "--script", "script.py")
-        locked = (tmp_path / "script.py.lock").read_text(encoding="utf-8")
+    script = here / "script.py"
+    script.write_text(text)
+    answer = asked(capsys, *WORDS, "script.py", "--index", index.index_root)
+    lines = "\n".join(answer["lines"])
+    first = "# ///\nimport" if "# ///" in text else "import"
+    script.write_text(text.replace(first, f"{lines}\n{first}"))
+    for step in answer["steps"][:-1]:
+        by_uv(here, index, *step["argv"][1:])
+    by_uv(here, index, "lock", "--script", "script.py")
+    locked = (here / "script.py.lock").read_text(encoding="utf-8")
     assert 'version = "2.5.1+cu124"' in locked
     assert ("torchvision" in locked) == ("torchvision" in text)
     assert not any("script.py" in word for word in answer["after"])
@@ -240,40 +203,40 @@ def test_uv_locks_a_script_with_what_was_pasted(
 @pytest.mark.parametrize(
     "text",
     [
-        "# /// script\n# dependencies = [\n# ///\n",
-        "# /// script\n# a = 1\n# ///\n\n# /// script\n# b = 2\n# ///\n",
+        "[project",
+        "[project]\noptional-dependencies = 5",
+        '[project.optional-dependencies]\n"a b" = ["torch"]\ncpu = "torch"\nx = [3, {y = 1}]',
+        "a = " + "[" * 5000,
     ],
 )
-def test_a_script_whose_block_cannot_be_read_is_named(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_strangers_project_file_never_ends_the_command(
+    here: Path, capsys: Out, text: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "s.py").write_text(text, encoding="utf-8")
+    (here / "pyproject.toml").write_text(text)
+    assert main([*WORDS]) == 0
+    assert "uv add torch==2.5.1" in capsys.readouterr().out
+    (here / "s.py").write_text("# /// script\n# dependencies = [\n# ///\n")
     assert main([*WORDS, "s.py"]) == 2
     assert "s.py" in capsys.readouterr().err
 
 
-def test_uv_locks_amds_build_with_the_triton_of_its_index(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+PROJECTS = {
+    "a lock": ("uv.lock", "version = 1\n", True),
+    "a project of uv": ("pyproject.toml", '[project]\nname = "a"\n[tool.uv]\n', True),
+    "another project": ("pyproject.toml", '[project]\nname = "a"\n', False),
+}
+
+
+@needs_linux
+@pytest.mark.parametrize("name", PROJECTS)
+def test_in_a_project_of_uv_the_plan_says_what_uv_sync_would_remove(
+    world: World, install: Install, name: str
 ) -> None:
-    shelf = tmp_path / "wheels"
-    with index_server(tmp_path / "served") as index:
-        tag = "cp311-cp311-manylinux_2_28_x86_64"
-        needs = ("triton-rocm==3.8.0",)
-        torch = build_wheel(shelf, "torch", "2.13.0+rocm7.2", tag=tag, requires=needs)
-        index.add("whl/rocm7.2", torch)
-        index.add("whl/rocm7.2", build_wheel(shelf, "triton-rocm", "3.8.0"))
-        # The public index has a placeholder under this name.
-        index.add("simple", build_wheel(shelf, "triton-rocm", "0.0.1"))
-        words = ("--backend", "rocm7.2", "--torch", "2.13.0", "--index", index.index_root)
-        assert main(["install", "--project", *words, "--json"]) == 0
-        answer = json.loads(capsys.readouterr().out)
-        folder = tmp_path / "project"
-        folder.mkdir()
-        text = "\n".join((PROJECT, *answer["lines"], ""))
-        (folder / "pyproject.toml").write_text(text, encoding="utf-8")
-        add = answer["steps"][0]["argv"]
-        uv_by_itself(folder, tmp_path, index.simple, *add[1:], "--no-sync")
-        locked = (folder / "uv.lock").read_text(encoding="utf-8")
-    assert 'version = "2.13.0+rocm7.2"' in locked
-    assert 'name = "triton-rocm"\nversion = "3.8.0"' in locked
+    file, text, is_said = PROJECTS[name]
+    world.add_torch("cpu")
+    Path(file).write_text(text)
+    said = install("--venv", ".venv", *WANTED, "--dry-run")
+    assert said.exit == 0, said.err
+    shown = " ".join(said.out.split())
+    assert ("the next `uv sync` there removes" in shown) == is_said
+    assert ("gpusetup install --project" in shown) == is_said

@@ -1,16 +1,30 @@
-"""`resolve PACKAGE…` against an index of our own, by the real uv: which set is taken, and why."""
+"""`resolve PACKAGE…` and `install PACKAGE…` against an index of our own, by the real uv: which set
+is taken, and why; it comes by one plan, one switch and one undo."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from index_server import Fault
-from installing import Said, World, enter, new_world
+from installing import (
+    Install,
+    Said,
+    World,
+    enter,
+    installer,
+    needs_linux,
+    new_world,
+    state_of,
+    versions_in,
+    with_a_gpu,
+)
 
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.cli import main
@@ -41,16 +55,7 @@ def _fill(world: World) -> None:
         for backend in ("cu124", "cu126", "cu130", "cpu"):
             wheel = world.wheel("torch", f"{torch}+{backend}")
             world.index.add(f"whl/{backend}", wheel)
-    for name in (
-        "filelock",
-        "typing-extensions",
-        "sympy",
-        "networkx",
-        "jinja2",
-        "fsspec",
-        "numpy",
-        "pillow",
-    ):
+    for name in ("filelock", "typing-extensions", "numpy", "pillow"):
         add(name, "9.0")
     add("server", "3.0", "torch==2.13.0")
     add("server", "0.1", "torch", on="2023-10-01")
@@ -67,6 +72,9 @@ def _fill(world: World) -> None:
     add("torchcodec", "0.17.0")
     add("torchcodec", "0.13.0", on="2026-07-01")
     add("framesift", "2.0", "torch>=2", "torchvision")
+    add("onnxruntime-gpu", "1.31.1")
+    add("onnxruntime-gpu", "1.26.0")
+    add("inference", "1.0", "onnxruntime-gpu")
     for torch, vision in (("2.15.0", "0.29.2"), ("2.14.1", "0.29.1")):
         needs = (f"torch=={torch}",)
         add("torchvision", vision, *needs)
@@ -137,9 +145,6 @@ OLD_DRIVER = ("--gpu", "T4", "--driver", "535.183.01")
 
 def test_what_its_driver_cannot_load_is_taken_in_an_older_release(ask: Ask, world: World) -> None:
     """A T4 whose driver serves CUDA 12; the newest wheels link libcudart.so.13."""
-    for version in ("1.31.1", "1.26.0"):
-        wheel = world.add_default("onnxruntime-gpu", version)
-        world.index.uploaded[wheel.name] = "2026-10-01T00:00:00Z"
     world.add_default("decoder", "2.0", requires=("torchcodec>=0.17",))
     world.add_default("decoder", "1.0", requires=("torchcodec",))
     said = ask("onnxruntime-gpu", *OLD_DRIVER, "--json")
@@ -153,43 +158,45 @@ def test_what_its_driver_cannot_load_is_taken_in_an_older_release(ask: Ask, worl
     assert "torchcodec 0.17.0 is built for CUDA 13, torch for CUDA 12" in named.err
 
 
-CARDS = ("T4", "V100", "A100 80GB", "RTX 4090", "RTX 5090")
 DRIVERS = {
     "450.80.02": 11,
     "470.256.02": 11,
     "525.147.05": 12,
-    "535.183.01": 12,
     "570.172.08": 12,
     "580.95.05": 13,
     "610.10": 13,
 }
-ADVICE_FOR_OTHERS = {"linux": "WSL", "windows": "apt-get"}
 
 
-@pytest.mark.parametrize("system", ["linux", "windows"])
-@pytest.mark.parametrize("gpu", CARDS)
+@pytest.mark.parametrize(
+    ("gpu", "system", "foreign"), [("T4", "linux", "WSL"), ("RTX 5090", "windows", "apt-get")]
+)
 @pytest.mark.one_in(2)
 def test_every_yes_of_the_table_is_served_by_the_driver(
-    gpu: str, system: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+    gpu: str,
+    system: str,
+    foreign: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: Any,
 ) -> None:
     """Each companion on each driver: what is named is built for torch's CUDA, which runs here."""
     monkeypatch.setenv("GPUSETUP_CACHE", str(tmp_path))
     machine = ("--gpu", gpu, "--os", system, "--machine", "x86_64", "--python", "3.12")
-    asked = [(driver, one) for driver in DRIVERS for one in companion_table().projects]
     yes = 0
-    for driver, project in asked:
+    for driver, who in product(DRIVERS, [one.name for one in companion_table().projects]):
         there = (*machine, "--driver", driver, "--offline", "--json")
-        code, said, who = main(["resolve", project.name, *there]), capsys.readouterr(), project.name
+        code, said = main(["resolve", who, *there]), capsys.readouterr()
         if code:
             assert code in (1, 3) and "message" in said.out, (who, driver)
-            assert ADVICE_FOR_OTHERS[system] not in said.out, (who, driver, said.out)
+            assert foreign not in said.out, (who, driver, said.out)
             continue
         yes += 1
         answer = json.loads(said.out)
         own = answer["backend"].removeprefix("cu")[:-1]
         assert answer["backend"].startswith("cu") and int(own) <= DRIVERS[driver], (who, driver)
         assert not [n for n in answer["notes"] if "load" in n or "built for" in n], (who, driver)
-    assert yes > 50
+    assert yes > 20
 
 
 def test_an_old_release_is_no_answer(ask: Ask) -> None:
@@ -198,12 +205,6 @@ def test_an_old_release_is_no_answer(ask: Ask) -> None:
     assert "Only an old release" in said.err
     assert "stuck only at 1.0" in said.err
     assert "'stuck==1.0'" in said.err
-
-
-def test_a_set_without_solution_has_the_sentence_of_uv(ask: Ask) -> None:
-    said = ask("plain", "apart", "torchcodec", "server==3.0")
-    assert said.exit == 1
-    assert "apart" in said.err and "and server" in said.err
 
 
 def test_a_member_that_a_package_brings_is_of_torchs_index(ask: Ask) -> None:
@@ -288,3 +289,59 @@ def test_offline_asks_nobody_and_answers_from_the_table(ask: Ask, world: World) 
     for word, cuda in built.items():  # one release that was built otherwise speaks for itself
         assert ask(word, "--offline", "--json").answer["backend"].startswith(cuda), word
     assert len(world.index.asked) == asked
+
+
+# --- installed together ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def install(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Install:
+    enter(world, monkeypatch)
+    with_a_gpu(monkeypatch)
+    return installer(world, capsys)
+
+
+@pytest.fixture
+def venv(world: World) -> Iterator[Path]:
+    path = world.venv()
+    yield path
+    shutil.rmtree(path)
+
+
+@needs_linux
+def test_torch_comes_as_the_package_takes_it_and_one_undo_takes_all_back(
+    install: Install, venv: Path
+) -> None:
+    before = state_of(venv)
+    words = ("kernels", "framesift", "--python", str(venv))
+    shown = install(*words, "--dry-run")
+    assert shown.exit == 0, shown.err
+    for line in ("torch 2.14.1+cu130", "torchvision 0.29.1+cu130", "kernels 2.0"):
+        assert line in shown.out, line
+    assert "torch 2.14.1 is not the newest: Because " in shown.out
+    assert "--upgrade" not in shown.out and state_of(venv) == before
+    said = install(*words, "--yes", "--no-verify", "--json")
+    assert said.exit == 0, said.err
+    held = versions_in(venv)
+    assert (held["torch"], held["torchvision"]) == ("2.14.1+cu130", "0.29.1+cu130")
+    assert (held["kernels"], held["framesift"]) == ("2.0", "2.0")
+    assert "kernels" in said.answer["why"] and "torch==2.14.1" in said.answer["why"]
+    assert install("--undo", "--python", str(venv), "--yes").exit == 0
+    assert state_of(venv) == before
+
+
+@needs_linux
+def test_beside_a_torch_that_stays_only_what_is_built_for_its_cuda_comes(
+    install: Install, venv: Path
+) -> None:
+    on_it = ("--python", str(venv), "--no-verify")
+    assert install("--torch", "2.14.1", "--backend", "cu126", *on_it, "--yes").exit == 0
+    for word in ("onnxruntime-gpu", "inference"):
+        said = install(word, *on_it, "--dry-run", "--json")
+        assert said.exit == 0, said.err
+        assert said.answer["after"]["onnxruntime-gpu"] == "1.26.0"
+        assert "torch" not in said.answer["after"]
+    named = install("onnxruntime-gpu==1.31.1", *on_it, "--dry-run", "--json")
+    assert named.answer["after"]["torch"].endswith("+cu130"), named.err

@@ -60,12 +60,7 @@ name = "evil"
 url = "{evil}"
 default = true
 """
-PLACES = {
-    "TMPDIR": "tmp",
-    "the cache": "uv-cache",
-    "the folder of the questions": "uv-cache/questions",
-    "the environment": "home/env",
-}
+PLACES = {"TMPDIR": "tmp", "the cache": "uv-cache", "the environment": "home/env"}
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -88,29 +83,21 @@ def test_a_project_that_somebody_planted_decides_no_index(
     assert world.index.asked_for("*/evil/*") == 0
 
 
-WRITERS = {
-    "pyproject.toml": "[tool.uv.pip]\n{line}\n",
-    "uv.toml": "[pip]\n{line}\n",
-}
 LINES = (
-    'output-file = "requirements.txt"',
-    'target = "elsewhere"',
-    'prefix = "elsewhere"',
-    "generate-hashes = true\nuniversal = true",
+    ("pyproject.toml", '[tool.uv.pip]\noutput-file = "requirements.txt"\n'),
+    ("uv.toml", '[pip]\ntarget = "elsewhere"\n'),
+    ("pyproject.toml", "[tool.uv.pip]\ngenerate-hashes = true\nuniversal = true\n"),
 )
 
 
-@pytest.mark.parametrize("line", LINES)
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(("name", "text"), LINES)
 def test_a_file_in_the_working_folder_makes_uv_write_nothing(
-    world: World, install: Install, name: str, line: str
+    world: World, install: Install, name: str, text: str
 ) -> None:
     venv, home = world.venv("env"), world.folder / "home"
     (home / "requirements.txt").write_text("precious\n")
-    (home / name).write_text(WRITERS[name].format(line=line))
+    (home / name).write_text(text)
     before = state_of(home)
-    dry = install("--python", str(venv), *WANTED, "--dry-run", "--json")
-    assert dry.exit == 0, dry.err
     done = install("--python", str(venv), *WANTED)
     assert done.exit == 0, done.err
     assert state_of(home) == before
@@ -144,54 +131,39 @@ VARIABLES = {
     "UV_NO_DEPS": "1",
     "UV_NO_BINARY": "1",
     "UV_ONLY_BINARY": "1",
-    "UV_NO_BUILD": "1",
     "UV_SYSTEM_PYTHON": "1",
-    "UV_BREAK_SYSTEM_PACKAGES": "1",
     "UV_PYTHON": "2.7",
     "UV_PROJECT": "elsewhere",
     "UV_WORKING_DIR": "elsewhere",
     "UV_TORCH_BACKEND": "cu118",
-    "UV_CUSTOM_COMPILE_COMMAND": "x",
     "UV_NO_CACHE": "1",
-    "UV_VERIFY_HASHES": "1",
-    "UV_NO_INSTALLER_METADATA": "1",
-    "UV_NO_EDITABLE": "1",
     "UV_DRY_RUN": "1",
 }
+SETTINGS = {
+    "uv.toml, compile-bytecode": "compile-bytecode = true",
+    "uv.toml, link-mode": 'link-mode = "symlink"',
+    "uv.toml, require-hashes": "[pip]\nrequire-hashes = true",
+    "uv.toml, output-file": '[pip]\noutput-file = "must-not-be.txt"',
+    "uv.toml, target": '[pip]\ntarget = "elsewhere"',
+    "uv.toml, torch-backend": 'torch-backend = "cu118"',
+    "uv.toml, only-binary": '[pip]\nonly-binary = [":all:"]',
+}
+"""Lines of the person's own uv.toml."""
 
 
-@pytest.mark.parametrize("name", VARIABLES)
+@pytest.mark.parametrize("name", [*VARIABLES, *SETTINGS])
 @pytest.mark.one_in(4)
-def test_a_variable_of_uv_fails_no_installation(
+def test_a_setting_of_uv_fails_no_installation(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setenv(name, VARIABLES[name])
+    if name in VARIABLES:
+        monkeypatch.setenv(name, VARIABLES[name])
+    else:
+        users_file(world, SETTINGS[name] + "\n")
     said = install("--venv", "env", *WANTED)
     assert said.exit == 0, said.err
     assert versions_in(Path("env")).keys() >= {"torch", "filelock", "typing-extensions"}
     assert not (world.folder / "home/elsewhere").exists()
-
-
-SETTINGS = {
-    "compile-bytecode": "compile-bytecode = true",
-    "link-mode": 'link-mode = "symlink"',
-    "require-hashes": "[pip]\nrequire-hashes = true",
-    "output-file": '[pip]\noutput-file = "must-not-be.txt"',
-    "target": '[pip]\ntarget = "elsewhere"',
-    "torch-backend": 'torch-backend = "cu118"',
-    "only-binary": '[pip]\nonly-binary = [":all:"]',
-    "no-build-isolation": "no-build-isolation = true",
-}
-
-
-@pytest.mark.parametrize("key", SETTINGS)
-def test_a_setting_of_the_persons_own_uv_toml_fails_no_installation(
-    world: World, install: Install, key: str
-) -> None:
-    users_file(world, SETTINGS[key] + "\n")
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 0, said.err
-    assert versions_in(Path("env")).keys() >= {"torch", "filelock", "typing-extensions"}
     assert not Path("must-not-be.txt").exists()
 
 
@@ -199,7 +171,6 @@ LIMITS = {
     "UV_CONSTRAINT": None,
     "UV_OVERRIDE": None,
     "constraint-dependencies": 'constraint-dependencies = ["typing-extensions<4.10"]',
-    "override-dependencies": 'override-dependencies = ["typing-extensions<4.10"]',
 }
 
 
@@ -216,18 +187,6 @@ def test_constraints_and_overrides_of_the_person_count(
     said = install("--venv", "env", *WANTED)
     assert said.exit == 0, said.err
     assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
-    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
-
-
-def test_a_constraint_that_nothing_meets_is_named_with_uvs_own_sentence(
-    world: World, install: Install
-) -> None:
-    users_file(world, 'constraint-dependencies = ["filelock<1"]\n')
-    said = install("--venv", "env", *WANTED)
-    assert said.exit in (1, 3) and not Path("env").exists()
-    shown = " ".join(said.err.split())
-    assert "filelock" in shown and "unsatisfiable" in shown
-    assert "network" not in shown and "disk" not in shown
 
 
 # --- where a package came from --------------------------------------------------------------------
@@ -245,11 +204,16 @@ def test_the_plan_and_the_receipt_name_every_host_without_its_login(
     shown = " ".join(said.err.split())
     assert f"your index: {host}" in shown
     text = Path("env/.gpusetup/receipt.json").read_text()
-    rows = {row["name"]: row for row in json.loads(text)["wheels"]}
+    receipt = json.loads(text)
+    assert receipt["schema"] == "gpusetup.receipt/1"
+    assert receipt["after"] == versions_in(Path("env"))
+    rows = {row["name"]: row for row in receipt["wheels"]}
+    assert rows["torch"]["url"].startswith(f"{world.index.index_root}/cpu/torch/torch-")
     assert rows["filelock"]["host"] == host
     assert rows["filelock"]["file"] == "filelock-3.20.0-py3-none-any.whl"
     assert len(rows["filelock"]["sha256"]) == 64
     assert "geheim" not in text + said.err + said.out
+    assert str(world.folder / "home") not in text
 
 
 def test_hosts_of_pages_and_those_that_files_are_redirected_to_are_shown(
@@ -342,16 +306,6 @@ def torch_page_without_dates(world: World) -> Fault:
     return Fault(body=f"<!DOCTYPE html><html><body>{link}</body></html>".encode())
 
 
-def test_a_limit_by_date_that_leaves_nothing_is_named_with_uvs_own_hint(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("UV_EXCLUDE_NEWER", "2020-01-01")
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 1, said.err
-    shown = " ".join(said.err.split())
-    assert "filtered by `exclude-newer`" in shown
-
-
 # --- folders with odd names -----------------------------------------------------------------------
 
 
@@ -402,3 +356,41 @@ def test_a_file_torch_py_in_the_working_folder_stops_no_installation_elsewhere(
     said = install("--python", str(venv), "--yes", "--no-verify")
     assert said.exit == 0, said.err
     assert "torch.py hides the module torch" in " ".join(said.err.split())
+
+
+# --- answers of any length, and mirrors that lack a release ---------------------------------------
+
+LONG = {
+    "an extra": f"filelock[{'a' * 20_000}]>=99",
+    "a version": "filelock>=" + "1" * 5_000,
+    "a list of versions": "filelock" + ",".join(f"!=1.{number}" for number in range(4_000)),
+}
+
+
+@pytest.mark.parametrize("word", LONG)
+def test_a_message_of_any_length_ends_with_short_lines(
+    world: World, install: Install, word: str
+) -> None:
+    world.add_default("mine", "1.0", requires=(LONG[word], "missing"))
+    said = install("--venv", "env", *WANTED, "mine")
+    assert said.exit in (1, 3) and not Path("env").exists()
+    assert max(map(len, said.err.split("\n"))) < 1_000
+
+
+@pytest.mark.parametrize("bounds", [f">={TORCH}", f">={TORCH},<3", "<3"])
+def test_a_range_gets_the_newest_torch_that_the_mirror_has(
+    world: World, install: Install, bounds: str
+) -> None:
+    words = ("--torch", bounds, "--backend", "cpu", "--yes", "--no-verify")
+    said = install("--venv", "env", *words)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
+
+
+def test_what_a_file_asks_for_beyond_the_index_is_a_note_of_the_answer(
+    world: World, install: Install
+) -> None:
+    Path("requirements.txt").write_text("filelock\nmine @ git+https://git.example/mine.git\n")
+    said = install("--venv", "env", *WANTED, "-r", "requirements.txt", "--dry-run", "--json")
+    assert said.exit == 0, said.err
+    assert any("git.example" in note for note in said.answer["notes"])

@@ -28,8 +28,6 @@ class Card(Frozen):
 A100 = Card(name="NVIDIA A100-SXM4-80GB", gib=80, watts=400, idle=58, mhz=1410)
 H100 = Card(name="NVIDIA H100 80GB HBM3", gib=80, watts=700, idle=72, mhz=1980)
 L40S = Card(name="NVIDIA L40S", gib=48, watts=350, idle=36, mhz=2520)
-BIG = (A100, H100, L40S)
-UNSAID = ("power_limit_default_watts", "power_limit_max_watts")
 RTX4090 = Card(name="NVIDIA GeForce RTX 4090", gib=24, watts=450, idle=22, mhz=2520, most_watts=600)
 RTX3060 = Card(
     name="NVIDIA GeForce RTX 3060", gib=12, watts=170, idle=14, mhz=1837,
@@ -237,9 +235,9 @@ def pausing(use: float, work: float, pause: float) -> Use:
     return lambda at: use if at % (work + pause) < work else 0.0
 
 
-def random_bursts(dice: random.Random, work: float, rest: float, use: float = 95) -> Use:
+def random_bursts(work: float, rest: float, use: float = 95) -> Use:
     """Work and rest of changing length, as requests come or cells are run."""
-    ends, at, busy = [], 0.0, True
+    dice, ends, at, busy = random.Random(7), [], 0.0, True
     while at < 4000:
         at += dice.uniform(0.4, 1.6) * (work if busy else rest)
         ends.append((at, busy))
@@ -252,62 +250,12 @@ def then(*parts: tuple[float, Use | float]) -> Use:
     return lambda at: told(next((use for end, use in parts if at < end), parts[-1][1]), at)
 
 
-def some(share: float, *names: str) -> Reasons:
-    """Throttle reasons in that share of the samples."""
-    return lambda at: names if at * 7 % 10 < share * 10 else ()
-
-
 def ramp(start: float, end: float, seconds: float) -> Use:
     return lambda at: start + (end - start) * min(1.0, at / seconds)
 
 
-# --- kinds of runs --------------------------------------------------------------------------------
-
-Dice = random.Random
-
-
 TRAIN = "python train.py --config conf/base.yaml"
-
-
-RANKS = "torchrun --nproc_per_node=4 train.py"
-
-
-class Kind(Frozen):
-    verdicts: tuple[str, ...]
-    """The right one; two where both say what happens."""
-    steps: tuple[str, ...]
-    """Those that follow; "" is none."""
-    make: Callable[[random.Random], Run]
-
-
-KINDS: dict[str, Kind] = {}
-
-
-def kind(
-    name: str, verdicts: str, *steps: str
-) -> Callable[[Callable[[random.Random], Run]], Callable[[random.Random], Run]]:
-    def keep(make: Callable[[random.Random], Run]) -> Callable[[random.Random], Run]:
-        KINDS[name] = Kind(verdicts=tuple(verdicts.split()), steps=steps or ("",), make=make)
-        return make
-
-    return keep
-
-
-def card(dice: random.Random, among: tuple[Card, ...] = ALL) -> Card:
-    return dice.choice(among)
-
-
-def steady(dice: random.Random) -> float:
-    return dice.uniform(92, 99)
-
-
-def workers(dice: random.Random) -> int:
-    return dice.choice((2, 4, 8))
-
-
 HOST = Host()
-
-
 RANK_HOLDERS = tuple(((4000 + n, "python", "compute"),) for n in range(8))
 
 
@@ -315,8 +263,3 @@ def ranks(count: int, *gpus: Gpu) -> list[Gpu]:
     """One process a GPU; the last behaviour is that of all the rest."""
     told = [gpus[min(n, len(gpus) - 1)] for n in range(count)]
     return [replace(gpu, holders=RANK_HOLDERS[n]) for n, gpu in enumerate(told)]
-
-
-def train(d: Dice, gpu: Gpu, tree: Tree, **more: Any) -> Run:
-    """A training on one GPU of any card."""
-    return compose(d, [gpu], tree, HOST, **{"card": card(d), "command": TRAIN, **more})

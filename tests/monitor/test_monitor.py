@@ -385,9 +385,6 @@ def test_a_real_training_is_judged_by_what_holds_it_back(
 # --- recordings -----------------------------------------------------------------------------------
 
 
-TOUCHES = "memory touches 99 % and the command ends with an error"
-
-
 def written(run: Run, file: Path, exit_code: int | None = 0) -> Path:
     """A composed run as its record."""
     told = summarise(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from each_row import each
-from monitor_composer import TRAIN, Gpu, Host, Run, Tree, compose, loop
+from monitor_composer import TRAIN, Gpu, Host, Run, Tree, compose
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary, TreeSample
@@ -74,16 +74,6 @@ def test_a_cpu_training_on_a_full_machine(tree: Tree, waited: float | None, said
     if waited is not None:
         assert "threads waiting for a core" in summary_text(summary)
     assert "rank" not in words and "NCCL" not in words and "?" not in words
-
-
-@each(
-    "waited, cause",
-    [(60, "neighbours"), (3, "slow-items"), (None, "slow-items")],
-)
-def test_resting_workers_beside_a_gpu_on_a_full_machine(waited: float | None, cause: str) -> None:
-    tree = Tree(main=30, workers=2, each=4, cores=2)
-    summary = on_a_full_machine(tree, waited, [Gpu(use=loop(0.2, 0.4))])
-    assert (summary.verdict, summary.cause) == ("input-starved", cause), summary.evidence
 
 
 @each("cores, said", [(64, "cpu-bound/all-cores more-cores"), (2, "cpu-bound/all-cores use-a-gpu")])

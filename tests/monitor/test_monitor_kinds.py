@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 
 import pytest
-from monitor_composer import KINDS, Run
-from monitor_kinds import SEEDS, composed
+from monitor_composer import Run
+from monitor_kinds import KINDS, SEEDS, composed
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary

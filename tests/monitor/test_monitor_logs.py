@@ -52,7 +52,6 @@ def smi_csv(run: Run) -> Iterator[str]:
 
 FULL = "a steady training, nobody watched its processes"
 BURSTS = "bursts that nobody watched the cause of"
-NOTHING = "nothing runs and nobody holds the card"
 STEADY = "a steady training beside its workers"
 
 
@@ -62,7 +61,7 @@ def judged(lines: Iterator[str]) -> Summary:
     return summarise(RunTally(log.samples(lines, 1.0)))
 
 
-@each("kind, verdict", [(FULL, "good"), (BURSTS, "bursty"), (NOTHING, "idle")])
+@each("kind, verdict", [(FULL, "good"), (BURSTS, "bursty")])
 def test_a_log_is_judged_as_its_run(kind: str, verdict: str) -> None:
     told = judged(smi_csv(composed(kind, 1)))
     assert told.verdict == verdict, told.evidence

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 from each_row import each
-from monitor_composer import A100, RTX4090, TRAIN, Gpu, Run, Tree, compose, pausing
+from monitor_composer import RTX4090, TRAIN, Gpu, Run, Tree, compose, pausing
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import ProcessUse, Summary
@@ -62,10 +62,3 @@ def test_a_start_in_which_nothing_moves_is_told_how_to_see_where_it_waits() -> N
     told = judged(compose(random.Random(1), [use], tree, seconds=110, command=TRAIN))
     assert told.next and (told.verdict, told.next.id) == ("idle", "watch-longer")
     assert told.next.command == "py-spy dump --pid 4000"
-
-
-def test_a_lowered_limit_is_raised_to_what_the_card_is_rated_at() -> None:
-    gpu = Gpu(use=98, weight=1.0, limit=0.6, clock=65, reasons=("sw_power_cap",))
-    told = judged(compose(random.Random(1), [gpu, gpu, Gpu(use=96)], card=A100))
-    assert told.next is not None
-    assert told.next.command == "sudo nvidia-smi -i 0,1 -pl 400"

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from monitor_composer import A100, RTX4090, TRAIN, Gpu, Host, Run, Tree, compose, loop
+from monitor_composer import RTX4090, TRAIN, Gpu, Host, Run, Tree, compose, loop
 
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary
@@ -32,15 +32,6 @@ def test_a_full_core_is_the_loader_only_if_it_reads(inputs: float, verdict: str)
     """003-1: a small model, one full core, no loader, hardly any input: the launches rule."""
     summary = judged(run([SMALL], Tree(main=99, inputs=inputs)))
     assert summary.verdict == verdict, summary.evidence
-
-
-def test_three_of_four_gpus_that_nobody_uses_get_a_next_step() -> None:
-    unused = Gpu(use=0, memory=0.3, holders=())
-    gpus = [Gpu(use=96), unused, unused, unused]
-    summary = judged(run(gpus, Tree(main=70, workers=4, each=20), card=A100))
-    assert summary.verdict == "good" and summary.next is not None
-    assert summary.next.text.startswith("3 of 4 GPUs did nothing (GPU 1, 2, 3)")
-    assert summary.next.command == "torchrun --nproc_per_node=4 train.py"
 
 
 @pytest.mark.parametrize(("cpu", "step"), [(30, "load-with-workers"), (8, "see-where-it-waits")])

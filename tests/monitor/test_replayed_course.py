@@ -99,26 +99,6 @@ def test_turns_of_work_and_rest_and_steady_half_use(
 # --- several GPUs ---------------------------------------------------------------------------------
 
 
-@each(
-    "gpus, step, words",
-    [
-        ([card(99), card(70), card(99)], "balance-the-work", "one process for each GPU"),
-        ([card(90, 40000), card(45, 20000)], "balance-the-work", "same amount of work"),
-    ],
-)
-def test_an_uneven_load_of_unknown_kind_names_both_ways_out(
-    gpus: list[str], step: str, words: str, judged: Judge
-) -> None:
-    summary = judged(csv(COLUMNS, [gpus] * 60))
-    assert verdict_and_step(summary).split() == [f"uneven/{summary['cause']}", step]
-    assert words in summary["next"]["text"]
-
-
-def test_the_same_note_on_several_gpus_is_one_line(judged: Judge) -> None:
-    summary = judged(csv(COLUMNS, [[card(97, 44000)] * 4] * 60))
-    assert summary["notes"] == ["GPU 0, 1, 2, 3: memory 96 % full, more than 90 %"]
-
-
 def test_a_lost_gpu_is_faulty(judged: Judge) -> None:
     lost = ", ".join(["NVIDIA L40S", *["[GPU is lost]"] * 8])
     summary = judged(csv(COLUMNS, [[card(97), card(97)]] * 40 + [[card(99), lost]] * 40))

@@ -41,19 +41,3 @@ def test_a_fix_names_every_gpu_that_needs_it(
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert text in summary["next"]["text"]
     assert summary["next"]["command"] == command
-
-
-@each(
-    "gpus, begin, end",
-    [
-        ([BRAKES] * 4, "GPU 0, 1, 2, 3: ", "(figures of GPU 0)"),
-        ([WELL, HOT, HOTTER], "GPU 1, 2: heat", "(figures of GPU 1)"),
-        ([WELL, HOT], "GPU 1: heat", "of its maximum"),
-    ],
-)
-def test_the_verdict_names_every_gpu_whose_clocks_are_slowed_down(
-    gpus: list[str], begin: str, end: str, judged: Judge
-) -> None:
-    summary = judged(csv(COLUMNS, [gpus] * 60))
-    assert summary["evidence"].startswith(begin), summary["evidence"]
-    assert summary["evidence"].endswith(end)

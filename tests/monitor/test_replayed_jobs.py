@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import json
-from random import Random
 
 from each_row import each
-from monitor_composer import RTX4090, TRAIN, Gpu, Tree, compose
 from replayed import Judge, csv, verdict_and_step
-
-from gpusetup.model.frozen import replace
-from gpusetup.monitor.documents import ProcessUse
-from gpusetup.monitor.run import RunTally
-from gpusetup.monitor.summary import UNJUDGED, summarise
 
 TABLE = """\
 Mon Nov 16 20:15:{second:02d} 2026
@@ -52,7 +45,11 @@ TIGHT = "memory-tight/margin free-the-card"
             "not the job's: ollama (PID 9921, 14.5 GiB)",
         ),
         (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB) share GPU 0"),
-        (((1, "/opt/game/Game.x86", 15000), (2, "blender", 9000)), TIGHT, "unload blender (PID 2"),
+        (
+            ((1, "/opt/game/Game.x86", 15000), (2, "blender", 9000)),
+            TIGHT,
+            "blender (PID 2, 8.8 GiB) share GPU 0",
+        ),
         (((1, "VLLM::EngineCore", 24000),), "good/ none", ""),
         (((1, "VLLM::EngineCore", 23500), (2, "python", 500)), "good/ none", ""),
         (((1, "python", 24000),), "memory-tight/margin leave-a-margin", ""),
@@ -69,31 +66,6 @@ def test_who_holds_the_memory_of_a_full_gpu(
     summary = judged(tables(*holders))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert words in summary["text"]
-
-
-@each(
-    "command, said",
-    [
-        (TRAIN, "memory-tight/margin free-the-card"),
-        ("ollama serve", "good/ none"),
-    ],
-)
-def test_a_server_beside_a_command_that_is_watched(command: str, said: str) -> None:
-    """In a record of our own, with the processes that NVML tells."""
-    holders = (
-        ProcessUse(pid=4000, name="python", kind="compute", memory_bytes=9 << 30),
-        ProcessUse(pid=9921, name="ollama", kind="compute", memory_bytes=14 << 30),
-    )
-    run = compose(Random(1), [Gpu(use=97, memory=98)], Tree(), card=RTX4090, command=command)
-    samples = []
-    for sample in run.samples:
-        gpu = replace(sample.gpus[0], processes=holders)
-        samples.append(replace(sample, gpus=(gpu,)))
-    summary = summarise(RunTally(samples), replace(UNJUDGED, command=run.command))
-    step = summary.next.id if summary.next else "none"
-    assert f"{summary.verdict}/{summary.cause} {step}" == said, summary.evidence
-    if summary.next:
-        assert summary.next.text.startswith("Stop or unload ollama (PID 9921, 14.0 GiB)")
 
 
 MEMORY = (
@@ -161,21 +133,6 @@ def test_several_gpus_of_one_job_without_a_command(
         assert f"did nothing (GPU {len(gpus) - 1})" in summary["next"]["text"]
 
 
-SHARED = ((2214, "/home/u/venv/bin/python", 9874), (1873, "VLLM::EngineCore", 10018))
-
-
-def test_two_programs_on_one_gpu_share_it_and_their_owner_is_asked(judged: Judge) -> None:
-    for text in (tables(*SHARED), tables(*SHARED).partition("\n\n")[0]):
-        summary = judged(text)
-        assert verdict_and_step(summary) == "good/ see-whose-they-are", summary["evidence"]
-        assert "nothing slows it down" not in summary["evidence"]
-        assert "2 processes share GPU 0" in summary["evidence"]
-        # The notes do not list them again.
-        assert not any("processes" in note for note in summary["notes"])
-        for words in ("PID 2214", "PID 1873", "Are all of them yours?"):
-            assert words in summary["next"]["text"]
-
-
 @each(
     "share_of_the_server, said",
     [(None, "good/ see-whose-they-are"), (0, "good/ none"), (45, "throttled/others free-the-card")],
@@ -198,23 +155,6 @@ def test_a_server_that_is_known_to_rest_takes_no_part_of_the_gpu(
     lines = [json.dumps({**head, "seconds": second, "gpus": [gpu]}) for second in range(40)]
     summary = judged("\n".join(lines) + "\n")
     assert verdict_and_step(summary) == said, summary["evidence"]
-
-
-TURNS = "name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]"
-
-
-@each("gpus, place", [(1, ""), (2, "in each process"), (8, "in each process")])
-def test_loader_workers_are_counted_for_each_process(gpus: int, place: str, judged: Judge) -> None:
-    uses = [45, 41, 48, 52] * 30
-    moments = [[f"NVIDIA H100 80GB HBM3, {use}, 60000, 81559"] * gpus for use in uses]
-    summary = judged(csv(TURNS, moments))
-    assert verdict_and_step(summary) == "input-starved/short-pieces help-the-host", summary[
-        "evidence"
-    ]
-    # The log does not tell the machine's cores.
-    assert "num_workers=4 " in summary["next"]["text"]
-    assert place in summary["next"]["text"]
-    assert place or "each process" not in summary["next"]["text"]
 
 
 LOADING = (

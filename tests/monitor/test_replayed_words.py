@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
 from each_row import each
 from replayed import Judge, csv, dmon, verdict_and_step
 
@@ -100,27 +93,3 @@ def test_a_command_after_the_dashes_is_not_asked_for_again(
 ) -> None:
     summary = judged(BURSTS, *command)
     assert words in summary["next"]["text"] and summary["next"]["command"] == line
-
-
-def test_where_nothing_ran_a_training_is_to_be_started(judged: Judge) -> None:
-    summary = judged(csv(USE, [[f"{CARD}, 0, 50, 400, 30"]] * 40))
-    assert summary["verdict"] == "idle" and summary["next"]["command"] == "gpusetup doctor"
-    assert "Start your training" in summary["next"]["text"]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a link to a program")
-def test_a_program_that_was_started_by_its_path_is_named_by_it(tmp_path: Path) -> None:
-    program = tmp_path / "gpusetup"
-    program.write_text(
-        f"#!{sys.executable}\nimport sys\nfrom gpusetup.cli import main\nsys.exit(main())\n"
-    )
-    program.chmod(0o755)
-    log = tmp_path / "log.csv"
-    log.write_text(BURSTS)
-    root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(root)}
-    answer = subprocess.run(
-        [program, "monitor", "--replay", log, "--", "python", "t.py"],
-        env=environment, capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    assert re.search(rf"^\s+{re.escape(str(program))} monitor -- python t.py$", answer.stdout, re.M)

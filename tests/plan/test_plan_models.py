@@ -1,20 +1,24 @@
-"""Models by name, by config and by size; their counts are those of transformers' own classes."""
+"""Models by name, by config.json (from a file or from their hub) and by size."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+from each_row import each
 
-from gpusetup.errors import BadInput, UsageError
-from gpusetup.model.frozen import replace
+from gpusetup.cli import main
+from gpusetup.errors import BadInput, GpuSetupError, UsageError
 from gpusetup.plan.config_json import shape_of
 from gpusetup.plan.models import (
-    model_in,
     model_named,
     model_table,
     parameter_count,
@@ -24,38 +28,7 @@ from gpusetup.plan.models import (
 
 HERE = Path(__file__).resolve().parent
 
-QWEN3_8B = {
-    "model_type": "qwen3",
-    "hidden_size": 4096,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "intermediate_size": 12288,
-    "vocab_size": 151936,
-    "max_position_embeddings": 40960,
-}
-
-
-USUAL_KINDS = (
-    "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt2", "gpt_neox", "mixtral", "qwen3_moe",
-    "opt", "bloom", "falcon", "mpt", "starcoder2", "olmo2", "olmoe", "cohere", "glm4",
-    "gpt_oss", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava",
-    "qwen3_next", "deepseek_v3", "bamba", "glm4_moe", "ernie4_5_moe",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def reference() -> Any:
-    """What transformers says, from one child for all tests."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(HERE / "plan_reference.py"), *USUAL_KINDS],
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+# --- by name --------------------------------------------------------------------------------------
 
 
 def test_every_row_of_the_table_has_its_published_count_and_a_sound_shape() -> None:
@@ -67,11 +40,9 @@ def test_every_row_of_the_table_has_its_published_count_and_a_sound_shape() -> N
         assert 0 < shape.active <= shape.parameters and shape.layers < 200, name
         assert 0 < shape.largest_unit <= shape.parameters, name
 
-    # v0.1 and v0.3 differ in their vocabulary; each is found by its whole id
 
-
-@pytest.mark.parametrize(
-    ("text", "name"),
+@each(
+    "text, name",
     [
         ("llama3.1-8b", "Meta-Llama-3.1-8B"),
         ("mistralai/Mistral-7B-v0.3", "Mistral-7B-v0.3"),
@@ -86,100 +57,26 @@ def test_a_model_is_found_by_the_names_people_use(text: str, name: str) -> None:
     assert model_named(text).name == name
 
 
-def test_an_unknown_hub_id_says_how_its_config_is_fetched() -> None:
-    with pytest.raises(UsageError) as caught:
-        model_named("some-lab/Thing-9B")
-    assert "hf download some-lab/Thing-9B config.json" in (caught.value.hint or "")
-
-
-@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "vocab_size"])
-def test_a_config_without_a_needed_key_says_which(key: str) -> None:
-    config = {name: value for name, value in QWEN3_8B.items() if name != key}
-    with pytest.raises(BadInput, match=f"has no `{key}`"):
-        shape_of(config)
-
-
-def test_a_model_of_text_and_images_has_its_text_and_the_towers_weights() -> None:
-    """Published: 8,292,166,656 parameters, of which the text has 7,615,616,512."""
-    both = model_named("Qwen/Qwen2.5-VL-7B-Instruct")
-    assert both.parameters == pytest.approx(8292166656, rel=1e-3)
-    assert replace(both, name="", parameters=0, active=0, native_context=0, tower=0) == replace(
-        model_named("qwen2.5-7b"), name="", parameters=0, active=0, native_context=0
-    )
-    config = {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text",
-              "hidden_size": 2560, "num_hidden_layers": 34, "intermediate_size": 10240,
-              "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262208},
-              "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27,
-                                "intermediate_size": 4304}}  # fmt: skip
-    assert shape_of(config).parameters == pytest.approx(4.30e9, rel=0.01)  # the published count
-
-
-@pytest.mark.parametrize(
-    ("kind", "config", "parameters"),
+@each(
+    "name, layers, billions",
     [
-        ("internlm2", {"num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
-                       "intermediate_size": 14336, "vocab_size": 92544}, 7.738e9),
-        ("chatglm", {"num_layers": 28, "multi_query_group_num": 2, "kv_channels": 128,
-                     "ffn_hidden_size": 13696, "rmsnorm": True, "layernorm_epsilon": 1e-5,
-                     "padded_vocab_size": 65024}, 6.244e9),
-        ("falcon", {"hidden_size": 4544, "num_attention_heads": 71, "num_hidden_layers": 32,
-                    "multi_query": True, "vocab_size": 65024}, 6.922e9),
-    ],
-)  # fmt: skip
-def test_a_family_without_a_row_is_read_by_the_usual_keys(
-    kind: str, config: dict[str, Any], parameters: float
-) -> None:
-    """The counts are the published ones."""
-    usual = {"model_type": kind, "hidden_size": 4096, "num_attention_heads": 32}
-    shape = shape_of({**usual, **config})
-    assert shape.parameters == pytest.approx(parameters, rel=1e-3)
-
-
-@pytest.mark.slow
-def test_usual_keys_count_what_the_classes_have(reference: Any) -> None:
-    """Each class's own default config, on the meta device."""
-    for kind, case in reference["counts"].items():
-        said = shape_of(case["config"]).parameters
-        assert said == pytest.approx(case["parameters"], rel=0.03), kind
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "\udcff"])
-def test_a_broken_config_is_bad_input(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "config.json"
-    file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(BadInput):
-        model_in(file)
-
-
-def test_an_unknown_model_hears_the_nearest_names() -> None:
-    with pytest.raises(UsageError, match="No model is called 'quen3-8b'") as problem:
-        model_named("quen3-8b")
-    assert "Qwen3-8B" in (problem.value.hint or "")
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("microsoft/resnet-50", "has no attention layers"),
-        ("yolov8n", "has no attention layers"),
-        ("sdxl", "is a diffusion model"),
-        ("black-forest-labs/FLUX.1-dev", "is a diffusion model"),
-        ("Wan-AI/Wan2.1-T2V-14B-Diffusers", "is a diffusion model"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-14B", 48, 14.8),
+        ("NousResearch/Hermes-3-Llama-3.1-8B", 32, 8.0),
+        ("Qwen/Qwen3-30B-A3B-Thinking-2507-AWQ", 48, 30.5),
+        ("Qwen/Qwen3.5-27B", 64, 27.4),
+        ("mistralai/Mistral-Small-3.2-24B-Instruct-2506", 40, 24.0),
     ],
 )
-def test_what_plan_cannot_count_gets_a_reason_and_no_number(name: str, reason: str) -> None:
-    with pytest.raises(UsageError, match=reason) as problem:
-        model_named(name)
-    assert "--code" in (problem.value.hint or "")
+def test_a_fine_tuned_model_has_the_shape_of_its_base(
+    name: str, layers: int, billions: float
+) -> None:
+    shape = shape_or_assumed(name)
+    assert not shape.assumed
+    assert shape.layers == layers
+    assert shape.parameters / 1e9 == pytest.approx(billions, rel=0.02)
 
 
-@pytest.mark.parametrize("text", ["", "7x", "-1B", "8", "900000T"])
-def test_absurd_sizes_are_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        parameter_count(text)
-
-
-@pytest.mark.parametrize(
+@each(
     "name",
     ["Qwen/Qwen3-27B", "internlm/internlm3-27b", "baichuan-inc/baichuan3-27b", "qwen3-27b",
      "meta-llama/Llama-4-8B", "deepseek-ai/deepseek-v4", "lab/Llama-3.1-8B-70B-merge"],
@@ -190,5 +87,258 @@ def test_a_name_is_matched_whole_and_by_its_size_or_not_at_all(name: str) -> Non
     except UsageError as problem:
         assert "No model is called" in problem.message
     else:
+        size = size_in_name(name)
         assert shape.assumed and not shape.base
-        assert shape.parameters == size_in_name(name).parameters
+        assert size and shape.parameters == size.parameters
+
+
+def test_an_unknown_model_with_a_size_is_planned_and_never_ticked(planned: Any) -> None:
+    answer = planned("--model", "some-lab/Thing-9B", "--lora", "16", "--gpu", "H200")
+    assert answer["fits"] and answer["confidence"] == "close"
+    assert answer["parameters"] == 9_000_000_000
+    assert "the shape of Thing-9B (the usual one of its size" in answer["uncounted"][0]
+    answer = planned("--model", "me/Qwen3-8B-Audio-Chat", "--lora", "16", "--gpu", "H200")
+    assert "without what audio adds" in answer["uncounted"][0]
+
+
+@each(
+    "words, said",
+    [
+        (("--model", "my-own-thing-3b"), "--model path/to/config.json"),
+        (("--model", "my-own-thing-3b"), "--params 3B"),
+        (("--model", "quen3-8b"), "similar known names: Qwen3-8B"),
+        (("--model", "some-lab/Thing"), "hf download some-lab/Thing config.json"),
+        (("--model", "microsoft/resnet-50"), "has no attention layers"),
+        (("--model", "yolov8n"), "--batch-size --code train:build"),
+        (("--model", "sdxl"), "is a diffusion model"),
+        (("--model", "Wan-AI/Wan2.1-T2V-14B-Diffusers"), "is a diffusion model"),
+    ],
+)
+def test_a_name_without_a_number_hears_why_and_what_to_do(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *words, "--gpu-mem", "24GiB"]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@each("text", ["", "7x", "-1B", "8", "900000T"])
+def test_absurd_sizes_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parameter_count(text)
+
+
+# --- by config.json -------------------------------------------------------------------------------
+
+QWEN3_NEXT = {
+    "model_type": "qwen3_next", "hidden_size": 2048, "num_hidden_layers": 48,
+    "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256,
+    "attn_output_gate": True, "full_attention_interval": 4, "linear_num_value_heads": 32,
+    "linear_num_key_heads": 16, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4, "intermediate_size": 5120, "moe_intermediate_size": 512,
+    "num_experts": 512, "num_experts_per_tok": 10, "shared_expert_intermediate_size": 512,
+    "vocab_size": 151936, "rms_norm_eps": 1e-6, "max_position_embeddings": 262144,
+}  # fmt: skip
+DEEPSEEK_V3 = {
+    "model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61,
+    "num_attention_heads": 128, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64,
+    "qk_nope_head_dim": 128, "v_head_dim": 128, "intermediate_size": 18432,
+    "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1,
+    "num_experts_per_tok": 8, "first_k_dense_replace": 3, "vocab_size": 129280,
+    "rms_norm_eps": 1e-6, "max_position_embeddings": 163840,
+}  # fmt: skip
+MAMBA2 = {
+    "model_type": "mamba2", "hidden_size": 4096, "num_hidden_layers": 64, "num_heads": 128,
+    "head_dim": 64, "state_size": 128, "n_groups": 8, "expand": 2, "conv_kernel": 4,
+    "vocab_size": 32768, "tie_word_embeddings": False, "rms_norm": True, "layer_norm_epsilon": 1e-5,
+}  # fmt: skip
+VIT = {
+    "model_type": "vit", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+    "intermediate_size": 3072, "image_size": 224, "patch_size": 16, "num_channels": 3,
+}  # fmt: skip
+GEMMA3 = {
+    "model_type": "gemma3",
+    "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34,
+                    "intermediate_size": 10240, "num_attention_heads": 8,
+                    "num_key_value_heads": 4, "vocab_size": 262208},
+    "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27, "intermediate_size": 4304},
+}  # fmt: skip
+FALCON = {
+    "model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71,
+    "num_hidden_layers": 32, "multi_query": True, "vocab_size": 65024,
+}  # fmt: skip
+CHATGLM = {
+    "model_type": "chatglm", "hidden_size": 4096, "num_attention_heads": 32, "num_layers": 28,
+    "multi_query_group_num": 2, "kv_channels": 128, "ffn_hidden_size": 13696, "rmsnorm": True,
+    "layernorm_epsilon": 1e-5, "padded_vocab_size": 65024,
+}  # fmt: skip
+
+
+@each(
+    "config, parameters, roughly",
+    [
+        (QWEN3_NEXT, 79.67e9, True),
+        (DEEPSEEK_V3, 671.03e9, False),
+        (MAMBA2, 7.285e9, True),
+        (VIT, 86.57e6, False),
+        (GEMMA3, 4.30e9, False),
+        (FALCON, 6.922e9, False),
+        (CHATGLM, 6.244e9, False),
+    ],
+)
+def test_layers_are_counted_by_the_usual_keys(
+    config: dict[str, Any], parameters: float, roughly: bool
+) -> None:
+    """The counts are the published ones, or those of transformers' own classes."""
+    shape = shape_of(config)
+    assert shape.parameters == pytest.approx(parameters, rel=0.005)
+    assert shape.roughly is roughly
+
+
+USUAL_KINDS = (
+    "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt2", "gpt_neox", "mixtral", "qwen3_moe",
+    "opt", "bloom", "falcon", "mpt", "starcoder2", "olmo2", "olmoe", "cohere", "glm4",
+    "gpt_oss", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava",
+    "qwen3_next", "deepseek_v3", "bamba", "glm4_moe", "ernie4_5_moe",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_usual_keys_count_what_the_classes_have() -> None:
+    """Each class's own default config, on the meta device of one child."""
+    script = [sys.executable, "-W", "ignore", str(HERE / "plan_reference.py"), *USUAL_KINDS]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for kind, case in json.loads(done.stdout.splitlines()[-1])["counts"].items():
+        said = shape_of(case["config"]).parameters
+        assert said == pytest.approx(case["parameters"], rel=0.03), kind
+
+
+@each(
+    "changes, said",
+    [
+        ({"model_type": "jamba"}, "does not count layers of the kind"),
+        ({"hybrid_override_pattern": "M-M*-"}, "does not count layers of the kind"),
+        ({"layer_types": ["conv", "full_attention"]}, "does not count layers of the kind"),
+        ({"model_type": "mamba", "num_heads": 0}, "does not count layers of the kind"),
+        ({"hidden_size": None}, "has no `hidden_size`"),
+        ({"vocab_size": None}, "has no `vocab_size`"),
+    ],
+)
+def test_layers_that_are_not_counted_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(GpuSetupError, match=said):
+        shape_of({**MAMBA2, **changes})
+
+
+@each(
+    "changes",
+    [
+        {"num_hidden_layers": 10**9 - 1},
+        {"hidden_size": ["wide", 7]},
+        {"layer_types": [None] * 3, "mlp_ratio": "wide"},
+        {"attn_layer_indices": 3},
+        {"attn_layer_period": "often", "attn_layer_offset": []},
+    ],
+)
+def test_a_config_of_a_stranger_is_counted_or_refused(changes: dict[str, Any]) -> None:
+    for config in (QWEN3_NEXT, DEEPSEEK_V3, MAMBA2, VIT):
+        try:
+            assert shape_of({**config, **changes}).parameters > 0
+        except GpuSetupError as problem:
+            assert len(problem.message) < 300
+
+
+@each("text", ["", "{", "[1, 2]", "\udcff"])
+def test_a_broken_config_is_bad_input(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(BadInput):
+        model_named(str(file))
+
+
+def test_a_hybrid_never_gets_a_tick_and_latent_attention_caches_one_narrow_tensor(
+    tmp_path: Path, planned: Any
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(MAMBA2), encoding="utf-8")
+    hybrid = planned("--model", str(tmp_path), "--lora", "8", "--gpu-mem", "900GiB")
+    assert hybrid["fits"] and hybrid["confidence"] == "close"
+    # arXiv 2505.09343, table 1: 70,272 bytes a token.
+    file.write_text(json.dumps(DEEPSEEK_V3), encoding="utf-8")
+    served = planned("--serve", "--model", str(tmp_path), "--gpu-mem", "2000GiB")
+    assert served["token_kib"] * 1024 == pytest.approx(70_272, rel=1e-3)
+
+
+# --- from the hub ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def hub(answers: dict[str, tuple[int, bytes]]) -> Iterator[str]:
+    """A hub on loopback: path -> status and body; all other paths are not found."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answers.get(self.path, (404, b""))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+ASK = ("plan", "--model", "some-lab/Vision-86M", "--gpu-mem", "24GiB", "--batch", "2")
+PLACE = "/some-lab/Vision-86M/resolve/main/config.json"
+
+
+def test_a_config_is_fetched_only_if_asked_and_the_network_is_said_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with hub({PLACE: (200, json.dumps(VIT).encode())}) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        main([*ASK])
+        without = capsys.readouterr()
+        assert "`--fetch-config` reads its own" in without.out and "network" not in without.err
+        # A known model is never fetched.
+        assert main(["plan", "--model", "gpt2", "--gpu-mem", "24GiB", "--fetch-config"]) == 0
+        assert "network" not in capsys.readouterr().err
+        assert main([*ASK, "--fetch-config"]) == 0
+        screen = capsys.readouterr()
+    assert screen.err.startswith(f"network: reading {address}{PLACE}")
+    assert "Vision-86M (86.6M parameters)" in screen.out
+
+
+@each(
+    "status, body, reason",
+    [
+        (404, b"", "the hub answers 404"),
+        (401, b"", "private or gated"),
+        (200, b"{", "config.json"),
+        (200, b" " * (2 << 20), "too large"),
+    ],
+)
+def test_a_hub_that_has_no_config_is_said_with_the_way_by_hand(
+    status: int, body: bytes, reason: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    with hub({PLACE: (status, body)}) as address:
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        assert main([*ASK, "--fetch-config"]) != 0
+    assert reason in capsys.readouterr().err
+
+
+@each("endpoint", ["file:///etc", "ftp://x"])
+def test_a_mirror_is_an_address_of_the_web(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    assert main([*ASK, "--fetch-config"]) == 2
+    assert "HF_ENDPOINT" in capsys.readouterr().err

@@ -147,6 +147,8 @@ NETWORK = (
     ("[zebra-7.lab.internal]:29500", "zebra"),
     ("(zebra.lab.uni.example, 29500)", "zebra"),
     ("at 10.20.30.40 now", "10.20.30.40"),
+    ("cannot reach 192.168.7.8 from here", "192.168.7.8"),
+    ("cannot reach 8.9.10.11:29500 from here", "8.9.10.11"),
     ("10.20.30.0/24", "10.20.30"),
     ("reach 203.0.113.7:443", "203.0.113.7"),
     ("peer 198.51.100.23 closed", "198.51.100.23"),
@@ -256,5 +258,7 @@ STAYS = (
     "CUDA_VISIBLE_DEVICES=0,1 NVIDIA_DRIVER_CAPABILITIES=compute,utility OMP_NUM_THREADS=8",
     "max_tokens: 4096, tokenizer=fast, num_key_value_heads: 8, author of torch",
     "manylinux_2_28_x86_64 sm_90a compute_120 gfx1100 cp313t",
+    "0000:65:00.0, NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01",
+    "http://127.0.0.1:8080/whl, nvidia-cudnn-cu12 9.10.2.21, cuBLAS 10.3.9",
 )
 """What a record needs, and what says nothing of anybody."""

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from each_row import each
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines_named import example_machines, machine_named
+from planted_by_a_stranger import PLANTED as BY_A_STRANGER
+from planted_secrets import PLANTED, SETTINGS, STAYS, VARIABLES
 
 from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.frozen import replace
@@ -28,7 +30,7 @@ from gpusetup.model.machine import (
     Wanted,
 )
 from gpusetup.probe.snapshot_files import dump_snapshot
-from gpusetup.redaction import CLOSED_FIELDS, Private, redact, redact_document
+from gpusetup.redaction import CLOSED_FIELDS, Private, Scrubber, redact, redact_document
 
 NOBODY = Private()
 WORDS = st.text(string.ascii_lowercase, min_size=3, max_size=10).map("zq".__add__)
@@ -50,8 +52,8 @@ def planted(text: str) -> Snapshot:
         disks=(Disk(subject="tmp", path=text),),
         environment={"LD_LIBRARY_PATH": text, "PIP_INDEX_URL": text, "AWS_SECRET_ACCESS_KEY": text},
         wanted=Wanted(source=text),
-        events=(Event(kind="xid", values={"path": text}, source=text, text=text),),
-        readings=(Reading(subject="x", source=text, value=text, problem=text),),
+        events=(Event(kind="xid", values={"path": text, text: text}, source=text, text=text),),
+        readings=(Reading(subject="x", source=text, value=text, problem=f"failed: {text}"),),
     )
 
 
@@ -80,39 +82,39 @@ def test_home_folders_of_anybody_become_a_tilde(user: str, place: str) -> None:
     assert "~" in text
 
 
-SECRETS = (
-    "https://{word}:{hex}@server.example/simple",
-    "https://server.{word}.example/simple",
-    "token={hex}",
-    'password: "{hex}"',
-    "Authorization: Bearer {hex}",
-    "api_key='{hex}'",
-    "--password={word}",
-    "hf_{hex}",
-    "ghp_{hex}",
-    "AKIA{hex}",
-    "Serial Number : {word}",
-    "serial={word}",
-    "{word}@{hex}",
-    "{word}@host.example",
-    "\\\\{word}\\share",
-    "00:1a:2b:3c:4d:5e {hex}",
-    "Nov 20 05:00:00 {word} kernel: NVRM: Xid (PCI:0000:65:00): 79",
-    "2026-11-20T05:00:00+0100 {word} kernel[1]: NVRM: Xid",
-    "hostname: {word}",
-    "USER={word}",
-    "container {hex}{hex}",
-    "-----BEGIN OPENSSH PRIVATE KEY-----\n{hex}\n{word}",
-)
+# --- secrets of every kind in every place that may hold a text --------------------------------
 
 
-@settings(max_examples=60)
-@given(word=WORDS, digits=HEX, form=st.sampled_from(SECRETS))
-@example(word="alice", digits="0" * 32, form="https://{word}:{hex}@server.example/simple")
-def test_secrets_are_found_by_their_shape(word: str, digits: str, form: str) -> None:
-    text = shared(planted(form.format(word=word, hex=digits))).lower()
-    assert word not in text
-    assert digits not in text
+@each("text, secret", (*PLANTED, *BY_A_STRANGER))
+def test_what_is_planted_is_not_shared(text: str, secret: str) -> None:
+    assert secret not in shared(planted(text)).replace("\\\\", "\\")
+
+
+@each("text, secret", PLANTED)
+def test_inside_a_sentence_it_is_not_shared_either_and_can_be_shared_again(
+    text: str, secret: str
+) -> None:
+    sentence = f'He said: "{text}", and then (see {text}) it failed.'
+    once = Scrubber((sentence,), NOBODY).text(sentence)
+    assert secret not in once and Scrubber((once,), NOBODY).text(once) == once
+
+
+@each("name, value, secret", VARIABLES)
+def test_a_variable_shares_no_secret(name: str, value: str, secret: str) -> None:
+    assert secret not in shared(Snapshot(environment={name: value}))
+
+
+@each("name, value", SETTINGS)
+def test_a_setting_that_everybody_may_have_stays(name: str, value: str) -> None:
+    assert redact(Snapshot(environment={name: value}), NOBODY).environment == {name: value}
+
+
+@each("text", STAYS)
+def test_what_the_record_is_for_stays(text: str) -> None:
+    assert Scrubber((text,), NOBODY).text(text) == text
+
+
+# --- the names and homes of people ----------------------------------------------------------------
 
 
 @settings(max_examples=30)
@@ -160,9 +162,6 @@ def test_a_gpu_has_one_alias_wherever_its_uuid_stands(
     assert not any(uuid in text or uuid[:13] in text for uuid in (first, second, stranger))
 
 
-# --- the environment ------------------------------------------------------------------------------
-
-
 # --- what must stay -------------------------------------------------------------------------------
 
 
@@ -192,24 +191,6 @@ def test_what_the_judgement_needs_stays(name: str) -> None:
     assert [(p.name, p.version, p.installer, p.build) for p in after.packages or ()] == versions
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "https://download.pytorch.org/whl/cu124",
-        "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
-        "0000:65:00.0",
-        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01",
-        "py3.11_cuda12.4_cudnn9.1.0_0",
-        "http://127.0.0.1:8080/whl",
-        "nvidia-cudnn-cu12 9.10.2.21",
-        "cuBLAS 10.3.9",
-    ],
-)
-def test_ordinary_words_of_a_record_stay(text: str) -> None:
-    made = redact(Snapshot(readings=(Reading(subject="x", source="y", value=text),)), NOBODY)
-    assert made.readings[0].value == text
-
-
 def test_a_secret_under_a_telling_key_goes_whatever_its_shape() -> None:
     event = Event(kind="x", values={"serial_number": "1", "token": "b"})
     values: Any = json.loads(shared(Snapshot(events=(event,))))["events"][0]["values"]
@@ -221,19 +202,12 @@ def test_a_kernel_of_ones_own_keeps_its_version() -> None:
     assert made.os.kernel == "6.8.12-<hidden>"
 
 
-@pytest.mark.parametrize("address", ["10.20.30.40", "192.168.7.8", "172.20.1.1", "8.9.10.11:29500"])
-def test_addresses_of_a_network_go(address: str) -> None:
-    event = Event(kind="x", text=f"cannot reach {address} from here")
-    assert address.partition(":")[0] not in shared(Snapshot(events=(event,)))
-
-
 def test_a_user_who_is_called_like_a_word_of_the_record_does_not_break_it() -> None:
     snapshot = Snapshot(origin="composed", taken_at="2026-11-20T09:00:00Z")
     assert redact(snapshot, Private(names=("composed", "gpusetup", "snapshot"))) == snapshot
 
 
-@pytest.mark.parametrize("host", ["h100", "A100", "triton", "spark", "epyc", "memory", "toolkit"])
-@pytest.mark.one_in(4)
+@pytest.mark.parametrize("host", ["h100", "triton", "toolkit"])
 def test_a_host_that_is_called_like_its_hardware_does_not_spoil_the_record(host: str) -> None:
     machine = "h100-no-fabric-manager"
     made = redact(machine_named(machine), Private(names=(host,)))

@@ -13,7 +13,7 @@ import pytest
 
 from gpusetup import cli
 from gpusetup.install.planning import as_served
-from gpusetup.uv.lock import Wheel
+from gpusetup.uv.question import Wheel
 
 
 @contextmanager

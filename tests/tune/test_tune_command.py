@@ -13,7 +13,6 @@ from each_row import each
 
 from gpusetup.cli import main
 from gpusetup.commands.documents import schema_of
-from gpusetup.tune import auto_optimize_config
 
 HERE = Path(__file__).resolve().parents[1]
 SCREENS = HERE / "rendered" / "tune"
@@ -144,14 +143,6 @@ def test_wrong_questions_are_exit_2(
 ) -> None:
     code, _, err = ran(capsys, *words)
     assert (code, said in err) == (2, True), err
-
-
-def test_auto_optimize_config_writes_the_other_file(config: Path) -> None:
-    target = config.parent / "tuned.yaml"
-    proposal = auto_optimize_config("train.yaml", target, machine="rtx3050-laptop")
-    assert b"num_workers: 5" in target.read_bytes()
-    assert {one.key for one in proposal.changes} >= {"data.pin_memory", "data.num_workers"}
-    assert config.read_bytes() == GUIDE
 
 
 LOADERS = {

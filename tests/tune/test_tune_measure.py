@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_row import each
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput, UsageError
@@ -40,7 +40,7 @@ def raises(batch):
 def told(batch):
     import os
     with open("told", "a") as file:
-        file.write(f"{os.getppid()} {os.getpid()}\\n")
+        file.write(f"{os.getpid()}\\n")
     if batch == 9:
         os.kill(os.getpid(), 9)
     if batch == 10:
@@ -69,34 +69,31 @@ def mine(name: str, **more: Any) -> dict[str, Any]:
     return {"code": f"mine:{name}", **more}
 
 
-# --- what an end means --------------------------------------------------------------------------
-
-
-def raised(detail: str) -> dict[str, Any]:
-    return {"status": "error", "detail": detail}
-
-
-def ended(exit: int | None, stderr: str = "") -> dict[str, Any]:
-    return {"status": "died", "exit": exit, "errors": stderr}
-
-
-ENDS = (
-    (raised("OutOfMemoryError: CUDA out of memory. Tried to allocate 20 MiB"), "oom"),
-    (raised("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory"), "oom"),
-    (raised("MemoryError: "), "oom"),
-    (ended(-9), "oom"),
-    (ended(-6, stderr="terminate called after throwing an instance of 'std::bad_alloc'"), "oom"),
-    (raised("RuntimeError: mat1 and mat2 shapes cannot be multiplied"), "error"),
-    (raised("AcceleratorError: CUDA error: an illegal memory access was encountered"), "error"),
-    (ended(-11, stderr="Segmentation fault"), "error"),
-    (raised("no answer in 300 s"), "error"),
-    (ended(1, stderr="no json"), "error"),
+@each(
+    "answer, status",
+    [
+        ({"status": "error", "detail": detail}, status)
+        for detail, status in (
+            ("OutOfMemoryError: CUDA out of memory. Tried to allocate 20 MiB", "oom"),
+            ("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory", "oom"),
+            ("MemoryError: ", "oom"),
+            ("RuntimeError: mat1 and mat2 shapes cannot be multiplied", "error"),
+            ("AcceleratorError: CUDA error: an illegal memory access was encountered", "error"),
+            ("no answer in 300 s", "error"),
+        )
+    ]
+    + [
+        ({"status": "died", "exit": code, "errors": errors}, status)
+        for code, errors, status in (
+            (-9, "", "oom"),
+            (-6, "terminate called after throwing an instance of 'std::bad_alloc'", "oom"),
+            (-11, "Segmentation fault", "error"),
+            (1, "no json", "error"),
+        )
+    ],
 )
-
-
-@pytest.mark.parametrize(("said", "status"), ENDS)
-def test_out_of_memory_is_told_from_any_other_end(said: dict[str, Any], status: str) -> None:
-    assert trial_of(64, said).status == status
+def test_out_of_memory_is_told_from_any_other_end(answer: dict[str, Any], status: str) -> None:
+    assert trial_of(64, answer).status == status
 
 
 # --- real children ------------------------------------------------------------------------------
@@ -113,18 +110,16 @@ def test_a_trial_counts_steps_memory_and_speed(child: Bench) -> None:
     assert child.trial(32, **mine("example")).status == "ok"  # made as long as it is to be
 
 
-def test_trials_share_one_child_and_each_ends_alone(child: Bench, tmp_path: Path) -> None:
+def test_each_trial_ends_alone_and_no_child_stays(child: Bench, tmp_path: Path) -> None:
     assert child.device().device == "cpu"
     said = [child.trial(batch, **mine("told")) for batch in (8, 9, 11, 10, 12)]
     assert [one.status for one in said] == ["ok", "oom", "ok", "error", "ok"]
     assert "not ten" in (said[3].detail or "")
-    rows = [line.split() for line in (tmp_path / "told").read_text().splitlines()]
-    assert len({parent for parent, _ in rows}) == 1
-    # 8 ran in the fork that 9 ended, 11 in the one that 10 failed in, 12 in a third.
-    forks = [fork for _, fork in rows]
-    assert forks[0] == forks[1] and forks[2] == forks[3] and len({*forks}) == 3
     child.__exit__()
-    assert not Path(f"/proc/{rows[0][0]}").exists()
+    processes = (tmp_path / "told").read_text().split()
+    # 9 ended the first process, and 10 failed in the second.
+    assert len(set(processes)) == 3
+    assert not any(Path(f"/proc/{process}").exists() for process in processes)
 
 
 def test_losses_start_from_the_same_weights_and_see_the_same_samples(child: Bench) -> None:
@@ -212,7 +207,9 @@ def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0.9 < about["limit_bytes"] / (1 << 32) < 1 and len(lines) == len(asked) + 1
 
 
-def test_a_model_that_no_child_can_load_is_refused() -> None:
+def test_a_model_that_no_child_can_load_and_ranks_of_torchrun_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import torch
 
     class Local(torch.nn.Linear):
@@ -220,9 +217,6 @@ def test_a_model_that_no_child_can_load_is_refused() -> None:
 
     with pytest.raises(BadInput, match="cannot pass the model to a child"):
         BatchSizeOptimizer(Local(2, 2)).find_optimal_batch_size(torch.ones(1, 2))
-
-
-def test_ranks_that_torchrun_started_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="each would find another batch size"):
         BatchSizeOptimizer(None)
@@ -231,63 +225,41 @@ def test_ranks_that_torchrun_started_are_refused(monkeypatch: pytest.MonkeyPatch
 # --- the command ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "mine.py").write_text(CODE)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_the_command_finds_the_largest_up_to_max(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("--code", "mine:small", "--max", "24", "--device", "cpu", "--json")
-    assert main(["tune", "--batch-size", *words]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["batch_size"] == 24
-    assert {one["batch"] for one in said["trials"]} >= {2, 24}
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
+@each(
+    "name, code, said",
     [
-        ("raises", "mine:raises with batch 2 failed: ValueError: no data here"),
-        ("nothing", "`mine` has no function `nothing`"),
-        ("frozen", "no parameter that is trained"),
+        ("small", 0, "Batch size: 24"),
+        ("raises", 2, "mine:raises with batch 2 failed: ValueError: no data here"),
+        ("nothing", 2, "`mine` has no function `nothing`"),
+        ("frozen", 2, "no parameter that is trained"),
     ],
 )
-@pytest.mark.one_in(3)
-def test_the_command_shows_what_the_code_said(
-    name: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+def test_the_command_finds_the_largest_up_to_max_or_shows_what_the_code_said(
+    name: str, code: int, said: str, request: pytest.FixtureRequest
 ) -> None:
-    assert main(["tune", "--batch-size", "--code", f"mine:{name}", "--device", "cpu"]) == 2
-    err = capsys.readouterr().err
-    assert said in err and "Traceback" not in err
+    capsys = request.getfixturevalue("capsys")
+    request.getfixturevalue("monkeypatch").chdir(request.getfixturevalue("tmp_path"))
+    Path("mine.py").write_text(CODE)
+    words = ("--code", f"mine:{name}", "--max", "24", "--device", "cpu")
+    assert main(["tune", "--batch-size", *words]) == code
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err and "Traceback" not in captured.err
 
 
-# --- a GPU that the test plays ---
-
-
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What is asked of torch.cuda on a GPU of 4 GiB, 3 of them free."""
+def test_a_trial_may_not_spill_into_the_memory_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU of 4 GiB, 3 of them free."""
     torch = pytest.importorskip("torch")
-    asked: dict[str, Any] = {}
+    from gpusetup.child_scripts import trial_memory
+
+    asked: list[float] = []
     for name, value in {
         "is_available": lambda: True,
         "mem_get_info": lambda: (3 << 30, 4 << 30),
         "memory_reserved": lambda: 0,
-        "set_device": lambda device: asked.update(device=device),
-        "set_per_process_memory_fraction": lambda part: asked.update(part=part),
+        "set_device": lambda device: None,
+        "set_per_process_memory_fraction": asked.append,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    return asked
-
-
-def test_a_trial_may_not_spill_into_the_memory_of_the_host(played: dict[str, Any]) -> None:
-    from gpusetup.child_scripts import trial_memory
-
     assert trial_memory.Cuda(None).limit == 3 << 30
-    assert played["part"] == 0.75
     assert trial_memory.Cuda(1 << 30).limit == 1 << 30
-    assert played["part"] == 0.25
+    assert asked == [0.75, 0.25]

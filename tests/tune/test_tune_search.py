@@ -1,20 +1,24 @@
-"""The batch search on simulated devices, and its rules."""
+"""The batch search on simulated devices, and its rules.
+
+On a device, every phase of a step needs a fixed part and a part for each sample, the highest phase
+counts, and memory is taken in blocks. What is read is off by up to 1.5 %, another value at every
+step. A hard device has one of five troubles. All is drawn from a seed.
+"""
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 
 import pytest
 from each_row import each
 from hypothesis import given
 from hypothesis import strategies as some
-from simulated_devices import devices
 
-from gpusetup.model.frozen import replace
-from gpusetup.model.units import GIB
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.units import GIB, MIB
 from gpusetup.tune.search import (
     Goal,
     Trial,
@@ -26,41 +30,133 @@ from gpusetup.tune.search import (
     stopped,
 )
 
+SMALLEST, LARGEST = 7, 7192
+PHASES = ("forward", "backward", "optimizer")
+CAPACITIES_GIB = (4, 6, 8, 11, 12, 16, 24, 32, 40, 48, 80, 96, 141)
+TROUBLES = ("workspaces", "a bend", "blocks and gaps", "one counter", "tiny")
 
-def search(probe: Callable[[int], Trial], goal: Goal, *trials: Trial) -> list[Trial]:
-    done = [*trials]
+
+class Device(Frozen):
+    """A device with a model on it."""
+
+    capacity: int
+    static: int
+    each: dict[str, float]
+    """The bytes that a sample takes in each phase."""
+    workspaces: tuple[tuple[int, int], ...] = ()
+    """From this batch on, so many bytes more."""
+    bend: tuple[int, float] = (0, 1.0)
+    """From this batch on, a sample takes so many times as much."""
+    block: int = 2 * MIB
+    lost: float = 0.0
+    """Between blocks, at most this part of the capacity; each size loses another one of it."""
+    by_process: bool = False
+    """Only the peak of the whole process is read, and never reset: a host's address space."""
+
+    def need(self, batch: int) -> dict[str, int]:
+        extra = sum(size for start, size in self.workspaces if batch >= start)
+        start, more = self.bend
+        samples = batch + (more - 1) * max(0, batch - start)
+        sizes = {phase: self.static + self.each[phase] * samples + extra for phase in PHASES}
+        return {phase: math.ceil(size / self.block) * self.block for phase, size in sizes.items()}
+
+    def runs(self, batch: int) -> bool:
+        part = random.Random(batch * 7919 + self.static).uniform(0.5, 1.0) * self.lost
+        return max(self.need(batch).values()) <= self.capacity * (1 - part)
+
+    def maximum(self) -> int:
+        whole, low, high = replace(self, lost=0.0), 0, 1 << 20
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if whole.runs(middle) else (low, middle)
+        return next((batch for batch in range(low, 0, -1) if self.runs(batch)), 0)
+
+    def trial(self, batch: int, draw: random.Random) -> Trial:
+        """What the allocator's counters say of some steps."""
+        if not self.runs(batch):
+            return Trial(batch=batch, status="oom")
+
+        def read(size: int) -> int:
+            return round(
+                statistics.mean(size * (1 + draw.uniform(-0.015, 0.015)) for _ in range(12))
+            )
+
+        need = self.need(batch)
+        top = max(need.values())
+        phases = {phase: top if self.by_process else read(size) for phase, size in need.items()}
+        return Trial(
+            batch=batch,
+            status="ok",
+            peak_bytes=min(max(phases.values()), self.capacity),
+            static_bytes=self.static if self.by_process else read(self.static),
+            phases=phases,
+        )
+
+
+def device_of(draw: random.Random, goal: int, trouble: str) -> Device:
+    """A device that holds about `goal` samples."""
+    if trouble == "tiny":
+        goal = draw.randint(1, 12)
+    by_process = trouble == "one counter"
+    capacity = draw.choice(CAPACITIES_GIB) * GIB
+    static = round(draw.uniform(*((0.5, 0.9) if by_process else (0.02, 0.6))) * capacity)
+    steepest = (capacity - static) / (goal + draw.random())
+    each = {"forward": steepest, "backward": steepest * draw.uniform(0.3, 1.0), "optimizer": 0.0}
+    device = Device(capacity=capacity, static=static, each=each, by_process=by_process)
+    if trouble == "workspaces":
+        found = (
+            (draw.randint(2, goal + 1), round(draw.uniform(0.002, 0.03) * capacity))
+            for _ in range(draw.randint(1, 3))
+        )
+        return replace(device, workspaces=tuple(found))
+    if trouble == "a bend":
+        return replace(device, bend=(draw.randint(2, goal + 1), draw.uniform(0.7, 1.5)))
+    if trouble == "blocks and gaps":
+        block = round(draw.uniform(0.001, 0.01) * capacity / MIB) * MIB or MIB
+        return replace(device, block=block, lost=draw.uniform(0.002, 0.03))
+    return device
+
+
+def devices(seed: int, count: int, hard: bool) -> Iterator[Device]:
+    """Their true maxima are spread evenly by size; with `hard` one trouble after the other."""
+    draw = random.Random(seed)
+    for index in range(count):
+        goal = round(SMALLEST * (LARGEST / SMALLEST) ** (index / max(1, count - 1)))
+        trouble = TROUBLES[index % len(TROUBLES)] if hard else ""
+        device = device_of(draw, goal, trouble)
+        while not 1 <= device.maximum() <= LARGEST:
+            device = device_of(draw, goal, trouble)
+        yield device
+
+
+def search(probe: Callable[[int], Trial], goal: Goal) -> list[Trial]:
+    done: list[Trial] = []
     while not code_fails(done) and (batch := next_batch(done, goal)) is not None:
         done.append(probe(batch))
     return done
 
 
-def check(seed: int, count: int, hard: bool) -> None:
-    """The promise: few trials, nearly the largest size, next to never a second failure."""
-    parts, tried, failed = list[float](), list[int](), list[int]()
-    for number, device in enumerate(devices(seed, count, hard=hard)):
-        draw, goal = random.Random(seed + number), Goal(limit_bytes=device.capacity_bytes)
-        trials = search(partial(device.trial, draw=draw), goal)
-        found = largest_that_ran(trials, goal)
-        assert found in [one.batch for one in trials if one.status == "ok"]
-        parts.append((found or 0) / device.maximum())
-        assert parts[-1] >= 0.93 or device.maximum() - (found or 0) <= 1
-        tried.append(len(trials))
-        failed.append(sum(one.status == "oom" for one in trials))
-    assert statistics.mean(tried) <= 4.7
-    assert max(tried) <= 14
-    assert max(parts) <= 1
-    assert statistics.mean(parts) >= 0.987
-    assert sum(many <= 1 for many in failed) >= 0.95 * count
-
-
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize(
-    "seed", [11, *(pytest.param(n, marks=pytest.mark.slow) for n in range(12, 25))]
+    "seed", [11, *(pytest.param(n, marks=pytest.mark.slow) for n in range(12, 18))]
 )
 def test_on_simulated_devices_few_trials_find_nearly_the_largest_and_nothing_unsafe(
     seed: int, hard: bool
 ) -> None:
-    check(seed, 208, hard)
+    """The promise: few trials, nearly the largest size, next to never a second failure."""
+    parts, tried, failed, count = list[float](), list[int](), list[int](), 208
+    for number, device in enumerate(devices(seed, count, hard)):
+        draw, goal = random.Random(seed + number), Goal(limit_bytes=device.capacity)
+        trials = search(lambda batch, of=device, draw=draw: of.trial(batch, draw), goal)  # type: ignore[misc]
+        found = largest_that_ran(trials, goal)
+        assert found in [one.batch for one in trials if one.status == "ok"]
+        parts.append(found / device.maximum())
+        assert parts[-1] >= 0.93 or device.maximum() - found <= 1
+        tried.append(len(trials))
+        failed.append(sum(one.status == "oom" for one in trials))
+    assert statistics.mean(tried) <= 4.7 and max(tried) <= 14
+    assert statistics.mean(parts) >= 0.987 and max(parts) <= 1
+    assert sum(many <= 1 for many in failed) >= 0.95 * count
 
 
 def straight(static: int, each: int, limit: int, batch: int) -> Trial:
@@ -89,7 +185,7 @@ def test_only_a_size_that_ran_is_answered_and_none_is_tried_twice(
 
 
 @pytest.mark.parametrize("detail", ["RuntimeError: index out of range", "no answer in 300 s"])
-@pytest.mark.parametrize("fails_from", [20, 61, 500])
+@pytest.mark.parametrize("fails_from", [20, 500])
 def test_an_error_above_a_size_that_ran_bounds_the_search(fails_from: int, detail: str) -> None:
     goal = Goal(limit_bytes=100 * GIB)
 
@@ -102,12 +198,6 @@ def test_an_error_above_a_size_that_ran_bounds_the_search(fails_from: int, detai
     found = largest_that_ran(trials, goal)
     assert found is not None and 0.95 * (fails_from - 1) <= found < fails_from
     assert len(trials) <= 14 and detail in (stopped(trials, goal) or "")
-
-
-def test_max_is_tried_itself_where_memory_is_no_limit() -> None:
-    goal = Goal(limit_bytes=80 * GIB, largest=24)
-    trials = search(lambda batch: straight(GIB, 1, 80 * GIB, batch), goal)
-    assert [trial.batch for trial in trials] == [2, 24]
 
 
 SPEEDS = {2: 100.0, 8: 400.0, 16: 600.0, 32: 960.0, **dict.fromkeys((64, 128, 512, 1024), 1e3)}

@@ -11,14 +11,19 @@ creates folders, but it only removes empty ones.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gpusetup.errors import BadInput, Blocked
+from packaging.utils import canonicalize_name
+
+from gpusetup import __version__
+from gpusetup.errors import BadInput, Blocked, GpuSetupError
 from gpusetup.install.job import (
     InstallJob,
     Plan,
@@ -27,7 +32,7 @@ from gpusetup.install.job import (
     run_step,
     torch_stays,
 )
-from gpusetup.install.switching.files import flush, remove
+from gpusetup.install.switching.files import flush, remove, write_safely
 from gpusetup.install.switching.journal import (
     JOURNAL,
     NEXT_RECEIPT,
@@ -37,6 +42,7 @@ from gpusetup.install.switching.journal import (
     UNDO,
     Journal,
     Phase,
+    first_folder,
     forget_making,
     note_making,
     paths_in,
@@ -47,21 +53,29 @@ from gpusetup.install.switching.journal import (
     write_journal,
 )
 from gpusetup.install.switching.lock import locked
-from gpusetup.install.switching.receipt import write_receipt
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target import (
+    INFO,
     LIBRARIES,
+    Distribution,
     Layout,
     Target,
     distributions,
+    files_listed,
     files_of_all,
     layout_of,
+    record_rows,
+    require_possible_folder,
     versions,
 )
 from gpusetup.model.builds import FAMILY
+from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
+from gpusetup.probe.own_files import how_to_end, interruption
+from gpusetup.probe.target import choose_target
 from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
+from gpusetup.system.system import System
 from gpusetup.uv.errors import complaint
 from gpusetup.uv.program import uv_environment
 
@@ -81,16 +95,17 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
     """
     venv, layout = target.venv, target.layout
     verdict: dict[str, Any] | None = None
-    store = Path(venv or layout.prefix, STORE)
+    store = Path(target.prefix, STORE)
     with interruptible(), locked(store, job.talk):
         job.store = store
         _require_unchanged(target, plan)
-        phase: Phase = "making" if venv else "staging"
-        journal = Journal(phase=phase, venv=venv is not None, keep=not in_image_build())
-        change = begun(store, journal)
+        change = begun(store, makes_venv=venv is not None)
         with change.or_back(job):
             if venv:
-                layout = _made_environment(job, target, plan)
+                output = run_step(job, plan.steps[0], uv_environment())
+                if not output.ok:
+                    raise complaint(f"{venv} cannot be made", output)
+                layout = replace(layout_of(target.python), prefix=venv)
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
@@ -103,25 +118,13 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
     return verdict
 
 
-def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
-    """Create the environment of a plan, and return its layout."""
-    assert target.venv is not None, "only an environment with a folder is made"
-    output = run_step(job, plan.steps[0], uv_environment())
-    if not output.ok:
-        raise complaint(f"{target.venv} cannot be made", output)
-    return replace(layout_of(target.python), prefix=target.venv)
-
-
 def _require_unchanged(target: Target, plan: Plan) -> None:
     """Raise Blocked if another program has changed the environment since the plan was made, or has
     begun to change it."""
-    if target.venv is None:
-        is_same = target.installed.items() >= plan.before.items()
-    else:
-        names = {entry.name for entry in Path(target.venv).iterdir()}
-        is_same = names == {STORE}
-    has_journal = read_journal(Path(plan.target, STORE)) is not None
-    if not is_same or has_journal:
+    is_same = target.installed.items() >= plan.before.items()
+    if target.venv:
+        is_same = {entry.name for entry in Path(target.venv).iterdir()} == {STORE}
+    if not is_same or read_journal(Path(plan.target, STORE)) is not None:
         raise Blocked(
             f"{plan.target} was changed by another program in the meantime",
             hint="nothing was changed; run this again",
@@ -147,21 +150,28 @@ def recover(store: Path) -> Journal | None:
     return journal
 
 
-def begun(store: Path, journal: Journal) -> Change:
+def begun(store: Path, *, makes_venv: bool) -> Change:
     """Begin a change: write its journal before anything else changes."""
-    # Each change gets a folder with a new name, because the folder of an earlier change may be
-    # kept.
-    change = Change(store, replace(journal, former=f"former-{secrets.token_hex(4)}"))
+    journal = Journal(
+        phase="making" if makes_venv else "staging",
+        # Each change gets a folder with a new name, because the folder of an earlier change may be
+        # kept.
+        former=f"former-{secrets.token_hex(4)}",
+        venv=makes_venv,
+        # What is kept in an image's layer would make the image larger for ever.
+        keep=not in_image_build(),
+    )
+    change = Change(store, journal)
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
         try:
-            (store / change.journal.former).mkdir(parents=True)
+            change.former.mkdir(parents=True)
             remove(store / STAGING)
             (store / STAGING).mkdir(mode=0o700)
-            if journal.venv:
-                note_making(store, change.journal)
+            if makes_venv:
+                note_making(store, journal)
                 # An environment that was deleted from this folder may have left its receipt.
                 remove(store / RECEIPT)
-            require_followable(store, change.journal)
+            require_followable(store, journal)
             change.enter(journal.phase)
         except (OSError, Blocked):
             # If the journal cannot be written, remove these folders now, because no later run would
@@ -185,10 +195,8 @@ class Change:
     @property
     def aside(self) -> dict[str, str]:
         """Maps each file to move aside to the path at which the store keeps it."""
-        places: dict[str, str] = {}
-        for number, path in enumerate(paths_in(self.store, self.journal.moves)):
-            places[path] = str(self.former / f"{number:05d}")
-        return places
+        paths = paths_in(self.store, self.journal.moves)
+        return {path: str(self.former / f"{number:05d}") for number, path in enumerate(paths)}
 
     @property
     def former(self) -> Path:
@@ -279,13 +287,11 @@ class Change:
         store = self.store
         flush(store)
         self.enter("keeping")
-        fresh, receipt = store / NEXT_RECEIPT, store / RECEIPT
-        if fresh.exists():
-            fresh.replace(receipt)
-        changes_torch = "torch" in self.journal.after
+        if (store / NEXT_RECEIPT).exists():
+            (store / NEXT_RECEIPT).replace(store / RECEIPT)
         if not self.journal.keep:
             (store / UNDO).unlink(missing_ok=True)
-        elif changes_torch or not keeps_torch(store):
+        elif "torch" in self.journal.after or not keeps_torch(store):
             kept = files_in(self.former)
             write_journal(store, replace(self.journal, phase="keeping", kept=kept), UNDO)
         remove_empty(self.aside)
@@ -427,3 +433,242 @@ def drop_leftovers(store: Path) -> None:
         remove(unfinished_file)
     with suppress(OSError):
         store.rmdir()
+
+
+# --- an interrupted change ------------------------------------------------------------------------
+
+
+def target_folder(python: str | None, venv: str | None, *, is_undo: bool = False) -> Path:
+    """The folder of the environment that `--python` or `--venv` names, or of the active one, even
+    if it has no interpreter yet."""
+    if venv:
+        require_possible_folder(venv)
+        return Path(venv).absolute()
+    if python:
+        named = Path(python).absolute()
+        # A run that was killed may have left an environment without an interpreter.
+        for folder in (named, named.parent.parent):
+            if (folder / STORE).is_dir():
+                return folder
+    try:
+        return Path(choose_target(System(), python).prefix)
+    except GpuSetupError:
+        # To restore the previous packages, no interpreter is needed.
+        for name in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX"), ".venv"):
+            if is_undo and name and (Path(name) / STORE).is_dir():
+                return Path(name).absolute()
+        raise
+
+
+def recover_unfinished(
+    folder: Path, talk: Callable[[str], None], *, dry_run: bool = False
+) -> Journal | None:
+    """Finish or roll back an interrupted change and return its journal; None if there is none. A
+    dry run only reports it."""
+    store = folder / STORE
+    journal = read_journal(store)
+    head = interruption(str(folder)) if journal else ""
+    if dry_run:
+        if journal:
+            half_made = journal.venv and journal.phase != "keeping"
+            talk(f"{head}; {how_to_end(str(folder), System().family, half_made=half_made)}.")
+        return None
+    # These folders remain if a run was killed after it had deleted its journal.
+    leftovers = (store / STAGING, store / "installer")
+    if journal is None and not any(path.exists() for path in leftovers):
+        return None
+    # Take the lock first, because another run may still be active and need these folders.
+    with locked(store, talk):
+        if read_journal(store) is None:
+            drop_leftovers(store)
+            return None
+        talk(f"{head}; recovering first ...")
+        ended = recover(store)
+    # A new environment that was reverted leaves only its folder.
+    if ended and ended.venv and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+    if ended:
+        state = "new" if ended.phase == "keeping" else "previous"
+        talk(f"{folder} is in its {state} state again.")
+    return ended
+
+
+# --- the receipt ----------------------------------------------------------------------------------
+
+
+def write_receipt(
+    path: Path, plan: Plan, job: InstallJob, verdict: Mapping[str, Any] | None
+) -> None:
+    """Write the receipt of an installation, without logins, user names and home folders.
+
+    The host of each file stays, because a reader of the receipt wants to know where a package came
+    from.
+    """
+    from gpusetup.redaction import redact_document
+
+    receipt = {
+        "schema": "gpusetup.receipt/1",
+        "gpusetup": __version__,
+        "installed_at": now(),
+        "python": plan.python,
+        "backend": plan.backend,
+        "installer": "uv",
+        "before": {**plan.before},
+        "after": {**plan.after},
+        "wheels": [
+            {name: getattr(wheel, name) for name in ("name", "version", "url", "sha256")}
+            for wheel in plan.wheels
+        ],
+        "steps": list(map(to_plain, job.done)),
+        "verdict": {"verdict": verdict["verdict"]} if verdict else None,
+    }
+    redacted = redact_document(receipt)
+    # These facts are added after the redaction, which would hide a private index.
+    for row, wheel in zip(redacted["wheels"], plan.wheels, strict=True):
+        row["file"] = wheel.filename
+        row["host"] = wheel.host or None
+    redacted["hosts"] = list(plan.hosts)
+    write_safely(path, json.dumps(redacted, indent=2) + "\n")
+
+
+def now() -> str:
+    """The present time in UTC, as ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+# --- undo -----------------------------------------------------------------------------------------
+
+
+TWICE = "fix that, then run `gpusetup install --undo` again; nothing is lost until then"
+UNCHANGED = "nothing was changed; `gpusetup install --torch VERSION` installs another"
+
+
+def undo(talk: Callable[[str], None], layout: Layout) -> None:
+    """Restore the packages that the last installation replaced.
+
+    It applies the installation's own journal in reverse. If it is killed, or cannot write a file,
+    the next run completes it.
+    """
+    store = Path(layout.prefix, STORE)
+    with interruptible(), locked(store, talk):
+        change = undo_known(store, layout)
+        talk("Restoring the previous state ...")
+        with uninterrupted(), blocked_by_files("Cannot restore the previous state", TWICE):
+            change.enter("moving", undoes=True, venv=False)
+            change.put_back()
+
+
+def undo_known(store: Path, layout: Layout) -> Change:
+    """The change that an undo would make, with a journal that lists which files stay.
+
+    Raises Blocked if there is nothing to undo, if another program has changed torch since then, or
+    if the kept files have changed.
+    """
+    undo = read_journal(store, UNDO)
+    if undo is None:
+        raise Blocked(
+            f"There is nothing to undo in {layout.prefix}",
+            hint="gpusetup can undo only the last installation, and none in an image build. If "
+            "conda made the change, `conda list --revisions` shows the revisions, and "
+            "`conda install --revision N` returns to revision N",
+        )
+    installed = versions(distributions(layout))
+    changed = {name for name, version in undo.after.items() if installed.get(name) != version}
+    # An undo of torch only requires that torch and its companions are unchanged. Without torch,
+    # none of the packages may have changed.
+    decisive = changed & {*FAMILY} if "torch" in undo.after else changed
+    if decisive:
+        now = ", ".join(f"{name} is {installed.get(name) or 'gone'}" for name in sorted(decisive))
+        raise Blocked(
+            f"{layout.prefix} was changed by another program since: {now}", hint=UNCHANGED
+        )
+    change = Change(store, undo)
+    _require_kept_as_it_was(change)
+    folder = first_folder(change.made)
+    if folder is not None:
+        raise Blocked(
+            f"{folder} is a folder, and the undo would remove a file in its place",
+            hint=UNCHANGED,
+        )
+    return Change(store, _beside_what_came_since(change, changed, layout))
+
+
+def _require_kept_as_it_was(change: Change) -> None:
+    """Raise Blocked if a file kept for the undo is missing, new, or has another size or time."""
+    then, now = change.journal.kept, {}
+    what = f"{change.former} is gone"
+    if change.former.is_dir():
+        now = files_in(change.former)
+        changed = sorted(
+            name for name in now.keys() | then.keys() if now.get(name) != then.get(name)
+        )
+        if not changed:
+            return
+        how = "was changed" if changed[0] in now else "is gone"
+        what = f"{change.former / changed[0]} {how}"
+    raise Blocked(f"The files kept for the undo have changed: {what}", hint=UNCHANGED)
+
+
+# --- files of packages that were installed later --------------------------------------------------
+
+
+def _beside_what_came_since(change: Change, changed: set[str], layout: Layout) -> Journal:
+    """The undo's journal, changed so that it leaves files alone whose packages were installed or
+    updated later; `changed` names those that have another version than the installation gave them.
+
+    A companion that was installed later for the torch that is removed (`install torchvision`) is
+    removed too.
+    """
+    undo, installed = change.journal, distributions(layout)
+    updated = changed & {package.name for package in installed}
+    came_since: set[str] = set()
+    # Journals of older gpusetup versions do not list the companions.
+    if undo.beside is not None and "torch" in undo.after:
+        came_since = {package.name for package in installed} & {*FAMILY}
+        came_since -= undo.after.keys() | undo.beside.keys()
+    kept_at = (change.store / UNDO).stat().st_mtime
+    stays = _previous_files(change, updated)
+    for package in installed:
+        is_undone = package.name in undo.after or package.name in came_since
+        if package.name in updated or (not is_undone and _is_newer(package, kept_at)):
+            stays |= files_listed(package, layout)
+    touched = change.made | change.aside.keys()
+    stays = (stays | bytecode_of(stays)) & (touched | bytecode_of(touched))
+    removed_too: set[str] = set()
+    if came_since:
+        removed_too = files_of_all(came_since, layout)[1] - stays - touched
+    after = {name: version for name, version in undo.after.items() if name not in changed}
+    after |= {package.name: package.version for package in installed if package.name in came_since}
+    prefix = str(change.store.parent)
+    return replace(
+        undo,
+        made=(*undo.made, *(text_of(path, prefix) for path in sorted(removed_too))),
+        stays=tuple(text_of(path, prefix) for path in sorted(stays)),
+        before={name: version for name, version in undo.before.items() if name not in updated},
+        after=after,
+    )
+
+
+def _is_newer(package: Distribution, moment: float) -> bool:
+    """Whether a package was installed after this time (Unix seconds), judged by its RECORD file."""
+    try:
+        return os.stat(os.path.join(package.info, "RECORD")).st_mtime > moment
+    except OSError:
+        return False
+
+
+def _previous_files(change: Change, updated: set[str]) -> set[str]:
+    """The kept files of packages that were updated since then. Do not restore these files, because
+    they would be mixed with those of the newer release."""
+    files: set[str] = set()
+    for path, kept in change.aside.items():
+        info, name = os.path.split(path)
+        described = INFO.fullmatch(os.path.basename(info))
+        if described is None or canonicalize_name(described[1]) not in updated:
+            continue
+        files.add(path)
+        if name == "RECORD":
+            library = os.path.dirname(info)
+            rows = record_rows(kept)
+            files |= {os.path.normpath(os.path.join(library, row[0])) for row in rows}
+    return files

@@ -48,15 +48,13 @@ def flush(folder: Path) -> None:
         return
     # This only flushes one filesystem. macOS does not have the call.
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:
-        os.sync()
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        has_failed = syncfs(handle) != 0
-        number = ctypes.get_errno() if has_failed else 0
-    finally:
-        os.close(handle)
+    number = errno.ENOSYS
+    if syncfs:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            number = ctypes.get_errno() if syncfs(handle) != 0 else 0
+        finally:
+            os.close(handle)
     # Some kernels and filesystems do not support syncfs, so flush all filesystems instead.
     if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         os.sync()

@@ -34,7 +34,9 @@ def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
     waits for an installer that is still running although its gpusetup was killed.
     """
     prefix = store.parent
-    new_folders = _missing_folders(prefix)
+    # The folders that `mkdir` creates, innermost first. If a path is too long, only the outer ones
+    # are created, so removing the inner ones fails.
+    new_folders = [folder for folder in (prefix, *prefix.parents) if not folder.exists()]
     checked_status(store)
     require_lock(store / "lock")
     require_lock(store / "installer")
@@ -63,20 +65,9 @@ def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
         _remove_empty((store, *new_folders))
 
 
-def _missing_folders(folder: Path) -> list[Path]:
-    """A folder and its parents that do not exist yet, innermost first."""
-    missing: list[Path] = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    return missing
-
-
 def _remove_empty(folders: Iterable[Path]) -> None:
     """Remove these folders, innermost first, as far as they are empty."""
     for folder in folders:
-        # If a path was too long, only the outer folders were created, so removing the inner ones
-        # fails.
         with contextlib.suppress(OSError):
             folder.rmdir()
 

@@ -33,8 +33,8 @@ from gpusetup.install.target import (
     record_rows,
 )
 from gpusetup.uv.errors import complaint
-from gpusetup.uv.lock import Wheel, fetching_environment, lock_text
 from gpusetup.uv.program import forget_step, uv_environment
+from gpusetup.uv.question import Wheel, fetching_environment, lock_text
 
 UV_LOCK = ".lock"
 """The file that uv leaves in a prefix into which it has installed."""
