@@ -160,7 +160,7 @@ NO_FAILURES = frozenset(
     "trainer-named old-launch bare-yes launcher-deprecated gpu-unused ran-alone "
     "remedy-tried "
     "nccl-on-a-bridge output-shown program-crashed ipex "
-    "sycl-finds-none wrong-numbers torch-call-fails no-root-rights cloud-machine no-boot-screen "
+    "sycl-finds-none wrong-numbers torch-call-fails no-root-rights cloud-machine "
     "file-listed failing-file loaded-first run-finished container-engine toolkit-installed "
     "several-gpus run-hangs machine-powers-off install-typed linux-driver-installed silent-crash "
     "gpu-starved pin-pulls-torch container-start-failed vendor-image "

@@ -258,7 +258,7 @@ NEEDS: tuple[NeedRow, ...] = (
         denied=if_shown(
             "the screen that enrols a key appears before the system starts, where you cannot "
             "reach it from here",
-            *("cloud-machine", "no-boot-screen"),
+            "cloud-machine",
         ),
         instead="Install the distribution's own signed kernel modules, which need no key (Ubuntu: "
         "`linux-modules-nvidia-BRANCH-FLAVOUR`, for example linux-modules-nvidia-535-azure), or "

@@ -164,10 +164,6 @@ STATEMENTS = (
         words=r"\b(?:Azure|AWS|EC2|GCP|Google Cloud|Alibaba Cloud|OVH(?:cloud)?|Hetzner|Oracle Cloud|DigitalOcean|Vultr|Linode|Scaleway|Lambda Cloud)\b|\bStandard_N[CDV]\w+|\b[gp][2-6](?:dn|de|d|e|en)?\.\d*x?large\b",
     ),
     Statement(
-        kind="no-boot-screen",
-        words=r"\bonly (?:have )?ssh\b|\bheadless\b|\bserial console\b|\b(?:no|without a) (?:monitor|screen|console)\b",
-    ),
-    Statement(
         kind="several-gpus",
         words=r"\b(?:[2-9]|[1-9]\d) ?x (?:NVIDIA )?(?:[A-Z]{1,3}\d{2,3}|RTX|\d{4})|\b(?:two|three|four|eight|[2-9]) (?:gpus|cards)\b|\bmulti-?(?:gpu|node)\b|\btorchrun\b|\b(?:DDP|FSDP)\b|\btensor[- ]parallel|(?:两|多|双|四)(?:张|块)?卡|マルチGPU|다중 ?GPU|mehrere (?:GPUs|Karten)|plusieurs GPU|v[aá]rias GPU|нескольк\w+ (?:GPU|видеокарт)",
     ),
