@@ -23,14 +23,6 @@ from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed
 
 
-def serves_every_torch(context: RuleContext) -> bool:
-    """Whether the driver is new enough for the CUDA of every build in the catalog."""
-    cudas_of_builds = [parsed(build.cuda or "0") for build in context.catalog.builds]
-    cuda_of_driver = parsed(context.driver.cuda or "0")
-    # A driver also supports later minor versions of its major CUDA version.
-    return cuda_of_driver.major >= max(cuda.major for cuda in cudas_of_builds)
-
-
 def _switch_on(context: RuleContext) -> Lines:
     """The command that switches a laptop's NVIDIA GPU on again, with the tool that switched
     it off."""
@@ -91,7 +83,6 @@ CAUSES = (
         # Source: NVIDIA, "CUDA Compatibility".
         lacks="driver",
         explains=("cuda-sees-no-device", "container-hook-failed", "resolver-conflict"),
-        impossible=(serves_every_torch,),
         says=(
             r"driver on your system is (?P<refused>too old)(?! \(found version \d{7})(?: \(found version (?P<found>\d{4,6})\))?",
             r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
@@ -164,7 +155,6 @@ CAUSES = (
         "driver-not-loaded",
         by_check=True,
         check=CheckCommand("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running."),
-        refuted_by=(Refutation(facts.driver_lists_a_gpu),),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
         means="Often no module was built after a kernel update, nouveau uses the GPU instead, or "
         "Secure Boot rejects a module whose key is not enrolled. doctor does not load a module "

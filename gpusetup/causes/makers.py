@@ -8,7 +8,6 @@ from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.maker_facts import (
     crashes_without_kernels,
-    intels_extension_fails,
     whys,
 )
 from gpusetup.fixes import makers
@@ -45,14 +44,6 @@ def _xpu_works(context: RuleContext) -> bool:
         return False
     # If the XPU backend runs, or the image is Intel's own, the build is installed.
     return is_xpu_build or bool(events(context, "backend-runs", "vendor-image"))
-
-
-def _intels_driver_answers(context: RuleContext) -> str:
-    """The fact that Intel's driver answers; "" for what fails on a GPU that the driver reaches:
-    Intel's ended extension, and float64 on a GPU without it."""
-    if intels_extension_fails(context) or "float64" in whys(context, "no-xpu"):
-        return ""
-    return gpu_facts.intels_driver_answers(context)
 
 
 TORCHS = r"lib(?:torch_(?:hip|xpu|cpu)|c10_(?:hip|xpu)|caffe2_nvrtc)"
@@ -193,7 +184,6 @@ CAUSES = (
         means="On macOS, torch uses the Apple GPU through the mps device. There are no CUDA builds "
         "for macOS.",
         text="Use the mps or cpu device; torch's ordinary wheel supports both",
-        refuted_by=(Refutation(gpu_facts.the_gpu_computes),),
         # Source: torch documentation, MPS backend.
         cases=(
             Message(
@@ -219,7 +209,6 @@ CAUSES = (
                 "rocm-override-wrong",
             ),
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
-            Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
@@ -247,8 +236,6 @@ CAUSES = (
         # Source: torch documentation, XPU backend.
         refuted_by=(
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_XPU),
-            Refutation(gpu_facts.the_gpu_computes),
-            Refutation(_intels_driver_answers, "", alike.INTEL_RUNTIME),
             Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(

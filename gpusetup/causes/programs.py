@@ -64,10 +64,8 @@ def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     if not events(context, "foreign-gpu"):
         return True
     # In WSL and in a container, the driver of the host or a device may be missing.
-    explained = gpu_facts.intels_driver_answers(context) or gpu_facts.only_the_maker_is_named(
-        context
-    )
-    return bool(explained) and not (context.os.wsl or in_container(context))
+    is_only_named = gpu_facts.only_the_maker_is_named(context)
+    return bool(is_only_named) and not (context.os.wsl or in_container(context))
 
 
 def _says_nothing_of_a_failure(context: RuleContext) -> bool:

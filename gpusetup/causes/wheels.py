@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext, on
+from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import newer_glibc
 from gpusetup.messages.fragments import HOST
@@ -53,7 +53,7 @@ REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,6
 def way_without_wheels(context: RuleContext) -> str:
     """What to do on a system for which torch has no wheels: an Intel Mac, Windows on ARM, or a
     Linux that is not x86_64 or aarch64. Torch has wheels for all other systems."""
-    if "musl" in (context.os.libc or ""):
+    if "musl" in (context.os.libc or "") or events(context, "musl-libc"):
         return (
             "Use an image or system with glibc (Debian, Ubuntu, Fedora) instead of Alpine, such as "
             "`FROM python:3.12-slim` in a Dockerfile"

@@ -20,17 +20,8 @@ from gpusetup.model.builds import (
 )
 from gpusetup.model.frozen import Frozen, Text, replace
 
-Action = Literal[
-    "kept",
-    "again",
-    "same-version",
-    "nearest-newer",
-    "newest",
-    "upgrade",
-    "first",
-    "refused",
-    "nothing",
-]
+Change = Literal["again", "same-version", "nearest-newer", "newest", "upgrade", "first"]
+Action = Literal["kept", "refused", "nothing", Change]
 """What happens to torch. "kept": it stays. "again": the same build is installed again, because
 files are missing. "same-version", "nearest-newer", "newest" and "upgrade": it is replaced, and the
 word names the rule by which the new build was chosen. "first": torch was not installed. "refused":

@@ -131,10 +131,7 @@ def requirements_on_torch_index(choice: Choice) -> Words:
 
 # --- conda ----------------------------------------------------------------------------------------
 
-CHANNELS = {
-    "conda-pytorch": ("pytorch", "nvidia", "conda-forge"),
-    "conda-forge": ("conda-forge",),
-}
+CHANNELS = {"conda-pytorch": ("pytorch", "nvidia", "conda-forge"), "conda-forge": ("conda-forge",)}
 """The conda channels for each kind of build. With the channel `pytorch`, conda-forge comes last and
 provides torch's dependencies."""
 MKL = "mkl<2024.1"

@@ -42,7 +42,7 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
     build, host, maker = choice.build, question.host, question.maker
     if maker:
         catalog, gpus = question.catalog, question.maker_gpus
-        problems = why_no_builds(maker, gpus, in_scope(question), question.platform, catalog)
+        problems = why_no_builds(maker, gpus, in_scope(question), question.platform)
         if problems:
             return replace(choice, notes=problems, rejections=())
         notes_on_maker = tuple(notes_of(gpus, maker, build, catalog))
@@ -269,14 +269,12 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
                 f"the driver is unknown, but it started the torch for CUDA {host.cuda_at_work}"
             )
         yield f"{problem}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"
-    for gpu in host.gpus:
-        if gpu.compute_capability is None:
-            yield (
-                f"the compute capability of {gpu.name} is unknown to the catalog of "
-                f"{question.catalog.as_of}: gpusetup cannot tell whether the build has kernels "
-                "for it"
-            )
-            return
+    unknown = [gpu.name for gpu in host.gpus if gpu.compute_capability is None]
+    if unknown:
+        yield (
+            f"the compute capability of {unknown[0]} is unknown to the catalog of "
+            f"{question.catalog.as_of}: gpusetup cannot tell whether the build has kernels for it"
+        )
 
 
 def on_host(question: BuildQuestion, machine: Snapshot) -> Iterator[str]:

@@ -162,7 +162,7 @@ def why_no_kernels(build: TorchBuild, gpu: Gpu) -> str | None:
 
 
 def why_no_builds(
-    maker: Maker, gpus: Sequence[Gpu], rows: Sequence[TorchBuild], platform: str, catalog: Catalog
+    maker: Maker, gpus: Sequence[Gpu], rows: Sequence[TorchBuild], platform: str
 ) -> tuple[str, ...]:
     """The reasons why none of a maker's builds (`rows`) can serve all of these GPUs, if known."""
     problems = []
@@ -182,20 +182,13 @@ def why_no_builds(
             generation = f"{DROPPED[target]} ({target})"
             problem = f"ROCm no longer supports {generation}: {gpu.name}. {CPU_WORKS}"
         problems.append(problem)
-    if rows or problems:
-        return tuple(problems)
-    listed = {
-        one.replace("-", " on ")
-        for release in catalog.other_makers
-        for one, backends in release.seen.items()
-        if maker.id in map(maker_of, backends.split())
-    }
-    amds = f", and AMD's own index lists none for {', '.join(gpu.name for gpu in gpus)}"
-    return (
-        f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for "
-        f"{platform.replace('-', ' on ')}: torch's own index has them for "
-        f"{' and '.join(sorted(listed))}{amds if maker is AMD else ''}. {CPU_WORKS}",
-    )
+    if not rows and not problems:
+        amds = f", and AMD's own index lists none for {', '.join(gpu.name for gpu in gpus)}"
+        problems.append(
+            f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for "
+            f"{platform.replace('-', ' on ')}{amds if maker is AMD else ''}. {CPU_WORKS}"
+        )
+    return tuple(problems)
 
 
 def notes_of(

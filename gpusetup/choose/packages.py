@@ -153,15 +153,13 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
         raise nothing_goes_together(question)
     build, table, catalog = builds[0], companion_table(), question.catalog
     index = index_url(build.backend)
-    torch = labelled("torch", build.torch, build)
-    packages = [JointPackage(name="torch", version=torch, index_url=index)]
-    unknown = []
-    for word in question.words:
+    packages, unknown = list[JointPackage](), list[str]()
+    for word in ("torch", *question.words):
         name, requirement = name_of(word), Requirement(word)
         version, project = build.family().get(name), table.project(name)
         if version:
-            version = labelled(name, version, build)
-            packages.append(JointPackage(name=name, version=version, index_url=index, asked=True))
+            version, asked = labelled(name, version, build), name != "torch"
+            packages.append(JointPackage(name=name, version=version, index_url=index, asked=asked))
             continue
         limits = requirement.specifier
         if project is None and name not in FAMILY:
@@ -266,8 +264,10 @@ class Search:
             for build in chain(builds[:1], self._named_by_uv(builds, asked)):
                 answers.append(self._try(build, asked))
                 if not answers[-1].reason:
-                    self._refuse_old(build, answers[-1])
-                    return self._set(build, answers[-1])
+                    chosen = self._set(build, answers[-1])
+                    old = self._years_behind(answers[-1])
+                    self._refuse_old([one for one in chosen.held_back if one.package in old])
+                    return chosen
                 if answers[0].unknown:
                     # A file that is not read may name an index that has the package.
                     setting = own_setting("UV_INDEX", "URL")
@@ -289,13 +289,11 @@ class Search:
             answer = self._without_culprits(SetQuestion(words=words, torch=span, backend=backend))
             self.with_any_torch = self.with_any_torch or answer.reason
             named = answer.packages.get("torch")
-            for build in here:
-                # The limits of the companion table may exclude what uv names, then an older torch.
-                if named is None or parsed(build.torch) > parsed(named.public):
-                    continue
-                if (build, words) not in self.failures and self.tried < MOST_TRIES:
-                    yield build
-                    break
+            # The limits of the companion table may exclude what uv names, then an older torch.
+            older = [one for one in here if named and parsed(one.torch) <= parsed(named.public)]
+            untried = [build for build in older if (build, words) not in self.failures]
+            if self.tried < MOST_TRIES:
+                yield from untried[:1]
 
     # --- asking ---
 
@@ -383,10 +381,9 @@ class Search:
 
     def _at_newest(self, word: str) -> str:
         """The requirement, pinned to the newest release if it names no version."""
-        requirement, newest = Requirement(word), self.newest.get(name_of(word))
-        is_plain = not (requirement.specifier or requirement.marker or requirement.url)
+        newest = self.newest.get(name_of(word))
         # Naming a pre-release by its version would count as a request for one.
-        if newest is None or not is_plain or parsed(newest.version).is_prerelease:
+        if newest is None or Requirement(word).marker or parsed(newest.version).is_prerelease:
             return word
         return f"{word}=={newest.public}"
 
@@ -460,13 +457,12 @@ class Search:
 
     def _years_behind(self, answer: IndexAnswer) -> list[str]:
         """The requested packages whose release is over a year older than their newest one."""
-        old = []
-        for name, newest in self.newest.items():
-            found = answer.packages.get(name)
-            day, newest_day = found.published if found else None, newest.published
-            if day and newest_day and (newest_day - day).days > YEAR:
-                old.append(name)
-        return old
+        return [
+            name
+            for name, newest in self.newest.items()
+            if (found := answer.packages.get(name)) and found.published and newest.published
+            if (newest.published - found.published).days > YEAR
+        ]
 
     def _as_seen(self, reason: str) -> str:
         """uv's reason, cut to a screen's length, without torch's exact version as the user's own
@@ -478,17 +474,15 @@ class Search:
 
     # --- refusals ---
 
-    def _refuse_old(self, build: TorchBuild, answer: IndexAnswer) -> None:
-        """Raise Unsatisfiable if a set has an old release of a package that the user named. It
-        names the requirements that ask for it anyway."""
-        old = self._years_behind(answer)
-        reasons = [one for one in self._held_back(build, answer) if one.package in old]
-        if reasons:
-            shown = "; ".join(f"{held.package} only at {held.at}" for held in reasons)
-            words = " ".join(f"'{held.package}=={held.at}'" for held in reasons)
+    def _refuse_old(self, old: Sequence[HeldBack]) -> None:
+        """Raise Unsatisfiable if there are old releases of packages that the user named, with the
+        requirements that ask for them anyway."""
+        if old:
+            shown = "; ".join(f"{held.package} only at {held.at}" for held in old)
+            words = " ".join(f"'{held.package}=={held.at}'" for held in old)
             raise refusal(
                 f"Only an old release goes together here: {shown}",
-                *(held.by for held in reasons),
+                *(held.by for held in old),
                 steps=[f"asked for by its version it is taken: {words}"],
             )
 

@@ -309,10 +309,7 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
         elif versions:
             companions.append((name, versions))
     return Wish(
-        torch=torch,
-        packages=tuple(packages),
-        family=tuple(family),
-        companions=tuple(companions),
+        torch=torch, packages=tuple(packages), family=tuple(family), companions=tuple(companions)
     )
 
 

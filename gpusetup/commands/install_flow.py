@@ -4,6 +4,7 @@ described machine. Each makes a plan, shows it, asks for confirmation, and carri
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -27,13 +28,13 @@ from gpusetup.commands.install_choice import (
 )
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
-from gpusetup.errors import Blocked
-from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
-from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
+from gpusetup.errors import Blocked, ToolFailed
+from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, run_step, torch_stays
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
 from gpusetup.install.switching import change
 from gpusetup.install.switching.change import recover_unfinished, target_folder
 from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, Journal, read_journal
+from gpusetup.install.switching.lock import locked
 from gpusetup.install.target import (
     Target,
     check_target,
@@ -52,6 +53,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
+from gpusetup.model.steps import Step
 from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
 from gpusetup.project.decide import afterwards, described_python, keeps_image, refuse_image
@@ -61,6 +63,9 @@ from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Screen, ScreenLine, section
+from gpusetup.system.processes import run as run_program
+from gpusetup.system.signals import interruptible
+from gpusetup.uv.errors import said_by
 from gpusetup.uv.package_index import PersonIndex
 
 if TYPE_CHECKING:
@@ -285,6 +290,20 @@ def _plan_screen(
 
 
 # --- by conda, if conda installed torch -----------------------------------------------------------
+# Each change is a transaction, so conda can return to the revision before it.
+
+SOLVE_SECONDS = 600.0
+"""The time limit in seconds for conda's solver, which takes minutes on a slow disk or with a newly
+loaded channel."""
+INSTALL_SECONDS = 6 * 3600.0
+"""The time limit in seconds for an installation. Gigabytes take hours over a slow connection."""
+CLEANING_SECONDS = 30.0
+"""How many seconds conda may take to roll back after Ctrl-C."""
+
+
+def by_conda(machine: Snapshot) -> bool:
+    """Whether conda must change this environment, because it installed torch there."""
+    return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
 def _by_conda(run: Run) -> Reply:
@@ -295,7 +314,10 @@ def _by_conda(run: Run) -> Reply:
     answer, task = describe(question, out.talk, machine)
     if task.is_done:
         return reply(answer, _described_screen(machine, answer, task))
-    program = conda_program()
+    # The program of an active environment is preferred.
+    active = (os.environ.get("CONDA_EXE"), os.environ.get("MAMBA_EXE"))
+    names = filter(None, (*active, "conda", "mamba", "micromamba"))
+    program = next(filter(None, map(shutil.which, names)), None)
     argv = (program or "conda", *answer.steps[0].argv[1:])
     answer = replace(answer, steps=(DoneStep(argv=argv),))
     conda_lines: tuple[str, ...] = ()
@@ -306,7 +328,9 @@ def _by_conda(run: Run) -> Reply:
     # or no.
     if not (problem or question.yes or question.dry_run):
         out.talk("Asking conda what it would change ...")
-        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in conda_says(argv))
+        output = run_program((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
+        said = without_logins(output.stdout.strip() or output.problem or output.stderr.strip())
+        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in said.splitlines())
     screen = _described_screen(machine, answer, task, section("conda says", conda_lines))
     if problem and not question.dry_run:
         out.talk(screen)
@@ -317,10 +341,7 @@ def _by_conda(run: Run) -> Reply:
         )
 
     def run_conda() -> Reply:
-        device = None
-        if not question.no_verify:
-            device = device_to_prove(task.build.backend, task.gpus_here)
-        verdict = install_by_conda(job, target.layout, argv, device)
+        verdict = _conda_done(run, argv, task)
         after = family_of(target.installed)
         how_it_ended = None if torch_stays(verdict) else "unproven"
         # conda's solver may choose another release than the one in its command.
@@ -335,6 +356,25 @@ def _by_conda(run: Run) -> Reply:
         return reply(changed, end, yes=how_it_ended is None)
 
     return carry_out(question, out, answer, screen, run_conda)
+
+
+def _conda_done(run: Run, argv: tuple[str, ...], task: Task) -> dict[str, Any] | None:
+    """Run conda's command while the environment is locked, and return verify's result; None if no
+    test was requested."""
+    job, layout = run.job, run.target.layout
+    job.store = Path(layout.prefix, STORE)
+    with interruptible(), locked(job.store, job.talk):
+        job.talk("conda solves, downloads and installs: this takes minutes ...")
+        step = Step(argv=argv, timeout_seconds=INSTALL_SECONDS)
+        output = run_step(job, step, os.environ, gently_seconds=CLEANING_SECONDS)
+        if not output.ok:
+            raise ToolFailed(
+                f"conda cannot install it: {output.problem or said_by(output)}",
+                hint="conda rolls back the change; `conda list --revisions` shows its changes",
+            )
+        if run.question.no_verify:
+            return None
+        return prove(job, layout.python, device_to_prove(task.build.backend, task.gpus_here))
 
 
 # --- `--undo` -----------------------------------------------------------------------------------

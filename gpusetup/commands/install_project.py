@@ -4,6 +4,7 @@ right torch, without writing anything."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,24 +116,16 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     build = choice.build
     family = wanted_family(choice, host)
     names_torch = bool(ask.family or decision.variant)
-    has_sources = any(source.package == "torch" for source in ask.sources)
     after: dict[str, str] = {}
-    variants: dict[Variant, TorchBuild] = {}
-    if not has_sources and not ask.is_poetry:
-        variants = builds_of_variants(ask, build, alone, catalog)
-    if variants:
+    if variants := _builds_of_variants(ask, build, alone, catalog):
         of_backend = [
             one for one, its in variants.items() if build and its.backend == build.backend
         ]
         # `uv sync` has to be told one, also if none of them is for this machine.
         chosen = (of_backend or [*variants])[-1]
         edit = edit_of_variants(variants, ask, family, root, catalog, chosen)
-        pins = []
-        for variant, its in variants.items() if wish.torch else ():
-            option = "--optional" if variant.kind == "extra" else "--group"
-            exact = (f"{name}=={version}" for name, version in its.family(variant.family).items())
-            pins.append(("uv", "add", "--no-sync", option, variant.name, *exact))
-        edit = replace(edit, steps=(*pins, *edit.steps))
+        if wish.torch:
+            edit = replace(edit, steps=(*_pins(variants), *edit.steps))
     elif build is None:
         raise nothing_fits(choice)
     elif names_torch and not wish.names_build and not wish.family:
@@ -164,6 +157,23 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
         notes=tuple(notes),
     )
     return reply(answer, partial(screens.project_screen, notes=notes))
+
+
+def _builds_of_variants(
+    ask: Ask, build: TorchBuild | None, wish: Wish, catalog: Catalog
+) -> dict[Variant, TorchBuild]:
+    """The build of each extra or group that chooses one; empty if the project itself says where
+    torch comes from."""
+    has_sources = any(source.package == "torch" for source in ask.sources)
+    return {} if has_sources or ask.is_poetry else builds_of_variants(ask, build, wish, catalog)
+
+
+def _pins(variants: Mapping[Variant, TorchBuild]) -> Iterator[tuple[str, ...]]:
+    """Yields the command for each extra or group that gives it exactly its build."""
+    for variant, build in variants.items():
+        option = "--optional" if variant.kind == "extra" else "--group"
+        exact = (f"{name}=={version}" for name, version in build.family(variant.family).items())
+        yield ("uv", "add", "--no-sync", option, variant.name, *exact)
 
 
 def _for_pythons(

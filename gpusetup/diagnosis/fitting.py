@@ -166,7 +166,6 @@ KERNEL_MODULES = (
 """A pattern for what does not exist in WSL, because the driver, its modules and its services belong
 to Windows."""
 IN_ITS_LINUX = "In the Linux system of this message (WSL, a container, another machine): "
-RESTART_WINDOWS = "Restart Windows, which controls the GPU. If the error comes back: "
 BLOCKING = ("CUDA_LAUNCH_BLOCKING=1", "AMD_SERIALIZE_KERNEL=3")
 """torch's own message names the second on ROCm, where HIP does not read the first."""
 
@@ -193,8 +192,7 @@ def _for_system(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
         return without_modules
     from gpusetup.causes.windows import driver_of_windows
 
-    before = RESTART_WINDOWS if place and place[0] is Layer.HARDWARE else ""
-    return driver_of_windows(context, fix.min_driver, before)
+    return driver_of_windows(context, fix.min_driver)
 
 
 # --- a machine that is shared or rented -----------------------------------------------------------

@@ -21,7 +21,6 @@ from gpusetup.evidence.context import (
     events,
     has_nvidia,
     is_report,
-    listed_gpus,
     package,
     packages,
     says_nothing_else,
@@ -115,12 +114,6 @@ def driver_serves(context: RuleContext, cuda: str) -> bool | None:
 def has_no_nvidia_gpu(context: RuleContext) -> str:
     """The machine has no NVIDIA GPU and thus needs no driver."""
     return "this machine has no NVIDIA GPU" if has_nvidia(context) is False else ""
-
-
-def driver_lists_a_gpu(context: RuleContext) -> str:
-    """The driver responds and lists a GPU."""
-    gpus = listed_gpus(context)
-    return f"the driver lists {gpu_names(gpus)}" if gpus else ""
 
 
 # --- files, packages, tools -----------------------------------------------------------------------

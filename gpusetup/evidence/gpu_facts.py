@@ -73,13 +73,6 @@ def torch_lists_the_target(context: RuleContext) -> str:
     return f"torch has kernels for {min(listed)}" if listed else ""
 
 
-def the_gpu_computes(context: RuleContext) -> str:
-    """A program printed which device it uses."""
-    for event in events(context, "gpu-in-use"):
-        return f"the GPU computes ({(event.text or '')[:60].strip()})"
-    return ""
-
-
 LOOK_FOR_CUDA = (
     *("no-nvidia-driver", "torch-not-compiled-with-cuda", "cuda-unavailable", "cuda-error"),
     *("hip-kernel-missing", "no-xpu", "torch-missing", "cuda-toolkit-missing"),
@@ -166,29 +159,6 @@ def no_virtual_gpu_is_named(context: RuleContext) -> str:
     if not is_report(context) or any(map(VIRTUAL_GPU.search, (*names, *messages))):
         return ""
     return "the text names no virtual GPU, and an old driver causes the same error"
-
-
-XPU_IS_THERE = re.compile(
-    r"xpu\.is_available\(\)(?:\W{0,3}(?:returns?|returned|is|prints?|shows?|gives?|says)\b)?\W{1,12}True",
-    re.IGNORECASE,
-)
-XPU_IS_MISSING = re.compile(
-    r"xpu\.is_available\(\)\W{1,12}False|Failed to initialize XPU devices", re.IGNORECASE
-)
-
-
-def intels_driver_answers(context: RuleContext) -> str:
-    """SYCL lists the Intel GPU, or torch reports `xpu` as available, so that driver and permissions
-    are fine."""
-    # An older release's True, next to today's False, shows nothing of today's.
-    says_missing = any(XPU_IS_MISSING.search(e.text or "") for e in events(context, "no-xpu"))
-    if says_missing or events(context, "sycl-finds-none"):
-        return ""
-    if any(e.values.get("what") == "sycl" for e in events(context, "output-shown")):
-        return "sycl-ls lists the GPU"
-    if any(XPU_IS_THERE.search(e.text or "") for e in events(context, "backend-runs")):
-        return "torch.xpu.is_available() is True"
-    return ""
 
 
 ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.makers import maker_of
+from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.wheels import good_python, way_without_wheels
 from gpusetup.choose.host import python_tag
-from gpusetup.evidence.context import RuleContext, events, on
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.lookups import (
     index_label,
-    lookup_in,
+    maker_asked,
     releases_offered,
     requirement,
     torch_of,
@@ -77,9 +77,8 @@ ITS_INDEX_IS_EXPLICIT = (
 
 def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
     """The fix: another index, another Python, or an installation of the chosen build."""
-    lookup = lookup_in(event, context.catalog)
-    if lookup is not None:
-        return makers.for_lookup(context, lookup)
+    if maker := maker_asked(event):
+        return makers.newest_build(context, BY_ID[maker], requested)
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "wrong-index" and not _is_of_torch(requested):
@@ -184,12 +183,6 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     """The id of the cause of an installer's message: the index, the package, the system or the
     Python."""
     name, _, _ = requirement(requested)
-    lookup = lookup_in(event, context.catalog)
-    if lookup is not None:
-        if on(context, "macos") or (lookup.maker == "amd" and on(context, "windows")):
-            return "no-wheel-for-platform"
-        # The index offers other releases to this Python, so the release is what it lacks.
-        return "wrong-index" if lookup.offered or lookup.torch else "python-no-wheel"
     if event.kind == "wrong-index":
         return "wrong-index"
     if event.kind == "conda-not-found":

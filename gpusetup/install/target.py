@@ -49,7 +49,6 @@ class Layout(Frozen):
     scripts: str
     data: str
     implementation: str = "cpython"
-    free_threaded: bool = False
     externally_managed: str | None = None
     """The marker file which says that the operating system manages this Python; None in an
     environment."""

@@ -35,6 +35,7 @@ ROWS = (
         "musl-libc",
         r"Error loading shared library (?P<library>\S+): No such file",
         r"Error relocating \S{1,160}: \S{1,60}: symbol not found",
+        r"You're on Linux \(`musllinux_",
     ),
     row("no-matching-distribution", r"No module named '?tools\.nnwrap", requirement="torch", none_found="true"),
     row("no-matching-distribution", r"No compatible version found for: torch\s+(?:DEBUG [^\n]{0,200}\s+)?[×x] No s", requirement="torch"),

@@ -19,7 +19,7 @@ from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
 from gpusetup.monitor.words import filled, labels, reasons_that_cost_little, sharers, whole
-from gpusetup.monitor.work import Work, at_least, below, is_quiet, or_zero, percent
+from gpusetup.monitor.work import Work, at_least, below, is_quiet, or_zero, percent, work_of
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
@@ -281,15 +281,15 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
     much less power than before, as a GPU whose kernels poll for another rank's data."""
     rows = [row for row in gpu.rows if not is_quiet(row.gpu) and row.gpu.utilization_percent]
     # The last two samples may show work, because a process that is killed may still run kernels.
-    end = rows[:-2][-1].seconds if rows[:-2] else 0.0
-    last = [row for row in rows[:-2] if row.seconds > end - seconds]
-    before = rows[: len(rows) - 2 - len(last)]
-    if not before or not last or end - before[-1].seconds < seconds:
+    working = rows[:-2]
+    since = working[-1].seconds - seconds if working else 0.0
+    before = work_of([row for row in working if row.seconds <= since])
+    tail = work_of([row for row in working if row.seconds > since])
+    if before is None or tail is None:
         return False
-    tail, watts = Work(last), Work(before).power_watts
     is_busy = tail.utilization_p5 >= marks.SPINNING_USE
     is_light = below(tail.power_share, marks.IDLE_POWER + marks.LIGHT_POWER)
-    drops = at_least(percent(watts, tail.power_watts), marks.POWER_DROP * 100)
+    drops = at_least(percent(before.power_watts, tail.power_watts), marks.POWER_DROP * 100)
     return is_busy and is_light and drops and nothing_moves(tail)
 
 

@@ -144,9 +144,6 @@ STEPS: dict[str, StepRule] = {
     "see-who-uses-the-cpu": StepRule(
         "Find out who uses the CPU ({work.host_share} % is busy). If it is the data loaders, do "
         "less per item or use more cores", BY_CPU),
-    "read-its-error": StepRule(
-        "Read the command's error: it ended with exit code {run.exit}, and nothing had run on the "
-        "GPU"),
     "read-how-it-ended": StepRule(
         "Read the command's error: it ended with exit code {run.exit}. `gpusetup doctor --report "
         "LOG` explains errors of torch and the driver"),

@@ -32,7 +32,7 @@ from gpusetup.plan.trainers import usual_batch
 
 NUMBERS = {
     "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "sp": "sp", "ep": "expert_parallel", "accumulation": "accumulate",
+    "sp": "sp", "accumulation": "accumulate",
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 """Role of a key that is a number or a switch -> the field of the job or question that it sets."""
@@ -203,9 +203,10 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         # With `freeze`, LLaMA-Factory trains only the last layers, two by default.
         return {"freeze": f"-{reader.number('trained-layers', 10**4) or 2}"}
     is_lora = method in ("lora", "qlora", "true", "yes")
+    # Read the rank in any case, because plan knows what it means even if no adapters are trained.
+    rank = reader.number("rank", LARGEST["lora"])
     if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
         return {}
-    rank = reader.number("rank", LARGEST["lora"])
     if is_lora and rank is None:
         rank = 16 if fields["trainer"] == "trl" else 8
         reader.assumed.append(f"no rank is named: {rank}")
@@ -426,16 +427,22 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
 # --- several GPUs ---------------------------------------------------------------------------------
 
 
+UNCOUNTED = {
+    "replicas": "replicas of shards are not counted: plan assumes one shard over all GPUs",
+    "ep": "expert parallelism is not counted: plan assumes all experts on each GPU",
+}
+"""Role of a number above 1 that plan does not count -> the note that says so."""
+
+
 def parallel(reader: Reader, fields: Fields) -> Fields:
     """The number of GPUs in the config over all nodes, and the parallel strategy: DeepSpeed's ZeRO
     stage if the config names one, otherwise that in the settings of FSDP or Megatron-LM. None for
     what the config does not set."""
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
-    if (reader.number("replicas", LARGEST["gpus"]) or 1) > 1:
-        fields["notes"].append(
-            "replicas of shards are not counted: plan assumes one shard over all GPUs"
-        )
+    for role, note in UNCOUNTED.items():
+        if (reader.number(role, LARGEST["gpus"]) or 1) > 1:
+            fields["notes"].append(note)
     return {"devices": gpus and gpus * (nodes or 1), "strategy": strategy(reader)}
 
 

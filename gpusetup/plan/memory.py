@@ -17,9 +17,9 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.forward_memory import activations, layer_backward, logits
 from gpusetup.plan.gaps import gaps
 from gpusetup.plan.job import Recipe, TrainingJob, samples, tokens
-from gpusetup.plan.rl import generation_cache
 from gpusetup.plan.states import (
     gathered_unit,
+    generation_cache,
     gradient_bytes,
     gradients,
     gradients_in_forward,
@@ -29,7 +29,6 @@ from gpusetup.plan.states import (
     reduced_gradients,
     resident_states,
     states_beside,
-    states_while_generating,
     unsharded_extra,
 )
 
@@ -71,18 +70,6 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
     return job.shape.hidden * tokens(job, recipe) * EXCHANGE * job.compute_bytes / 2
 
 
-def engine_while_generating(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes that an inference engine on the same GPU reserves while it generates: weights,
-    cache and activations."""
-    return job.engine_bytes
-
-
-def engine_in_step(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes that the inference engine keeps while the policy is trained; 0 if the engine
-    sleeps."""
-    return 0.0 if job.engine_sleeps else job.engine_bytes
-
-
 # --- the terms ------------------------------------------------------------------------------------
 
 FORWARD: tuple[Moment, ...] = ("logits", "layer")
@@ -90,7 +77,11 @@ IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
 WHOLE_RUN: tuple[Moment, ...] = (*IN_STEP, "generation")
 TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], float]], ...] = (
     ("states", IN_STEP, resident_states),
-    ("states", ("generation",), states_while_generating),
+    (
+        "states",
+        ("generation",),
+        lambda job, recipe: 0.0 if job.rl.policy_leaves else resident_states(job, recipe),
+    ),
     ("states", WHOLE_RUN, states_beside),
     ("states", IN_STEP, unsharded_extra),
     ("states", (*FORWARD, "backward"), gathered_unit),
@@ -102,8 +93,9 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], flo
     ("other", ("layer", "backward"), layer_backward),
     ("other", ("step",), optimizer_step),
     ("other", IN_STEP, exchange),
-    ("other", IN_STEP, engine_in_step),
-    ("other", ("generation",), engine_while_generating),
+    # While the policy is trained, an engine that sleeps keeps nothing.
+    ("other", IN_STEP, lambda job, _: 0.0 if job.rl.engine_sleeps else job.engine_bytes),
+    ("other", ("generation",), lambda job, _: job.engine_bytes),
     ("other", ("generation",), generation_cache),
     ("other", WHOLE_RUN, runtime),
 )

@@ -11,16 +11,12 @@ OpenRLHF and verl.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Literal
 
 from gpusetup.configs.settings import FALSE, TRUE
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_reader import Fields, Reader
-from gpusetup.plan.job import BYTES, ModelBeside, Recipe, TrainingJob
-from gpusetup.plan.models import model_named
-from gpusetup.plan.shape import Shape
 
 PAIRED = frozenset((
     "dpo", "ipo", "kto", "bco", "simpo", "orpo", "cpo", "rm", "reward", "robust", "exo_pair",
@@ -69,6 +65,9 @@ class RlSetup(Frozen):
     generates them."""
 
 
+SUPERVISED_SETUP = RlSetup(method="sft")
+
+
 def method_named(text: str) -> str:
     """The method for a value of `--method`; UsageError if plan does not know it.
 
@@ -111,67 +110,6 @@ def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: b
 def weighs_no_reference(method: str) -> bool:
     """Whether TRL trains by this method without a reference unless a weight (`beta`) is set."""
     return method in GENERATING - WITH_CRITIC
-
-
-# --- what is in memory ----------------------------------------------------------------------------
-
-
-def parameters_of(name: str, policy: Shape) -> int | None:
-    """The number of parameters of an additional model; None if plan does not know its name."""
-    if name == SAME_AS_POLICY:
-        return policy.parameters
-    try:
-        return model_named(name).parameters
-    except GpuSetupError:
-        return None
-
-
-def models_beside(setup: RlSetup, job: TrainingJob) -> Iterator[ModelBeside]:
-    """The job's additional models, as far as their size is known."""
-    policy_bytes = BYTES[job.dtype]
-    frozen = [("reference", SAME_AS_POLICY)] if setup.has_reference else []
-    for role, name in (*frozen, *(("reward", name) for name in setup.reward_models)):
-        if parameters := parameters_of(name, job.shape):
-            yield ModelBeside(
-                role=role,
-                parameters=parameters,
-                weight_bytes=2 if setup.frozen_in_16_bits else policy_bytes,
-            )
-    if setup.critic == "model":
-        # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
-        # small to count.
-        yield ModelBeside(
-            role="critic",
-            parameters=job.shape.parameters,
-            weight_bytes=policy_bytes,
-            trained=job.lora is None,
-        )
-
-
-def uncounted_models(setup: RlSetup, policy: Shape) -> Iterator[str]:
-    """The reward models whose size is unknown, as the answer lists them."""
-    for name in setup.reward_models:
-        if parameters_of(name, policy) is None:
-            yield f"the reward model {name}"
-
-
-def beside_in_words(job: TrainingJob) -> str:
-    """The counted additional models as part of a sentence; empty if there are none."""
-    roles = [f"the {model.role} model" for model in job.models_beside]
-    if job.engine_bytes:
-        roles.append("the inference engine on the same GPUs")
-    if job.generated_at_once:
-        roles.append(f"a cache for {job.generated_at_once:,} sequences that are generated at once")
-    return " and ".join(filter(None, (", ".join(roles[:-1]), *roles[-1:])))
-
-
-def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes on one GPU for generation by the policy itself: cached keys and values, and the
-    last token's logits in 32 bits."""
-    shape = job.shape
-    bytes_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
-    cache = job.generated_at_once * job.length * bytes_per_token / job.tensor_parallel
-    return cache + job.generated_at_once * shape.vocabulary * 4
 
 
 # --- in a config ----------------------------------------------------------------------------------

@@ -99,47 +99,6 @@ def test_no_torch_is_prescribed_above_the_driver_that_was_read() -> None:
     assert wrong == []
 
 
-def test_an_unknown_driver_is_given_cuda_13_only_if_nothing_older_serves() -> None:
-    wrong = [
-        (name, build.torch, build.backend)
-        for name, answer in every_answer().items()
-        if not (answer.snapshot.driver.version or answer.snapshot.driver.cuda)
-        and (build := answer.resolution)
-        and (build.backend or "").startswith("cu13")
-        and any(
-            row.reason.startswith("fits, but") and not row.backend.startswith("cu13")
-            for row in build.rejections
-        )
-    ]
-    assert wrong == []
-
-
-SERVER_TORCH = re.compile(r"whl/cu\d|--backend cu\d")
-
-
-def test_no_way_out_is_denied_by_what_stands_above_it() -> None:
-    """No torch of a server's is installed on a Jetson."""
-    texts = (
-        "JetPack 6.2, L4T 36.4.3\n$ pip install torch --index-url https://download.pytorch.org/whl/cu129"
-        "\n>>> torch.__version__\n'2.8.0'\nCUDA error: no kernel image is available for execution",
-        "Python version: 3.14.0\nERROR: Could not find a version that satisfies the requirement"
-        " torch (from versions: none)",
-        "Python 3.14.0 on Windows 11\nERROR: No matching distribution found for torch",
-    )
-    asked = [diagnose(read_bytes(text.encode()), CATALOG) for text in texts]
-    for answer in (*asked, *every_answer().values()):
-        root = next((one for one in answer.findings if one.root), None)
-        lines = [
-            line
-            for one in answer.findings
-            if one.fix and one.explained_by is None
-            for line in command_lines(one.fix)
-        ]
-        own = command_lines(root.fix) if root and root.fix else ()
-        if root and root.id == "jetson-wrong-wheel" and not any(map(SERVER_TORCH.search, own)):
-            assert not [line for line in lines if SERVER_TORCH.search(line)], root.title
-
-
 MISSING = "ERROR: No matching distribution found for torch==2.1.0+cu118"
 FAILED = (
     "AssertionError: Torch not compiled with CUDA enabled",

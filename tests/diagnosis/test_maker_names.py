@@ -15,14 +15,8 @@ NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
 SENTENCES = (
     # a sentence beside torch's error, the cause
     ("我用的是苹果M1芯片，已经改成MPS了", "apple-silicon"),
-    ("M2チップのマックブックです", "apple-silicon"),
     ("맥북 M1에서 실행했더니 오류가 납니다", "apple-silicon"),
-    ("Запускаю на макбуке М2, пишет", "apple-silicon"),
-    ("لدي ماك بوك M2 وعند التشغيل يظهر", "apple-silicon"),
     ("Auf meinem Mac mit M1-Chip bekomme ich", "apple-silicon"),
-    ("Tengo un Mac con chip M2 y al ejecutar sale", "apple-silicon"),
-    ("Sur mon Mac (puce M1) j'ai", "apple-silicon"),
-    ("No meu Mac com M3 aparece", "apple-silicon"),
     ("英特尔锐炫A770显卡，Windows11，怎么解决？", "intel-gpu"),
     ("电脑是锐龙7840HS核显780M", "amd-gpu"),
 )
@@ -75,8 +69,6 @@ LABELLED = (
     # These have no build for the GPU, or an NVIDIA GPU.
     ("my laptop with Iris Xe graphics (i7-1165G7)", NOT_COMPILED, "no-nvidia-gpu"),
     ("### GPU\n\nNVIDIA RTX 3060", NO_DRIVER, "driver-missing"),
-    ("GPU: NVIDIA RTX 3060, the processor has Radeon 780M", NO_DRIVER, "driver-missing"),
-    ("GPU: none", NO_DRIVER, "driver-missing"),
 )
 
 
@@ -87,7 +79,6 @@ def test_the_gpu_of_a_label_or_a_fork_is_the_texts_gpu(line: str, error: str, ca
 
 CARDS_OF_TWO_MAKERS = (
     "I switched my 4090 to my Linux server and added my 7900XTX here",
-    "The 3090 now sits in my son's PC, this box has an RX 7900 XT",
     "I have an RTX 3060 and an RX 6800 XT",
 )
 
@@ -106,18 +97,6 @@ def test_a_text_with_cards_of_two_makers_asks_which_is_installed(
     assert "install torch's ROCm build" in screen
 
 
-WHEELS = (
-    # what was installed, the cause if torch finds no GPU
-    ("pip install torch-2.7.0+rocm6.3-cp312-cp312-manylinux_2_28_x86_64.whl", "amd-gpu"),
-    ("pip install https://x.org/whl/torch-2.7.0%2Bxpu-cp312-cp312-win_amd64.whl", "intel-gpu"),
-)
-
-
-@each("command, cause", WHEELS)
-def test_the_wheel_that_was_installed_tells_the_build(command: str, cause: str) -> None:
-    assert read_report(f"{command}\ntorch.cuda.is_available() is False").cause == cause
-
-
 ON_A_MAC = (
     # the text, the cause: every Mac has no CUDA, so this explains only what looked for it
     (
@@ -125,11 +104,6 @@ ON_A_MAC = (
         "openmp-twice",
     ),
     (f"Apple M2 Pro\n{NOT_COMPILED}", "apple-silicon"),
-    (
-        "Python platform: macOS-10.16-x86_64-i386-64bit\nIs CUDA available: False\n"
-        "CPU:\nApple M2 Pro",
-        "apple-silicon",
-    ),
     (
         "macOS 13.1, MacBook Pro M1\n"
         "it says Could not find a version that satisfies the requirement torch==1.12.1+cu113",

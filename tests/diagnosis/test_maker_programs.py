@@ -51,25 +51,6 @@ def test_the_same_program_on_an_nvidia_gpu_keeps_cuda() -> None:
     assert answer.cause != "amd-gpu"
 
 
-UNUSED = (
-    # the text, the question's own words
-    (
-        "My laptop has an Intel ARC(TM) 140v GPU, torch.xpu.is_available() returns true in my "
-        "script, but VoiceBox still says that GPU acceleration is not enabled",
-        "torch.xpu.is_available()",
-    ),
-    ("Radeon RX 7800 XT on Windows 11. The app does not use the GPU, only the CPU", "torch"),
-)
-
-
-@each("text, question", UNUSED)
-def test_a_program_that_ignores_the_gpu_gets_no_cuda_build(text: str, question: str) -> None:
-    answer = read_report(text)
-    assert "CUDA build" not in shown(answer)
-    assert "cu126" not in shown(answer)
-    assert question in shown(answer)
-
-
 def test_a_working_xpu_is_not_claimed_if_the_answer_installs_it() -> None:
     finding = read_report(
         "I get “Torch not compiled with CUDA enabled” even if I am using XPU, on Intel(R) Arc(TM) "
@@ -97,12 +78,3 @@ def test_libraries_for_another_processor_need_another_environment(
     assert way in shown(answer)
     assert "macos-aarch64" in shown(answer)
     assert '"mps"' not in shown(answer)
-
-
-def test_an_intel_mac_named_by_its_processor_gets_its_last_release() -> None:
-    answer = read_report(
-        "ERROR: Could not find a version that satisfies the requirement torch==2.4.1 (from "
-        "versions: 2.0.0, 2.1.2, 2.2.0, 2.2.2)\nPython 3.10.14\nmac os 13.6\ncpu: Intel"
-    )
-    assert answer.cause == "no-wheel-for-platform"
-    assert "2.2.2" in shown(answer)

@@ -17,23 +17,6 @@ def test_a_title_that_repeats_a_programs_line_takes_no_certainty_away() -> None:
     assert (answer.cause, answer.certainty) == ("jit-arch-rejected", "certain")
 
 
-def test_the_report_of_an_installer_is_no_other_failure() -> None:
-    mismatch = (
-        "RuntimeError:\n"
-        "      The detected CUDA version (11.8) mismatches the version that was used to compile\n"
-        "      PyTorch (12.1). Please make sure to use the same CUDA versions.\n"
-        "      [end of output]\n"
-    )
-    tail = (
-        "  ERROR: Failed building wheel for mamba_ssm\n"
-        "Failed to build mamba_ssm\n"
-        "ERROR: ERROR: Failed to build installable wheels for some pyproject.toml based projects\n"
-    )
-    alone, whole = read_report(mismatch), read_report(mismatch + tail)
-    assert alone.cause == whole.cause == "cuda-toolkit-mismatch-extension-build"
-    assert alone.certainty == whole.certainty == "certain"
-
-
 def test_whoever_says_that_there_is_no_nvidia_gpu_is_given_no_driver() -> None:
     wsl = "WSL environment detected but no adapters were found: unknown\n"
     denied = f"{wsl}I can't enable CUDA on my Laptop since it doesn't have an NVIDIA graphics card"
@@ -46,30 +29,6 @@ def fix_text(answer: DoctorAnswer) -> str:
     fix = answer.findings[0].fix
     assert fix is not None
     return fix.text
-
-
-def test_a_card_that_newer_libraries_left_out_is_sent_back() -> None:
-    text = (
-        "rocBLAS error: Cannot read torch/lib/rocblas/library/TensileLibrary.dat: Illegal seek for "
-        "GPU arch : gfx900\ntorch 2.12.0+rocm7.2 on Linux, AMD Radeon RX Vega 56\n"
-    )
-    answer = read_report(text)
-    assert answer.cause == "amd-gpu"
-    fix = answer.findings[0].fix
-    assert fix is not None and "whl/rocm6.3" in " ".join(fix.commands)
-
-
-HOPPERS = (
-    "CUDA error (/build/third_party/flash-attention/hopper/flash_fwd_launch_template.h:167): "
-    "no kernel image is available for execution on the device\n"
-)
-
-
-def test_a_title_hides_no_file_of_the_message_below() -> None:
-    title = "RTX 5080: CUDA error: no kernel image is available for execution on the device\n\n"
-    for text in (HOPPERS, title + HOPPERS):
-        answer = read_report(f"{text}\nNVIDIA RTX 5080, ComfyUI with xformers\n")
-        assert answer.cause == "extension-arch-mismatch"
 
 
 def test_an_intel_python_on_an_apple_chip_is_known_by_what_it_is_offered() -> None:

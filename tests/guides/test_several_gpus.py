@@ -69,7 +69,6 @@ TABLES = {
     f"user_num: {USERS}\nemb_dim: {WIDTH}\n": USERS,
     f"num_movies: {USERS}\nmovie_dim: {WIDTH}\n": USERS,
     f"tables:\n  ads: {{num_embeddings: {USERS}, embedding_dim: {WIDTH}}}\n": USERS,
-    f"cardinalities: [{USERS}, 100]\nembedding_dim: {WIDTH}\n": USERS + 100,
     f"num_samples: {USERS}\nnum_train_steps: {USERS}\nnum_layers: 12\nembedding_dim: 64\n": 0,
     f"n_users: {USERS}\n": 0,
 }

@@ -204,11 +204,16 @@ def test_the_plan_and_the_receipt_name_every_host_without_its_login(
     shown = " ".join(said.err.split())
     assert f"your index: {host}" in shown
     text = Path("env/.gpusetup/receipt.json").read_text()
-    rows = {row["name"]: row for row in json.loads(text)["wheels"]}
+    receipt = json.loads(text)
+    assert receipt["schema"] == "gpusetup.receipt/1"
+    assert receipt["after"] == versions_in(Path("env"))
+    rows = {row["name"]: row for row in receipt["wheels"]}
+    assert rows["torch"]["url"].startswith(f"{world.index.index_root}/cpu/torch/torch-")
     assert rows["filelock"]["host"] == host
     assert rows["filelock"]["file"] == "filelock-3.20.0-py3-none-any.whl"
     assert len(rows["filelock"]["sha256"]) == 64
     assert "geheim" not in text + said.err + said.out
+    assert str(world.folder / "home") not in text
 
 
 def test_hosts_of_pages_and_those_that_files_are_redirected_to_are_shown(

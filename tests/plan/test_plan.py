@@ -326,13 +326,6 @@ def test_a_method_counts_what_it_holds_beside_the_policy(planned: Any) -> None:
     assert "No method" in planned(*words, "--method", "magic")["message"]
 
 
-def test_experts_are_divided_among_gpus(planned: Any) -> None:
-    words = ("--model", "qwen3-30b-a3b", "--lora", "8", "--batch", "4", "--gpu", "4x H200")
-    whole, divided = planned(*words), planned(*words, "--ep", "4")
-    assert divided["memory_gib"]["states"] < 0.4 * whole["memory_gib"]["states"]
-    assert "no experts" in planned("--model", "gpt2", "--ep", "2", "--gpu", "2x L4")["message"]
-
-
 def test_gemma_3_keeps_its_scores_in_trainers_on_transformers(planned: Any) -> None:
     """Published: 67 GB of an A100 for the 4B model, whole, with 16,384 tokens in axolotl."""
     words = ("--model", "gemma-3-4b-it", "--context", "16384", "--batch", "1", "--gpu", "H200")
