@@ -9,7 +9,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import END_OF_WORK, Judgement, picture_of
-from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
+from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.steps import WORKERS_HELP
@@ -75,7 +75,7 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
     it did nothing."""
     if gpu.lost_at is not None:
         # If a working GPU was lost, the verdict already quotes the line at the end of the log.
-        if not (worked(gpu) and reason_of(gpu.rows[-1].gpu)):
+        if not (gpu.worked and reason_of(gpu.rows[-1].gpu)):
             since = f" since {gpu.lost_at}" if gpu.lost_at else ""
             yield f"lost{since}; `gpusetup doctor` shows the details"
         return
@@ -85,7 +85,7 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
         # The driver counts from the time it was loaded.
         when = "since the driver was loaded" if run.is_reading else "before the run, none during it"
         yield f"{errors} uncorrectable memory {noun} {when}"
-    work = considered(gpu) if worked(gpu) else None
+    work = gpu.judged if gpu.worked else None
     if work is not None:
         subject = Subject(run, gpu, work)
         yield from (filled(sentence, subject) for is_seen, sentence in NOTES if is_seen(subject))
