@@ -176,7 +176,7 @@ def _for_system(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     os = context.os
     if maker_of(context.torch.backend) == "amd":
         is_blocking = any(BLOCKING[0] in line for line in fix.commands)
-        commands = lines(f"export {BLOCKING[1]}") if is_blocking else fix.commands
+        commands = lines("export AMD_SERIALIZE_KERNEL=3") if is_blocking else fix.commands
         fix = replace(fix, text=fix.text.replace(*BLOCKING), commands=commands)
     if os.family in ("windows", "macos") and not os.wsl:
         where = IN_ITS_LINUX if re.search(LINUX_ONLY, fix.text) else ""

@@ -220,6 +220,12 @@ NEEDS: tuple[NeedRow, ...] = (
         "there: `gpusetup install --python PATH`",
     ),
     NeedRow(
+        what="reboot",
+        lines=r"^sudo reboot$",
+        denied=if_shown("the machine was already restarted", "remedy-tried"),
+        instead="Another restart changes nothing",
+    ),
+    NeedRow(
         what="host",
         lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
         denied=if_shown("the host cannot be changed from here ({said})", "host-of-a-lender"),
@@ -252,7 +258,7 @@ NEEDS: tuple[NeedRow, ...] = (
         denied=if_shown(
             "the screen that enrols a key appears before the system starts, where you cannot "
             "reach it from here",
-            *("cloud-machine", "no-boot-screen"),
+            "cloud-machine",
         ),
         instead="Install the distribution's own signed kernel modules, which need no key (Ubuntu: "
         "`linux-modules-nvidia-BRANCH-FLAVOUR`, for example linux-modules-nvidia-535-azure), or "

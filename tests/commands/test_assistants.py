@@ -89,10 +89,8 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such value": ("diagnose", {"python": "/tmp/x"}, "'python' was unexpected"),
     "a path as a machine": ("diagnose", {"machine": "/etc/passwd"}, "is not one of"),
     "a path as a model": ("plan", {"model": "/etc/passwd", "gpu": "A100 80GB"}, "is a path"),
-    "a relative path": ("plan", {"model": "README.md", "gpu": "A100 80GB"}, "is a path"),
     "code to run": ("plan", {"code": "os:abort"}, "'code' was unexpected"),
     "a package by address": ("resolve", {"packages": ["x @ https://evil/x.whl"]}, "not a package"),
-    "a package as an option": ("resolve", {"packages": ["--index=x"]}, "not a package"),
     "a file as a package": ("resolve", {"packages": ["./evil.whl"]}, "not a package of an index"),
     "an option in a value": ("resolve", {"gpu": ["--help"]}, "No GPU is called '--help'"),
     "another type": ("resolve", {"gpu": 4090}, "resolve gpu: 4090 is not of type"),
@@ -100,7 +98,6 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no text": ("read_report", {}, "'text' is a required property"),
     "a word of a megabyte": ("explain", {"id": "x" * 1_000_000}, "explain id"),
     "a finding that is none": ("explain", {"id": "nope"}, "no finding"),
-    "a wrong choice": ("resolve", {"os": "beos"}, "is not one of ['linux', 'windows', 'macos']"),
 }
 
 

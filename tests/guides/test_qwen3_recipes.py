@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from measured_cells import cells
 
 from gpusetup.cli import main
-from gpusetup.plan.measured import CELLS
 
 A100X4 = ("--gpu", "A100 80GB", "--gpus", "4")
 A100X6 = ("--gpu", "A100 80GB", "--gpus", "6")
@@ -42,8 +41,7 @@ def test_eighty_cells_asked_one_command_each_are_as_measured(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """000-1: drawn by a seed; the guide's own names of the cards."""
-    with CELLS.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(cells())
     cards = {"A100": "A100 80GB", "H20": "H20 96GB"}
     for row in random.Random(20261126).sample(rows, 80):
         answer = plan(
@@ -286,8 +284,7 @@ def test_four_of_six_gpus_are_named_with_the_reason(capsys: pytest.CaptureFixtur
 
 def test_twenty_eight_cells_are_better_on_four_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     """000-12: those and no others of the measured cells with six GPUs that four GPUs have too."""
-    with CELLS.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(cells())
     on_four = {
         (row["gpu"], row["model"], row["max_model_len"]) for row in rows if row["num_gpus"] == "4"
     }
