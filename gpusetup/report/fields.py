@@ -166,6 +166,8 @@ PATTERNS = (
     FieldPattern("os.family", "apple silicon", r"(?i)(?<!,)(?<!/)(?<!and)(?<!or)(?<!for) apple silicon\b(?!,|/| (?:and|or|support)\b)", GUESS, value="macos"),
     # `MacBook`, `M2 Max`.
     FieldPattern("os.family", ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
+    # `Mac mini M4`, `macOS M CPUs`, `Apple silicon`: not `MacBook Pro, Python for x86_64`.
+    FieldPattern("os.machine", ("mac", "apple"), r"\b(?:[Mm]ac ?(?:OS|os|[Bb]ook(?: (?:Pro|Air))?|mini|[Ss]tudio)?|Apple|iMac)\b[^.\n]{0,24}?\bM(?:[1-5]\b|(?= (?:CPU|chip|series)))|\bM[1-5](?: (?:Pro|Max|Ultra))? (?:[Mm]ac|chip)|\bApple [Ss]ilicon\b", GUESS, value="aarch64"),
     # uv's `You're on Linux (`manylinux_2_35_x86_64`)`.
     FieldPattern("os.machine", "you're on", r"You're on [^`]{3,40}\(`\w{3,30}_(aarch64|arm64|x86_64|amd64)`\)", SURE),
     # `platform.machine() x86_64`, `PROCESSOR_ARCHITECTURE=AMD64`.
