@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +12,13 @@ import pytest
 from tapes import ReplaySystem, Tape
 from tuned_configs import Tuner
 
-from gpusetup.cli import main
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.units import GIB
 from gpusetup.probe.nvidia_smi import PROGRAM, with_gpus_of_nvidia_smi
 from gpusetup.system.processes import Output
 from gpusetup.system.system import HOLD_BACK
-from gpusetup.tune import BatchSizeOptimizer, auto_optimize_config, bench
+from gpusetup.tune import BatchSizeOptimizer, auto_optimize_config
+from gpusetup.tune.case import facts_of
 
 LIGHT = """\
 # lightweight config
@@ -58,27 +55,17 @@ CARD = "0, NVIDIA GeForce RTX 4090, GPU-11, 24564 MiB, 8.9"
 SECOND = "1, Tesla T4, GPU-22, 15360 MiB, 7.5"
 
 
-def names_of_gpus(machine: Snapshot) -> list[str]:
-    return [gpu.name for gpu in machine.gpus or ()]
+def seen(*cells: str, machine: Snapshot | None = None, **given: Any) -> Snapshot:
+    return with_gpus_of_nvidia_smi(machine or Snapshot(), smi_machine(*cells, **given))
 
 
-def test_nvidia_smi_tells_the_gpu_where_the_library_does_not_load(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """003-3: the reduced mode: mixed precision and pinned memory as for any GPU."""
-    from gpusetup.tune.case import facts_of
-
-    machine = with_gpus_of_nvidia_smi(Snapshot(), smi_machine(CARD))
-    facts = facts_of(machine)
-    assert (facts.gpu, facts.gpus, facts.capability) == ("NVIDIA GeForce RTX 4090", 1, (8, 9))
-    assert facts.memory_bytes == 24564 << 20
-
-
-def test_an_old_nvidia_smi_gets_the_capability_by_the_name_of_the_card() -> None:
-    """003-3: drivers before 470 refuse the field `compute_cap`."""
-    system = smi_machine(CARD, refused=("compute_cap",))
-    [gpu] = with_gpus_of_nvidia_smi(Snapshot(), system).gpus or ()
-    assert str(gpu.compute_capability) == "8.9"
+def test_nvidia_smi_tells_the_gpu_where_the_library_does_not_load() -> None:
+    """003-3: mixed precision and pinned memory as for any GPU; drivers before 470 refuse the field
+    `compute_cap`."""
+    for refused in ((), ("compute_cap",)):
+        facts = facts_of(seen(CARD, refused=refused))
+        assert (facts.gpu, facts.gpus, facts.capability) == ("NVIDIA GeForce RTX 4090", 1, (8, 9))
+        assert facts.memory_bytes == 24564 << 20
 
 
 @pytest.mark.parametrize(
@@ -87,17 +74,16 @@ def test_an_old_nvidia_smi_gets_the_capability_by_the_name_of_the_card() -> None
 )
 def test_gpus_that_the_variable_hides_stay_hidden(variable: str, names: list[str]) -> None:
     """003-3: CUDA_VISIBLE_DEVICES counts in the reduced mode too."""
-    system = smi_machine(CARD, SECOND, CUDA_VISIBLE_DEVICES=variable)
-    assert names_of_gpus(with_gpus_of_nvidia_smi(Snapshot(), system)) == names
+    found = seen(CARD, SECOND, CUDA_VISIBLE_DEVICES=variable).gpus
+    assert [gpu.name for gpu in found or ()] == names
 
 
 def test_a_machine_whose_gpus_are_known_or_that_has_no_nvidia_smi_stays() -> None:
     """003-3: the reduced mode asks only where nothing else answered."""
     assert with_gpus_of_nvidia_smi(Snapshot(), ReplaySystem(Tape())) == Snapshot()
-    known = with_gpus_of_nvidia_smi(Snapshot(), smi_machine(CARD))
-    assert with_gpus_of_nvidia_smi(known, smi_machine(SECOND)) == known
-    cut = with_gpus_of_nvidia_smi(Snapshot(), smi_machine("0, NVIDIA GeFor", "garbage"))
-    assert cut == Snapshot()
+    known = seen(CARD)
+    assert seen(SECOND, machine=known) == known
+    assert seen("0, NVIDIA GeFor", "garbage") == Snapshot()
 
 
 @pytest.mark.parametrize(
@@ -115,16 +101,9 @@ def test_a_machine_whose_gpus_are_known_or_that_has_no_nvidia_smi_stays() -> Non
     ],
 )
 def test_the_marks_of_the_card_are_named_and_the_experiment_stays(
-    card: str,
-    gib: float,
-    batch: int,
-    sizes: tuple[int, int, int],
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    card: str, gib: float, batch: int, sizes: tuple[int, int, int], said: str, tuner: Tuner
 ) -> None:
     """003-5, 003-7, 003-11: batch and size of the network by the class of the card, in words."""
-    tuner = Tuner(tmp_path, capsys)
     tuned = tuner.tune(LIGHT, tuner.card(card, gib, (8, 9)))
     assert tuned.sentence_with("image networks", said, rf"batch of (?:up to )?{batch} on a GPU")
     channels, blocks, patch = sizes
@@ -142,12 +121,10 @@ def test_the_marks_of_the_card_are_named_and_the_experiment_stays(
         ("clip_grad:", True), ("grad_clip: 1.0", False), ("grad_clip: 5", False),
     ],
 )  # fmt: skip
-def test_clipping_that_is_off_is_named(
-    setting: str, is_named: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_clipping_that_is_off_is_named(setting: str, is_named: bool, tuner: Tuner) -> None:
     """003-10: the guide clips at 1.0."""
     config = f"batch_size: 8\n{setting}\nlr: 0.001\n"
-    tuned = Tuner(tmp_path, capsys).tune(config, "healthy")
+    tuned = tuner.tune(config, "healthy")
     key = setting.partition(":")[0]
     assert bool(tuned.sentence_with(key, r"clips at 1\.0")) is is_named
     assert key not in tuned.changes
@@ -163,10 +140,10 @@ IMAGE_PRESETS = {
 
 @pytest.mark.parametrize(("name", "values"), IMAGE_PRESETS.items())
 def test_the_guides_files_for_cards_are_presets(
-    name: str, values: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, values: tuple[str, ...], tuner: Tuner
 ) -> None:
     """003-21: files for an RTX 4090, 4080, 4070 and a GTX 1080, named as people write them."""
-    text = Tuner(tmp_path, capsys).printed("--preset", name)
+    text = tuner.printed("--preset", name)
     settings = dict(
         line.partition("  #")[0].split(": ") for line in text.splitlines() if line[:1].isalpha()
     )
@@ -179,118 +156,85 @@ DEPRECATED = (
     "FutureWarning: The module torch.distributed.launch is deprecated\n"
     "and will be removed in future. Use torchrun.\n"
 )
-
-
-def doctor_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> tuple[str, str]:
-    """The cause that `doctor --report` names for a text, and the whole screen."""
-    file = tmp_path / "report.txt"
-    file.write_text(text, encoding="utf-8")
-    main(["doctor", "--report", str(file), "--json"])
-    cause = json.loads(capsys.readouterr().out)["cause"]
-    main(["doctor", "--report", str(file)])
-    return cause, " ".join(capsys.readouterr().out.split())
+OLD_COMMAND = "$ python -m torch.distributed.launch --nproc_per_node=2 src/main.py --lr 1e-4\n"
+SEVERAL_LINES = (
+    "$ CUDA_VISIBLE_DEVICES=0,1 python3 -m torch.distributed.launch --use_env \\\n"
+    "    --nproc_per_node=2 \\\n"
+    "    train.py --name 'my run' 2>&1 | tee log\n"
+)
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("text", "cause", "said"),
     [
-        "main.py: error: unrecognized arguments: --local-rank=0",
-        "usage: main.py [-h] [--lr LR]\nmain.py: error: unrecognized arguments: --local_rank=1",
-        "Error: No such option: --local-rank",
+        *((f"{OLD_COMMAND}{DEPRECATED}{error}\n", "local-rank-argument",
+           ('os.environ["LOCAL_RANK"]', "torchrun --nproc_per_node=2 src/main.py --lr 1e-4"))
+          for error in (
+              "main.py: error: unrecognized arguments: --local-rank=0",
+              "usage: main.py [-h] [--lr LR]\nmain.py: error: unrecognized arguments: "
+              "--local_rank=1",
+              "Error: No such option: --local-rank")),
+        # Variables and quotes stay; what torchrun lacks and the pipe do not.
+        (f"{SEVERAL_LINES}{DEPRECATED}", "launcher-deprecated",
+         ("export CUDA_VISIBLE_DEVICES=0,1",
+          "torchrun --nproc_per_node=2 train.py --name 'my run' To set")),
+        # A stranger's `$(…)` is never typed; the form of the command is shown instead.
+        (f"python -m torch.distributed.launch train.py $(rm -rf ~)\n{DEPRECATED}", None,
+         ("torchrun --nproc-per-node=gpu train.py",)),
+        # Neighbours, whose program failed by itself.
+        (f"{DEPRECATED}KeyError: 'train'\n", "program-failed", ()),
+        ("error: unrecognized arguments: --local-batch=4\n", "program-failed", ()),
     ],
-)
-def test_the_old_launchers_argument_becomes_the_same_command_by_torchrun(
-    error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+)  # fmt: skip
+def test_the_old_launchers_command_becomes_the_same_by_torchrun(
+    text: str, cause: str | None, said: tuple[str, ...], reads: Any
 ) -> None:
     """003-16: torchrun with LOCAL_RANK from the environment."""
-    command = "python -m torch.distributed.launch --nproc_per_node=2 src/main.py --lr 1e-4"
-    cause, screen = doctor_reads(tmp_path, capsys, f"$ {command}\n{DEPRECATED}{error}\n")
-    assert cause == "local-rank-argument"
-    assert 'os.environ["LOCAL_RANK"]' in screen
-    assert "torchrun --nproc_per_node=2 src/main.py --lr 1e-4" in screen
-
-
-def test_the_translated_command_keeps_variables_and_quotes_and_drops_what_torchrun_lacks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """003-16: a command over several lines, with a pipe behind it."""
-    text = (
-        "$ CUDA_VISIBLE_DEVICES=0,1 python3 -m torch.distributed.launch --use_env \\\n"
-        "    --nproc_per_node=2 \\\n"
-        "    train.py --name 'my run' 2>&1 | tee log\n" + DEPRECATED
-    )
-    cause, screen = doctor_reads(tmp_path, capsys, text)
-    assert cause == "launcher-deprecated"
-    assert "export CUDA_VISIBLE_DEVICES=0,1" in screen
-    assert "torchrun --nproc_per_node=2 train.py --name 'my run' To set" in screen
-
-
-def test_a_command_whose_words_a_shell_would_change_is_not_translated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """003-16: a stranger's `$(…)` is never typed; the form of the command is shown instead."""
-    text = f"python -m torch.distributed.launch train.py $(rm -rf ~)\n{DEPRECATED}"
-    _, screen = doctor_reads(tmp_path, capsys, text)
-    assert "rm -rf" not in screen.partition("What to do")[2]
-    assert "torchrun --nproc-per-node=gpu train.py" in screen
-
-
-def test_another_failure_below_the_deprecation_is_the_answer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """003-16: a neighbour, whose program failed by itself."""
-    text = f"{DEPRECATED}KeyError: 'train'\n"
-    cause, _ = doctor_reads(tmp_path, capsys, text)
-    assert cause == "program-failed"
-    cause, _ = doctor_reads(tmp_path, capsys, "error: unrecognized arguments: --local-batch=4\n")
-    assert cause == "program-failed"
+    read = reads(text)
+    assert cause in (None, read.cause)
+    assert all(words in read.screen for words in said), read.screen
+    assert "rm -rf" not in read.screen.partition("What to do")[2]
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "loss explodes",
-        "loss is nan",
         "I get NaN after 200 steps",
-        "Epoch 3 loss=nan",
         "step 1200 | loss nan | lr 3e-4",
         "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1e-05}",
         "Loss is nan, stopping training",
         "my training loss suddenly goes to infinity",
         "Der Verlust explodiert nach der zweiten Epoche",
-        "Loss wird NaN",
         "la perte devient nan",
         "La pérdida explota",
         "A perda diverge",
         "функция потерь расходится",
-        "loss становится nan",
         "训练几个epoch后loss就nan了",
         "損失が発散する",
         "손실이 폭발해요",
     ],
 )
 def test_a_diverging_loss_leads_to_clipping_a_lower_rate_and_a_warm_up(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, reads: Any
 ) -> None:
     """003-19: in nine languages, and in the words of logs."""
-    cause, screen = doctor_reads(tmp_path, capsys, text)
-    assert cause == "loss-diverges"
+    read = reads(text)
+    assert read.cause == "loss-diverges"
     for words in ("clip_grad_norm_(model.parameters(), 1.0)", "learning rate", "warm it up"):
-        assert words in screen
-    assert "bfloat16" not in screen
+        assert words in read.screen
+    assert "bfloat16" not in read.screen
 
 
 @pytest.mark.parametrize(
     "text",
     ["Training is unstable, loss explodes with AMP fp16", "loss is nan as soon as I use float16"],
 )
-def test_a_diverging_loss_in_float16_leads_to_bfloat16_or_a_scaler(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_diverging_loss_in_float16_leads_to_bfloat16_or_a_scaler(text: str, reads: Any) -> None:
     """003-19: where the text shows float16."""
-    _, screen = doctor_reads(tmp_path, capsys, text)
+    screen = reads(text).screen
     assert screen.index("bfloat16 instead of float16") < screen.index("GradScaler")
-    _, screen = doctor_reads(tmp_path, capsys, f"GPU: NVIDIA GeForce GTX 1660\n{text}")
+    screen = reads(f"GPU: NVIDIA GeForce GTX 1660\n{text}").screen
     assert "Turn mixed precision off on this card" in screen
 
 
@@ -302,23 +246,15 @@ def test_a_diverging_loss_in_float16_leads_to_bfloat16_or_a_scaler(
         "assert not torch.isnan(loss)",
         "we clip at 1.0 to avoid exploding gradients",
         "Epoch 3 loss=0.231",
+        "Epoch 1 loss=nan\ntorch.OutOfMemoryError: CUDA out of memory.\n",
     ],
 )
-def test_a_loss_that_is_fine_or_only_spoken_of_does_not_diverge(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_loss_that_is_fine_only_spoken_of_or_beside_a_failure_is_not_the_cause(
+    text: str, reads: Any
 ) -> None:
     """003-19: neighbours."""
-    cause, _ = doctor_reads(tmp_path, capsys, text)
-    assert cause != "loss-diverges"
-
-
-def test_a_diverging_loss_does_not_hide_a_failure_of_the_gpu(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """003-19: a neighbour, whose GPU ran out of memory."""
-    text = "Epoch 1 loss=nan\ntorch.OutOfMemoryError: CUDA out of memory.\n"
-    cause, _ = doctor_reads(tmp_path, capsys, text)
-    assert cause == "out-of-memory"
+    cause = reads(text).cause
+    assert cause == "out-of-memory" if "OutOfMemory" in text else cause != "loss-diverges"
 
 
 # --- 003-3: monitor without NVIDIA's library ------------------------------------------------------
@@ -358,7 +294,7 @@ def test_monitor_watches_by_nvidia_smi_where_the_library_does_not_load(tmp_path:
     assert "with nvidia-smi" in done.stderr.splitlines()[0]
 
 
-def test_monitor_judges_a_training_without_any_gpu(tmp_path: Path) -> None:
+def test_monitor_judges_a_training_without_any_gpu() -> None:
     """003-3: CPU, memory, loaders, disk and network are watched, and a verdict is given."""
     script = "import time; ends = time.time() + 4\nwhile time.time() < ends: sum(range(1000))"
     done = watched_without_library(
@@ -381,89 +317,41 @@ pin_memory: false
 """
 
 
-Tune = Callable[..., dict[str, Any]]
-
-
-GPU = {"status": "ok", "device": "cuda", "name": "NVIDIA L4", "counts": True, "half": "bf16"}
-
-
-def ask_on_paper(self: Any, mode: str, batch: int = 1, **changes: Any) -> dict[str, Any]:
-    """A GPU with room for 400 samples that is as fast with any batch."""
-    if mode == "devices":
-        return {**GPU, "limit_bytes": 24 * GIB}
-    if batch > 400:
-        return {"status": "error", "detail": "OutOfMemoryError: CUDA out of memory"}
-    peak = GIB + batch * 22 * GIB // 400
-    return {"status": "ok", "peak_bytes": peak, "samples_per_second": 100.0, "spread_percent": 1.0}
-
-
 @pytest.fixture
-def tune(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Tune:
-    """`gpusetup tune light.yaml --batch-size` with more words: its document."""
+def light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The guide's config, in the folder in which the person is."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bench.Bench, "ask", ask_on_paper)
     (tmp_path / "light.yaml").write_text(TRAINED)
-
-    def run(*words: str) -> dict[str, Any]:
-        code = main(
-            [
-                "tune",
-                "light.yaml",
-                "--batch-size",
-                "--code",
-                "a:b",
-                "-o",
-                "new.yaml",
-                "--json",
-                *words,
-            ]
-        )
-        assert code == 0
-        document: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return document
-
-    return run
+    return tmp_path / "light.yaml"
 
 
-def test_a_larger_batch_is_tried_up_to_max_and_only_named(tune: Tune) -> None:
+@pytest.mark.usefixtures("light")
+def test_a_larger_batch_is_tried_up_to_max_or_to_what_the_card_holds_and_only_named(
+    play: Any, says: Any, tmp_path: Path
+) -> None:
     """003-6: the search goes above the config's 16; the effective batch stays."""
-    document = tune("--max", "64")
+    play(most=400)
+    words = ("tune", "light.yaml", "--batch-size", "--code", "a:b", "-o", "new.yaml", "--json")
+    document = says(*words, "--max", "64").document
     assert document["batch_size"] == 64
     assert 64 in [trial["batch"] for trial in document["trials"] if trial["status"] == "ok"]
-    assert "batch_size: 16        # small" in Path("new.yaml").read_text()
-    words = next(word for word in document["recommendations"] if "64 ran here" in word)
-    assert (
-        "4 times as large is another experiment" in words and "gpusetup does not write it" in words
-    )
+    assert "batch_size: 16        # small" in (tmp_path / "new.yaml").read_text()
+    advice = next(word for word in document["recommendations"] if "64 ran here" in word)
+    assert "4 times as large is another experiment" in advice
+    assert "gpusetup does not write it" in advice
+    assert 380 <= says(*words).document["batch_size"] <= 400
 
 
-def test_without_max_memory_is_the_limit(tune: Tune) -> None:
-    """003-6: what the card holds, whatever the config says."""
-    assert 380 <= tune()["batch_size"] <= 400
-
-
-def searched(config: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
-    torch = pytest.importorskip("torch")
-    monkeypatch.setattr(bench.Bench, "ask", ask_on_paper)
-    lines: list[str] = []
-    finder = BatchSizeOptimizer(torch.nn.Linear(2, 2), {**config, "say": lines.append})
-    sample_data = (torch.ones(4, 2), torch.ones(4, 2))
-    return finder.find_optimal_batch_size(sample_data, target_gpu_util=85.0), lines
-
-
-def test_the_optimizer_reads_a_training_config_and_names_what_it_ignores(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_optimizer_reads_a_training_config_and_names_what_it_ignores(play: Any) -> None:
     """003-14: the guide's dict is the config of the training."""
-    config = {
-        "batch_size": 16,
-        "use_mixed_precision": True,
-        "base_channels": 32,
-        "max_batch_size": 32,
-    }
-    (size, about), lines = searched(config, monkeypatch)
+    torch = pytest.importorskip("torch")
+    play(most=400)
+    lines: list[str] = []
+    config = {"batch_size": 16, "use_mixed_precision": True, "base_channels": 32,
+              "max_batch_size": 32, "say": lines.append}  # fmt: skip
+    finder = BatchSizeOptimizer(torch.nn.Linear(2, 2), config)
+    sample_data = (torch.ones(4, 2), torch.ones(4, 2))
+    size, about = finder.find_optimal_batch_size(sample_data, target_gpu_util=85.0)
     sizes = [trial["batch"] for trial in about["trials"]]
     assert sizes[0] == 16 and size in sizes and max(sizes) <= 32
     assert about["samples_per_second"] == 100.0
@@ -500,13 +388,12 @@ def test_a_script_that_starts_itself_again_is_told_the_missing_line(
 
 
 def test_auto_optimize_config_returns_what_changed_as_a_dict_and_as_attributes(
-    tmp_path: Path,
+    light: Path,
 ) -> None:
     """003-15: the second file is written, the first stays."""
-    source, target = tmp_path / "light.yaml", tmp_path / "new.yaml"
-    source.write_text(TRAINED)
-    result = auto_optimize_config(source, target, machine="rtx3050-laptop")
-    assert source.read_text() == TRAINED and "use_mixed_precision: true" in target.read_text()
+    target = light.with_name("new.yaml")
+    result = auto_optimize_config(light, target, machine="rtx3050-laptop")
+    assert light.read_text() == TRAINED and "use_mixed_precision: true" in target.read_text()
     keys = {change.key for change in result.changes}
     assert keys == {change["key"] for change in result["changes"]} >= {"num_workers"}
     assert result["written"] == result.written == str(target)
@@ -514,20 +401,17 @@ def test_auto_optimize_config_returns_what_changed_as_a_dict_and_as_attributes(
     assert "num_workers" in str(result) and "no such key" not in result
 
 
-def test_a_missing_file_or_folder_gets_a_hint(tmp_path: Path) -> None:
+def test_a_missing_file_or_folder_gets_a_hint(light: Path) -> None:
     """003-15: what there is instead, or how to make it."""
-    (tmp_path / "light.yaml").write_text(TRAINED)
-    with pytest.raises(BadInput) as missing:
-        auto_optimize_config(tmp_path / "ligth.yaml", tmp_path / "new.yaml")
-    assert missing.value.hint == f"did you mean {tmp_path / 'light.yaml'}?"
-    with pytest.raises(BadInput) as nowhere:
-        auto_optimize_config(tmp_path / "configs" / "light.yaml", tmp_path / "new.yaml")
-    assert f"there is no folder {tmp_path / 'configs'}" in (nowhere.value.hint or "")
-    with pytest.raises(Blocked) as unwritable:
-        auto_optimize_config(
-            tmp_path / "light.yaml", tmp_path / "out" / "new.yaml", machine="rtx3050-laptop"
-        )
-    assert f"mkdir {tmp_path / 'out'}" in (unwritable.value.hint or "")
+    folder = light.parent
+    for source, target, problem, hint in (
+        ("ligth.yaml", "new.yaml", BadInput, f"did you mean {light}?"),
+        ("configs/light.yaml", "new.yaml", BadInput, f"there is no folder {folder / 'configs'}"),
+        ("light.yaml", "out/new.yaml", Blocked, f"mkdir {folder / 'out'}"),
+    ):
+        with pytest.raises(problem) as raised:
+            auto_optimize_config(folder / source, folder / target, machine="rtx3050-laptop")
+        assert hint in (raised.value.hint or "")
 
 
 def test_a_training_that_runs_out_of_memory_goes_on_with_smaller_parts() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from pathlib import Path
@@ -12,17 +11,9 @@ import pytest
 from each_row import each
 from measured_cells import cells
 
-from gpusetup.cli import main
-
 A100X4 = ("--gpu", "A100 80GB", "--gpus", "4")
 A100X6 = ("--gpu", "A100 80GB", "--gpus", "6")
 SMALL = ("--model", "qwen3-0.6b", "--context", "4096", *A100X4)
-
-
-def text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    main(["plan", *words])
-    output = capsys.readouterr()
-    return output.out + output.err
 
 
 def lines_between(screen: str, start: str) -> list[str]:
@@ -34,17 +25,20 @@ def lines_between(screen: str, start: str) -> list[str]:
 # --- 000-1: the cells, and the names of cards -----------------------------------------------------
 
 
-def test_eighty_cells_asked_one_command_each_are_as_measured(
-    planned: Any,
-) -> None:
-    """000-1: drawn by a seed; the guide's own names of the cards."""
-    rows = list(cells())
-    cards = {"A100": "A100 80GB", "H20": "H20 96GB"}
-    for row in random.Random(20261126).sample(rows, 80):
-        answer = planned("--model", row["model"], "--context", row["max_model_len"],
-            "--gpu", cards[row["gpu"]], "--gpus", row["num_gpus"],
-        )  # fmt: skip
-        assert answer["recipe"] == row["recipe"], row
+CARDS = {"A100": "A100 80GB", "H20": "H20 96GB"}
+"""The guide's own names of the cards."""
+
+
+def of_cell(row: dict[str, str]) -> tuple[str, ...]:
+    """The options that ask for one of the measured cells."""
+    job = ("--model", row["model"], "--context", row["max_model_len"])
+    return (*job, "--gpu", CARDS[row["gpu"]], "--gpus", row["num_gpus"])
+
+
+def test_forty_cells_asked_one_command_each_are_as_measured(planned: Any) -> None:
+    """000-1: drawn by a seed; `tests/plan/test_plan_memory.py` compares all 560 in one table."""
+    for row in random.Random(20261126).sample(list(cells()), 40):
+        assert planned(*of_cell(row))["recipe"] == row["recipe"], row
 
 
 @each(
@@ -65,14 +59,13 @@ def test_a_name_with_its_memory_is_the_card(name: str, gib: int, planned: Any) -
     "name, message",
     [("RTX 4090 48GB", "this card has 24 GB"), ("H21 96GB", "No GPU is called 'H21 96GB'")],
 )
-def test_another_memory_and_an_unknown_card_are_refused(
-    name: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_memory_and_an_unknown_card_are_refused(name: str, message: str, says: Any) -> None:
     """000-1: a wrong size is no reason to take another card."""
-    assert message in text(capsys, "--model", "qwen3-0.6b", "--context", "512", "--gpu", name)
+    said = says("plan", "--model", "qwen3-0.6b", "--context", "512", "--gpu", name)
+    assert message in said.words
 
 
-def test_a_bad_row_fails_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_row_fails_alone(tmp_path: Path, says: Any) -> None:
     """000-1: one bad row of a CSV says its error, the others are answered."""
     file = tmp_path / "cells.csv"
     file.write_text(
@@ -81,27 +74,26 @@ def test_a_bad_row_fails_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "A100,80,4,Qwen3-8B\n",
         encoding="utf-8",
     )
-    assert main(["plan", "--cells", str(file)]) == 0
-    output = capsys.readouterr()
-    cells = json.loads(output.out)["cells"]
-    assert [cell["recipe"] for cell in cells] == ["vanilla", "", "vanilla", ""]
-    assert "line 3: No GPU is called 'H21'" in cells[1]["error"]
-    assert "max_model_len" in cells[3]["error"] and "2 of 4 rows" in output.err
+    said = says("plan", "--cells", str(file))
+    answers = said.document["cells"]
+    assert said.code == 0 and "2 of 4 rows" in said.err
+    assert [cell["recipe"] for cell in answers] == ["vanilla", "", "vanilla", ""]
+    assert "line 3: No GPU is called 'H21'" in answers[1]["error"]
+    assert "max_model_len" in answers[3]["error"]
 
 
 # --- 000-3: when the allocator's variable is set --------------------------------------------------
 
 
-def test_the_allocator_is_set_before_ray_and_the_workers_start(
-    planned: Any,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_allocator_is_set_before_ray_and_the_workers_start(planned: Any, says: Any) -> None:
     """000-3: in the text, in both spellings, and in JSON."""
     job = ("--model", "qwen3-0.6b", "--context", "24576", "--gpu", "A100 80GB")
-    lines = lines_between(text(capsys, *job), "Set")
-    assert lines[0].strip() == "# before Ray and the workers start:"
-    assert lines[1].strip() == "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-    assert lines[2].strip() == "export PYTORCH_ALLOC_CONF=expandable_segments:True"
+    lines = lines_between(says("plan", *job).out, "Set")
+    assert [line.strip() for line in lines[:3]] == [
+        "# before Ray and the workers start:",
+        "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        "export PYTORCH_ALLOC_CONF=expandable_segments:True",
+    ]
     advice = planned(*job)["advice"]
     assert any("before Ray and the workers start" in line for line in advice)
 
@@ -119,12 +111,6 @@ GUIDE = """model:
 """
 
 
-def guide_config(folder: Path, factor: str) -> str:
-    file = folder / "guide.yaml"
-    file.write_text(GUIDE.format(factor=factor), encoding="utf-8")
-    return str(file)
-
-
 @pytest.mark.parametrize(
     ("factor", "variables", "remark"),
     [
@@ -138,14 +124,16 @@ def guide_config(folder: Path, factor: str) -> str:
     ],
 )
 def test_the_factor_is_read_and_held_against_the_length(
-    factor: str, variables: dict[str, str], remark: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, planned: Any,
-) -> None:  # fmt: skip
+    factor: str,
+    variables: dict[str, str],
+    remark: str,
+    monkeypatch: pytest.MonkeyPatch,
+    planned: Any,
+) -> None:
     """000-7: variables with and without default, nested, references; a wrong factor is told."""
-    monkeypatch.setenv("MAX_MODEL_LEN", "81920")
-    for name, value in variables.items():
+    for name, value in {"MAX_MODEL_LEN": "81920", **variables}.items():
         monkeypatch.setenv(name, value)
-    answer = planned("--from-config", guide_config(tmp_path, factor), *A100X4)
+    answer = planned(GUIDE.format(factor=factor), *A100X4)
     assert answer["context"] == 81920
     unread = {key["key"] for key in answer["config"]["not_understood"]}
     assert "model.rope_scaling.factor" not in unread
@@ -153,10 +141,10 @@ def test_the_factor_is_read_and_held_against_the_length(
     assert bool(remarks) == bool(remark) and all(remark in line for line in remarks)
 
 
-def test_a_config_that_refers_to_itself_ends(tmp_path: Path, planned: Any) -> None:
+def test_a_config_that_refers_to_itself_ends(planned: Any) -> None:
     """000-7: a hostile reference is no endless loop."""
-    config = guide_config(tmp_path, "${model.rope_scaling.factor}")
-    assert planned("--from-config", config, *A100X4)["context"] == 4096
+    config = GUIDE.format(factor="${model.rope_scaling.factor}")
+    assert planned(config, *A100X4)["context"] == 4096
 
 
 # --- 000-9: the trainer's own knobs ---------------------------------------------------------------
@@ -181,27 +169,25 @@ trainer:
     ],
 )
 def test_both_budgets_are_read_and_refused_if_too_small(
-    sp: int, actor: int, reference: int, message: str, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    sp: int, actor: int, reference: int, message: str, tmp_path: Path, says: Any
+) -> None:
     """000-9: one sequence must fit into the budget of the GPUs that share it."""
     file = tmp_path / "train.yaml"
     file.write_text(TRINITY.format(sp=sp, actor=actor, reference=reference), encoding="utf-8")
-    code = main(["plan", "--from-config", str(file), *A100X4])
-    output = capsys.readouterr()
-    assert (code == 2) == bool(message) and message in output.err
+    said = says("plan", "--from-config", str(file), *A100X4)
+    assert (said.code == 2) == bool(message) and message in said.err
 
 
-def test_both_knobs_are_printed_in_the_trainer_s_words(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_both_knobs_are_printed_in_the_trainer_s_words(says: Any) -> None:
     """000-9: the keys to paste, by path, with their values."""
-    screen = text(capsys, "--model", "qwen3-14b", "--context", "8192", *A100X4,
-                  "--trainer", "trinity")  # fmt: skip
-    pasted = "\n".join(lines_between(screen, "Paste into Trinity-RFT's config"))
-    assert "ppo_max_token_len_per_gpu: 8192" in pasted
-    assert "log_prob_max_token_len_per_gpu: 8192" in pasted
-    assert "ulysses_sequence_parallel_size: 2" in pasted
+    job = ("--model", "qwen3-14b", "--context", "8192", *A100X4, "--trainer", "trinity")
+    pasted = lines_between(says("plan", *job).out, "Paste into Trinity-RFT's config")
+    for knob in (
+        "ppo_max_token_len_per_gpu: 8192",
+        "log_prob_max_token_len_per_gpu: 8192",
+        "ulysses_sequence_parallel_size: 2",
+    ):
+        assert any(knob in line for line in pasted)
 
 
 @pytest.mark.parametrize(
@@ -216,22 +202,19 @@ def test_both_knobs_are_printed_in_the_trainer_s_words(
 )
 def test_other_trainers_get_their_own_keys_or_flags(trainer: str, line: str, planned: Any) -> None:
     """000-9: the same for each trainer whose words plan knows."""
-    answer = planned("--model", "qwen3-4b", "--context", "4096", "--batch", "8",
-                  "--gpu", "A100 80GB", "--gpus", "4", "--trainer", trainer,
-                  "--checkpointing")  # fmt: skip
+    job = ("--model", "qwen3-4b", "--context", "4096", "--batch", "8", *A100X4)
+    answer = planned(*job, "--trainer", trainer, "--checkpointing")
     assert line in answer["trainer_settings"]["text"]
 
 
-def test_a_config_of_verl_itself_gets_verl_s_words(tmp_path: Path, planned: Any) -> None:
+def test_a_config_of_verl_itself_gets_verl_s_words(planned: Any) -> None:
     """000-9: Trinity-RFT trains by verl, but keeps its keys under `trainer_config`."""
-    file = tmp_path / "verl.yaml"
-    file.write_text(
+    config = (
         "actor_rollout_ref:\n  model: {path: Qwen/Qwen3-8B}\n"
         "  actor: {use_dynamic_bsz: true, ppo_max_token_len_per_gpu: 16384}\n"
-        "data: {max_prompt_length: 1024, max_response_length: 7168}\n",
-        encoding="utf-8",
+        "data: {max_prompt_length: 1024, max_response_length: 7168}\n"
     )
-    words = planned("--from-config", str(file), *A100X4)["trainer_settings"]
+    words = planned(config, *A100X4)["trainer_settings"]
     assert words["trainer"] == "verl"
     assert "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384" in words["text"]
     assert "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=16384" in words["text"]
@@ -252,20 +235,18 @@ def test_the_steps_come_in_the_order_env_sp_offload(planned: Any) -> None:
     assert saved == sorted(saved) and helps[: len(recipes)] == recipes
 
 
-def test_a_degree_that_does_not_divide_is_refused_with_those_that_do(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_degree_that_does_not_divide_is_refused_with_those_that_do(says: Any) -> None:
     """000-12: 40 heads on 6 GPUs; no strategy is advised, because it is none that is wrong."""
     job = ("--model", "qwen3-14b", "--context", "32768", *A100X6)
-    assert main(["plan", *job, "--sp", "3"]) == 2
-    message = capsys.readouterr().err
-    assert "6 GPUs and the 40 heads" in message and "1 or 2" in message
-    assert "--strategy" not in message and "not fsdp" not in message
+    said = says("plan", *job, "--sp", "3")
+    assert said.code == 2
+    assert "6 GPUs and the 40 heads" in said.err and "1 or 2" in said.err
+    assert "--strategy" not in said.err and "not fsdp" not in said.err
 
 
-def test_four_of_six_gpus_are_named_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_four_of_six_gpus_are_named_with_the_reason(says: Any) -> None:
     """000-12: 14B with 51,200 tokens does not fit on six A100, but on four of them."""
-    screen = text(capsys, "--model", "qwen3-14b", "--context", "51200", *A100X6)
+    screen = says("plan", "--model", "qwen3-14b", "--context", "51200", *A100X6).out
     lines = lines_between(screen, "Use 4 of your 6 GPUs instead")
     assert "with Env + Offload + SP=4" in lines[0] and "the 40 heads" in " ".join(lines)
     assert lines[-1].strip() == "export CUDA_VISIBLE_DEVICES=0,1,2,3"
@@ -274,38 +255,23 @@ def test_four_of_six_gpus_are_named_with_the_reason(capsys: pytest.CaptureFixtur
 def test_twenty_eight_cells_are_better_on_four_gpus(planned: Any) -> None:
     """000-12: those and no others of the measured cells with six GPUs that four GPUs have too."""
     rows = list(cells())
-    on_four = {
-        (row["gpu"], row["model"], row["max_model_len"]) for row in rows if row["num_gpus"] == "4"
-    }
-    better = 0
-    for row in rows:
-        column = (row["gpu"], row["model"], row["max_model_len"])
-        if row["num_gpus"] == "6" and column in on_four:
-            card = {"A100": "A100 80GB", "H20": "H20"}[row["gpu"]]
-            answer = planned("--model", row["model"], "--context", row["max_model_len"],
-                          "--gpu", card, "--gpus", "6")  # fmt: skip
-            better += answer["better"] is not None and answer["better"]["gpus"] == 4
-    assert better == 28
-
-
-def test_fewer_gpus_are_no_better_because_they_were_measured(planned: Any) -> None:
-    """000-12: eight GPUs are predicted, four and six measured; all train it with vanilla."""
+    on_four = {of_cell({**row, "num_gpus": "6"}) for row in rows if row["num_gpus"] == "4"}
+    six = [of_cell(row) for row in rows if row["num_gpus"] == "6"]
+    answers = [planned(*words)["better"] for words in six if words in on_four]
+    assert [answer["gpus"] for answer in answers if answer].count(4) == 28
+    # Eight GPUs are predicted, four and six measured; all train it with vanilla.
     job = ("--model", "qwen3-8b", "--context", "8192", "--gpu", "A100 80GB", "--gpus", "8")
     assert planned(*job)["better"] is None
 
 
-def test_several_gpus_are_told_with_what_they_bring(
-    planned: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_gpus_are_told_with_what_they_bring(planned: Any, says: Any) -> None:
     """000-13: one would do; four are nearly four times as fast, less what they send."""
-    screen = text(capsys, "--model", "qwen3-0.6b", "--context", "4096", "--gpu", "A100 SXM4 80GB",
-                  "--gpus", "4")  # fmt: skip
-    assert "One GPU would be enough; 4 are 3.9 to 4 times as fast" in screen
+    job = ("--model", "qwen3-0.6b", "--context", "4096", "--gpu", "A100 SXM4 80GB", "--gpus", "4")
+    assert "One GPU would be enough; 4 are 3.9 to 4 times as fast" in says("plan", *job).out
     speed = planned(*SMALL)["speed"]
     assert 2 < speed["times_low"] < speed["times_high"] <= 4
     assert speed["exchanged_gib"] == pytest.approx(0.75 * 8 * 596e6 / 2**30, rel=0.02)
-    needs_two = planned("--model", "qwen3-8b", "--context", "4096", *A100X4)
-    assert needs_two["speed"] is None
+    assert planned("--model", "qwen3-8b", "--context", "4096", *A100X4)["speed"] is None
 
 
 def test_the_gpus_needed_need_no_offload(planned: Any) -> None:
@@ -319,16 +285,6 @@ OUT_OF_MEMORY = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
     "capacity of 79.15 GiB of which 1.20 GiB is free."
 )
-
-
-def doctor_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> tuple[str, str]:
-    """The cause that `doctor --report` names for a text, and the whole screen."""
-    file = tmp_path / "report.txt"
-    file.write_text(text, encoding="utf-8")
-    main(["doctor", "--report", str(file), "--json"])
-    cause = json.loads(capsys.readouterr().out)["cause"]
-    main(["doctor", "--report", str(file)])
-    return cause, " ".join(capsys.readouterr().out.split())
 
 
 VERL = 'File "/opt/Trinity-RFT/trinity/trainer/verl/fsdp_workers.py", line 612, in update_actor'
@@ -354,13 +310,12 @@ ASK_PLAN = "gpusetup plan --model qwen3-8b --context 32768 --gpus 4 --gpu-mem 79
     ],
 )
 def test_out_of_memory_leads_to_the_steps_of_the_trainer_in_the_guides_order(
-    line: str, said: tuple[str, ...], unsaid: tuple[str, ...], tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    line: str, said: tuple[str, ...], unsaid: tuple[str, ...], reads: Any
+) -> None:
     """000-11: Env, then SP, then Offload, and `gpusetup plan` for the card of the message."""
-    cause, screen = doctor_reads(tmp_path, capsys, f"{line}\n{OUT_OF_MEMORY}\n")
-    assert cause == "out-of-memory"
-    assert all(words in screen for words in said), screen
-    assert not any(words in screen for words in unsaid), screen
-    steps = [screen.index(step) for step in said if re.match(r"\d\. ", step)]
+    read = reads(f"{line}\n{OUT_OF_MEMORY}\n")
+    assert read.cause == "out-of-memory"
+    assert all(words in read.screen for words in said), read.screen
+    assert not any(words in read.screen for words in unsaid), read.screen
+    steps = [read.screen.index(step) for step in said if re.match(r"\d\. ", step)]
     assert steps == sorted(steps)

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from tuned_configs import Tuner
 
-from gpusetup.cli import main
-
 GPT2 = ("--model", "gpt2", "--context", "3", "--batch", "2048", "--gpus", "8")
 CARD = ("--gpu-mem", "11GiB")
 USERS, ITEMS, WIDTH = 20_000_000, 3_706, 64
@@ -28,7 +26,7 @@ def states(answer: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize("name", ["dp", "dataparallel", "data-parallel", "torch.nn.DataParallel"])
 def test_data_parallel_has_its_parts_and_a_first_gpu_that_holds_most(
-    name: str, planned: Any, capsys: pytest.CaptureFixture[str]
+    name: str, planned: Any, says: Any
 ) -> None:
     """004-1: the first GPU has Adam's states and all outputs; DDP stands beside it."""
     answer = planned(*GPT2, *CARD, "--strategy", name)
@@ -39,17 +37,14 @@ def test_data_parallel_has_its_parts_and_a_first_gpu_that_holds_most(
     advice = " ".join(answer["advice"])
     assert "the first GPU holds most" in advice and "torchrun --nproc-per-node 8" in advice
     assert f"{distributed['memory_gib']['total']:.1f} GiB" in advice
-    main(["plan", *GPT2, *CARD, "--strategy", name])
-    screen = capsys.readouterr().out
+    screen = says("plan", *GPT2, *CARD, "--strategy", name).out
     assert "Memory of the first GPU" in screen and "on each other GPU" in screen
 
 
 # --- 004-2: embedding tables ----------------------------------------------------------------------
 
 
-def test_tables_of_options_are_weights_with_gradients_and_states(
-    planned: Any,
-) -> None:
+def test_tables_of_options_are_weights_with_gradients_and_states(planned: Any) -> None:
     """004-2: n x dim x 4 bytes of weights; DDP keeps 20 bytes a trained parameter."""
     plain = planned(*GPT2, *CARD, "--strategy", "ddp")
     tables = ("--embedding", f"users={USERS}x{WIDTH}", "--embedding", f"items={ITEMS}x{WIDTH}")
@@ -130,11 +125,8 @@ def recommender(batch: int = 2048, cache: str = "true", users: str = "n_users") 
 
 
 @pytest.mark.parametrize("users", ["n_users", "num_users", "user_num"])
-def test_the_cache_is_counted_and_both_modes_are_named(
-    users: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cache_is_counted_and_both_modes_are_named(users: str, tuner: Tuner) -> None:
     """004-7: 6,040 users of 64 numbers take 1.5 MiB."""
-    tuner = Tuner(tmp_path, capsys)
     tuned = tuner.tune(recommender(users=users), tuner.card("GeForce RTX 3090", 24, (8, 6), 8))
     assert tuned.sentence_with("use_cache", r"6,040 users of 64 numbers take 1\.5 MiB")
     assert tuned.sentence_with("cached mode", "dynamic mode")
@@ -142,22 +134,17 @@ def test_the_cache_is_counted_and_both_modes_are_named(
 
 
 @pytest.mark.parametrize("cache", ["true", "false"])
-def test_the_cache_is_switched_off_on_a_small_card(
-    cache: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cache_is_switched_off_on_a_small_card(cache: str, tuner: Tuner) -> None:
     """004-7: below 4 GB the guide switches the cache off."""
-    tuner = Tuner(tmp_path, capsys)
     text = recommender(cache=cache)
     tuned = tuner.tune(text, tuner.card("GeForce GTX 1060 3GB", 3, (6, 1), 2))
     assert tuned.sentence_with("use_cache", "switches it off for GPUs below 4 GB")
 
 
-def test_a_language_models_own_cache_is_another_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_language_models_own_cache_is_another_one(tuner: Tuner) -> None:
     """004-7: transformers calls its keys and values `use_cache` too."""
     config = "model_name_or_path: gpt2\nper_device_train_batch_size: 4\nuse_cache: false\n"
-    assert Tuner(tmp_path, capsys).tune(config, "healthy").sentence_with("use_cache") is None
+    assert tuner.tune(config, "healthy").sentence_with("use_cache") is None
 
 
 @pytest.mark.parametrize(
@@ -171,34 +158,26 @@ def test_a_language_models_own_cache_is_another_one(
     ],
 )
 def test_a_recommenders_batch_gets_its_tier(
-    gib: float,
-    gpus: int,
-    batch: int,
-    advice: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    gib: float, gpus: int, batch: int, advice: str, tuner: Tuner
 ) -> None:
     """004-10: above 8 GB a GPU 2048 in all, 4 to 8 GB 1024, below 4 GB 512."""
-    tuner = Tuner(tmp_path, capsys)
     tuned = tuner.tune(recommender(batch), tuner.card("GeForce GTX", gib, (7, 0), gpus))
     assert tuned.sentence_with("recommenders", advice), tuned.sentences
     assert "batch_size" not in tuned.changes
 
 
-def test_a_recommender_beside_a_language_model_gets_its_tier_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recommender_beside_a_language_model_gets_its_tier_too(tuner: Tuner) -> None:
     """004-10: also where plan judges the language model of the config."""
     config = f"model_name_or_path: gpt2\nmax_length: 3\n{recommender(2048)}"
-    tuner = Tuner(tmp_path, capsys)
     tuned = tuner.tune(config, tuner.card("GeForce RTX 2060", 6, (7, 5), 4))
     assert tuned.sentence_with("recommenders", "batch of 1024 in all, 256 on each of the 4 GPUs")
 
 
 def test_a_batch_that_is_split_after_out_of_memory_has_the_same_gradient() -> None:
-    """004-12: the run goes on, with the gradient of the whole batch within 1e-6."""
+    """004-12: the run goes on, with the gradient of the whole batch within 1e-6. BatchNorm's
+    statistics depend on the batch, so parts would train another model."""
     torch = pytest.importorskip("torch")
-    from gpusetup.tune import recover_from_oom
+    from gpusetup.tune.recover import CannotRecover, recover_from_oom
 
     torch.manual_seed(0)
     model, batch = torch.nn.Linear(8, 4), torch.randn(64, 8)
@@ -213,20 +192,9 @@ def test_a_batch_that_is_split_after_out_of_memory_has_the_same_gradient() -> No
 
     done = recover_from_oom(step, batch, model=model)
     assert done.split and torch.allclose(model.weight.grad, whole, atol=1e-6)
-
-
-def test_a_model_with_batchnorm_is_not_split_and_the_hint_says_what_to_do() -> None:
-    """004-12: its statistics depend on the batch, so parts would train another model."""
-    torch = pytest.importorskip("torch")
-    from gpusetup.tune.recover import CannotRecover, recover_from_oom
-
-    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.BatchNorm1d(4))
-
-    def step(part: Any) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
+    with_statistics = torch.nn.Sequential(model, torch.nn.BatchNorm1d(4))
     with pytest.raises(CannotRecover) as problem:
-        recover_from_oom(step, torch.randn(64, 8), model=model)
+        recover_from_oom(step, batch, model=with_statistics)
     assert "BatchNorm" in problem.value.message
     assert "smaller batch size" in (problem.value.hint or "")
 
