@@ -41,20 +41,18 @@ def is_harmless(text: str) -> bool:
 @pytest.mark.parametrize(
     "words",
     [
-        ["doctor", "--from"],
-        ["doctor", "--json", "--from"],
-        ["doctor", "--format", "markdown", "--from"],
-        ["resolve", "--from"],
-        ["resolve", "--json", "--from"],
-        ["install", "--dry-run", "--from"],
-        ["snapshot", "--keep-private", "--from"],
-        ["plan", "--model", "qwen3-8b", "--context", "8192", "--from"],
+        ["doctor"],
+        ["doctor", "--format", "markdown"],
+        ["resolve"],
+        ["install", "--dry-run"],
+        ["snapshot", "--keep-private"],
+        ["plan", "--model", "qwen3-8b", "--context", "8192"],
     ],
 )
 def test_no_command_passes_on_what_is_obeyed(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main([*words, evil_machine(tmp_path)])
+    main([*words, "--from", evil_machine(tmp_path)])
     said = capsys.readouterr()
     assert said.out or said.err
     assert is_harmless(said.out) and is_harmless(said.err)
@@ -64,10 +62,11 @@ def test_a_json_document_keeps_its_values_but_for_hidden_marks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["doctor", "--json", "--from", evil_machine(tmp_path)])
-    document = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr().out
+    assert is_harmless(printed)
     # A value has no line breaks either: one would begin a line of an answer.
     on_one_line = " ".join(EVIL.splitlines())
-    shown = document["snapshot"]["environment"]["LD_LIBRARY_PATH"]
+    shown = json.loads(printed)["snapshot"]["environment"]["LD_LIBRARY_PATH"]
     assert shown == without_hidden_marks(on_one_line)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -18,13 +19,6 @@ def interpreters() -> list[Path]:
     """Other Pythons of this machine that verify promises to run under; they have no torch."""
     homes = sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python"))
     return [path for path in homes if int(path.parts[-3].split(".")[1]) >= 8]
-
-
-def without_figures(text: str) -> str:
-    """The screen with what differs from run to run replaced."""
-    import re
-
-    return re.sub(r": [\d.e-]+ \(limit", ": X (limit", text)
 
 
 @pytest.fixture(scope="module")
@@ -65,19 +59,16 @@ def test_any_python_from_3_8_says_that_torch_is_missing(python: Path, copied: Pa
     assert {row["status"] for row in others} == {"skipped"}
 
 
-def test_cpu_screen() -> None:
+def test_the_screens_of_a_cpu() -> None:
     lines = started("--device", "cpu", "--no-color").stdout.splitlines()
     assert lines[:2] == ["verdict: passed", ""]
     assert lines[2].startswith("PyTorch version: 2.")
     assert lines[3:6] == ["CUDA available: False", "CPU computation test: PASSED", ""]
-
-
-def test_without_a_gpu_auto_says_no_with_the_known_words() -> None:
-    run = started()
-    assert run.returncode == 1
-    assert run.stdout.startswith("verdict: failed (cannot run: gpu on host)\n\ngpu on host: ")
-    assert "\nCUDA available: False\nGPU not detected!\n" in run.stdout
-    assert "is a CPU build" in run.stdout
+    auto = started()
+    assert auto.returncode == 1
+    assert auto.stdout.startswith("verdict: failed (cannot run: gpu on host)\n\ngpu on host: ")
+    assert "\nCUDA available: False\nGPU not detected!\n" in auto.stdout
+    assert "is a CPU build" in auto.stdout
 
 
 def test_an_image_build_computes_nothing_and_a_skip_is_not_a_pass() -> None:
@@ -96,21 +87,17 @@ def test_the_screen_of_the_laptop_of_the_guide() -> None:
     assert run.returncode == 0, run.stderr
     expected = (ROOT / "tests" / "rendered" / "verify-rtx3050.txt").read_text()
     place = run.stdout.partition("from ")[2].partition("\n")[0]
-    assert without_figures(run.stdout).replace(place, "PLACE") == expected
+    without_figures = re.sub(r": [\d.e-]+ \(limit", ": X (limit", run.stdout)
+    assert without_figures.replace(place, "PLACE") == expected
 
 
-@pytest.mark.parametrize(
-    "proofs", [(), pytest.param(("matmul", "amp"), marks=pytest.mark.slow)], ids=["told", "proven"]
-)
-def test_every_gpu_is_proven_and_told_by_its_uuid(proofs: tuple[str, ...]) -> None:
-    only = () if proofs else ("--only", "properties")
+def test_every_gpu_is_proven_and_told_by_its_uuid() -> None:
     expected_of = ("--expect", "gpus>=2", "memory_gib>=3.5", "capability>=8.0")
-    run = with_gpus("--json", *only, *expected_of, gpus=[RTX_3050, T4])
+    run = with_gpus("--json", "--only", "properties", *expected_of, gpus=[RTX_3050, T4])
     document = json.loads(run.stdout)
     assert [row["cuda_index"] for row in document["devices"]] == [0, 1]
     assert document["devices"][1]["uuid"].startswith("GPU-00000001")
-    proven = {f"{check}@cuda:{n}" for check in ("properties", *proofs) for n in (0, 1)}
-    assert proven <= set(states(document))
+    assert {"properties@cuda:0", "properties@cuda:1"} <= set(states(document))
     expected = [row for row in document["checks"] if row["name"] == "expect"]
     assert [row["status"] for row in expected] == ["passed", "passed", "failed"]
     assert expected[2]["detail"] == "capability>=8.0: found 7.5 on cuda:1"
@@ -125,22 +112,27 @@ def test_a_device_that_is_not_there_is_a_wrong_question() -> None:
     )
 
 
-@pytest.mark.parametrize("hidden", ["", "-1", "7"])
-@pytest.mark.one_in(6)
-def test_a_variable_that_hides_every_gpu_is_named(hidden: str) -> None:
-    run = with_gpus("--json", gpus=[], environment={"CUDA_VISIBLE_DEVICES": hidden})
-    checks = json.loads(run.stdout)["checks"]
-    assert run.returncode == 1
-    assert checks[1]["detail"] == (
-        f"GPU not detected! CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU"
-    )
-    assert checks[1]["hint"] == "`unset CUDA_VISIBLE_DEVICES`"
+SAID = "Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized"
 
 
-def test_what_cuda_says_is_passed_on_where_the_variable_is_innocent() -> None:
-    said = "Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized"
-    run = with_gpus("--json", gpus=[], init=said, environment={"CUDA_VISIBLE_DEVICES": "0"})
-    assert json.loads(run.stdout)["checks"][1]["detail"].endswith(f"RuntimeError: {said}")
+@pytest.mark.parametrize(
+    ("visible", "said", "detail", "hint"),
+    [
+        ("", None, "GPU not detected! CUDA_VISIBLE_DEVICES='' hides every GPU", "unset"),
+        ("7", None, "GPU not detected! CUDA_VISIBLE_DEVICES='7' hides every GPU", "unset"),
+        # The variable is innocent, and what CUDA says is passed on.
+        ("0", SAID, f"RuntimeError: {SAID}", ""),
+    ],
+)
+@pytest.mark.one_in(2)
+def test_why_there_is_no_gpu_is_said(
+    visible: str, said: str | None, detail: str, hint: str
+) -> None:
+    scene = {"init": said} if said else {}
+    run = with_gpus("--json", gpus=[], environment={"CUDA_VISIBLE_DEVICES": visible}, **scene)
+    row = json.loads(run.stdout)["checks"][1]
+    assert run.returncode == 1 and row["detail"].endswith(detail)
+    assert row["hint"] == "`unset CUDA_VISIBLE_DEVICES`" or not hint
 
 
 @pytest.mark.parametrize(
@@ -174,25 +166,28 @@ def test_a_gpu_without_a_kernel_learns_which_kernels_there_are() -> None:
     assert states(document)["matmul@cuda:0"] == states(document)["amp@cuda:0"] == "skipped"
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [("x = 1\n", "is not PyTorch"), ("import sys\nsys.exit(3)\n", "is not PyTorch")],
-)
-@pytest.mark.one_in(4)
-def test_a_local_torch_py_is_named(tmp_path: Path, body: str, words: str) -> None:
+def torch_of(folder: Path, body: str) -> dict[str, str]:
+    """The variables under which `import torch` runs this instead."""
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text(body + "\n")
+    return {"PYTHONPATH": str(folder)}
+
+
+@pytest.mark.parametrize("body", ["x = 1\n", "import sys\nsys.exit(3)\n"])
+@pytest.mark.one_in(2)
+def test_a_local_torch_py_is_named(tmp_path: Path, body: str) -> None:
     (tmp_path / "torch.py").write_text(body)
     module = (sys.executable, "-m", "gpusetup.verify")
     run = started("--json", command=module, cwd=tmp_path, environment={"PYTHONPATH": str(ROOT)})
     first = json.loads(run.stdout)["checks"][0]
     assert (run.returncode, first["status"]) == (1, "failed")
     assert str(tmp_path / "torch.py") in first["detail"]
-    assert words in first["detail"]
+    assert "is not PyTorch" in first["detail"]
 
 
 @pytest.mark.parametrize(
     ("body", "hint"),
     [
-        ("raise ImportError('libtorch_cpu.so: cannot open shared object file')", "is missing"),
         ("raise OSError('libtorch_cpu.so: wrong ELF class: ELFCLASS32')", "architecture"),
         ("raise ImportError('libc10.so: undefined symbol: _ZN3c10')", "two versions"),
         ("import fsspec_that_is_not_there", "needs the package"),
@@ -200,11 +195,9 @@ def test_a_local_torch_py_is_named(tmp_path: Path, body: str, words: str) -> Non
         ("import os; os.kill(os.getpid(), 4)", "this CPU lacks an instruction"),
     ],
 )
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(5)
 def test_a_broken_torch_is_one_line_and_the_way_out(tmp_path: Path, body: str, hint: str) -> None:
-    (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text(body + "\n")
-    run = started("--json", environment={"PYTHONPATH": str(tmp_path)})
+    run = started("--json", environment=torch_of(tmp_path, body))
     first = json.loads(run.stdout)["checks"][0]
     crashed = first["detail"] == "the process died of SIGILL"
     assert (run.returncode, first["status"]) == (1, "crashed" if crashed else "failed")
@@ -228,10 +221,8 @@ def test_a_real_torch_with_a_deleted_library_is_named(tmp_path: Path) -> None:
 
 
 def test_what_a_library_prints_on_stdout_does_not_spoil_the_document(tmp_path: Path) -> None:
-    (tmp_path / "torch").mkdir()
     body = "import os\nos.write(1, b'NCCL version 2.27\\n')\nprint('{}')\nraise OSError('no')\n"
-    (tmp_path / "torch" / "__init__.py").write_text(body)
-    run = started("--json", environment={"PYTHONPATH": str(tmp_path)})
+    run = started("--json", environment=torch_of(tmp_path, body))
     assert json.loads(run.stdout)["checks"][0]["detail"] == "import torch failed: OSError: no"
     assert "NCCL version" in run.stderr
 

@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from gpusetup.verify.judging.expect import (
-    OPERATORS,
-    judge,
-    parse,
-    read_version,
-)
+from gpusetup.verify.judging.expect import OPERATORS, judge, parse, read_version
 from gpusetup.verify.values import WrongQuestion
 
 FACTS: dict[str, Any] = {
@@ -36,16 +31,12 @@ FACTS: dict[str, Any] = {
     [
         ("gpus>=2", "passed"),
         ("gpus==3", "failed"),
-        ("gpus != 3", "passed"),
         ("torch==2.5.*", "passed"),
-        ("torch==2.5.1", "passed"),
         ("torch==2.5.1+cu124", "passed"),
         ("torch==2.5.1+cpu", "failed"),
         ("torch==2.50.*", "failed"),
         ("torch!=2.5.*", "failed"),
-        ("torch>=2.5", "passed"),
         ("torch<2.10", "passed"),
-        ("cuda==12.4", "passed"),
         ("cuda==12.*", "passed"),
         ("cuda>12.4", "failed"),
         ("memory_gib>=3.5", "passed"),
@@ -56,49 +47,41 @@ FACTS: dict[str, Any] = {
         ("arch==8.0", "passed"),
         ("arch>9.0", "failed"),
         ("arch!=5.0", "failed"),
-        ("arch!=7.5", "passed"),
     ],
 )
 def test_an_expression_holds_or_not(text: str, status: str) -> None:
     assert judge(parse(text), FACTS).status == status
 
 
-def test_the_value_that_is_wrong_is_named() -> None:
+def test_the_value_that_is_wrong_is_named_and_a_cpu_build_is_to_be_replaced() -> None:
     assert judge(parse("memory_gib>=8"), FACTS).detail == "memory_gib>=8: found 4.00 on cuda:0"
-    found = judge(parse("cuda>=11.8"), {"torch": "2.5.1+cpu", "cuda": None})
+    on_cpu_build = {"torch": "2.5.1+cpu", "cuda": None}
+    found = judge(parse("cuda>=11.8"), on_cpu_build)
     assert found == ("failed", "cuda>=11.8: torch 2.5.1+cpu was built without CUDA", *found[2:])
-
-
-@each("text", ["cuda>=11.8", "arch>=8.6"])
-def test_an_expected_cuda_build_is_installed_if_there_is_a_cpu_build(text: str) -> None:
-    hint = judge(parse(text), {"torch": "2.5.1+cpu", "cuda": None}).hint
-    assert hint and hint.startswith("`gpusetup install` replaces the CPU build")
+    for text in ("cuda>=11.8", "arch>=8.6"):
+        hint = judge(parse(text), on_cpu_build).hint
+        assert hint and hint.startswith("`gpusetup install` replaces the CPU build")
 
 
 @each(
     "text, words",
     [
         ("gpus=>2", "no operator '=>'"),
-        ("gpus=2", "no operator '='"),
         ("torch~=2.5", "no operator '~='"),
         ("gpus", "has no operator"),
         ("", "no name ''"),
         ("gpu>=2", "no name 'gpu'"),
-        ("zebra>=2", "no name 'zebra'"),
         ("gpus>=two", "'two' is not a value of gpus"),
-        ("gpus>=", "'' is not a value of gpus"),
         ("gpus>=-1", "'-1' is not a value of gpus"),
         ("capability>=8", "'8' is not a value of capability"),
         ("memory_gib>=4GB", "'4GB' is not a value of memory_gib"),
         ("torch==2.x.*", "'2.x.*' is not a value of torch"),
-        ("torch==2.5 and gpus==1", "is not a value of torch"),
     ],
 )
 def test_a_wrong_expression_is_refused_in_one_line(text: str, words: str) -> None:
     with pytest.raises(WrongQuestion) as refused:
         parse(text)
-    assert words in refused.value.message
-    assert "\n" not in refused.value.message
+    assert words in refused.value.message and "\n" not in refused.value.message
     assert refused.value.hint
 
 

@@ -77,38 +77,24 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
         yield monkeypatch
 
 
-CHECKS = (
-    transfers.copy_in,
-    transfers.copy_out,
-    transfers.pinned,
-)
+@pytest.mark.parametrize("check", [transfers.copy_in, transfers.copy_out, transfers.pinned])
+def test_a_sound_device_passes(check: Callable[[str], Outcome], cuda: pytest.MonkeyPatch) -> None:
+    assert check(DEVICE).status == "passed"
+    if check is transfers.pinned:
+        cuda.setitem(SPECIAL, "is_pinned", lambda _: False)
+        assert check(DEVICE).detail == "pinned: the memory is not page-locked"
 
 
-@pytest.mark.usefixtures("cuda")
-@pytest.mark.parametrize("check", CHECKS, ids=lambda each: each.__name__)
-def test_a_sound_device_passes(check: Callable[[str], Outcome]) -> None:
-    found = check(DEVICE)
-    assert found.status == "passed", found
-
-
-@pytest.mark.usefixtures("cuda")
-def test_a_gpu_is_compared_with_the_cpu_and_both_rates_are_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(speed.PRODUCT_SIZES, "cuda", 256)
+def test_a_gpu_is_compared_with_the_cpu_and_both_rates_are_told(cuda: pytest.MonkeyPatch) -> None:
+    cuda.setitem(speed.PRODUCT_SIZES, "cuda", 256)
     rates = {("cpu", "float32"): 1.0, (DEVICE, "float32"): 50.0, (DEVICE, "float16"): 700.0}
-    monkeypatch.setattr(speed, "product_rate", lambda *asked: rates[asked[:2]])
+    cuda.setattr(speed, "product_rate", lambda *asked: rates[asked[:2]])
     found = speed.speed_over_cpu(DEVICE)
     assert (found.status, found.value, found.unit) == ("passed", 50.0, "times the CPU in float32")
     assert found.detail.startswith(
         "products of 256 x 256: 50 TFLOP/s in float32 and 700 in float16 (700 times), against 1 in "
         "float32 on the CPU at 2048 with "
     )
-
-
-def test_a_device_at_fault_is_seen(cuda: pytest.MonkeyPatch) -> None:
-    cuda.setitem(SPECIAL, "is_pinned", lambda _: False)
-    assert transfers.pinned(DEVICE).detail == "pinned: the memory is not page-locked"
 
 
 @each(
@@ -129,14 +115,13 @@ def test_the_part_of_the_memory_that_is_tested(
     assert memory.amount(DEVICE)[0] == int(free * GIB * share)
 
 
-@pytest.mark.usefixtures("cuda")
-def test_running_out_of_memory_needs_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_memory_needs_a_refusal(cuda: pytest.MonkeyPatch) -> None:
     assert memory.out_of_memory(DEVICE).detail.startswith("too much memory: 1073741824 bytes")
 
     def refuses(*_: Any, **__: Any) -> Any:
         raise RuntimeError("CUDA out of memory. Tried to allocate 1024.00 MiB\nmore")
 
-    monkeypatch.setattr(torch, "empty", refuses)
+    cuda.setattr(torch, "empty", refuses)
     assert memory.out_of_memory(DEVICE).status == "passed"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -42,11 +43,7 @@ def report(*results: Result, strict: bool = False, name: str = str(A100["name"])
     return Report("auto", strict, facts, results)
 
 
-def speed(rate: float) -> Result:
-    outcome = Outcome("passed", "4096 x 4096", rate, 0.05, "TFLOP/s")
-    return Result("speed", "cuda:0", outcome, 0.25)
-
-
+SPEED = Result("speed", "cuda:0", Outcome("passed", "4096 x 4096", 19.1, 0.05, "TFLOP/s"), 0.25)
 IMPORT = Result("import", "host", Outcome("passed", "torch 2.9.0+cu128 from /venv"), 0.9)
 WRONG = Result(
     "float16",
@@ -57,7 +54,7 @@ WRONG = Result(
 )
 DIED = Result("fft", "cuda:0", Outcome("crashed", "died of SIGSEGV\x1b[2J", hint="`-v`"), 2.0, "x")
 LEFT = Result("compile", "cuda:0", Outcome("skipped", "no C compiler", hint="`apt install g++`"))
-EVERY = report(IMPORT, WRONG, DIED, LEFT, speed(19.1))
+EVERY = report(IMPORT, WRONG, DIED, LEFT, SPEED)
 
 
 def in_form(text: str) -> ElementTree.Element:
@@ -83,9 +80,7 @@ def in_form(text: str) -> ElementTree.Element:
 def test_the_junit_report_whole(same_as_file: Any) -> None:
     in_form(as_junit(EVERY))
     same_as_file(as_junit(EVERY), ROOT / "tests" / "rendered" / "verify-junit.xml")
-
-
-def test_a_skip_is_a_failure_under_strict() -> None:
+    # Under --strict a skip is a failure.
     root = in_form(as_junit(EVERY._replace(strict=True)))
     case = next(case for case in root.iter("testcase") if case.get("name") == "compile")
     assert [child.tag for child in case] == ["failure"]
@@ -115,24 +110,30 @@ def test_each_failure_says_what_it_means_and_the_next_step_once() -> None:
     )
 
 
-def test_the_computation_test_fails_with_any_check_that_computes() -> None:
-    sound = tuple(
-        Result(name, "cuda:0", Outcome("passed", "")) for name in ("properties", "matmul", "amp")
-    )
-    assert "GPU computation test: PASSED" in as_text(report(*sound, LEFT))
-    assert "GPU computation test: FAILED" in as_text(report(*sound, WRONG))
-    assert "GPU computation test: not run" in as_text(report(LEFT))
-    collective = Result("all-reduce", "rank 1 cpu", Outcome("passed", ""))
-    assert "GPU computation test: PASSED" in as_text(report(collective))
+PASSED = Outcome("passed", "")
 
 
-def test_a_run_that_computes_nothing_has_no_failed_computation_test() -> None:
-    seen = (IMPORT, Result("gpu", "host", Outcome("passed", "torch sees 1 GPU")))
-    looked = tuple(Result(name, "cuda:0", Outcome("passed", "")) for name in ("properties", "arch"))
-    assert "GPU computation test: not run\n" in as_text(report(IMPORT))
-    assert "GPU computation test: not run\n" in as_text(report(*seen, *looked))
-    broken = IMPORT._replace(outcome=Outcome("failed", "import torch failed"))
-    assert "GPU computation test: FAILED\n" in as_text(report(broken))
+@each(
+    "results, said",
+    [
+        ([("properties", "matmul", "amp"), LEFT], "PASSED"),
+        ([("properties", "matmul", "amp"), WRONG], "FAILED"),
+        ([LEFT], "not run"),
+        ([IMPORT], "not run"),
+        # A run that computes nothing has no failed computation test.
+        ([IMPORT, Result("gpu", "host", PASSED), ("properties", "arch")], "not run"),
+        ([IMPORT._replace(outcome=Outcome("failed", "import torch failed"))], "FAILED"),
+        ([Result("all-reduce", "rank 1 cpu", PASSED)], "PASSED"),
+    ],
+)
+def test_the_computation_test_fails_with_any_check_that_computes(
+    results: list[Result | tuple[str, ...]], said: str
+) -> None:
+    rows = [
+        [each] if isinstance(each, Result) else [Result(name, "cuda:0", PASSED) for name in each]
+        for each in results
+    ]
+    assert f"GPU computation test: {said}\n" in as_text(report(*itertools.chain(*rows)))
 
 
 def test_the_speed_over_the_cpu_stands_below_the_memory_of_its_gpu() -> None:
@@ -151,16 +152,15 @@ def test_a_run_is_written_in_every_form(tmp_path: Path) -> None:
     assert [case.get("name") for case in root.iter("testcase")][-1] == "amp"
 
 
-@pytest.mark.parametrize(
-    ("words", "level"),
+@each(
+    "words, level",
     [
         ((), "quick"),
         (("--only", "matmul"), "quick"),
         (("--only", "optimizer-steps", "matmul"), "standard"),
         (("--only", "operators/addmm"), "census"),
-        (("--only", "load"), "stress"),
-        (("--level", "census", "--only", "matmul"), "census"),
         (("--only", "load", "--seconds", "5"), "stress"),
+        (("--level", "census", "--only", "matmul"), "census"),
     ],
 )
 def test_without_a_level_the_first_one_runs_that_has_the_checks(

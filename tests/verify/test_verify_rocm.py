@@ -26,14 +26,9 @@ def torch_on(target: str, *, allow_tf32: bool) -> Any:
 
 @pytest.mark.parametrize(
     ("target", "allow_tf32", "name"),
-    [
-        ("gfx1100", True, "ieee"),
-        ("gfx1201", True, "ieee"),
-        ("gfx90a", True, "ieee"),
-        ("gfx942", False, "ieee"),
-        ("gfx942", True, "tf32"),
-    ],
-)
+    [("gfx1100", True, "ieee"), ("gfx90a", True, "ieee"), ("gfx942", False, "ieee"),
+     ("gfx942", True, "tf32")],
+)  # fmt: skip
 def test_only_instincts_with_tf32_are_judged_by_it(
     target: str, allow_tf32: bool, name: str
 ) -> None:

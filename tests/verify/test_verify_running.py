@@ -32,56 +32,50 @@ SEEN = {"gpu": {"facts": {"available": True, "gpus": 2, "seen": ["cuda:0", "cuda
 
 
 class Answers:
-    """A child that passes everything, but what is given: `name` or `name@subject` -> fields."""
+    """A child that passes everything, but what is given: `name` or `name@subject` -> the fields of
+    its answer, or those of each answer in turn."""
 
-    def __init__(self, given: Mapping[str, Mapping[str, Any]], seconds: float = 0.0) -> None:
+    def __init__(self, given: Mapping[str, Any], seconds: float = 0.0) -> None:
         self.given = given
         self.seconds = seconds
         self.asked: list[str] = []
+        self.in_float64: list[bool] = []
         self.ended = 0
 
     def ask(self, task: ChildTask) -> dict[str, Any]:
         time.sleep(self.seconds)
         name, device = task.check.name, task.subject
         self.asked.append(f"{name}@{device}")
+        self.in_float64.append(task.in_float64)
         fields: dict[str, Any] = {"status": "passed", "detail": "fine"}
         if name == "properties":
             fields["facts"] = {"device": {"device": device, "cuda_index": 0, **GPU}}
-        fields.update(self.given.get(name, self.given.get(f"{name}@{device}", {})))
+        given = self.given.get(name, self.given.get(f"{name}@{device}", {}))
+        fields.update(given if not isinstance(given, list) else given.pop(0) if given else {})
         return {"outcome": Outcome(**fields)._asdict(), "seconds": 0.5}
 
     def end(self) -> None:
         self.ended += 1
 
 
-class Turns(Answers):
-    """A child that answers a check differently each time: name -> the fields of each answer."""
-
-    def __init__(self, turns: Mapping[str, list[Mapping[str, Any]]]) -> None:
-        super().__init__(SEEN)
-        self.turns = turns
-        self.in_float64: list[bool] = []
-
-    def ask(self, task: ChildTask) -> dict[str, Any]:
-        fields = self.turns.get(task.check.name)
-        self.given = {**SEEN, task.check.name: fields.pop(0)} if fields else SEEN
-        self.in_float64.append(task.in_float64)
-        return super().ask(task)
-
-
 WRONG_ANSWER = {"status": "failed", "detail": "3 of 9 are wrong", "problem": "wrong results"}
+SILENT = {"status": "crashed", "detail": "no answer in 300 s"}
 RIGHT: dict[str, Any] = {}
 
 
-def asked_in_turns(*words: str, **turns: Any) -> tuple[Report, Turns]:
-    child = Turns({name.replace("_", "-"): list(each) for name, each in turns.items()})
-    whole = Run(read_options(("--device", "cpu", *words)), child)
+def run(*words: str, seconds: Any = 0.0, **given: Any) -> tuple[Report, Answers]:
+    fields = {**SEEN, **{name.replace("__", "@"): each for name, each in given.items()}}
+    answers = Answers(fields, seconds)
+    whole = Run(read_options(words), answers)
     whole.all()
-    return whole.report(), child
+    return whole.report(), answers
+
+
+CPU = ("--device", "cpu")
 
 
 def test_what_fails_once_is_not_repeatable_and_the_verdict_is_no() -> None:
-    report, child = asked_in_turns(matmul=[WRONG_ANSWER, RIGHT])
+    report, child = run(*CPU, matmul=[WRONG_ANSWER, RIGHT])
     assert child.asked.count("matmul@cpu") == 2 and child.ended == 1, "the second in a new process"
     row = next(each for each in report.results if each.name == "matmul")
     assert row.outcome.status == "failed" and row.outcome.problem == "not repeatable"
@@ -101,19 +95,16 @@ def test_what_fails_once_is_not_repeatable_and_the_verdict_is_no() -> None:
 )
 def test_what_fails_again_is_asked_once_in_float64(third: Mapping[str, Any], words: str) -> None:
     answers = [WRONG_ANSWER, WRONG_ANSWER, third]
-    report, child = asked_in_turns("--level", "standard", "--only", "norms", norms=answers)
+    report, child = run(*CPU, "--level", "standard", "--only", "norms", norms=answers)
     assert child.asked.count("norms@cpu") == 3 and child.in_float64[-3:] == [False, False, True]
-    row = report.results[-1]
-    assert row.outcome.detail == f"3 of 9 are wrong ({words})"
+    assert report.results[-1].outcome.detail == f"3 of 9 are wrong ({words})"
     assert json.loads(as_json(report))["problem"] == "wrong results"
 
 
 def test_the_verdict_tells_wrong_slow_and_what_cannot_run_apart() -> None:
     slow = {"status": "failed", "detail": "slowly", "problem": "slow"}
-    report, _ = run(
-        *("--device", "cpu", "--level", "standard"),
-        float64={"status": "crashed", "detail": "SIGILL"}, float32=WRONG_ANSWER, speed=slow,
-    )  # fmt: skip
+    crashed = {"status": "crashed", "detail": "SIGILL"}
+    report, _ = run(*CPU, "--level", "standard", float64=crashed, float32=WRONG_ANSWER, speed=slow)
     said = as_text(report).partition("\n")[0]
     assert said == (
         "verdict: failed (wrong results: float32 on cpu; cannot run: float64 on cpu; "
@@ -122,17 +113,8 @@ def test_the_verdict_tells_wrong_slow_and_what_cannot_run_apart() -> None:
 
 
 def test_a_device_that_hangs_is_not_asked_the_same_again() -> None:
-    silent = {"status": "crashed", "detail": "no answer in 300 s"}
-    _, child = asked_in_turns(matmul=[silent, RIGHT])
+    _, child = run(*CPU, matmul=[SILENT, RIGHT])
     assert child.asked.count("matmul@cpu") == 1
-
-
-def run(*words: str, seconds: Any = 0.0, **given: Any) -> tuple[Report, Answers]:
-    fields = {**SEEN, **{name.replace("__", "@"): each for name, each in given.items()}}
-    answers = Answers(fields, seconds)
-    whole = Run(read_options(words), answers)
-    whole.all()
-    return whole.report(), answers
 
 
 def results(report: Report) -> dict[str, str]:
@@ -163,8 +145,7 @@ def test_a_check_that_spent_its_process_gets_the_next_a_new_one() -> None:
 
 
 def test_a_device_that_hangs_twice_is_left_alone_and_the_other_is_not() -> None:
-    silent = {"status": "crashed", "detail": "no answer in 300 s"}
-    given = {"float64__cuda:0": silent, "float32__cuda:0": silent}
+    given = {"float64__cuda:0": SILENT, "float32__cuda:0": SILENT}
     report, answers = run("--level", "standard", **given)
     later = next(r for r in report.results if (r.name, r.device) == ("float8", "cuda:0"))
     assert (later.outcome.status, "the device hangs" in later.outcome.detail) == ("skipped", True)
@@ -180,20 +161,22 @@ def test_only_a_wrong_number_is_called_one() -> None:
     assert means == {"cuda:0": "every model would compute wrong numbers here", "cuda:1": None}
 
 
-@pytest.mark.parametrize(("words", "expected"), [((), "passed"), (("--strict",), "failed")])
-def test_a_skip_counts_as_no_only_under_strict(words: tuple[str, ...], expected: str) -> None:
-    report, _ = run("--device", "none", *words, libraries={"status": "skipped", "detail": "cpu"})
-    assert verdict(report) == expected
-
-
-@pytest.mark.parametrize(("words", "is_hinted"), [((), True), (("--expect", "cuda==12.4"), False)])
-def test_who_expects_a_cuda_build_is_not_told_to_expect_it(
-    words: tuple[str, ...], is_hinted: bool
+@each(
+    "words, expected, hint",
+    [
+        ((), "passed", "add `--expect`"),
+        (("--strict",), "failed", "add `--expect`"),
+        # Who expects a CUDA build is not told to expect it.
+        (("--expect", "cuda==12.4"), None, None),
+    ],
+)
+def test_a_skip_counts_as_no_only_under_strict(
+    words: tuple[str, ...], expected: str | None, hint: str | None
 ) -> None:
     is_cpu_build = {"status": "skipped", "detail": "cpu", "hint": "add `--expect`"}
     report, _ = run("--device", "none", *words, libraries=is_cpu_build)
-    hints = [each.outcome.hint for each in report.results if each.name == "libraries"]
-    assert hints == ["add `--expect`" if is_hinted else None]
+    assert expected in (None, verdict(report))
+    assert [e.outcome.hint for e in report.results if e.name == "libraries"] == [hint]
 
 
 def test_expectations_of_the_build_are_judged_where_no_gpu_is_found() -> None:
@@ -204,12 +187,12 @@ def test_expectations_of_the_build_are_judged_where_no_gpu_is_found() -> None:
     assert [each.outcome.status for each in report.results[-2:]] == ["passed", "skipped"]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_each_check_needs_only_earlier_ones(level: str) -> None:
-    names = [check.name for check in LEVELS[level]]
-    for place, check in enumerate(LEVELS[level]):
-        assert set(check.needs) <= set(names[:place]), check.name
-    assert len(names) == len(set(names))
+def test_each_check_needs_only_earlier_ones() -> None:
+    for checks in LEVELS.values():
+        names = [check.name for check in checks]
+        for place, check in enumerate(checks):
+            assert set(check.needs) <= set(names[:place]), check.name
+        assert len(names) == len(set(names))
 
 
 def test_on_a_gpu_standard_starts_a_second_process_only_once() -> None:
@@ -219,17 +202,16 @@ def test_on_a_gpu_standard_starts_a_second_process_only_once() -> None:
     assert len(processes) == 2
 
 
-def test_what_is_named_runs_with_what_it_needs_and_what_is_to_be_skipped_does_not() -> None:
-    standard = ("--device", "cpu", "--level", "standard")
-    _, answers = run(*standard, "--only", "float8")
-    assert answers.asked == ["import@cpu", "properties@cpu", "float8@cpu"]
-    _, answers = run(*standard, "--only", "float8", "amp", "--skip", "amp")
+@each("words", [("float8",), ("float8", "amp", "--skip", "amp")])
+def test_what_is_named_runs_with_what_it_needs_and_what_is_to_be_skipped_does_not(
+    words: tuple[str, ...],
+) -> None:
+    _, answers = run(*CPU, "--level", "standard", "--only", *words)
     assert answers.asked == ["import@cpu", "properties@cpu", "float8@cpu"]
 
 
 def test_after_the_time_is_over_nothing_new_begins_and_the_answer_is_no() -> None:
-    words = ("--device", "cpu", "--level", "stress", "--timeout", "0.9")
-    report, answers = run(*words, seconds=0.5)
+    report, answers = run(*CPU, "--level", "stress", "--timeout", "0.9", seconds=0.5)
     last = report.results[-1]
     assert len(answers.asked) == 2
     assert (last.name, last.outcome.status) == ("timeout", "failed")
@@ -313,20 +295,20 @@ def test_a_check_has_its_limit_for_each_question_and_one_for_all(
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux ties a process to a core")
 @each(
-    "spins, others, status, said",
+    "spins, status, said",
     [
-        ("while True: pass", 9, "skipped", "not finished in "),
-        ("time.sleep(60)", 9, "crashed", "no answer in 1 s at 0"),
+        ("while True: pass", "skipped", "not finished in "),
+        ("time.sleep(60)", "crashed", "no answer in 1 s at 0"),
     ],
 )
 def test_on_a_busy_machine_what_waits_for_a_core_has_not_failed(
-    spins: str, others: int, status: str, said: str, ask: Asked
+    spins: str, status: str, said: str, ask: Asked
 ) -> None:
     mine = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(mine)})
     spin = [sys.executable, "-c", "while True: pass"]
     ask("break")
-    busy = [subprocess.Popen(spin, start_new_session=True) for _ in range(others)]
+    busy = [subprocess.Popen(spin, start_new_session=True) for _ in range(9)]
     try:
         outcome = ask(spins, limit_seconds=1.0)
     finally:
@@ -341,38 +323,37 @@ def test_on_a_busy_machine_what_waits_for_a_core_has_not_failed(
 # --- a run that is ended ------------------------------------------------------------------------
 
 
-def begun(folder: Path, *words: str, command: Any = (str(FOLDER),)) -> subprocess.Popen[bytes]:
-    """A run under load for a minute, once its child computes; its temporary folder is `folder`."""
-    argv = [sys.executable, *command, "--device", "cpu", "--level", "stress", *words]
+def begun(folder: Path, *words: str, sign: str, command: Any = ()) -> subprocess.Popen[bytes]:
+    """A run that computes on the CPU, begun once a file `sign` of it lies in `folder`, which is its
+    temporary folder."""
+    argv = [sys.executable, *(command or (str(FOLDER),)), "--device", "cpu", *words]
     variables = {**os.environ, "TMPDIR": str(folder)}
     # A torch that an earlier test loaded may have set it.
     variables.pop("TORCHINDUCTOR_CACHE_DIR", None)
+    none = subprocess.DEVNULL
     process = subprocess.Popen(
-        argv,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=variables,
-        start_new_session=True,
+        argv, env=variables, start_new_session=True, stdout=none, stderr=none
     )
-    until = time.monotonic() + 60
-    while not list(folder.glob("verify-*")) and time.monotonic() < until:
-        time.sleep(0.05)
-    time.sleep(1)
+    until = time.monotonic() + 90
+    while not list(folder.rglob(sign)) and time.monotonic() < until:
+        time.sleep(0.02)
     return process
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="signals of POSIX, processes of Linux")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
-@pytest.mark.parametrize("way", ["folder", "command"])
+@pytest.mark.parametrize("command", [(), ("-m", "gpusetup", "verify", "--python", sys.executable)])
 @pytest.mark.one_in(3)
-def test_a_signal_ends_the_run_with_what_is_known(way: str, name: str, tmp_path: Path) -> None:
+def test_a_signal_ends_the_run_with_what_is_known(
+    command: tuple[str, ...], name: str, tmp_path: Path
+) -> None:
     report, scratch, number = tmp_path / "report", tmp_path / "scratch", getattr(signal, name)
     scratch.mkdir()
-    command = ("-m", "gpusetup", "verify", "--python", sys.executable)
-    words = ("--json", "--output", str(report))
+    words = ("--level", "stress", "--json", "--output", str(report))
     before = signal.signal(number, signal.SIG_DFL)  # under nohup it would be ignored, rightly
-    process = begun(scratch, *words, command=command if way == "command" else (str(FOLDER),))
+    process = begun(scratch, *words, sign="verify-*", command=command)
     signal.signal(number, before)
+    time.sleep(1)
     os.killpg(process.pid, number)  # as `timeout` and a terminal do: the proof hears it twice
     assert process.wait(timeout=20) == 128 + number
     assert states(json.loads(report.read_text()))["run@host"] == "crashed"
@@ -381,7 +362,8 @@ def test_a_signal_ends_the_run_with_what_is_known(way: str, name: str, tmp_path:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's word of Linux")
 def test_a_parent_that_is_killed_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
-    process = begun(tmp_path)
+    process = begun(tmp_path, "--level", "stress", sign="verify-*")
+    time.sleep(1)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.kill()
     process.wait(timeout=20)
@@ -401,15 +383,7 @@ def test_a_signal_while_a_compiler_works_leaves_no_file() -> None:
     """The compiler is killed with its files `cc*.s`, which lay in the temporary folder."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        variables = {**os.environ, "TMPDIR": name}
-        variables.pop("TORCHINDUCTOR_CACHE_DIR", None)
-        words = ("--device", "cpu", "--level", "standard", "--only", "compile")
-        process = subprocess.Popen(
-            [sys.executable, str(FOLDER), *words], env=variables, stdout=subprocess.DEVNULL
-        )
-        until = time.monotonic() + 90
-        while not list(folder.rglob("cc*.s")) and time.monotonic() < until:
-            time.sleep(0.02)
+        process = begun(folder, "--level", "standard", "--only", "compile", sign="cc*.s")
         assert process.poll() is None
         process.terminate()
         assert process.wait(timeout=20) == 128 + signal.SIGTERM

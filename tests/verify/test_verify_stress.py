@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -42,9 +43,6 @@ def test_each_fault_fails_the_run_and_is_said(
     assert (outcome.status, said in outcome.detail) == (status, True), outcome
 
 
-CAPPED = ("sw_power_cap",)
-
-
 def sick(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     """A load that ends in an error, beside a driver that says this."""
 
@@ -57,22 +55,19 @@ def sick(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     monkeypatch.setattr(watching, "COMMAND", ("echo", said))
 
 
-def test_a_load_that_a_lost_gpu_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_that_a_lost_gpu_ends_says_so_and_any_other_is_its_own_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sick(monkeypatch, "GPU is lost.  Reboot the system to recover this GPU")
     found = stress.load("cuda:0")
     assert (found.status, found.spent) == (FAILED, True)
     assert found.detail == (
         "the GPU fell off the bus; RuntimeError: CUDA error: unspecified launch failure"
     )
-
-
-@pytest.mark.parametrize("said", ["40, 0, 0x0000000000000001", "not a valid field", ""])
-def test_a_load_that_ends_without_a_word_of_the_driver_is_its_own_error(
-    said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sick(monkeypatch, said)
-    with pytest.raises(RuntimeError, match="unspecified launch failure"):
-        stress.load("cuda:0")
+    for said in ("40, 0, 0x0000000000000001", "not a valid field", ""):
+        sick(monkeypatch, said)
+        with pytest.raises(RuntimeError, match="unspecified launch failure"):
+            stress.load("cuda:0")
 
 
 def test_new_ecc_errors_heat_and_throttling_are_seen() -> None:
@@ -85,25 +80,11 @@ def test_new_ecc_errors_heat_and_throttling_are_seen() -> None:
     }
 
 
-# --- the work ---
-
-
-class Clock:
-    """A clock that each question moves on."""
-
-    def __init__(self, step: float = 0.25) -> None:
-        self.now, self.step = 0.0, step
-
-    def __call__(self) -> float:
-        self.now += self.step
-        return self.now
-
-
 def test_a_product_that_is_wrong_once_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = iter([0.0] * 5 + [1e-7] + [0.0] * 1000)
     product = lambda: torch.full((4,), 1.0) + next(turns)  # noqa: E731
     monkeypatch.setattr(stress, "square_product", lambda _: (product, 1e12))
-    done = stress.loaded("cpu", 3.0, Clock())
+    done = stress.loaded("cpu", 3.0, itertools.count(0.25, 0.25).__next__)
     assert done.wrong_products == 1
     assert done.products > 5
 
