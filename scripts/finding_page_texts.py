@@ -32,8 +32,6 @@ COMMANDS = {
     "unset PYTORCH_CUDA_ALLOC_CONF    # if expandable_segments fail",
     "cuda-home-unset": "export CUDA_HOME=/usr/local/cuda    # the folder of the toolkit",
     "cuda-lib-missing": "gpusetup install",
-    "cuda-launch-blocking": "unset CUDA_LAUNCH_BLOCKING\n"
-    "$env:CUDA_LAUNCH_BLOCKING = ''    # in PowerShell",
     "cuda-sees-no-device": "unset CUDA_VISIBLE_DEVICES\n"
     "set CUDA_VISIBLE_DEVICES=    # in Windows' cmd\n"
     "nvidia-smi --query-gpu=name,compute_mode,mig.mode.current --format=csv",
@@ -41,17 +39,11 @@ COMMANDS = {
     "sudo systemctl enable --now nvidia-persistenced",
     "docker-other-daemon": "docker context use default\nsudo systemctl restart docker\n"
     "docker run --rm --gpus all ubuntu nvidia-smi",
-    "download-network-error": "export PIP_DEFAULT_TIMEOUT=120 UV_HTTP_TIMEOUT=300\n"
-    "curl -sSI https://download.pytorch.org/",
-    "driver-missing": NEWEST_DRIVER,
-    "driver-slow": "sudo systemctl enable --now nvidia-persistenced",
     "driver-too-old": "gpusetup install    # keeps the driver\n"
     "# Or update the driver:\n" + NEWEST_DRIVER,
     "extension-arch-mismatch": "python -m pip install --no-build-isolation --no-deps "
     "--force-reinstall --no-cache-dir PACKAGE",
     "extension-needs-libcuda": "export LD_PRELOAD=libcuda.so.1",
-    "fabric-unhealthy": "sudo journalctl -u nvidia-fabricmanager -n 50\n"
-    "sudo systemctl restart nvidia-fabricmanager",
     "forward-compat-unsupported": "ldconfig -p | grep libcuda\n" + WITHOUT_FOLDERS.format("compat"),
     "gpu-check-failed": "gpusetup verify",
     "gpu-init-failed": "sudo dmesg | grep -i nvrm    # shows the reason\n"
@@ -59,7 +51,6 @@ COMMANDS = {
     "gpu-memory-taken": "nvidia-smi\n"
     "sudo fuser -v /dev/nvidia*    # also what nvidia-smi does not list",
     "gpu-unused": "gpusetup install",
-    "gpu-works-little": "gpusetup monitor",
     "guarded-set-changed": "gpusetup guard",
     "hybrid-gpu-off": "sudo prime-select on-demand    # for prime-select\n"
     "supergfxctl --mode Hybrid    # for supergfxctl\n"
@@ -71,7 +62,6 @@ COMMANDS = {
     "    # if no installer is named\n"
     "gpusetup install --venv .venv    # if the distribution installed it",
     "invalid-device-ordinal": "nvidia-smi -L",
-    "kernel-image-invalid": "unset TRITON_PTXAS_PATH\nrm -rf ~/.triton/cache ~/.nv/ComputeCache",
     "libcuda-driver-mismatch": "ldconfig -p | grep libcuda\n"
     + WITHOUT_FOLDERS.format("compat|stubs")
     + "\nsudo reboot    # if the driver was updated",
@@ -101,8 +91,6 @@ COMMANDS = {
     "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
     "no-nvidia-gpu": "gpusetup install --backend cpu",
     "no-target": "gpusetup doctor --python .venv",
-    "nvlink-degraded": "nvidia-smi nvlink --status\nsudo reboot",
-    "openmp-twice": "gpusetup install --venv .venv\n.venv/bin/python -m pip install numpy",
     "package-not-found": "python -m pip install torch --index-url https://download.pytorch.org/whl/cu126\n"
     "python -m pip install PACKAGE",
     "pip-cache-disk-full": "python -m pip cache purge\nuv cache clean\n"
@@ -130,7 +118,6 @@ COMMANDS = {
     "torch-outside-environment": "unset PYTHONPATH    # in PowerShell: $env:PYTHONPATH = ''\n"
     'python -c "import torch; print(torch.__file__)"',
     "torch-sees-no-gpu": "gpusetup doctor    # finds which of these it is",
-    "torchaudio-mismatch": "gpusetup install",
     "triton-missing-windows": "python -m pip install triton-windows",
     "two-torch-installs": "python -m pip uninstall -y torch    # until it finds none\n"
     "gpusetup install",
