@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from gpusetup.errors import BadInput
@@ -61,8 +63,15 @@ def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
     """Read a file's text. Raises BadInput if it cannot be read as text."""
-    try:
+    with _refusing(path):
         return text_of(read(path, most_bytes), path)
+
+
+@contextmanager
+def _refusing(path: str | Path) -> Iterator[None]:
+    """Turn an error of reading this path into BadInput."""
+    try:
+        yield
     except (OSError, ValueError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else problem
         raise BadInput(f"{path} cannot be read: {why}") from problem
@@ -74,21 +83,16 @@ def read_text_once(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
     A pipe gives its text only once, so the text is kept in case the same pipe is read again. Raises
     `BadInput` if it is not a text, or if a pipe does not end in time.
     """
-    try:
-        with open(path, "rb", opener=at_once) as file:
-            status = os.fstat(file.fileno())
-            if is_empty_device(status):
-                return ""
-            if not stat.S_ISFIFO(status.st_mode):
-                return read_text(path, most_bytes)
-            pipe = (status.st_dev, status.st_ino)
-            if pipe not in _PIPES:
-                _PIPES[pipe] = _read_pipe(file.fileno(), path, most_bytes)
+    with _refusing(path), open(path, "rb", opener=at_once) as file:
+        status = os.fstat(file.fileno())
+        if _is_null(status):
+            return ""
+        if not stat.S_ISFIFO(status.st_mode):
+            return read_text(path, most_bytes)
+        pipe = (status.st_dev, status.st_ino)
+        if pipe not in _PIPES:
+            _PIPES[pipe] = _read_pipe(file.fileno(), path, most_bytes)
         return text_of(_PIPES[pipe], path)
-    except OSError as problem:
-        raise BadInput(f"{path} cannot be read: {problem.strerror}") from problem
-    except ValueError as problem:
-        raise BadInput(f"{path} cannot be read: {problem}") from problem
 
 
 _PIPES: dict[tuple[int, int], bytes] = {}
@@ -112,11 +116,11 @@ def _read_pipe(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
         data += part
         if len(data) > most_bytes:
             raise BadInput(f"{path} is larger than {most_bytes >> 20} MiB")
-        has_ended = not part
-        if has_ended and (data or not has_name):
+        if part:
+            continue
+        if data or not has_name:
             return data
-        if has_ended:
-            time.sleep(0.01)
+        time.sleep(0.01)
     raise BadInput(f"{path} is a pipe that was not filled and closed within {PIPE_SECONDS:g} s")
 
 
@@ -171,24 +175,19 @@ def is_endless(file: BinaryIO) -> bool:
     """Whether an open file is a device whose data may never end. A terminal and the null device are
     not."""
     status = os.fstat(file.fileno())
-    if stat.S_ISBLK(status.st_mode):
-        return True
-    if not stat.S_ISCHR(status.st_mode) or file.isatty():
-        return False
-    return not is_empty_device(status)
+    is_device = stat.S_ISCHR(status.st_mode) and not file.isatty() and not _is_null(status)
+    return is_device or stat.S_ISBLK(status.st_mode)
 
 
-def is_empty_device(status: os.stat_result) -> bool:
+def _is_null(status: os.stat_result) -> bool:
     """Whether an open file is the null device (`/dev/null`)."""
-    if not stat.S_ISCHR(status.st_mode) or not os.path.exists(os.devnull):  # noqa: PTH110
+    if not stat.S_ISCHR(status.st_mode) or not is_there(os.devnull):
         return False
-    empty_device = os.stat(os.devnull)  # noqa: PTH116
-    return status.st_rdev == empty_device.st_rdev
+    return status.st_rdev == os.stat(os.devnull).st_rdev  # noqa: PTH116
 
 
 def at_once(path: str, flags: int) -> int:
     """Open a path without waiting. Without this, opening a named pipe waits until another program
     opens it for writing."""
     # Windows has no such flag, and its files are never pipes.
-    without_waiting = getattr(os, "O_NONBLOCK", 0)
-    return os.open(path, flags | without_waiting)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -15,7 +15,11 @@ NEWEST_DRIVER = "sudo apt update\nsudo ubuntu-drivers install\nsudo reboot"
 COMMANDS = {
     "amd-gpu": 'sudo usermod -aG render,video "$USER"    # then log out and in again\n'
     "rocminfo | grep gfx",
-    "build-without-gpu": 'export TORCH_CUDA_ARCH_LIST="8.0;8.6;9.0"    # the GPUs that will run it',
+    "build-without-gpu": 'export TORCH_CUDA_ARCH_LIST="8.0;8.6;9.0"'
+    "    # the GPUs that will run it\n"
+    "# In a Dockerfile, above the RUN that builds:\n"
+    '# ENV TORCH_CUDA_ARCH_LIST="8.0;8.6;9.0"\n'
+    "python -m pip install --no-build-isolation PACKAGE",
     "compiler-missing": "sudo apt install -y build-essential    # Debian, Ubuntu\n"
     "winget install Microsoft.VisualStudio.2022.BuildTools --override "
     '"--passive --wait --add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
@@ -35,15 +39,32 @@ COMMANDS = {
     "cuda-sees-no-device": "unset CUDA_VISIBLE_DEVICES\n"
     "set CUDA_VISIBLE_DEVICES=    # in Windows' cmd\n"
     "nvidia-smi --query-gpu=name,compute_mode,mig.mode.current --format=csv",
+    "cuda-unknown-error": "sudo fuser -v /dev/nvidia-uvm    # end the programs that it lists\n"
+    "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm",
+    "cxx-standard-too-old": "sed -i 's/std=c++1[147]/std=c++17/g' setup.py"
+    "    # c++20 for torch 2.14 and newer\n"
+    "export CC=gcc-11 CXX=g++-11\npython -m pip install --no-build-isolation .",
     "device-node-missing": "sudo nvidia-modprobe -c=0    # the GPU's number\nls -l /dev/nvidia*\n"
     "sudo systemctl enable --now nvidia-persistenced",
+    "device-permission": "ls -l /dev/nvidiactl\n"
+    'sudo usermod -aG "$(stat -c %G /dev/nvidiactl)" "$USER"    # if the group is not root\n'
+    "sudo chmod a+rw /dev/nvidia[0-9]* /dev/nvidiactl /dev/nvidia-uvm*"
+    "    # if it is root; until a reboot",
     "docker-other-daemon": "docker context use default\nsudo systemctl restart docker\n"
     "docker run --rm --gpus all ubuntu nvidia-smi",
+    "download-network-error": "export PIP_DEFAULT_TIMEOUT=120 UV_HTTP_TIMEOUT=300\n"
+    "curl -sSI https://download.pytorch.org/",
+    "driver-not-loaded": "sudo apt install -y linux-headers-6.8.0-45-generic\n"
+    "sudo dkms autoinstall\nsudo modprobe nvidia\n"
+    "mokutil --sb-state    # if modprobe says that the key was rejected",
     "driver-too-old": "gpusetup install    # keeps the driver\n"
     "# Or update the driver:\n" + NEWEST_DRIVER,
     "extension-arch-mismatch": "python -m pip install --no-build-isolation --no-deps "
     "--force-reinstall --no-cache-dir PACKAGE",
     "extension-needs-libcuda": "export LD_PRELOAD=libcuda.so.1",
+    "fabric-unhealthy": "sudo tail -n 100 /var/log/fabricmanager.log\n"
+    "sudo systemctl restart nvidia-fabricmanager    # first end every program\n"
+    "sudo nvidia-smi -r\nsudo reboot    # if the reset does not help",
     "forward-compat-unsupported": "ldconfig -p | grep libcuda\n" + WITHOUT_FOLDERS.format("compat"),
     "gpu-check-failed": "gpusetup verify",
     "gpu-init-failed": "sudo dmesg | grep -i nvrm    # shows the reason\n"
@@ -62,6 +83,8 @@ COMMANDS = {
     "    # if no installer is named\n"
     "gpusetup install --venv .venv    # if the distribution installed it",
     "invalid-device-ordinal": "nvidia-smi -L",
+    "kernel-image-invalid": "unset TRITON_PTXAS_PATH\nrm -rf ~/.triton/cache ~/.nv/ComputeCache\n"
+    'rm -rf "${TMPDIR:-/tmp}/torchinductor_$USER"    # the cache of torch.compile',
     "libcuda-driver-mismatch": "ldconfig -p | grep libcuda\n"
     + WITHOUT_FOLDERS.format("compat|stubs")
     + "\nsudo reboot    # if the driver was updated",
@@ -80,17 +103,23 @@ COMMANDS = {
     "maker-libraries-mixed": WITHOUT_FOLDERS.format("rocm|oneapi")
     + "\nunset LD_PRELOAD\ngpusetup install --venv .venv-torch    # if it still fails",
     "maker-wrong-build": "gpusetup install",
-    "mixed-conda-pip": "conda remove -y --force pytorch\n"
+    "mixed-conda-pip": "conda list | grep -E '^(pytorch|torchvision|torchaudio) '\n"
+    "conda remove -y --force pytorch    # and the other two, if they are listed\n"
     "python -m pip uninstall -y torch torchvision torchaudio\ngpusetup install",
     "module-shadowed": "mv torch.py my_torch.py\nrm -rf __pycache__",
     "nccl-duplicate-gpu": "torchrun --nproc-per-node=gpu train.py    # your own script",
     "nccl-shm-error": "df -h /dev/shm; ls -l /dev/shm\n"
     "rm -f /dev/shm/nccl-*    # only while no program uses NCCL\n"
     "export NCCL_SHM_DISABLE=1    # if it cannot be enlarged",
-    "no-kernel-image": "gpusetup install\n"
-    "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
+    "no-kernel-image": "python -c \"import torch; print((torch.ones(9, device='cuda') * 2)"
+    '.sum().item())"\n'
+    "# If it prints 18.0, torch works: rebuild the package that fails.\n"
+    "python -m pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "
+    "PACKAGE\n# If it fails:\ngpusetup install",
     "no-nvidia-gpu": "gpusetup install --backend cpu",
     "no-target": "gpusetup doctor --python .venv",
+    "nvlink-degraded": "nvidia-smi nvlink --status\nsudo reboot",
+    "openmp-twice": "gpusetup install --venv .venv\n.venv/bin/python -m pip install numpy",
     "package-not-found": "python -m pip install torch --index-url https://download.pytorch.org/whl/cu126\n"
     "python -m pip install PACKAGE",
     "pip-cache-disk-full": "python -m pip cache purge\nuv cache clean\n"
@@ -99,10 +128,15 @@ COMMANDS = {
     "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm    # after a suspend\n"
     "sudo systemctl restart ollama    # or your program",
     "python-no-wheel": NEW_PYTHON,
+    "requirement-broken": "python -m pip check\n"
+    "python -m pip install vllm 'torch==2.4.0'    # both names in one command",
     "rocm-arch-missing": "gpusetup install\ngpusetup resolve --explain",
     "rocm-override-wrong": "unset HSA_OVERRIDE_GFX_VERSION\n"
     "grep -n HSA_OVERRIDE ~/.bashrc ~/.profile    # delete the line that sets it",
     "rocm-wheel-on-nvidia": "gpusetup install",
+    "source-checkout-imported": "cd /tmp && PYTHONSAFEPATH=1 python /path/to/script.py"
+    "    # Python 3.11 or newer\n"
+    "python -m pip install --no-build-isolation -e .    # or build it, in the checkout",
     "static-tls-full": "export LD_PRELOAD=/usr/lib/aarch64-linux-gnu/libgomp.so.1"
     "    # the library in the message",
     "system-not-ready-fabric-manager": "sudo apt install -y nvidia-fabricmanager-580"
@@ -112,7 +146,7 @@ COMMANDS = {
     'SP="$(python -c \'import sysconfig; print(sysconfig.get_path("purelib"))\')"\n'
     'ls -d "$SP"/torch "$SP"/torch-* "$SP"/~*    # delete what is listed\ngpusetup install',
     "torch-import-failed": "gpusetup install",
-    "torch-internal-error": "gpusetup install\n"
+    "torch-internal-error": "gpusetup install --venv .venv-new --upgrade\n"
     "python -m torch.utils.collect_env    # for your report",
     "torch-lacks-device": "gpusetup install",
     "torch-outside-environment": "unset PYTHONPATH    # in PowerShell: $env:PYTHONPATH = ''\n"
@@ -122,7 +156,8 @@ COMMANDS = {
     "two-torch-installs": "python -m pip uninstall -y torch    # until it finds none\n"
     "gpusetup install",
     "vgpu-no-compute": "nvidia-smi -q | grep -i license    # must be `Licensed`",
-    "windows-dll-missing": "winget install Microsoft.VCRedist.2015+.x64",
+    "windows-dll-missing": "gpusetup install --torch 2.4.1    # for fbgemm.dll and torch 2.4.0\n"
+    "winget install Microsoft.VCRedist.2015+.x64    # as administrator",
     "windows-pagefile-too-small": "SystemPropertiesPerformance.exe    # Advanced, Virtual memory",
     "windows-path-too-long": "Set-ItemProperty "
     "HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
@@ -143,6 +178,10 @@ WORDS = {
     "cuda-sees-no-device": "Unset CUDA_VISIBLE_DEVICES, or set it to GPUs that `nvidia-smi -L` "
     "lists. If MIG is on without an instance, see mig-misconfigured; in a container, "
     "container-no-gpu",
+    "device-permission": "Join the group that owns the device nodes, and log out and in again. If "
+    "that group is root, do not join it: an administrator or the setting NVreg_DeviceFileMode of "
+    "the nvidia module restricts access. If every user may open the nodes (crw-rw-rw-), SELinux or "
+    "a batch system blocks them: ask for a GPU (`srun --gres=gpu:1`)",
     "driver-missing": "Install the driver with your distribution's own package (the commands are "
     "Ubuntu's) and reboot: until then, nouveau (the open-source driver) usually has the GPU. "
     "Afterwards `nvidia-smi` lists the GPU",
@@ -159,6 +198,8 @@ WORDS = {
     "maker-libraries-mixed": "PyTorch's wheels bring their own libraries. Start the program in a "
     "shell in which LD_LIBRARY_PATH and LD_PRELOAD name no ROCm, no oneAPI and no other torch "
     "(for oneAPI, open a shell without setvars.sh)",
+    "no-kernel-image": "Find out whether torch itself or a compiled package lacks kernels for this "
+    "GPU, then replace that one",
     "no-nvidia-gpu": "If lspci names an NVIDIA GPU, only its driver is missing (driver-missing). "
     "In a virtual machine or container, ask for a GPU to be passed through. Otherwise use torch's "
     "CPU build",

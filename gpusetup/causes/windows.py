@@ -44,11 +44,11 @@ REMOVAL = {
 tools."""
 
 
-def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") -> Fix:
+def driver_of_windows(context: RuleContext, floor: str | None) -> Fix:
     """The fix in WSL: update the driver in Windows. It replaces Linux's steps (driver modules,
     device nodes, restart)."""
     return Fix(
-        text=f"{first}Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}). Then "
+        text=f"Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}). Then "
         "update WSL and start it again (this closes open programs in WSL). Do not install a "
         "Linux driver inside WSL",
         commands=lines("wsl.exe --update", "wsl.exe --shutdown"),

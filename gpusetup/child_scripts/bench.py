@@ -85,8 +85,9 @@ LEFT_BYTES = 64 << 20
 """How many bytes a trial may leave behind in a process that runs the next one: cuBLAS keeps
 workspaces of up to 32 MiB. More than this belongs to the user's code, and would distort the next
 size."""
-IMPORTED_BYTES: List[int] = []
-"""The memory of the host that this process used before it built its first model."""
+OWN_BYTES: List[int] = []
+"""The memory of the host that stays in this process after its first trial: torch and the user's
+code."""
 
 
 def answer_request(request: Answer) -> Answer:
@@ -99,9 +100,6 @@ def answer_request(request: Answer) -> Answer:
     except BaseException as problem:
         # Any exception of the user's code, even SystemExit, is the answer.
         answer = {"status": "error", "detail": description(problem)}
-    imported_bytes = answer.pop("imported_bytes", None)
-    if imported_bytes is not None and not IMPORTED_BYTES:
-        IMPORTED_BYTES.append(imported_bytes)
     is_sound = answer["status"] == "ok" or "OutOfMemoryError" in answer["detail"]
     # The compiler does not free the memory of compiled code.
     is_reusable = is_sound and not request.get("compile")
@@ -109,7 +107,8 @@ def answer_request(request: Answer) -> Answer:
 
 
 def left_bytes(request: Answer) -> float:
-    """Free the last trial's memory. Returns how much of it is left, infinity if unknown."""
+    """Free the last trial's memory. Returns how many bytes of it are left, infinity if
+    unknown."""
     gc.collect()
     if request.get("device") != "cpu" and torch.cuda.is_available():
         try:
@@ -123,7 +122,10 @@ def left_bytes(request: Answer) -> float:
 
         ctypes.CDLL(None).malloc_trim(0)
     resident = trial_memory.process_memory("VmRSS")
-    return resident - IMPORTED_BYTES[0] if resident and IMPORTED_BYTES else math.inf
+    if resident is None:
+        return math.inf
+    OWN_BYTES[:] = OWN_BYTES or [resident]
+    return float(resident - OWN_BYTES[0])
 
 
 def serve() -> None:

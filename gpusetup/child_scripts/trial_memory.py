@@ -73,11 +73,6 @@ class Cuda:
         """The current memory of the tensors, without the gaps between the allocator's blocks."""
         return int(self.cuda.memory_allocated())
 
-    def reserved(self) -> Optional[int]:
-        """The memory that the allocator has reserved on the GPU, including the gaps between its
-        blocks but not the CUDA context. Other programs cannot use it, and nvidia-smi counts it."""
-        return int(self.cuda.memory_reserved())
-
     def busy(self) -> Optional[float]:
         """The GPU's current utilization in percent, from NVML; None without the binding."""
         with contextlib.suppress(Exception):
@@ -110,9 +105,6 @@ class HostMemory:
     def now(self) -> Optional[int]:
         """The current resident memory in bytes."""
         return process_memory("VmRSS")
-
-    def reserved(self) -> Optional[int]:
-        return None
 
     def busy(self) -> Optional[float]:
         return None

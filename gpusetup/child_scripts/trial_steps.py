@@ -73,7 +73,6 @@ class SettingTrial:
         code = request.get("code")
         function = steps.function_named(code) if code else saved_job(request["pickle"])
         self.memory = trial_memory.memory_of(self.device, request)
-        self.imported_bytes = self.memory.now()
         self.job = job = steps.job_for(function, self.batch_size)
         model = job.model.to(self.device).train()
         steps.optimizer_of(job, request.get("optimizer") or "adamw")
@@ -196,9 +195,7 @@ def run_steps(request: Answer) -> Answer:
     return {
         **summary(rows, seconds, request["batch"]),
         **loader,
-        "imported_bytes": trial.imported_bytes,
         "static_bytes": static_bytes,
-        "reserved_bytes": memory.reserved(),
         "utilization_percent": busy,
         "loss": finite(trial.loss),
         "losses": [finite(loss) for loss in trial.losses],

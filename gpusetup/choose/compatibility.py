@@ -35,7 +35,7 @@ from gpusetup.model.versions import allows, cuda_of, parsed
 CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 """An extra such as in `jax[cuda12]`, which brings the libraries for one CUDA version."""
 USES_TORCH = frozenset(
-    "accelerate bitsandbytes diffusers kornia lightning open-clip-torch peft pytorch-lightning "  # noqa: SIM905
+    "accelerate diffusers kornia lightning open-clip-torch peft pytorch-lightning "  # noqa: SIM905
     "sentence-transformers timm torchmetrics transformers ultralytics".split()
 )
 """Well-known packages that compute with torch, besides those of the companion table."""
@@ -58,8 +58,7 @@ def why_not_beside(
     their torch themselves, and for wheels that no index has.
     """
     requirement = Requirement(word)
-    found = filter(None, map(CUDA_EXTRA.match, requirement.extras))
-    majors = [cuda[1] for cuda in found]
+    majors = [cuda[1] for cuda in filter(None, map(CUDA_EXTRA.match, requirement.extras))]
     # A CPU build loads no CUDA library whose version could differ.
     if majors and build.cuda and build.cuda_major not in majors:
         return f"{word} is built for CUDA {' and '.join(majors)}, torch for CUDA {build.cuda}"
@@ -160,8 +159,7 @@ def why_release_differs(
 
 
 def releases_beside(project: Project, build: TorchBuild, catalog: Catalog) -> tuple[str, ...]:
-    """Specifiers of a project's releases on the default index that work with a build, newest
-    first."""
+    """Specifiers of the releases on the default index that work with a build, newest first."""
     return tuple(
         row.versions
         for row in project.rows
@@ -225,11 +223,11 @@ def limits_beside(
     """Constraints that make an installer skip releases which do not work with a build, such as
     `torchcodec!=0.9.*`.
 
-    `on_torch_index` contains the packages that will be installed from torch's own index.
+    `on_torch_index` contains the packages that will be installed from torch's own index. Any other
+    package comes from the default index, even as a dependency.
     """
     limits: list[str] = []
     for project in companion_table().projects:
-        # Any other package comes from the default index, even as a dependency.
         is_own = project.name in on_torch_index
         rows = [
             row
@@ -237,8 +235,8 @@ def limits_beside(
             if why_row_differs(project, row, build, catalog, of_torch_index=is_own)
         ]
         limits += without(project, rows)
-    numpy = numpy_beside(build.torch, catalog)
     # torch's wheels do not declare which numpy they need.
+    numpy = numpy_beside(build.torch, catalog)
     return (*limits, numpy) if numpy else tuple(limits)
 
 
@@ -278,9 +276,8 @@ COMPILED = frozenset(
 
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
-    new_torch = f"torch {build.torch} ({build.backend})"
-    packages = installed_packages(machine)
-    dependent_packages = dependents(machine, build)
+    new_torch, torch = f"torch {build.torch} ({build.backend})", machine.torch
+    packages, dependent_packages = installed_packages(machine), dependents(machine, build)
     for package in dependent_packages:
         fate = f"without a release for {new_torch} it stays" if package.can_follow else "it stays"
         yield f"{package.name} {package.version} requires {package.needs}: {fate}, and may fail"
@@ -295,7 +292,6 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
             yield f"{name} {packages[name].version} {source}: the wheel of the index replaces it"
     # Skip packages that declare which torch they need, because the notes above already name them.
     declared = {package.name for package in dependent_packages}
-    torch = machine.torch
     old = (torch.cuda or cuda_of(torch.backend or "") or "").partition(".")[0]
     # A change between a CPU build and a CUDA build is not a change of the CUDA version.
     differs_in_cuda = bool(old and build.cuda_major) and old != build.cuda_major

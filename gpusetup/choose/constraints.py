@@ -115,7 +115,7 @@ def why_kernels_lack_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | 
     host, maker, gpus = question.host, question.maker, question.maker_gpus
     if maker:
         rows = in_scope(question)
-        never = why_no_builds(maker, gpus, rows, question.platform, question.catalog)
+        never = why_no_builds(maker, gpus, rows, question.platform)
         reasons = (*never, *(why_no_kernels(build, gpu) for gpu in gpus))
         return next(filter(None, reasons), None)
     # A GPU that the catalog does not know excludes no build; a note names it. Several GPUs of one

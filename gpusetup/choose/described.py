@@ -11,16 +11,7 @@ from gpusetup.catalog.gpus import gpu_of_any_maker, platform_of
 from gpusetup.catalog.jetpack import is_board_gpu
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import (
-    Container,
-    CudaApi,
-    Driver,
-    Os,
-    Python,
-    Snapshot,
-    Torch,
-    Wanted,
-)
+from gpusetup.model.machine import Container, CudaApi, Driver, Os, Python, Snapshot, Torch, Wanted
 from gpusetup.model.versions import parsed
 
 

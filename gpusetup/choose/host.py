@@ -102,46 +102,29 @@ class BuildQuestion(Frozen):
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
     """A question: which torch build meets this request on this host?"""
-    # Other requested packages do not affect the result, and questions that differ only in them
-    # would be cached separately.
-    question = BuildQuestion(wish=wish.of_torch_alone, host=host.facts, catalog=catalog)
     maker = maker_to_serve(wish, host.machine, host.facts.presence)
-    if maker is None:
-        return question
-    gpus = tuple(
-        Gpu(name=gpu.name, maker=gpu.maker, target=gpu.target)
-        for gpu in gpus_of_makers(host.machine)
-        if gpu.maker == maker.id
+    gpus = gpus_of_makers(host.machine) if maker else ()
+    return BuildQuestion(
+        # Other requested packages do not affect the result, and questions that differ only in them
+        # would be cached separately.
+        wish=wish.of_torch_alone,
+        host=host.facts,
+        catalog=catalog,
+        maker=maker,
+        maker_gpus=tuple(
+            Gpu(name=gpu.name, maker=gpu.maker, target=gpu.target)
+            for gpu in gpus
+            if maker and gpu.maker == maker.id
+        ),
     )
-    return replace(question, maker=maker, maker_gpus=gpus)
 
 
 # --- reading a snapshot ---------------------------------------------------------------------------
 
 
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
-    """The machine as a host; if a report requests another Python, the host has that one."""
-    version = machine.wanted.python
-    # A report may quote an old document. Its Python belongs to its old torch, so ignore both.
-    if version and not is_a_step_back(machine):
-        machine = replace(machine, python=replace(machine.python, version=version))
+    """The machine as a host, with the facts that decide."""
     return Host(machine=machine, facts=facts_of(machine, catalog))
-
-
-LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
-"""Events which show that the installed torch lacks kernels for the GPU, as older ones do."""
-
-
-def is_a_step_back(machine: Snapshot) -> bool:
-    """Whether a report asks for an older torch than the installed one, which already has no kernels
-    for the GPU."""
-    lacks_kernels = any(event.kind in LACKS_KERNELS for event in machine.events)
-    installed = (machine.torch.version or "").partition("+")[0]
-    pin = machine.wanted.torch or ""
-    # Only an exact version (`==`) shows which release a document was written for.
-    if machine.origin != "report" or not (lacks_kernels and installed and pin.startswith("==")):
-        return False
-    return parsed(pin.removeprefix("==").removesuffix(".*")) < parsed(installed)
 
 
 def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
@@ -159,6 +142,13 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
     has_driver = bool(driver.cuda or driver.version)
     is_without = not has_driver and (machine.gpus == () or os.family == "macos")
     presence: Presence = "some" if gpus else "none" if is_without else "unknown"
+    firsts, assumed = first_drivers(machine, catalog), None
+    # A Jetson's driver is part of its JetPack. An unknown one is assumed to support each of the
+    # GPUs, and the second-newest CUDA major version, as most drivers do.
+    if not has_driver and not board:
+        floors = filter(None, (row.on(driver_family(machine)) for row in catalog.families))
+        candidates = (*sorted(floors, key=parsed)[-2:-1], *(first for _, first in firsts))
+        assumed = max(candidates, key=parsed, default=None)
     return HostFacts(
         family=os.family or "linux",
         architecture=os.machine or "x86_64",
@@ -175,24 +165,11 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
         jetpack=jetpack,
         board=board,
         gpus=tuple(Gpu(name=g.name, compute_capability=g.compute_capability) for g in gpus),
-        first_drivers=first_drivers(machine, catalog),
+        first_drivers=firsts,
         presence=presence,
-        assumed_driver=assumed_driver(machine, catalog),
+        assumed_driver=assumed,
         cuda_at_work=torch.cuda if torch.cuda_available or by_cuda else None,
     )
-
-
-def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
-    """The driver version to assume if the driver is unknown: one that supports each of the GPUs,
-    and the second-newest CUDA major version, as most drivers do."""
-    driver = machine.driver
-    # A Jetson's driver is part of its JetPack.
-    if driver.version or driver.cuda or board_of(machine):
-        return None
-    floors = filter(None, (row.on(driver_family(machine)) for row in catalog.families))
-    last_but_one = sorted(floors, key=parsed)[-2:-1]
-    of_gpus = [first for _, first in first_drivers(machine, catalog)]
-    return max((*last_but_one, *of_gpus), key=parsed, default=None)
 
 
 def driver_family(machine: Snapshot) -> str:

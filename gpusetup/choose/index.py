@@ -67,8 +67,7 @@ class AnsweringIndex(Protocol):
         """Sentences that tell where packages are looked for."""
 
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
-        """Called once before the first question, with the choice made without packages and with the
-        required packages."""
+        """Called before the first question, with the choice of torch alone and the packages."""
 
     def ask(self, question: SetQuestion) -> IndexAnswer:
         """The newest releases that answer the question, or the reason why there are none. Raises

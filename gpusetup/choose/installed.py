@@ -14,11 +14,7 @@ from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.companions import UNREAD, beside, default_backend
 from gpusetup.catalog.kernels import readable
 from gpusetup.catalog.rows import Name
-from gpusetup.choose.constraints import (
-    in_scope,
-    why_driver_is_too_old,
-    why_kernels_lack_a_gpu,
-)
+from gpusetup.choose.constraints import in_scope, why_driver_is_too_old, why_kernels_lack_a_gpu
 from gpusetup.choose.host import BuildQuestion
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen, replace

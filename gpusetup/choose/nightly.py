@@ -7,7 +7,7 @@ run wherever the newest release for that backend does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog, index_url
@@ -31,13 +31,8 @@ OF_A_RELEASE = "`gpusetup resolve` names the newest release that fits"
 
 
 def is_nightly(torch: str | None) -> bool:
-    """Whether the text requests a nightly build.
-
-    >>> is_nightly("nightly"), is_nightly("torch nightly"), is_nightly("2.5.1"), is_nightly(None)
-    (True, True, False, False)
-    """
-    words = (torch or "").lower().removeprefix("torch").split()
-    return words == [NIGHTLY]
+    """Whether the text requests a nightly build: `nightly` or `torch nightly`."""
+    return (torch or "").lower().removeprefix("torch").split() == [NIGHTLY]
 
 
 def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> ResolveAnswer:
@@ -52,8 +47,7 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
             hint=OF_A_RELEASE,
         )
     names = row.backends.split()
-    is_named = backend != "auto"
-    if is_named and backend not in names:
+    if backend not in ("auto", *names):
         raise Unsatisfiable(
             f"No nightly builds are known for {backend}: they are for {', '.join(names)}",
             hint="leave out `--backend` to get the one that fits",
@@ -64,7 +58,8 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
     similar = newest_fitting(question, machine)
     build = similar.build
     # A backend may have nightly builds before its first release, by which to judge it.
-    if build is None and not (is_named and backend not in [one.backend for one in with_nightlies]):
+    is_new = backend != "auto" and backend not in [one.backend for one in with_nightlies]
+    if build is None and not is_new:
         # Several releases may be rejected for the same reason.
         rejections = similar.rejections[:MOST_REASONS_SHOWN]
         reasons = dict.fromkeys([one.reason for one in rejections] or similar.notes)
@@ -97,7 +92,9 @@ def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> Resol
     )
 
 
-def _notes(build: TorchBuild | None, backend: str, as_of: str) -> Iterable[str]:
+def _notes(build: TorchBuild | None, backend: str, as_of: str) -> Iterator[str]:
+    """Yields what a nightly build means. `build` is the release by which it was chosen; None if no
+    release has the backend yet. The list of backends is of `as_of`."""
     yield (
         "a nightly build is made every day from torch's main branch, without the tests of a "
         "release; gpusetup never installs one by itself, and `gpusetup install --upgrade` goes "

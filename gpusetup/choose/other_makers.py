@@ -86,10 +86,12 @@ def builds_of_maker(
     """The builds for a maker's GPUs on a platform, best first: those of PyTorch's index with the
     newest torch and the newest ROCm whose kernels were read, then those of AMD's index."""
     rows = []
+    # A machine's name may contain a hyphen, because a snapshot may say anything.
+    family, _, machine = platform.partition("-")
     for release in catalog.other_makers:
         # Python versions, C library and companions are those of the CPU build of the same torch,
         # which is built the same way.
-        cpu_build = catalog.row_of(release.torch, "cpu", *platform.split("-"))
+        cpu_build = catalog.row_of(release.torch, "cpu", family, machine)
         for backend in release.seen.get(platform, "").split() if cpu_build else ():
             if cpu_build and maker_of(backend) == maker.id:
                 rows.append(replace(cpu_build, labelled=True, backend=backend))
@@ -160,7 +162,7 @@ def why_no_kernels(build: TorchBuild, gpu: Gpu) -> str | None:
 
 
 def why_no_builds(
-    maker: Maker, gpus: Sequence[Gpu], rows: Sequence[TorchBuild], platform: str, catalog: Catalog
+    maker: Maker, gpus: Sequence[Gpu], rows: Sequence[TorchBuild], platform: str
 ) -> tuple[str, ...]:
     """The reasons why none of a maker's builds (`rows`) can serve all of these GPUs, if known."""
     problems = []
@@ -180,20 +182,13 @@ def why_no_builds(
             generation = f"{DROPPED[target]} ({target})"
             problem = f"ROCm no longer supports {generation}: {gpu.name}. {CPU_WORKS}"
         problems.append(problem)
-    if rows or problems:
-        return tuple(problems)
-    listed = {
-        one.replace("-", " on ")
-        for release in catalog.other_makers
-        for one, backends in release.seen.items()
-        if maker.id in map(maker_of, backends.split())
-    }
-    amds = f", and AMD's own index lists none for {', '.join(gpu.name for gpu in gpus)}"
-    return (
-        f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for "
-        f"{platform.replace('-', ' on ')}: torch's own index has them for "
-        f"{' and '.join(sorted(listed))}{amds if maker is AMD else ''}. {CPU_WORKS}",
-    )
+    if not rows and not problems:
+        amds = f", and AMD's own index lists none for {', '.join(gpu.name for gpu in gpus)}"
+        problems.append(
+            f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for "
+            f"{platform.replace('-', ' on ')}{amds if maker is AMD and gpus else ''}. {CPU_WORKS}"
+        )
+    return tuple(problems)
 
 
 def notes_of(

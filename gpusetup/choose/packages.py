@@ -76,11 +76,6 @@ class PackageQuestion(Frozen):
     """Whether no index is asked, so that only the companion table can tell."""
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The requirements for packages and companions besides torch, sorted by name."""
-        return self.wish.words
-
-    @property
     def of_torch(self) -> BuildQuestion:
         """The question for torch alone."""
         return question_of(self.wish, self.host, self.catalog)
@@ -100,7 +95,7 @@ class PackageQuestion(Frozen):
         """The first reason why a package has no release for a build; None if every one has."""
         reasons = (
             why_not_beside(word, build, self.host.facts, self.catalog, by_table=self.by_table)
-            for word in self.words
+            for word in self.wish.words
         )
         return next(filter(None, reasons), None)
 
@@ -121,7 +116,8 @@ def candidates(
 ) -> tuple[TorchBuild, ...]:
     """The builds for which each package may have a release, newest torch first. Among builds of the
     same torch version, `prefer` comes first, then the best one for the host."""
-    takes_old = question.wish.torch or any(Requirement(word).specifier for word in question.words)
+    wish = question.wish
+    takes_old = wish.torch or any(Requirement(word).specifier for word in wish.words)
     oldest = parsed("0" if takes_old else OLDEST)
     fitting = [
         build
@@ -153,15 +149,13 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
         raise nothing_goes_together(question)
     build, table, catalog = builds[0], companion_table(), question.catalog
     index = index_url(build.backend)
-    torch = labelled("torch", build.torch, build)
-    packages = [JointPackage(name="torch", version=torch, index_url=index)]
-    unknown = []
-    for word in question.words:
+    packages, unknown = list[JointPackage](), list[str]()
+    for word in ("torch", *question.wish.words):
         name, requirement = name_of(word), Requirement(word)
         version, project = build.family().get(name), table.project(name)
         if version:
-            version = labelled(name, version, build)
-            packages.append(JointPackage(name=name, version=version, index_url=index, asked=True))
+            version, asked = labelled(name, version, build), name != "torch"
+            packages.append(JointPackage(name=name, version=version, index_url=index, asked=asked))
             continue
         limits = requirement.specifier
         if project is None and name not in FAMILY:
@@ -196,7 +190,7 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
     """Maps the names of requested packages that no index has as a wheel, by the table, to their
     requirements. They are left out of the question if something else remains."""
     build, words = question.newest_alone, dict[str, str]()
-    for word in question.words if build else ():
+    for word in question.wish.words if build else ():
         project = companion_table().project(name_of(word))
         rows = rows_meant(project, Requirement(word).specifier) if project else ()
         if project is None or build is None or not rows or any(map(project.has_wheels, rows)):
@@ -204,7 +198,7 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
         # What cannot run here is refused with that reason instead.
         if why_not_on_host(project, build, question.host.facts) is None:
             words[name_of(word)] = word
-    rest = len(question.words) > len(words) or question.wish.from_project
+    rest = len(question.wish.words) > len(words) or question.wish.from_project
     return words if rest or "torch" in question.wish.family else {}
 
 
@@ -229,7 +223,7 @@ class Search:
 
     def __init__(self, question: PackageQuestion, index: AnsweringIndex) -> None:
         self.question, self.index = question, index
-        self.asked = {name_of(word): word for word in question.words}
+        self.asked = {name_of(word): word for word in question.wish.words}
         self.tried = 0
         self.sources: dict[str, str] = {}
         """The packages that are built from source: their requirements by name."""
@@ -246,7 +240,7 @@ class Search:
         Raises Unsatisfiable if no set works, or only one with an old release of a requested
         package.
         """
-        builds, words = candidates(self.question, prefer), self.question.words
+        builds, words = candidates(self.question, prefer), self.question.wish.words
         if not builds:
             raise nothing_goes_together(self.question)
         self.newest = self._newest_releases()
@@ -266,8 +260,10 @@ class Search:
             for build in chain(builds[:1], self._named_by_uv(builds, asked)):
                 answers.append(self._try(build, asked))
                 if not answers[-1].reason:
-                    self._refuse_old(build, answers[-1])
-                    return self._set(build, answers[-1])
+                    chosen = self._set(build, answers[-1])
+                    old = self._years_behind(answers[-1])
+                    self._refuse_old([one for one in chosen.held_back if one.package in old])
+                    return chosen
                 if answers[0].unknown:
                     # A file that is not read may name an index that has the package.
                     setting = own_setting("UV_INDEX", "URL")
@@ -289,13 +285,11 @@ class Search:
             answer = self._without_culprits(SetQuestion(words=words, torch=span, backend=backend))
             self.with_any_torch = self.with_any_torch or answer.reason
             named = answer.packages.get("torch")
-            for build in here:
-                # The limits of the companion table may exclude what uv names, then an older torch.
-                if named is None or parsed(build.torch) > parsed(named.public):
-                    continue
-                if (build, words) not in self.failures and self.tried < MOST_TRIES:
-                    yield build
-                    break
+            # The limits of the companion table may exclude what uv names, then an older torch.
+            older = [one for one in here if named and parsed(one.torch) <= parsed(named.public)]
+            untried = [build for build in older if (build, words) not in self.failures]
+            if self.tried < MOST_TRIES:
+                yield from untried[:1]
 
     # --- asking ---
 
@@ -383,10 +377,9 @@ class Search:
 
     def _at_newest(self, word: str) -> str:
         """The requirement, pinned to the newest release if it names no version."""
-        requirement, newest = Requirement(word), self.newest.get(name_of(word))
-        is_plain = not (requirement.specifier or requirement.marker or requirement.url)
+        newest = self.newest.get(name_of(word))
         # Naming a pre-release by its version would count as a request for one.
-        if newest is None or not is_plain or parsed(newest.version).is_prerelease:
+        if newest is None or Requirement(word).marker or parsed(newest.version).is_prerelease:
             return word
         return f"{word}=={newest.public}"
 
@@ -460,13 +453,12 @@ class Search:
 
     def _years_behind(self, answer: IndexAnswer) -> list[str]:
         """The requested packages whose release is over a year older than their newest one."""
-        old = []
-        for name, newest in self.newest.items():
-            found = answer.packages.get(name)
-            day, newest_day = found.published if found else None, newest.published
-            if day and newest_day and (newest_day - day).days > YEAR:
-                old.append(name)
-        return old
+        return [
+            name
+            for name, newest in self.newest.items()
+            if (found := answer.packages.get(name)) and found.published and newest.published
+            if (newest.published - found.published).days > YEAR
+        ]
 
     def _as_seen(self, reason: str) -> str:
         """uv's reason, cut to a screen's length, without torch's exact version as the user's own
@@ -478,17 +470,15 @@ class Search:
 
     # --- refusals ---
 
-    def _refuse_old(self, build: TorchBuild, answer: IndexAnswer) -> None:
-        """Raise Unsatisfiable if a set has an old release of a package that the user named. It
-        names the requirements that ask for it anyway."""
-        old = self._years_behind(answer)
-        reasons = [one for one in self._held_back(build, answer) if one.package in old]
-        if reasons:
-            shown = "; ".join(f"{held.package} only at {held.at}" for held in reasons)
-            words = " ".join(f"'{held.package}=={held.at}'" for held in reasons)
+    def _refuse_old(self, old: Sequence[HeldBack]) -> None:
+        """Raise Unsatisfiable if there are old releases of packages that the user named, with the
+        requirements that ask for them anyway."""
+        if old:
+            shown = "; ".join(f"{held.package} only at {held.at}" for held in old)
+            words = " ".join(f"'{held.package}=={held.at}'" for held in old)
             raise refusal(
                 f"Only an old release goes together here: {shown}",
-                *(held.by for held in reasons),
+                *(held.by for held in old),
                 steps=[f"asked for by its version it is taken: {words}"],
             )
 
@@ -520,8 +510,9 @@ class Search:
         named = [name for name in self.asked if _names(name, reason)]
         words = " and ".join(self.asked[name] for name in named or self.asked)
         # uv only sees that a constraint excludes what the packages bring: the table knows why.
+        asked = tuple(self.asked.values())
         brought = self.index.ask(
-            SetQuestion(words=question.words, torch=f"=={newest.torch}", backend=newest.backend)
+            SetQuestion(words=asked, torch=f"=={newest.torch}", backend=newest.backend)
         ).packages
         verdicts = (
             why_release_differs(name, release.public, newest, question.catalog)
@@ -567,7 +558,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     if newest is None:
         return nothing_fits(newest_fitting(question.of_torch, host.machine))
     steps = []
-    for word in question.words:
+    for word in question.wish.words:
         project = companion_table().project(name_of(word))
         alone = replace(question, wish=replace(question.wish, packages=(word,), family=()))
         # Only packages that cause the failure need a workaround.

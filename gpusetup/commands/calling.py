@@ -37,10 +37,8 @@ class Listener(Console):
         self.output = None
         self._notify = notify
 
-    def tell(self, text: str) -> None:
+    def talk(self, text: str) -> None:
         self._notify(text)
-
-    talk = tell
 
 
 def answered(

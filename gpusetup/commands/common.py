@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpusetup.commands.question import Option, option, options, switch
 from gpusetup.errors import UsageError
@@ -119,22 +119,6 @@ def shared(option: Option, **changes: Any) -> Any:
 # --- the machine ----------------------------------------------------------------------------------
 
 
-class MachineToRead(NamedTuple):
-    """The machine that a command examines, and how to read it."""
-
-    named: Machine | None = None
-    """An example machine, a file, or a snapshot; None means this machine."""
-    python: str | None = None
-    """The environment on this machine: the path of its Python, or its folder."""
-    timeout: float | None = None
-    """How many seconds to wait for the driver; None means the default."""
-    need_target: bool = False
-    """Whether the command ends if there is no Python environment (`Blocked`, exit code 3).
-    Otherwise it continues with unknown Python and torch."""
-    is_examined: bool = False
-    """Whether the command itself finds what is wrong with the environment, as doctor does."""
-
-
 def timeout_of(timeout: float | None) -> float:
     """The requested time limit in seconds; the default if it is None or 0."""
     from gpusetup.probe.deadline import LIMIT_SECONDS
@@ -142,43 +126,53 @@ def timeout_of(timeout: float | None) -> float:
     return timeout or LIMIT_SECONDS
 
 
-def gather(wanted: MachineToRead, out: Console) -> Snapshot:
-    """Read the machine that the options name: an example, a snapshot file, or this machine."""
-    if wanted.named and wanted.python:
+def gather(
+    out: Console,
+    named: Machine | None = None,
+    python: str | None = None,
+    timeout: float | None = None,
+    *,
+    need_target: bool = False,
+    is_examined: bool = False,
+) -> Snapshot:
+    """Read the machine that the options name: an example, a snapshot file or a snapshot (`named`),
+    or this machine with one of its environments (`python`), waiting `timeout` seconds for the
+    driver.
+
+    `need_target`: whether the command ends if there is no Python environment (`Blocked`, exit code
+    3). Otherwise it continues with unknown Python and torch. `is_examined`: whether the command
+    itself finds what is wrong with the environment, as doctor does.
+    """
+    if named and python:
         raise UsageError(
             "`--from` and `--python` cannot be used together",
             hint="each of them names the machine to read; give only one",
         )
-    if isinstance(wanted.named, Snapshot):
-        return wanted.named
-    if wanted.named:
+    if isinstance(named, Snapshot):
+        return named
+    if named:
         from gpusetup.probe.snapshot_files import machine_named
 
-        machine = machine_named(str(wanted.named))
+        machine = machine_named(str(named))
     else:
         from gpusetup.probe.machine import read_machine
         from gpusetup.system.system import System
 
         machine = read_machine(
             System(),
-            named=wanted.python,
-            need_target=wanted.need_target,
+            named=python,
+            need_target=need_target,
             notify=out.talk,
-            limit=timeout_of(wanted.timeout),
+            limit=timeout_of(timeout),
         )
-    if not wanted.is_examined:
-        _tell_of_target(machine, out, ended=wanted.need_target)
-    return machine
-
-
-def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
-    """Warn if VIRTUAL_ENV names a folder that is not an environment. Unless `ended`, also warn
-    about interrupted installations."""
+    if is_examined:
+        return machine
     from gpusetup.probe.own_files import interruptions
 
     for event in machine.events:
         if event.kind == "stale-environment":
             out.talk(f"VIRTUAL_ENV names {event.text}, which is not an environment")
-    if not ended:
-        for sentence in interruptions(machine):
-            out.talk(sentence)
+    # A command that needs the target ends an interrupted installation first.
+    for sentence in () if need_target else interruptions(machine):
+        out.talk(sentence)
+    return machine

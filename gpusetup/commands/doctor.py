@@ -13,7 +13,6 @@ from gpusetup.commands.common import (
     TIMEOUT,
     TORCH,
     Machine,
-    MachineToRead,
     gather,
     shared,
 )
@@ -152,14 +151,14 @@ def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
 
         snapshot = snapshot_of(question.report)
     else:
-        to_read = MachineToRead(
-            named=question.machine,
-            python=question.python,
-            timeout=question.timeout,
+        snapshot = gather(
+            out,
+            question.machine,
+            question.python,
+            question.timeout,
             need_target=True,
             is_examined=True,
         )
-        snapshot = gather(to_read, out)
     if not question.describes_other_host:
         return snapshot
     from gpusetup.catalog.file import load_catalog

@@ -16,7 +16,6 @@ from gpusetup.commands.common import (
     REQUIREMENTS,
     TORCH,
     Machine,
-    MachineToRead,
     gather,
     shared,
 )
@@ -117,7 +116,7 @@ def run(question: InstallQuestion, out: Console) -> Reply:
         return show_project(question, out)
     refuse_scripts(question.packages)
     if question.machine:
-        return flow.show_described(question, gather(MachineToRead(question.machine), out), out)
+        return flow.show_described(question, gather(out, question.machine), out)
     return flow.undo(question, out) if question.undo else flow.install(question, out)
 
 

@@ -4,6 +4,7 @@ described machine. Each makes a plan, shows it, asks for confirmation, and carri
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -17,7 +18,7 @@ from gpusetup.choose.commands import INSTALLERS, InstallerOptions
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import installed_packages
 from gpusetup.choose.wish import Wish
-from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.common import gather
 from gpusetup.commands.install_choice import (
     choose_task,
     decision_of,
@@ -27,13 +28,13 @@ from gpusetup.commands.install_choice import (
 )
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
-from gpusetup.errors import Blocked
-from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
-from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
+from gpusetup.errors import Blocked, ToolFailed
+from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, run_step, torch_stays
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
 from gpusetup.install.switching import change
 from gpusetup.install.switching.change import recover_unfinished, target_folder
 from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, Journal, read_journal
+from gpusetup.install.switching.lock import locked
 from gpusetup.install.target import (
     Target,
     check_target,
@@ -52,15 +53,19 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
+from gpusetup.model.steps import Step
 from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
-from gpusetup.project.decide import afterwards, described_python, keeps_image, refuse_image
+from gpusetup.project.decide import afterwards, described_python, keeps_image
 from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Screen, ScreenLine, section
+from gpusetup.system.processes import run as run_program
+from gpusetup.system.signals import interruptible
+from gpusetup.uv.errors import said_by
 from gpusetup.uv.package_index import PersonIndex
 
 if TYPE_CHECKING:
@@ -117,7 +122,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     if question.venv and must_create_venv(question.venv):
         # A new environment is created from the Python that runs gpusetup.
         python, new_venv = sys.executable, question.venv
-    machine = gather(MachineToRead(python=python, need_target=True), out)
+    machine = gather(out, python=python, need_target=True)
     target = read_target(machine.python.executable, new_venv)
     job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
     run = Run(question, out, job, machine, target)
@@ -222,8 +227,7 @@ def _download(run: Run, task: Task, notes: tuple[str, ...]) -> Reply:
         text = f"{count} wheels are in {folder}; there: `gpusetup install --offline DIR`\n"
         return reply(answer, text)
 
-    screen = _plan_screen(answer, plan, task, notes)
-    return carry_out(run.question, run.out, answer, screen, fetch)
+    return carry_out(run.question, run.out, answer, _plan_screen(answer, plan, task, notes), fetch)
 
 
 def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
@@ -280,11 +284,24 @@ def _plan_screen(
         "fallback": ", then ".join(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    lines = screens.downloads(plan.wheels)
-    return screens.plan_screen(planned, rows, lines, (*plan.notes, *notes))
+    return screens.plan_screen(planned, rows, screens.downloads(plan.wheels), (*plan.notes, *notes))
 
 
 # --- by conda, if conda installed torch -----------------------------------------------------------
+# Each change is a transaction, so conda can return to the revision before it.
+
+SOLVE_SECONDS = 600.0
+"""The time limit in seconds for conda's solver, which takes minutes on a slow disk or with a newly
+loaded channel."""
+INSTALL_SECONDS = 6 * 3600.0
+"""The time limit in seconds for an installation. Gigabytes take hours over a slow connection."""
+CLEANING_SECONDS = 30.0
+"""How many seconds conda may take to roll back after Ctrl-C."""
+
+
+def by_conda(machine: Snapshot) -> bool:
+    """Whether conda must change this environment, because it installed torch there."""
+    return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
 def _by_conda(run: Run) -> Reply:
@@ -295,7 +312,10 @@ def _by_conda(run: Run) -> Reply:
     answer, task = describe(question, out.talk, machine)
     if task.is_done:
         return reply(answer, _described_screen(machine, answer, task))
-    program = conda_program()
+    # The program of an active environment is preferred.
+    active = (os.environ.get("CONDA_EXE"), os.environ.get("MAMBA_EXE"))
+    names = filter(None, (*active, "conda", "mamba", "micromamba"))
+    program = next(filter(None, map(shutil.which, names)), None)
     argv = (program or "conda", *answer.steps[0].argv[1:])
     answer = replace(answer, steps=(DoneStep(argv=argv),))
     conda_lines: tuple[str, ...] = ()
@@ -306,7 +326,9 @@ def _by_conda(run: Run) -> Reply:
     # or no.
     if not (problem or question.yes or question.dry_run):
         out.talk("Asking conda what it would change ...")
-        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in conda_says(argv))
+        output = run_program((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
+        said = without_logins(output.stdout.strip() or output.problem or output.stderr.strip())
+        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in said.splitlines())
     screen = _described_screen(machine, answer, task, section("conda says", conda_lines))
     if problem and not question.dry_run:
         out.talk(screen)
@@ -317,10 +339,7 @@ def _by_conda(run: Run) -> Reply:
         )
 
     def run_conda() -> Reply:
-        device = None
-        if not question.no_verify:
-            device = device_to_prove(task.build.backend, task.gpus_here)
-        verdict = install_by_conda(job, target.layout, argv, device)
+        verdict = _conda_done(run, argv, task)
         after = family_of(target.installed)
         how_it_ended = None if torch_stays(verdict) else "unproven"
         # conda's solver may choose another release than the one in its command.
@@ -335,6 +354,25 @@ def _by_conda(run: Run) -> Reply:
         return reply(changed, end, yes=how_it_ended is None)
 
     return carry_out(question, out, answer, screen, run_conda)
+
+
+def _conda_done(run: Run, argv: tuple[str, ...], task: Task) -> dict[str, Any] | None:
+    """Run conda's command while the environment is locked, and return verify's result; None if no
+    test was requested."""
+    job, layout = run.job, run.target.layout
+    job.store = Path(layout.prefix, STORE)
+    with interruptible(), locked(job.store, job.talk):
+        job.talk("conda solves, downloads and installs: this takes minutes ...")
+        step = Step(argv=argv, timeout_seconds=INSTALL_SECONDS)
+        output = run_step(job, step, os.environ, gently_seconds=CLEANING_SECONDS)
+        if not output.ok:
+            raise ToolFailed(
+                f"conda cannot install it: {output.problem or said_by(output)}",
+                hint="conda rolls back the change; `conda list --revisions` shows its changes",
+            )
+        if run.question.no_verify:
+            return None
+        return prove(job, layout.python, device_to_prove(task.build.backend, task.gpus_here))
 
 
 # --- `--undo` -----------------------------------------------------------------------------------
@@ -422,10 +460,10 @@ def show_described(
 ) -> Reply:
     """Show the commands for a machine, followed by one more step, without asking or changing
     anything. Raises Unsatisfiable if an image's own torch has no kernels for the GPU."""
+    catalog = load_catalog()
+    host = host_of(completed_from_catalog(machine, catalog), catalog)
     for ask in map(read_ask, question.requirements):
-        if keeps_image(ask) and note is None:
-            catalog = load_catalog()
-            refuse_image(ask, host_of(completed_from_catalog(machine, catalog), catalog))
+        if note is None and keeps_image(ask, host):
             own = {"torch": "(the image's)"}
             why = f"the image {ask.image} brings its own torch, which pip in that image keeps"
             kept = InstallAnswer(
@@ -451,8 +489,7 @@ def describe(
     installer = "conda" if by_conda(machine) else "uv"
     machine = described_python(tuple(map(read_ask, question.requirements)), machine)
     decision = decision_of(question, machine, by_conda=installer == "conda")
-    host = host_for(question, decision.wish, machine)
-    task = choose_task(question, decision.wish, host, talk)
+    task = choose_task(question, decision.wish, host_for(question, decision.wish, machine), talk)
     if not task.is_done and installer == "uv":
         check_described(machine, task.elsewhere)
     coming, build = task.coming, task.build

@@ -4,6 +4,7 @@ right torch, without writing anything."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from gpusetup.choose.described import without_torch
 from gpusetup.choose.host import Host, python_tag, question_of
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.wish import Wish
-from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.common import gather
 from gpusetup.commands.install_choice import host_for, wish_of
 from gpusetup.commands.install_flow import labelled, show_described
 from gpusetup.commands.reply import Reply
@@ -63,7 +64,7 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
         )
     packages = tuple(word for word in question.packages if word not in scripts)
     question = question.replaced(packages=packages)
-    machine = gather(MachineToRead(question.machine, question.python), out)
+    machine = gather(out, question.machine, question.python)
     wish = wish_of(question, machine)
     # Ignore the packages that are installed here, because uv locks a project for other machines
     # too.
@@ -115,24 +116,16 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     build = choice.build
     family = wanted_family(choice, host)
     names_torch = bool(ask.family or decision.variant)
-    has_sources = any(source.package == "torch" for source in ask.sources)
     after: dict[str, str] = {}
-    variants: dict[Variant, TorchBuild] = {}
-    if not has_sources and not ask.is_poetry:
-        variants = builds_of_variants(ask, build, alone, catalog)
-    if variants:
+    if variants := _builds_of_variants(ask, build, alone, catalog):
         of_backend = [
             one for one, its in variants.items() if build and its.backend == build.backend
         ]
         # `uv sync` has to be told one, also if none of them is for this machine.
         chosen = (of_backend or [*variants])[-1]
         edit = edit_of_variants(variants, ask, family, root, catalog, chosen)
-        pins = []
-        for variant, its in variants.items() if wish.torch else ():
-            option = "--optional" if variant.kind == "extra" else "--group"
-            exact = (f"{name}=={version}" for name, version in its.family(variant.family).items())
-            pins.append(("uv", "add", "--no-sync", option, variant.name, *exact))
-        edit = replace(edit, steps=(*pins, *edit.steps))
+        if wish.torch:
+            edit = replace(edit, steps=(*_pins(variants), *edit.steps))
     elif build is None:
         raise nothing_fits(choice)
     elif names_torch and not wish.names_build and not wish.family:
@@ -166,6 +159,23 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     return reply(answer, partial(screens.project_screen, notes=notes))
 
 
+def _builds_of_variants(
+    ask: Ask, build: TorchBuild | None, wish: Wish, catalog: Catalog
+) -> dict[Variant, TorchBuild]:
+    """The build of each extra or group that chooses one; empty if the project itself says where
+    torch comes from."""
+    has_sources = any(source.package == "torch" for source in ask.sources)
+    return {} if has_sources or ask.is_poetry else builds_of_variants(ask, build, wish, catalog)
+
+
+def _pins(variants: Mapping[Variant, TorchBuild]) -> Iterator[tuple[str, ...]]:
+    """Yields the command for each extra or group that gives it exactly its build."""
+    for variant, build in variants.items():
+        option = "--optional" if variant.kind == "extra" else "--group"
+        exact = (f"{name}=={version}" for name, version in build.family(variant.family).items())
+        yield ("uv", "add", "--no-sync", option, variant.name, *exact)
+
+
 def _for_pythons(
     ask: Ask, host: Host, wish: Wish, catalog: Catalog
 ) -> tuple[Host, tuple[str, ...]]:
@@ -184,8 +194,7 @@ def _for_pythons(
     here, asked = host.facts.python, ask.python or ""
     if not (here and allows_python(asked, here)):
         usable = newest_python(question_of(wish, host, catalog), asked)
-        python = usable[0] if usable else here
-        host = replace(host, facts=replace(host.facts, python=python))
+        host = replace(host, facts=replace(host.facts, python=usable[0] if usable else here))
     return host, (
         f"requires-python {ask.python}: no torch that fits this machine has wheels for Python "
         f"{named[1]}: raise the lower bound, or `uv lock` resolves an older torch for it",

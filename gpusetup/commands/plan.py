@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.common import FROM, Machine, MachineToRead, gather, shared
+from gpusetup.commands.common import FROM, Machine, gather, shared
 from gpusetup.commands.question import CommandQuestion, HelpGroup, option, options, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
@@ -58,7 +58,6 @@ JOB_OPTIONS = {
         "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "attention", "loss",
     )},
     "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-    "expert_parallel": "ep",
 }  # fmt: skip
 """Job field -> the option that sets it."""
 SERVING_OPTIONS = (
@@ -217,7 +216,6 @@ class PlanQuestion(CommandQuestion):
     tp: int | None = option("degree of tensor parallelism", metavar="N", parse=int, group=GPUS)
     pp: int | None = option("degree of pipeline parallelism", metavar="N", parse=int, group=GPUS)
     cp: int | None = option("degree of context parallelism", metavar="N", parse=int, group=GPUS)
-    ep: int | None = option("degree of expert parallelism", metavar="N", parse=int, group=GPUS)
 
     max_context: bool = switch(
         "find the longest context that fits", group=ANSWER, one_of=ONE_UNKNOWN
@@ -285,39 +283,31 @@ USAGE = "gpusetup plan (--model NAME | --from-config FILE | --params N) [options
 
 def run(options: PlanQuestion, out: Console) -> Reply:
     check_modes(options)
-    options = with_number_of_gpus(options)
+    count, name = count_in_name(options.gpu or "")
+    if count is not None:  # `--gpu "8x H100"`
+        if options.gpus not in (None, count):
+            raise UsageError(f"`--gpu` names {count} GPUs, `--gpus` {options.gpus}")
+        options = options.replaced(gpu=name, gpus=count)
     if options.cells:
         return run_cells(Path(options.cells), out, predict=options.predict)
+    # Without `--fetch-config`, gpusetup must not use the network.
+    fetch = (lambda model: fetched_shape(model, out.talk)) if options.fetch_config else None
     if options.serve:
         if options.gpus and options.tp and options.gpus != options.tp:
             raise UsageError(
                 f"a server on {options.gpus} GPUs is divided among all of them, not {options.tp}",
                 hint="leave out `--tp`",
             )
-        hardware = place_of_options(options, out)
-        served = serve_plan(options.serving(), hardware, fetcher(options, out))
+        served = serve_plan(options.serving(), place_of_options(options, out), fetch)
         return reply(served, serve_text, yes=served.fits)
-    plan = answer(request_of(options, out))
+    plan = answer(request_of(options, out, fetch))
     return reply(plan, plan_text, yes=plan.fits)
-
-
-def with_number_of_gpus(options: PlanQuestion) -> PlanQuestion:
-    """The options with `--gpu "8x H100"` split into a name and eight GPUs. Raises UsageError if
-    `--gpus` gives another number."""
-    count, name = count_in_name(options.gpu or "")
-    if count is None:
-        return options
-    if options.gpus not in (None, count):
-        raise UsageError(f"`--gpu` names {count} GPUs, `--gpus` {options.gpus}")
-    with_number: PlanQuestion = options.replaced(gpu=name, gpus=count)
-    return with_number
 
 
 def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
     """Plan every row of a CSV file, and report the rows that fail. Raises BadInput if all of them
     fail."""
-    gpus = load_catalog().gpus
-    cells = tuple(plans(file, gpus, predict=predict))
+    cells = tuple(plans(file, load_catalog().gpus, predict=predict))
     errors = [cell.error for cell in cells if cell.error]
     if errors and len(errors) == len(cells):
         raise BadInput(f"{file}: no row can be answered; {errors[0]}")
@@ -327,22 +317,28 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
     return Reply(PlanCellsAnswer(cells=cells))
 
 
-def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
+def request_of(
+    options: PlanQuestion, out: Console, fetch: Callable[[str], Shape] | None
+) -> PlanRequest:
     """The request from which `plan` makes its answer. Options and config are checked before the
-    machine is read."""
-    question = question_of(options)
+    machine is read. `fetch`: see `shape_of_question`."""
+    question = TrainingQuestion(
+        **{name: getattr(options, name) for name in QUESTION_OPTIONS},
+        trainer=trainer_named(options.trainer),
+        tables=options.embedding,
+        job_fields=options.job_fields(),
+    )
     from_config = None
     if options.from_config:
         from_config = config_question(options.from_config, question)
         question = from_config.question
-    shape = shape_of_question(question, fetch=fetcher(options, out))
-    hardware = place_of_options(options, out)
+    shape = shape_of_question(question, fetch)
+    place = place_of_options(options, out)
     uses_one = question.job_fields.get("strategy") == "single"
-    usual_gpus = 1 if uses_one else hardware.count or question.group_size
-    config_gpus = from_config.gpus if from_config else None
-    gpus = options.gpus or config_gpus or usual_gpus
+    usual_gpus = 1 if uses_one else place.count or question.group_size
+    gpus = options.gpus or (from_config and from_config.gpus) or usual_gpus
     question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
-    place = replace(hardware, sp=question.sp, predict=options.predict)
+    place = replace(place, sp=question.sp, predict=options.predict)
     if question.solve == "gpus" and not options.gpus:  # plan finds the number of GPUs
         question = replace(question, gpus=None)
     return PlanRequest(
@@ -351,22 +347,6 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
         job=job_of(question, shape, place),
         from_config=from_config,
         gpu_rows=tuple(load_catalog().gpus),
-    )
-
-
-def fetcher(options: PlanQuestion, out: Console) -> Callable[[str], Shape] | None:
-    """A function that downloads the config of an unknown model; None without `--fetch-config`,
-    because gpusetup then must not use the network."""
-    return (lambda model: fetched_shape(model, out.talk)) if options.fetch_config else None
-
-
-def question_of(options: PlanQuestion) -> TrainingQuestion:
-    """The training question that the options describe."""
-    return TrainingQuestion(
-        **{name: getattr(options, name) for name in QUESTION_OPTIONS},
-        trainer=trainer_named(options.trainer),
-        tables=options.embedding,
-        job_fields=options.job_fields(),
     )
 
 
@@ -413,7 +393,7 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
     catalog = load_catalog()
     if options.gpu:
         return place_of_name(options.gpu, catalog.gpus)
-    machine = gather(MachineToRead(options.machine), out)
+    machine = gather(out, options.machine)
     return place_of_machine(completed_from_catalog(machine, catalog))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import re
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import BinaryIO, NamedTuple
 
@@ -44,15 +44,11 @@ def snapshot_of(name: str | bytes) -> Snapshot:
     snapshot = _read(text.raw)
     if len(text.raw) == text.size:
         return snapshot
-    sizes = {"size": _in_mib(text.size), "read": _in_mib(len(text.raw))}
-    return _with_event(snapshot, "report-cut", sizes)
+    whole, read = (f"{size / MIB:.1f} MiB" for size in (text.size, len(text.raw)))
+    return _with_event(snapshot, "report-cut", size=whole, read=read)
 
 
-def _in_mib(size: int) -> str:
-    return f"{size / MIB:.1f} MiB"
-
-
-def _with_event(snapshot: Snapshot, kind: str, values: dict[str, str]) -> Snapshot:
+def _with_event(snapshot: Snapshot, kind: str, **values: str) -> Snapshot:
     """The snapshot with an event of this kind about the text."""
     event = Event(kind=kind, values=values, source="report")
     return replace(snapshot, events=(*snapshot.events, event))
@@ -61,7 +57,9 @@ def _with_event(snapshot: Snapshot, kind: str, values: dict[str, str]) -> Snapsh
 def _sifted_by_name(name: str) -> Sifted:
     """The part of a file (or standard input) that is read. Raises BadInput if it cannot be read."""
     try:
-        with _opened(name) as stream:
+        # Standard input stays open afterwards.
+        opened = nullcontext(sys.stdin.buffer) if name == STDIN else open(name, "rb")  # noqa: PTH123, SIM115
+        with opened as stream:
             if named_file.is_endless(stream):
                 raise BadInput(f"{name} is a device, not a text")
             # In a terminal the user pastes the text, and no progress line may be drawn meanwhile.
@@ -71,13 +69,6 @@ def _sifted_by_name(name: str) -> Sifted:
     except OSError as problem:
         hint = "to paste a text: `gpusetup doctor --report -`"
         raise BadInput(f"{name} cannot be read: {problem.strerror}", hint=hint) from problem
-
-
-def _opened(name: str) -> AbstractContextManager[BinaryIO]:
-    """The file opened for reading, or standard input, which stays open afterwards."""
-    if name == STDIN:
-        return nullcontext(sys.stdin.buffer)
-    return open(name, "rb")  # noqa: PTH123  # Path's import takes 3 ms
 
 
 def sifted(stream: BinaryIO) -> Sifted:
@@ -100,7 +91,7 @@ def _read(raw: bytes) -> Snapshot:
     snapshot = read_bytes(raw)
     if has_words(raw):
         return snapshot
-    return _with_event(snapshot, "report-empty", {})
+    return _with_event(snapshot, "report-empty")
 
 
 def has_words(raw: bytes) -> bool:

@@ -10,7 +10,6 @@ from gpusetup.commands.common import (
     PYTHON,
     TIMEOUT,
     Machine,
-    MachineToRead,
     gather,
     shared,
 )
@@ -52,8 +51,7 @@ def run(question: SnapshotQuestion, out: Console) -> Reply:
     from gpusetup.probe.snapshot_files import dump_snapshot
     from gpusetup.redaction import redact
 
-    to_read = MachineToRead(question.machine, question.python, question.timeout)
-    snapshot = gather(to_read, out)
+    snapshot = gather(out, question.machine, question.python, question.timeout)
     if not question.keep_private:
         snapshot = redact(snapshot)
     # Both formats are JSON, but the default one has lines that a person can read and compare.

@@ -11,7 +11,6 @@ from gpusetup.commands.common import (
     FROM,
     PYTHON,
     Machine,
-    MachineToRead,
     gather,
     shared,
 )
@@ -224,7 +223,7 @@ def _read(path: str) -> Config:
 def _machine(question: TuneQuestion, out: Console) -> Snapshot:
     """The machine to tune for. On this machine, nvidia-smi adds its GPUs if NVML cannot be
     loaded."""
-    machine = gather(MachineToRead(question.machine, question.python), out)
+    machine = gather(out, question.machine, question.python)
     if question.machine:
         return machine
     from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi

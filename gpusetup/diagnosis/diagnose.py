@@ -74,14 +74,11 @@ def diagnose(
     if main is not root and ran_to_its_end(context):
         # An error line did not stop anything if the program went on after it.
         main = None
-    # On a probed machine every reading was taken, so a symptom is the cause itself.
-    symptom = main if main and is_text and RECORDS[main.id].symptom else None
     if main is None:
         cause = OK if may_be_ok(context, fits) else UNKNOWN
     else:
-        kind_of = RECORDS[main.id].kind_of if is_text else None
-        cause = UNKNOWN if symptom else kind_of or main.id
-    is_caused = main is not None and cause not in (OK, UNKNOWN)
+        cause = named_cause(main, is_text=is_text)
+    is_caused = main is not None and cause != UNKNOWN
     others = unexplained(findings, root)
     certain = (
         main is not None
@@ -101,7 +98,7 @@ def diagnose(
     return DoctorAnswer(
         cause=cause,
         proof=proof(context, fits) if cause == OK else None,
-        symptom=symptom.id if symptom else None,
+        symptom=main.id if main and cause == UNKNOWN else None,
         program=context.snapshot.failing.program,
         stage=stage_of(context, root),
         # The root first, then by severity, then in the order of the records.
@@ -163,6 +160,16 @@ def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _gravity(finding: Finding) -> int:
     """The rank of a severity: 0 for the most severe."""
     return SEVERITIES.index(finding.severity)
+
+
+def named_cause(main: Finding, *, is_text: bool) -> str:
+    """The cause of an answer about a finding. In a text it is the more general cause that the
+    record names, and unknown for a symptom; on a probed machine every reading was taken, so a
+    symptom is the cause itself."""
+    record = RECORDS[main.id]
+    if is_text and record.symptom:
+        return UNKNOWN
+    return (is_text and record.kind_of) or main.id
 
 
 # --- how sure it is -------------------------------------------------------------------------------

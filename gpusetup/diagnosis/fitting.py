@@ -166,7 +166,6 @@ KERNEL_MODULES = (
 """A pattern for what does not exist in WSL, because the driver, its modules and its services belong
 to Windows."""
 IN_ITS_LINUX = "In the Linux system of this message (WSL, a container, another machine): "
-RESTART_WINDOWS = "Restart Windows, which controls the GPU. If the error comes back: "
 BLOCKING = ("CUDA_LAUNCH_BLOCKING=1", "AMD_SERIALIZE_KERNEL=3")
 """torch's own message names the second on ROCm, where HIP does not read the first."""
 
@@ -177,7 +176,7 @@ def _for_system(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     os = context.os
     if maker_of(context.torch.backend) == "amd":
         is_blocking = any(BLOCKING[0] in line for line in fix.commands)
-        commands = lines(f"export {BLOCKING[1]}") if is_blocking else fix.commands
+        commands = lines("export AMD_SERIALIZE_KERNEL=3") if is_blocking else fix.commands
         fix = replace(fix, text=fix.text.replace(*BLOCKING), commands=commands)
     if os.family in ("windows", "macos") and not os.wsl:
         where = IN_ITS_LINUX if re.search(LINUX_ONLY, fix.text) else ""
@@ -193,8 +192,7 @@ def _for_system(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
         return without_modules
     from gpusetup.causes.windows import driver_of_windows
 
-    before = RESTART_WINDOWS if place and place[0] is Layer.HARDWARE else ""
-    return driver_of_windows(context, fix.min_driver, before)
+    return driver_of_windows(context, fix.min_driver)
 
 
 # --- a machine that is shared or rented -----------------------------------------------------------

@@ -152,15 +152,15 @@ def cuda_was_refused(context: RuleContext) -> bool:
 
 
 NO_FAILURES = frozenset(
-    "torch-only-named one-process-parallel model-size torch-loads-libraries "  # noqa: SIM905
-    "arch-list-named image-named release-regressed device-node-missing "
-    "variable-in-script rocm-lists-gpu rock-loaded "
-    "index-marker packaged-program environment-owner torch-folder compiled-for-torch "
-    "host-of-a-lender gpu-in-use names-failure requirement-broken capability-warning gpu-computes "
-    "hosted-notebook gpu-image slurm-job shared-node login-node image-build backend-runs ran-first "
-    "program-failed trainer-named old-launch bare-yes launcher-deprecated gpu-unused remedy-tried "
-    "ran-alone nccl-on-a-bridge output-shown program-crashed ipex "
-    "sycl-finds-none wrong-numbers torch-call-fails no-root-rights cloud-machine no-boot-screen "
+    "torch-only-named torch-loads-libraries arch-list-named image-named "  # noqa: SIM905
+    "release-regressed device-node-missing variable-in-script rocm-lists-gpu rock-loaded "
+    "packaged-program environment-owner host-of-a-lender gpu-in-use names-failure "
+    "requirement-broken capability-warning gpu-computes hosted-notebook gpu-image "
+    "slurm-job shared-node login-node image-build backend-runs ran-first program-failed "
+    "trainer-named old-launch bare-yes launcher-deprecated gpu-unused ran-alone "
+    "remedy-tried "
+    "nccl-on-a-bridge output-shown program-crashed ipex "
+    "sycl-finds-none wrong-numbers torch-call-fails no-root-rights cloud-machine "
     "file-listed failing-file loaded-first run-finished container-engine toolkit-installed "
     "several-gpus run-hangs machine-powers-off install-typed linux-driver-installed silent-crash "
     "gpu-starved pin-pulls-torch container-start-failed vendor-image "

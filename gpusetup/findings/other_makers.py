@@ -79,11 +79,11 @@ def driver_and_nodes(context: RuleContext) -> Findings:
     elif on(context, "linux") and has_a_build(stack):
         if stack.kernel_driver not in OWN_DRIVERS[maker.id]:
             text = f"{who}, driver: {stack.kernel_driver or 'none'}"
-            fix = makers.load_driver(maker, stack.kernel_driver)
+            fix = makers.load_driver(maker)
             yield seen(context, NOT_LOADED, "pci_devices", text, fix=fix, who=who)
         elif lacks_kfd:
             text = f"amdgpu is loaded, and {KFD} is not there"
-            fix = makers.load_driver(maker, lacks_kfd=True)
+            fix = makers.load_driver(maker)
             yield seen(context, NOT_LOADED, "makers.nodes", text, fix=fix, who=who)
     refused = [node for node in nodes if not (node.readable and node.writable)]
     # One render node is enough, but there is only one /dev/kfd.

@@ -91,28 +91,14 @@ START_WITH_NODES = (
 )
 
 
-def load_driver(maker: Maker, bound_to: str | None = None, *, lacks_kfd: bool = False) -> Fix:
-    """Load the maker's kernel driver, or bind the card to it again. `bound_to`: the driver of
-    another kind that has the card, such as vfio-pci; `lacks_kfd`: amdgpu is loaded without compute
-    support."""
-    access = ACCESS[maker.id]
-    if lacks_kfd:
-        return Fix(
-            text="Use a kernel whose amdgpu has compute support (CONFIG_HSA_AMD, which the kernels "
-            "of the large distributions have), or install AMD's own driver package (amdgpu-dkms). "
-            "If KFD does not support the GPU, `sudo dmesg | grep -i kfd` shows it"
-        )
-    if bound_to:
-        return Fix(
-            text=f"The GPU is bound to {bound_to}, which passes it to a virtual machine. Use the "
-            f"GPU there, or remove its binding to {bound_to} and restart, so that {access.driver} "
-            "can bind to it",
-            needs_reboot=True,
-        )
+def load_driver(maker: Maker) -> Fix:
+    """Load the maker's kernel driver, which creates the device nodes."""
+    kfd = " A kernel without CONFIG_HSA_AMD creates no /dev/kfd." if maker is AMD else ""
     return Fix(
-        text=f"Load {access.driver}. If the driver does not load or creates no device node, "
+        text=f"Load {ACCESS[maker.id].driver}. If it does not load or creates no device node, "
         "`sudo dmesg` shows why: the kernel is older than the GPU, firmware files are missing, "
-        "Secure Boot rejects an unsigned module, or a file in /etc/modprobe.d blocks it",
+        f"Secure Boot rejects the module, or a file in /etc/modprobe.d blocks it.{kfd} A card that "
+        "is bound to vfio-pci belongs to a virtual machine",
         commands=lines("sudo modprobe amdgpu" if maker is AMD else "sudo modprobe xe"),
         needs_root=True,
     )
@@ -139,15 +125,13 @@ def into_container(context: RuleContext, maker: Maker) -> Fix:
     access, kind = ACCESS[maker.id], context.snapshot.container.kind or "docker"
     if on(context, "windows") or context.os.wsl:
         return Fix(
-            text="Docker Desktop runs containers in a virtual machine of WSL, which has none of "
-            f"{access.nodes}. Run the program on Windows itself with {maker.name}'s wheels, in "
-            "WSL, or in a container on a Linux machine"
+            text=f"Docker Desktop's virtual machine has none of {access.nodes}. Run the program on "
+            f"Windows itself with {maker.name}'s wheels, in WSL, or on a Linux machine"
         )
     if kind == "kubernetes":
         return Fix(
             text="Request the GPU in the pod's specification (resources.limits "
-            f"`{access.resource}: 1`). The node needs a current {maker.name} device plugin, which "
-            "grants the pod the rights"
+            f"`{access.resource}: 1`). The node needs a current {maker.name} device plugin"
         )
     podman = " (podman: --group-add keep-groups)" if kind == "podman" else ""
     start = START_WITH_NODES.replace("{options}", access.options)
@@ -165,17 +149,15 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
     if target not in (None, *WSL_TARGETS):
         return Fix(
             text=f"ROCm for WSL supports Radeon RX 7700 and newer, and Ryzen AI, but not {name} "
-            f"({target}). Neither another ROCm in WSL nor HSA_OVERRIDE_GFX_VERSION changes that. "
-            "Use the GPU on Windows itself, in Linux on the machine itself, or by a program that "
-            "uses DirectML or Vulkan"
+            f"({target}), whatever HSA_OVERRIDE_GFX_VERSION says. Use the GPU on Windows or Linux "
+            "itself, or by a program that uses DirectML or Vulkan"
         )
     return Fix(
         text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and "
         "librocdxg inside WSL, as described on AMD's page for WSL "
         "(https://rocm.docs.amd.com/projects/radeon-ryzen/en/latest/docs/install/installrad/wsl/howto_wsl.html)."
-        " Do not install the driver amdgpu in WSL. If `rocminfo` lists the GPU and "
-        "torch does not, rename the wheel's own torch/lib/libhsa-runtime64.so*, which does not "
-        "know WSL"
+        " Do not install the driver amdgpu in WSL. If `rocminfo` lists the GPU and torch does "
+        "not, rename the wheel's own torch/lib/libhsa-runtime64.so*, which does not know WSL"
     )
 
 
@@ -265,9 +247,9 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
     "" if it is not known."""
     if target in DROPPED:
         return Fix(
-            text=f"{target} is {DROPPED[target]}: ROCm and torch's ROCm builds no longer support "
-            "it (ROCm 4.5 was the last), and no override helps, because no current build runs on "
-            "it. Use torch's CPU build, another GPU, or a community build for it"
+            text=f"{target} is {DROPPED[target]}, which ROCm and torch no longer support (ROCm 4.5 "
+            "was the last), and no override helps. Use torch's CPU build, another GPU, or a "
+            "community build for it"
         )
     if on(context, "windows"):
         return from_amds_index(context, target)
@@ -293,31 +275,28 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
         backend = context.torch.backend
         is_rocm = backend != "cpu" and maker_of(backend) in (None, AMD.id)
         return Fix(
-            text=f"None of PyTorch's wheels has kernels for {target}. However, the GPU can run "
-            f"those of the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. Many people "
-            "use this, but AMD does not support it, so test the results with `gpusetup verify`. If "
-            "the processor's integrated graphics come first in the list, set HIP_VISIBLE_DEVICES "
-            "to the card's number",
+            text=f"None of PyTorch's wheels has kernels for {target}, but the GPU can run those of "
+            f"the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. AMD does not support "
+            "this, so test the results with `gpusetup verify`. If the processor's graphics come "
+            "first in the list, set HIP_VISIBLE_DEVICES to the card's number",
             commands=(variable,) if is_rocm else (pip_from(context, str(AMD.index)), variable),
             alternatives=paste.other(f"AMD's own wheels for {target}", *amds.commands),
         )
     if amds.commands:
         return replace(amds, text=f"PyTorch's wheels have no kernels for {target}. {amds.text}")
     return Fix(
-        text=f"None of PyTorch's or AMD's wheels has kernels for {target}, and no other target's "
-        "kernels run on it. Use the CPU build, another GPU, or a build from your distribution or "
-        "the community",
+        text=f"None of PyTorch's or AMD's wheels has kernels for {target}. Use the CPU build, "
+        "another GPU, or a build from your distribution or the community",
     )
 
 
 def one_release(context: RuleContext, _text: str) -> Fix:
     """Use a prebuilt torch with the libraries that it brings, and no others."""
     return Fix(
-        text="PyTorch's wheels bring their own libraries. Start the program in a shell in which "
-        "LD_LIBRARY_PATH and LD_PRELOAD name no folder of ROCm, of oneAPI (setvars.sh) or of "
-        "another torch. If it still fails, install torch in a new environment (`gpusetup install "
-        "--venv .venv-torch`). If torch comes from your distribution, it uses the system's "
-        "libraries, so update all of its packages together",
+        text="PyTorch's wheels bring their own libraries, so LD_LIBRARY_PATH and LD_PRELOAD may "
+        "name no folder of ROCm, of oneAPI (setvars.sh) or of another torch. If it still fails, "
+        "install torch in a new environment (`gpusetup install --venv .venv-torch`). A torch of "
+        "your distribution uses the system's libraries: update all of its packages together",
         commands=paste.without_folders(context, "rocm|oneapi"),
     )
 
@@ -380,23 +359,6 @@ def target_of_override(value: str) -> str | None:
     return f"gfx{int(numbers[1])}{int(numbers[2]):x}{int(numbers[3]):x}"
 
 
-def note_on_override(context: RuleContext) -> str:
-    """What to know first about the HSA_OVERRIDE_GFX_VERSION that a text sets; "" if the text sets
-    none, or one that may be right."""
-    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
-    target, chosen = board_of(context)[1], target_of_override(value)
-    fitting = RELATIVES.get(target or "", ("", ""))[1]
-    if target is None or chosen in (None, target) or value == fitting:
-        return ""
-    # HIP for Windows does not read the variable.
-    if fitting and not on(context, "windows"):
-        return f"HSA_OVERRIDE_GFX_VERSION={value} does not fit this {target}: set it to {fitting}. "
-    return (
-        f"First remove HSA_OVERRIDE_GFX_VERSION={value}: it selects kernels for {chosen}, which "
-        f"can crash this {target}. "
-    )
-
-
 # --- a text about an AMD GPU ----------------------------------------------------------------------
 
 
@@ -405,12 +367,12 @@ def first_install(context: RuleContext) -> Fix | None:
     makers = vendors_of(context.snapshot) & {AMD.id, INTEL.id}
     if len(makers) != 1 or has_nvidia(context) or on(context, "macos"):
         return None
-    if AMD.id in makers and on(context, "windows"):
+    if INTEL.id in makers:
+        return build_for(context, INTEL) if names_gpu_with_xpu(context) else None
+    if on(context, "windows"):
         return _on_windows(context)
     target = board_of(context)[1]
-    if AMD.id in makers and target in BUILT_FOR:
-        return build_for(context, AMD, target)
-    return build_for(context, INTEL) if names_gpu_with_xpu(context) else None
+    return build_for(context, AMD, target) if target in BUILT_FOR else None
 
 
 def for_amd(context: RuleContext) -> Fix:
@@ -450,16 +412,15 @@ def for_amd(context: RuleContext) -> Fix:
     elif is_rocm:
         fix = Fix(
             text="Keep the installed torch, which is a ROCm build, and do not install a CUDA "
-            "toolkit: the program, or a package that it loads, asks for CUDA's own libraries. "
-            "Install that package's build for ROCm if there is one, or turn off the option that "
-            "needs it (flash-attn: `FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE`, or "
-            'attn_implementation="sdpa")'
+            "toolkit: a package asks for CUDA's own libraries. Install its build for ROCm, or turn "
+            "off the option that needs it (flash-attn: `FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE`, "
+            'or attn_implementation="sdpa")'
         )
     elif context.snapshot.container.kind == "kubernetes":
         fix = into_container(context, AMD)
     else:
         fix = build_for(context, AMD, target)
-    return replace(fix, text=f"{note_on_override(context)}{fix.text}")
+    return fix
 
 
 def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
@@ -468,24 +429,22 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
         if target not in (None, *WINDOWS_TARGETS):
             return from_amds_index(context, target)
         return Fix(
-            text="The build is right. Install AMD's newest Adrenalin driver, and make sure that "
-            "HIP_VISIBLE_DEVICES does not hide the GPU"
+            text="The build is right. Install AMD's newest Adrenalin driver, and unset "
+            "HIP_VISIBLE_DEVICES"
         )
     masks = [name for name in AMD.masks if name in context.snapshot.environment] or [*AMD.masks]
     hidden = f"Remove the variables that can hide the GPU ({', '.join(masks)})"
     if rocm_lists_the_gpu(context):
         return Fix(
-            text="rocminfo lists the GPU, so the kernel driver, its device nodes and your "
-            f"permissions work. {hidden}, and make sure that the program runs the Python "
-            "and the torch that you expect",
+            text="rocminfo lists the GPU, so the driver and your permissions work. "
+            f"{hidden}, and make sure that the program runs the torch that you expect",
             commands=tuple(line for name in masks for line in paste.unset(context, name)),
         )
     return replace(
         join_groups(context, AMD),
-        text="The build is right, so first see whether your user may use the GPU: `rocminfo` must "
-        "list it, and `ls -l /dev/kfd` must show the node. If it may not, join the groups render "
-        "and video. If /dev/kfd is missing, the kernel has no amdgpu driver for this GPU (in a "
-        f"container: start it with `{ACCESS[AMD.id].options}`). {hidden}",
+        text="The build is right, so see whether your user may use the GPU: `rocminfo` must list "
+        "it. If not, join the groups render and video. If /dev/kfd is missing, the kernel has no "
+        f"amdgpu driver for this GPU (in a container: `{ACCESS[AMD.id].options}`). {hidden}",
     )
 
 
@@ -499,9 +458,9 @@ def for_intel(context: RuleContext) -> Fix:
     xpu_build = pip_from(context, str(INTEL.index))
     if intels_extension_fails(context):
         return Fix(
-            text="Remove Intel's extension (intel-extension-for-pytorch, ipex-llm), which Intel "
-            "ended in March 2026, and install torch's own XPU build, which replaces it. In your "
-            'code delete "import intel_extension_for_pytorch" and keep the device "xpu"',
+            text="Remove Intel's extension, which Intel ended in March 2026, and install torch's "
+            'own XPU build. In your code delete "import intel_extension_for_pytorch" and keep the '
+            'device "xpu"',
             commands=(
                 paste.pip(context, "uninstall", "-y", "intel-extension-for-pytorch", "ipex-llm"),
                 xpu_build,
@@ -510,17 +469,15 @@ def for_intel(context: RuleContext) -> Fix:
     if "float64" in why:
         version = (context.torch.version or "99").partition("+")[0]
         return Fix(
-            text='Use float32: `.float()` before `.to("xpu")`, `dtype=torch.float32` for new '
-            "tensors and for arrays from NumPy, which are float64 by default. Or move this "
-            'operation to the CPU (`.to("cpu")`). torch before 2.5 needs float64 even for ordinary '
-            "operations there: update it",
+            text='Use float32: `.float()` before `.to("xpu")`, also for arrays from NumPy, which '
+            'are float64. Or move this operation to the CPU (`.to("cpu")`). torch before 2.5 needs '
+            "float64 even for ordinary operations there: update it",
             commands=(xpu_build,) if parsed(version) < parsed("2.5") else (),
         )
     if older := graphics_without_xpu(context):
         return Fix(
-            text="torch's XPU builds are made for Arc cards, the Arc graphics of Core Ultra, and "
-            f"Data Center GPU Max. PyTorch's list does not have {older}: use the CPU build of "
-            "torch, or OpenVINO, which supports this GPU"
+            text=f"PyTorch's list of Intel GPUs (Arc, Core Ultra, Data Center GPU Max) does not "
+            f"have {older}: use torch's CPU build, or OpenVINO, which supports this GPU"
         )
     if why - {"build", None}:
         return _intels_driver(context)
@@ -550,10 +507,9 @@ def _intels_driver(context: RuleContext) -> Fix:
         first = "Install Intel's newest graphics driver on Windows, and in WSL"
     has_apt = system_packages.linux_family(context) in ("ubuntu", "debian")
     return Fix(
-        text=f"{first} Intel's compute runtime with Level Zero (libze1, libze-intel-gpu1; "
-        "torch's wheels and oneAPI lack both), and join the group `render`. Then `sycl-ls` must "
-        f"print level_zero:gpu. If it does and torch finds none, {hides} hides the GPU, or "
-        "oneAPI's setvars.sh put other libraries first",
+        text=f"{first} Intel's compute runtime with Level Zero (libze1, libze-intel-gpu1), and "
+        "join the group `render`. Then `sycl-ls` must print level_zero:gpu. If it does and torch "
+        f"finds none, {hides} hides the GPU, or oneAPI's setvars.sh put other libraries first",
         commands=lines("sudo apt install -y libze1 libze-intel-gpu1") if has_apt else (),
         looks=paste.look("see what Level Zero shows", *lines("sycl-ls", "id -nG")),
         needs_root=True,
@@ -622,8 +578,7 @@ def native_python(context: RuleContext) -> Fix:
     conda = "CONDA_SUBDIR=osx-arm64 conda create -n torch-arm64 python={version}"
     return Fix(
         text="Create an environment with a Python for Apple silicon (arm64) and install torch "
-        "there. torch 2.2.2 is the last release for Intel Macs, and its wheel does not support "
-        "MPS on Apple chips",
+        "there. torch 2.2.2 is the last release for Intel Macs",
         commands=(
             paste.command(context, "uv", "venv", "--python", python, folder),
             paste.command(context, "gpusetup", "install", "--venv", folder),
@@ -644,9 +599,9 @@ def reach_metal(context: RuleContext) -> Fix:
         return newer_macos(oldest)
     condition = "This macOS is new enough, so" if macos else f"If macOS is {oldest} or newer,"
     return Fix(
-        text=f"{condition} the process does not reach Metal. Run the program in a terminal of "
-        "the user who is logged in at the screen: a sandbox, an ssh session, a virtual machine and "
-        "a container have no Metal device. You do not need another torch"
+        text=f"{condition} the process does not reach Metal, which a sandbox, an ssh session, a "
+        "virtual machine and a container lack: run the program in a terminal of the user who is "
+        "logged in at the screen. You do not need another torch"
     )
 
 
@@ -670,7 +625,7 @@ def without_torch(context: RuleContext, program: str) -> Fix:
         )
     vulkan = " (set OLLAMA_VULKAN=1 for its server)" if program == "ollama" else ""
     return Fix(
-        text=f"{note_on_override(context)}Use the build of {program} for this GPU (ROCm, Vulkan or "
+        text=f"Use the build of {program} for this GPU (ROCm, Vulkan or "
         f"SYCL, as its project offers). The Vulkan build of {program}{vulkan} does not depend on "
         "ROCm's list of GPUs. Or use its build for the CPU"
     )
@@ -683,9 +638,8 @@ def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
     stack, target = "XPU" if is_intels else "ROCm", board_of(context)[1]
     this_gpu = f"this GPU, a {target}" if target else "this GPU"
     return Fix(
-        text=f"{engine} needs exactly the torch that it was built with, so do not reinstall torch "
-        f"alone. Use an image or a release of {engine} for {stack} whose torch has kernels for "
-        f"{this_gpu}: its newest {stack} image, or the GPU vendor's own"
+        text=f"{engine} needs the torch that it was built with, so do not reinstall torch alone. "
+        f"Use a release or an image of {engine} for {stack} whose torch has kernels for {this_gpu}"
     )
 
 

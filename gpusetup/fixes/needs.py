@@ -27,7 +27,6 @@ from gpusetup.fixes import owners
 from gpusetup.model.finding import Alternative, Fix, Need, command_lines, map_blocks
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Lines
-from gpusetup.model.versions import parsed
 
 Reading = Callable[[RuleContext], str]
 """A function that returns in words what was read; "" if nothing was read."""
@@ -105,8 +104,6 @@ def torch_that_is_there(context: RuleContext) -> str:
         return "no torch is installed yet"
     if asked := wanted.torch or wanted.backend or wanted.companion:
         return f"torch {asked} is asked for"
-    for companion in (*packages(context, "torchvision"), *packages(context, "torchaudio")):
-        return f"{companion.name} {companion.version}, which belongs to one torch"
     for event in events(context, *SHOW_WHICH_TORCH):
         return event.text or event.kind
     return ""
@@ -164,50 +161,6 @@ def engine_of_the_node(context: RuleContext) -> str:
     return "" if context.snapshot.container.kind == "kubernetes" else "this host's own engine"
 
 
-# --- what was tried, and what changes together ----------------------------------------------------
-
-
-def reinstall_was_tried(context: RuleContext) -> str:
-    """The same torch was reinstalled already."""
-    build, torch = context.choice.build, context.torch
-    if not owners.was_tried(context, "torch") or build is None or torch.version is None:
-        return ""
-    same_release = parsed(torch.version.partition("+")[0]) == parsed(build.torch)
-    if not (same_release and torch.backend in (None, build.backend)):
-        return ""
-    return f"torch {torch.version} was reinstalled already, without effect"
-
-
-def marker_of_another_system(context: RuleContext) -> str:
-    """What to change if the project uses its torch index only on another system, so this one gets
-    CPU builds; "" otherwise.
-    """
-    if not events(context, "index-marker") or context.torch.backend != "cpu":
-        return ""
-    return (
-        "In pyproject.toml, the index of torch applies to one system only. Add this system to "
-        "the marker under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == "
-        "'win32'`), because otherwise `uv sync` installs the CPU build again. "
-    )
-
-
-def compiled_for_the_torch_that_is_there(context: RuleContext) -> str:
-    """Packages compiled for the present torch, and what happens to them if it changes."""
-    compiled = {event.values["package"] for event in events(context, "compiled-for-torch")}
-    # For listed packages, `choose.compatibility` reports this with both versions. The last three
-    # change together with torch.
-    listed = {package.name for package in context.snapshot.packages or ()}
-    bound = sorted(compiled - listed - {"torchvision", "torchaudio", "triton"})
-    if not bound:
-        return ""
-    are, their = ("are", "their releases") if bound[1:] else ("is", "its release")
-    return (
-        f". {' and '.join(bound)} {are} compiled for the installed torch: right after installing "
-        f"the new torch, install {their} for it or build from source, because otherwise imports "
-        "fail with an undefined symbol"
-    )
-
-
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -225,10 +178,6 @@ class NeedRow(Frozen):
     """What to do instead if the fact is false."""
     keeps_text: bool = False
     """Whether the fix's text still applies if the fact is false, and only its commands do not."""
-    first: Reading = never
-    """What must be done before the commands, because otherwise their effect does not last."""
-    then: Reading = never
-    """What must be done after the commands."""
 
 
 INSTALLS_TORCH = (
@@ -240,16 +189,16 @@ INSTALLS_TORCH = (
 """A command that replaces the installed torch. With `--venv`, or in a folder `.venv-…`, the
 environment is new and has no torch yet."""
 CHANGES_PACKAGES = rf"{INSTALLS_TORCH}|^(?:\S*python\S* -m )?(?:uv )?pip3? (?:un)?install\b"
-TORCH, ENGINE = "torch", "container engine"
-"""The needs to know which torch is there, and which container engine a node has."""
+CARD, TORCH, ENGINE = "GPU", "torch", "container engine"
+"""The needs to know whose card is in the machine, which torch is there, and which container engine
+a node has."""
 
 NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
-        what="GPU",
+        what=CARD,
         lines=INSTALLS_TORCH,
         read=one_makers_cards,
         asks="lspci -nn | grep -iE 'vga|3d|display'",
-        first=build_for_the_other_card,
     ),
     NeedRow(
         what=TORCH,
@@ -269,10 +218,10 @@ NEEDS: tuple[NeedRow, ...] = (
         "there: `gpusetup install --python PATH`",
     ),
     NeedRow(
-        what="remedy",
-        lines=INSTALLS_TORCH,
-        denied=reinstall_was_tried,
-        instead="Reinstalling the same torch changes nothing",
+        what="reboot",
+        lines=r"^sudo reboot$",
+        denied=if_shown("the machine was already restarted", "remedy-tried"),
+        instead="Another restart changes nothing",
     ),
     NeedRow(
         what="host",
@@ -280,14 +229,6 @@ NEEDS: tuple[NeedRow, ...] = (
         denied=if_shown("the host cannot be changed from here ({said})", "host-of-a-lender"),
         instead="The host belongs to the provider: report the message to the provider, stop this "
         "instance, and start one on another host",
-    ),
-    NeedRow(
-        what="container program",
-        lines=r"^(?:sudo )?docker run\b",
-        denied=if_shown("a scheduler starts the jobs here", "slurm-job", "login-node"),
-        keeps_text=True,
-        instead="Clusters do not offer docker: use the cluster's own container program, for "
-        "example `apptainer exec --nv docker://IMAGE COMMAND`",
     ),
     NeedRow(
         what="rights",
@@ -303,12 +244,6 @@ NEEDS: tuple[NeedRow, ...] = (
         asks='python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
         'torch.cuda.get_device_capability())"',
     ),
-    NeedRow(what="marker", lines=INSTALLS_TORCH, first=marker_of_another_system),
-    NeedRow(
-        what="compiled packages",
-        lines=INSTALLS_TORCH,
-        then=compiled_for_the_torch_that_is_there,
-    ),
     NeedRow(
         what=ENGINE,
         lines=r"nvidia-ctk runtime configure|systemctl restart (?:docker|containerd|crio)",
@@ -321,7 +256,7 @@ NEEDS: tuple[NeedRow, ...] = (
         denied=if_shown(
             "the screen that enrols a key appears before the system starts, where you cannot "
             "reach it from here",
-            *("cloud-machine", "no-boot-screen"),
+            "cloud-machine",
         ),
         instead="Install the distribution's own signed kernel modules, which need no key (Ubuntu: "
         "`linux-modules-nvidia-BRANCH-FLAVOUR`, for example linux-modules-nvidia-535-azure), or "
@@ -371,7 +306,6 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     if owner is not None and owner.is_closed:
         fix = _by_the_owner(owner, fix)
     needs: dict[str, Need] = {need.what: need for need in fix.needs}
-    denied: list[NeedRow] = []
 
     def keep_if_known(block: Alternative) -> Alternative | None:
         """The commands if all facts that they need were read; otherwise None. Notes each need."""
@@ -380,8 +314,6 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
             if not any_line(row.lines, block.commands):
                 continue
             need = needs.setdefault(row.what, _state(context, row))
-            if need.state == "denied" and row not in denied:
-                denied.append(row)
             is_known = is_known and need.state == "read"
         return block if is_known else None
 
@@ -389,9 +321,10 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     judged = replace(map_blocks(replace(fix, looks=()), keep_if_known), looks=fix.looks)
     if not needs:
         return fix
-    rows = [row for row in NEEDS if row.what in needs]
-    firsts = "".join(row.first(context) for row in rows)
-    text = firsts + fix.text + "".join(row.then(context) for row in rows)
+    text = fix.text
+    if CARD in needs:
+        text = build_for_the_other_card(context) + text
+    denied = [row for row in NEEDS if row.what in needs and needs[row.what].state == "denied"]
     for row in denied:
         because = needs[row.what].because
         sentences = [because[:1].upper() + because[1:], row.instead]

@@ -92,12 +92,6 @@ LENDERS = {
             restart="in the Run menu",
             anew="Run, Factory reset",
         ),
-        Lender(
-            name="SageMaker",
-            gives_a_gpu="Choose an instance with a GPU (ml.g or ml.p) and its GPU image",
-            restart="Kernel, Restart Kernel",
-            anew="stop the instance and start it again",
-        ),
     )
 }
 
@@ -137,11 +131,6 @@ def _named(context: RuleContext, owner: str) -> str:
 def has_own_environment(context: RuleContext) -> bool:
     """Whether a text is about a program that runs in an environment of its own."""
     return bool(_named(context, "program"))
-
-
-def was_tried(context: RuleContext, remedy: str) -> bool:
-    """Whether a text says that this remedy was tried already."""
-    return remedy in {event.values.get("what") for event in events(context, "remedy-tried")}
 
 
 def _of_a_file(context: RuleContext) -> EnvironmentOwner | None:

@@ -63,26 +63,27 @@ def full_memory(context: RuleContext, text: str) -> Fix:
     """The fix for a full GPU memory: the trainer's own steps if the text shows a trainer, otherwise
     the general steps.
 
-    `text` contains the general steps. Advice from the numbers in the message comes before them.
+    `text` contains the general steps.
     """
     # Windows and WSL lack the memory calls for expandable segments.
     has_segments = not (on(context, "windows") or context.os.wsl)
     may_have_gaps = has_segments and unused_may_help(context) is not False
     segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
     looks = paste.look("check which programs use the memory", *lines("nvidia-smi"))
-    by_the_numbers = whole_model_on_each_gpu(context) or copies_of_one_process(context)
     named = [event.values.get("trainer") for event in events(context, TRAINER_NAMED)]
     for trainer in TRAINERS:
         if trainer.name in named:
-            sentences = by_the_numbers + _steps_of_trainer(trainer, segments)
-            return Fix(text=sentences, commands=segments, looks=(*looks, *_plans(context)))
+            return Fix(
+                text=_steps_of_trainer(trainer, segments),
+                commands=segments,
+                looks=(*looks, *_plans(context)),
+            )
     owners = {event.values.get("name") for event in events(context, "environment-owner")}
     if not GENERATING.isdisjoint({*owners, context.snapshot.failing.program}):
         return Fix(text=TO_GENERATE, looks=looks)
-    if unused_may_help(context):
-        by_the_numbers += SEGMENTS_FIRST
+    first = SEGMENTS_FIRST if unused_may_help(context) else ""
     help_of_segments = ". Expandable segments help against fragmentation" if segments else ""
-    sentences = f"{by_the_numbers}{text}{help_of_segments}. {COMPUTED}"
+    sentences = f"{first}{text}{help_of_segments}. {COMPUTED}"
     return Fix(text=sentences, commands=segments, looks=looks)
 
 
@@ -120,48 +121,6 @@ TO_GENERATE = (
     "`enable_model_cpu_offload()`), and lower resolution, frames or batch. End other programs on "
     "the GPU"
 )
-BYTES_A_PARAMETER = 2
-"""LoRA keeps the frozen model's weights on the GPU in bf16 or fp16, which need 2 bytes each."""
-USUAL_GPU_BYTES = 24 * GIB
-"""The memory that is assumed if a text does not show it: that of the largest GeForce card until
-2024."""
-
-
-def whole_model_on_each_gpu(context: RuleContext) -> str:
-    """What to do first where the weights alone are larger than one GPU; "" if they are not.
-
-    Data-parallel training, LoRA's too, puts the whole model on each GPU: no batch size helps then.
-    """
-    named = [event.values.get("billions") for event in events(context, "model-size")]
-    billions = max((float(size) for size in named if size), default=0.0)
-    totals = [message.values.get("total_bytes") for message in events(context, "out-of-memory")]
-    of_messages = [total for total in map(whole_number, totals) if total]
-    listed = [gpu.memory_total_bytes for gpu in gpus(context) if gpu.memory_total_bytes]
-    memory = (of_messages or [max(listed, default=USUAL_GPU_BYTES)])[0]
-    weights_bytes = billions * 1e9 * BYTES_A_PARAMETER
-    if weights_bytes <= memory:
-        return ""
-    return (
-        f"The weights of {billions:g}B parameters take {weights_bytes / 1e9:.0f} GB in 16 bits, "
-        "and data-parallel training puts all of them on each GPU, so no batch size helps. Split "
-        "the model over the GPUs (DeepSpeed ZeRO-3 or FSDP), or load it in 4 bits (QLoRA). "
-    )
-
-
-def copies_of_one_process(context: RuleContext) -> str:
-    """What to do first where one process drives all GPUs (`nn.DataParallel`); "" if none does.
-
-    It gathers outputs and gradients on the first GPU, and DeepSpeed's and FSDP's settings are
-    not read without a launcher.
-    """
-    if not events(context, "one-process-parallel"):
-        return ""
-    return (
-        "The training runs as one process over all GPUs (DataParallel), which fills the first "
-        "GPU and ignores DeepSpeed's and FSDP's settings: start one process per GPU (`torchrun "
-        "--nproc-per-node=gpu …`, `accelerate launch …`; LLaMA-Factory: `FORCE_TORCHRUN=1 "
-        "llamafactory-cli train …`). "
-    )
 
 
 def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:

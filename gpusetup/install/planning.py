@@ -24,7 +24,7 @@ from gpusetup.errors import BadInput, Blocked, ToolFailed, Unreached, Unsatisfia
 from gpusetup.install.job import InstallJob, Plan, device_to_prove
 from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
 from gpusetup.install.switching.unpack import stage_of
-from gpusetup.install.target import Target, check_importable, files_listed, files_of_all
+from gpusetup.install.target import Layout, Target, check_importable, files_listed, files_of_all
 from gpusetup.install.task import Task
 from gpusetup.install.wheels import in_folder, size_text
 from gpusetup.model.builds import FAMILY, Fallback
@@ -83,8 +83,7 @@ def _newest_of_mirror(job: InstallJob, target: Target, task: Task) -> Task | Non
         any_release = (f"torch{task.wish.torch or ''}", *question.names[1:])
         question = replace(question, family=any_release, others=())
         with suppress(Unsatisfiable):
-            torch = lock_of(question).packages["torch"]
-            found.append(torch["version"].partition("+")[0])
+            found.append(lock_of(question).packages["torch"]["version"].partition("+")[0])
     with suppress(Unsatisfiable):
         if found:
             return task.within(f"=={max(found, key=parsed)}", "the newest on the mirror that fits")
@@ -109,9 +108,8 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     Raises before anything is downloaded if the change could not be made, or not be reverted, and
     LacksWheel if no index has it all.
     """
-    layout, prefix = target.layout, target.prefix
     if target.venv is None:
-        check_importable(layout, task.coming.family)
+        check_importable(target.layout, task.coming.family)
     passed_over: list[tuple[str, str]] = []
     for build in task.builds:
         question = question_of(job, target, task, build)
@@ -128,33 +126,24 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
             hint="nothing was changed; name another version (`--torch`), another backend "
             "(`--backend`), or another root (`--index URL`)",
         )
-    # A companion that nobody named, but a package requires, has no index of torch's as its source.
-    brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
-    if brought:
-        raise Unsatisfiable(
-            f"{', '.join(sorted(brought))} would come from your default index, which has no "
-            "builds for a chosen backend",
-            hint="nothing was changed; name it: `gpusetup install torch`",
-        )
     installed = target.installed
     before = {wheel.name: installed[wheel.name] for wheel in wheels if wheel.name in installed}
-    if target.venv is None:
-        require_restorable(target, before)
-    require_space(prefix, sum(map(unpacked_bytes, wheels)) + SPARE_BYTES)
+    _require_changeable(target, task, wheels, before)
     unhashed = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
     if unhashed:
         fact = f"No sha256 at the index for {', '.join(unhashed)}"
         notes = (*notes, f"{fact}: the file is only as trusted as the connection")
     skipped = (f"{backend} is passed over: {reason}" for backend, reason in passed_over)
-    unpack = unpack_step(target.python, stage_of(prefix), job.settings)
+    unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
+    steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
     return Plan(
-        target=prefix,
+        target=target.prefix,
         python=target.python,
         backend=build.backend,
         torch_index=question.index,
         fallbacks=tuple(one.backend for one in task.builds[len(passed_over) + 1 :]),
         wheels=wheels,
-        steps=(venv_step(target.venv, layout.python), unpack) if target.venv else (unpack,),
+        steps=steps,
         before=before,
         after={wheel.name: wheel.version for wheel in wheels},
         hosts=() if job.wheels else hosts_of(wheels, question.index, *job.settings.indexes),
@@ -176,10 +165,34 @@ def _require_index_at_fault(job: InstallJob, question: Question, problem: Unsati
         raise problem
 
 
-def require_restorable(target: Target, before: Iterable[str]) -> None:
+def _require_changeable(
+    target: Target, task: Task, wheels: Iterable[Wheel], before: Iterable[str]
+) -> None:
+    """Raise an error if these wheels must not come, or have no room, or if the packages that they
+    replace could not be restored."""
+    # A companion that nobody named, but a package requires, has no index of torch's as its source.
+    brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
+    if brought:
+        raise Unsatisfiable(
+            f"{', '.join(sorted(brought))} would come from your default index, which has no "
+            "builds for a chosen backend",
+            hint="nothing was changed; name it: `gpusetup install torch`",
+        )
+    if target.venv is None:
+        _require_restorable(target.layout, before)
+    free, needed = free_bytes(target.prefix), sum(map(unpacked_bytes, wheels)) + SPARE_BYTES
+    if needed > free:
+        raise Blocked(
+            f"No room on the disk of {target.prefix}: needs {size_text(needed)}, "
+            f"free {size_text(free)}",
+            hint=f"nothing was changed; make room ({emptying_the_cache()}), or use another disk: "
+            "`--venv DIR`",
+        )
+
+
+def _require_restorable(layout: Layout, before: Iterable[str]) -> None:
     """Raise Blocked if some files of the packages to be replaced could not be restored, or if one
     of them lists a file of the environment's own Python, which must stay."""
-    layout = target.layout
     leaving, files = files_of_all(before, layout)
     require_inside(Path(layout.prefix, STORE), files)
     for package in leaving:
@@ -361,19 +374,6 @@ def free_bytes(folder: str) -> int:
     while not nearest.exists():
         nearest = nearest.parent
     return shutil.disk_usage(nearest).free
-
-
-def require_space(folder: str, needed_bytes: int) -> None:
-    """Raise Blocked if the folder's disk has too little room; the error names the needed and the
-    free space."""
-    free = free_bytes(folder)
-    if needed_bytes > free:
-        raise Blocked(
-            f"No room on the disk of {folder}: needs {size_text(needed_bytes)}, "
-            f"free {size_text(free)}",
-            hint=f"nothing was changed; make room ({emptying_the_cache()}), or use another disk: "
-            "`--venv DIR`",
-        )
 
 
 # --- notes about the environment ------------------------------------------------------------------

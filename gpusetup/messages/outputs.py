@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from gpusetup.messages.row import MessageRow, row
 
-LANGUAGE_MODELS = (
-    "qwen|llama|mistral|千问|yi-|glm|deepseek|gemma|phi-|baichuan|internlm|falcon|opt-|bloom|pythia"
-)
-"""Families of language models. Their models' names include the size in billions of parameters."""
-
 ROWS: tuple[MessageRow, ...] = (
     row("container-engine", r"\b(?P<engine>cri-o|containerd|docker)://\d", "://", example="cri-o://1"),
     row("container-engine", r"/(?:var/)?run/(?P<engine>crio|containerd|k3s)\b[\w/.-]*\.sock", ".sock", example="/var/run/crio/crio.sock"),
@@ -18,12 +13,9 @@ ROWS: tuple[MessageRow, ...] = (
     row("toolkit-installed", r"\bii +nvidia-container-toolkit +(?P<version>\d[\w.-]*)", "nvidia-container-toolkit", example="ii  nvidia-container-toolkit         1.16.2-1"),
     row("toolkit-installed", r"\bnvidia-container-toolkit-(?P<version>1\.\d{1,2}\.\d)", "nvidia-container-toolkit-", example="nvidia-container-toolkit-1.17.8"),
     row("toolkit-installed", r"NVIDIA Container (?:Toolkit CLI|Runtime Hook) version (?P<version>\d[\w.-]*)", "nvidia container", example="NVIDIA Container Toolkit CLI version 1.17.4"),
-    row("index-marker", r"marker ?= ?[\"'\\]{1,3}(?:platform_system|sys_platform) ?== ?['\"\\]{1,2}(?:linux|Linux)|\b(?:index|pytorch-cu\d{2,3}|cuda|cu\d{2,3})\b[^.\n]{0,30}\bonly (?:on|for|under) linux", "linux", example="marker = \"sys_platform == 'linux"),
     row("packaged-program", r"[\\/]_MEI\d{3,8}[\\/]|\\_internal\\(?:torch|\w+\.dll)|(?:\brun(?:ning)?|\bstart(?:ing|ed)?|\blaunch(?:ing|ed)?|\bopen(?:ing|ed)?|运行|启动|双击|用|打开|запуск\w*)[ `'\"]{1,3}(?!python|pip|cmd|power|ollama|nvidia|wsl|conda|git|uv\b|setup|install)(?P<program>[\w-]{1,30}\.exe)\b", ".exe", "_mei", "_internal", example="run `Upscaler.exe"),
     row("gpu-unused", r"FP16 is not supported on CPU; using FP32 instead", "fp16 is not supported on cpu"),
     row("host-of-a-lender", r"\b(?:RunPod|vast\.ai|TensorDock|SaladCloud|Novita)\b|\b(?:can ?not|can't|not allowed to|no way to|unable to) (?:reboot|restart|power[- ]cycle)\b", "runpod", "vast.ai", "tensordock", "saladcloud", "novita", "reboot", "restart", "cycle"),
-    row("one-process-parallel", r"Training with DataParallel\b|\bnn\.DataParallel\(|nn/parallel/data_parallel\.py", "dataparallel", "data_parallel", example="Training with DataParallel"),
-    row("model-size", rf"(?<![A-Za-z])(?:{LANGUAGE_MODELS})[\w. -]{{0,16}}?(?<![\d.])(?P<billions>\d{{1,3}}(?:\.\d{{1,2}})?)[ -]?B(?![A-Za-z]|-A\d)", *LANGUAGE_MODELS.split("|"), example="Llama-3.1-70B"),
     row("torch-loads-libraries", r"\b_load_global_deps\b|from torch\._C import \*(?! *\n?ModuleNotFound)|\b_preload_cuda_deps\b", "_load_global_deps", "torch._c", "_preload_cuda_deps", example="_load_global_deps"),
     row("packaged-program", r"\bStandalone (?P<program>[A-Z][\w-]{2,30}) r?\d", "standalone", example="Standalone Whisper-Desktop r4"),
     row("host-of-a-lender", r"\bhf jobs\b|\bHF Jobs\b|\bHugging ?Face Jobs\b|\b(?:Modal|Paperspace|CoreWeave|Lightning AI|Lambda(?: Labs| Cloud)?|Jarvislabs|Vultr|SageMaker|Vertex AI)\b(?: (?:job|pod|instance|machine|GPU|node)s?)", "hf jobs", "hugging", "modal", "paperspace", "coreweave", "lightning", "lambda", "jarvis", "vultr", "sagemaker", "vertex"),

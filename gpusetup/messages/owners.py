@@ -8,7 +8,6 @@ their images in their documentation, as of November 2026.
 from __future__ import annotations
 
 from gpusetup.messages.row import row
-from gpusetup.model.patterns import lazy
 
 TAG = r"(?::[\w.-]{1,60})?"
 PROGRAMS_IMAGES = (
@@ -53,15 +52,3 @@ ROWS = (
     ),
 )  # fmt: skip
 """The owners, with the more specific ones first. `unless` is looked for in the owner's own lines."""
-
-COMPILED = lazy(
-    r"(?i)(?<![\w./\\-])(?P<listed>mmcv(?:[-_]full)?|detectron2|flash[-_]attn|xformers|bitsandbytes"
-    r"|torch[-_](?:scatter|sparse|cluster|spline[-_]conv)|pytorch3d|natten|mamba[-_]ssm|causal[-_]conv1d"
-    r"|sageattention|nunchaku|spconv(?:-cu\d+)?|MinkowskiEngine|nvdiffrast|auto[-_]gptq|autoawq"
-    r"|apex|transformer[-_]engine|deepspeed|diff[-_]gaussian[-_]rasterization)"
-    r"(?: version)?[ =:]{1,24}v?\d+\.\d"
-    r"|-packages[\\/]+(?P<file>mmcv|detectron2|flash_attn|xformers|torch_scatter|torch_sparse"
-    r"|torch_cluster|pytorch3d|natten|mamba_ssm|sageattention|nunchaku|spconv|MinkowskiEngine)[\\/]"
-)
-"""A package whose libraries are compiled against one torch, named with its version or by one of its
-files."""

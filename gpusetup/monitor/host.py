@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,6 +28,10 @@ def or_none(read: Callable[..., T], *arguments: object) -> T | None:
         return None
 
 
+SHORTEST_SECONDS = 1e-3
+"""The least time between two samples in seconds, because we divide by it."""
+
+
 class HostSampler:
     """Takes samples of this machine; values that the system does not report are None.
 
@@ -40,45 +44,29 @@ class HostSampler:
         self._at, self._before = 0.0, dict[str, int]()
 
     def sample(self) -> HostSample:
-        at, counters = time.monotonic(), _counters()
+        at = time.monotonic()
+        disk, network = or_none(psutil.disk_io_counters), or_none(psutil.net_io_counters)
+        counters = {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes} if disk else {}
+        if network:
+            # Sent bytes do not matter, because a training waits only for data that it receives.
+            counters["network_receive"] = network.bytes_recv
         memory = or_none(psutil.virtual_memory)
         # psutil's first value covers no time, so call it in every sample, including the first.
         busy_percent = or_none(psutil.cpu_percent)
-        is_baseline = not self._at
-        rates = rates_of(self._before, counters, at - self._at)
+        is_known = busy_percent is not None and bool(self._at)
+        seconds, before = max(at - self._at, SHORTEST_SECONDS), self._before
         self._at, self._before = at, counters
         return HostSample(
-            cpu_percent=None
-            if busy_percent is None or is_baseline
-            else round(busy_percent * (self._cores or 1), 1),
+            cpu_percent=round((busy_percent or 0.0) * (self._cores or 1), 1) if is_known else None,
             cores=self._cores,
             memory_used_bytes=memory.total - memory.available if memory else None,
             memory_total_bytes=memory.total if memory else None,
-            **rates,
+            # A counter may have been reset (for example, because a disk was removed).
+            **{
+                f"{name}_bytes_per_second": round(max(0, counters[name] - before[name]) / seconds)
+                for name in counters.keys() & before.keys()
+            },
         )
-
-
-def rates_of(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, int]:
-    """The growth of each counter per second; counters that only one of the two readings contains
-    are left out.
-
-    >>> rates_of({"disk_read": 100}, {"disk_read": 300, "network_receive": 5}, 2.0)
-    {'disk_read_bytes_per_second': 100}
-    """
-    # A counter may have been reset (for example, because a disk was removed).
-    growth = {name: max(0, after[name] - before[name]) for name in after.keys() & before.keys()}
-    # Two samples taken at the same moment give no rate.
-    known = growth.items() if seconds > 0 else ()
-    return {f"{name}_bytes_per_second": round(bytes_ / seconds) for name, bytes_ in known}
-
-
-def _counters() -> dict[str, int]:
-    """The bytes read from and written to disks and received over the network so far; a counter that
-    the system hides is left out."""
-    disk, network = or_none(psutil.disk_io_counters), or_none(psutil.net_io_counters)
-    counters = {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes} if disk else {}
-    # Sent bytes do not matter, because a training waits only for data that it receives.
-    return counters | ({"network_receive": network.bytes_recv} if network else {})
 
 
 # --- the command's processes ----------------------------------------------------------------------
@@ -99,8 +87,6 @@ ProcessFacts = dict[str, Any]
 (Windows, another user's process)."""
 ProcessId = tuple[int, float]
 """A process by its pid and start time, because the system may reuse a pid."""
-SHORTEST_SECONDS = 1e-3
-"""The least time between two samples in seconds, because we divide by it."""
 
 
 def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset()) -> Set[int]:

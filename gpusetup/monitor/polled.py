@@ -12,7 +12,7 @@ from functools import partial
 
 from gpusetup.accelerators.makers import AMD
 from gpusetup.monitor.documents import GpuSample
-from gpusetup.monitor.smi_logs import gpus_of, headings, rows_by_moment
+from gpusetup.monitor.smi_logs import gpus_of, headings, rows_by_moment, rows_of
 from gpusetup.monitor.sources import Machine, SourceEnded
 from gpusetup.probe.amd import gpu_of, topology_targets
 from gpusetup.probe.nvidia_smi import PROGRAM, asked
@@ -58,7 +58,7 @@ def smi_gpus(system: System, fields: tuple[str, ...]) -> tuple[GpuSample, ...]:
         raise SourceEnded(f"{PROGRAM}: not found")
     heading, *lines = answer.stdout.splitlines() or [""]
     names = headings(heading)
-    gpus = gpus_of(next(rows_by_moment(names, lines), {})) if names else ()
+    gpus = gpus_of(next(rows_by_moment(rows_of(names, lines)), {})) if names else ()
     # Check the output, because nvidia-smi exits with 0 even if it only printed an error.
     if not gpus:
         printed = (answer.stdout or answer.stderr).strip().splitlines() or ["no answer"]

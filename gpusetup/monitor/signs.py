@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.run import Subject, worked
+from gpusetup.monitor.run import Subject
 from gpusetup.monitor.throttling import is_laptop
 from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
 
@@ -132,10 +132,12 @@ def unexplained(subject: Subject) -> bool:
 
 
 # Heavy work at the rated power limit also lowers the clock, but not as far.
-clocks_below_rated = Sign(lambda s: below(s.work.clock_share, marks.RATED_CLOCKS))
-power_known = Sign(lambda s: s.work.power_share is not None)
-slower_than_siblings = Sign(lambda s: s.is_slower)
-clocks_far_down = ((clocks_below_rated & power_known) | slower_than_siblings) & unexplained
+clocks_far_down = unexplained & Sign(
+    lambda s: (
+        s.is_slower
+        or (s.work.power_share is not None and below(s.work.clock_share, marks.RATED_CLOCKS))
+    )
+)
 clocks_low = Sign(lambda s: below(s.work.clock_share, marks.LOW_CLOCKS))
 # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
 only_now_and_then = Sign(lambda s: s.throttle_share < marks.POWER_CAPPED_SHARE)
@@ -147,7 +149,7 @@ hot = Sign(lambda s: or_zero(s.gpu.heat) > marks.HOT)
 several = Sign(lambda s: s.together >= 2)
 # A rank that has stopped computing still has memory on its GPU.
 has_ranks_or_held_gpus = several | Sign(
-    lambda s: any(s.run.held(gpu) and not worked(gpu) for gpu in s.run.gpus)
+    lambda s: any(s.run.held(gpu) and not gpu.worked for gpu in s.run.gpus)
 )
 alike = Sign(lambda s: s.run.alike(s.run.team(s.gpu)))
 launched = Sign(lambda s: s.run.launched)
@@ -262,20 +264,17 @@ no_training = no_loader | of_kind("inference")
 # Neither the process nor the card receives data, so no loader can be too slow.
 nothing_comes_in = reads_nothing & copies_nothing & ~of_kind("simulation")
 
-# We cannot know whether the training may use these GPUs, so the next step asks the user.
-leaves_gpus_unused = training & Sign(lambda s: len(s.run.unused_gpus) > 0)
-
 
 @Sign
 def leaves_others_unused(subject: Subject) -> bool:
-    """Whether GPUs of the same model are unused, although the working ones may all belong to one
-    job."""
+    """Whether a training leaves GPUs of the same model unused, although the working ones may all
+    belong to one job. We cannot know whether it may use them, so the next step asks the user."""
     run = subject.run
     # If the working GPUs differ, they belong to several jobs, and the unused GPUs may be reserved
     # for someone else. A card of another model may only drive the display.
     is_one_job = run.command is not None or len(run.at_work) == 1 or run.alike(run.at_work)
-    is_one_job = is_one_job and subject.gpu.name in {gpu.name for gpu in run.unused_gpus}
-    return is_one_job and leaves_gpus_unused(subject)
+    same_model = subject.gpu.name in {gpu.name for gpu in run.unused_gpus}
+    return training(subject) and is_one_job and same_model
 
 
 # --- runs in which no GPU worked ------------------------------------------------------------------

@@ -42,7 +42,7 @@ MOST_LINES_OF_A_MOMENT = 20_000
 """How many lines of a moment are read; `-q` prints about 6,000 for 16 GPUs."""
 
 
-class Moment(NamedTuple):
+class LoggedMoment(NamedTuple):
     """The GPUs at one time, which is None if the output does not tell it. `row` is the CSV row."""
 
     time: datetime | None
@@ -54,7 +54,7 @@ class SmiLog(NamedTuple):
     """One form of nvidia-smi's output, and what a text in this form tells."""
 
     name: str
-    moments: Callable[[Iterable[str]], Iterator[Moment]]
+    moments: Callable[[Iterable[str]], Iterator[LoggedMoment]]
     has_times: bool = True
     has_utilization: bool = True
     names_its_gpus: bool = True
@@ -123,10 +123,10 @@ def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
 # --- CSV ------------------------------------------------------------------------------------------
 
 CSV = "nvidia-smi csv"
-IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id")
-"""The first of these columns that a row has identifies its GPU."""
-GPU_COLUMNS = (*IDENTITY_COLUMNS, "utilization.gpu")
-"""Every header line of such a log contains at least one of these columns."""
+IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu")
+"""The first of these columns that a row has identifies its GPU; `gpu` is a column of dmon."""
+GPU_COLUMNS = (*IDENTITY_COLUMNS[:-1], "utilization.gpu")
+"""Every header line of a log in CSV contains at least one of these columns."""
 
 
 def headings(line: str) -> list[str]:
@@ -150,10 +150,10 @@ def lacks_its_heading(line: str) -> bool:
     return len(cells) > 1 and (has_unit or time_of(cells[0]) is not None)
 
 
-def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[Moment]:
-    for rows in rows_by_moment(names, lines):
+def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[LoggedMoment]:
+    for rows in rows_by_moment(rows_of(names, lines)):
         first_row = next(iter(rows.values()))
-        yield Moment(time_of(first_row.get("timestamp", "")), gpus_of(rows), first_row)
+        yield LoggedMoment(time_of(first_row.get("timestamp", "")), gpus_of(rows), first_row)
 
 
 ROWS_APART_SECONDS = 0.05
@@ -162,18 +162,17 @@ apart."""
 
 
 def rows_by_moment(
-    names: Sequence[str], lines: Iterable[str]
+    rows: Iterable[Mapping[str, str]],
 ) -> Iterator[dict[int, Mapping[str, str]]]:
     """Yields the rows of each moment by GPU index; a new moment begins when a GPU appears again.
 
     If no column identifies the GPUs, rows with the same time are different GPUs, in their order.
     """
-    are_named = not set(names).isdisjoint(IDENTITY_COLUMNS)
     indices: dict[str, int] = {}
     moment: dict[int, Mapping[str, str]] = {}
     last_time: datetime | None = None
-    for row in rows_of(names, lines):
-        if are_named:
+    for row in rows:
+        if not row.keys().isdisjoint(IDENTITY_COLUMNS):
             name = gpu_name(row)
             # UUIDs and bus addresses are numbered in the order in which they appear.
             index = indices.setdefault(name, int(name) if name.isdecimal() else len(indices))
@@ -207,7 +206,7 @@ def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Mapping[str,
 
 def gpu_name(row: Mapping[str, str]) -> str:
     """The index, UUID or bus address of the GPU in a row; "" if the row has none."""
-    return next((row[name] for name in GPU_COLUMNS if name in row), "")
+    return next((row[name] for name in (*IDENTITY_COLUMNS, *GPU_COLUMNS) if name in row), "")
 
 
 def gpus_of(rows: Mapping[int, Mapping[str, str]]) -> tuple[GpuSample, ...]:
@@ -304,7 +303,7 @@ def texts(
         yield time, "".join(moment)
 
 
-def table_moments(lines: Iterable[str]) -> Iterator[Moment]:
+def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of a single table, or of all tables that `nvidia-smi -l` printed."""
     for time, text in texts(lines, begins_table, dated_above=True):
         processes = processes_of(text) or {}
@@ -312,10 +311,10 @@ def table_moments(lines: Iterable[str]) -> Iterator[Moment]:
         for row in gpu_rows(text):
             index = row["nvml_index"]
             gpus.append(sample_of(index, {**row, "processes": uses_of(processes.get(index, ()))}))
-        yield Moment(time, tuple(gpus))
+        yield LoggedMoment(time, tuple(gpus))
 
 
-def query_moments(lines: Iterable[str]) -> Iterator[Moment]:
+def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of `nvidia-smi -q` or `-q -l`, one for each report."""
     for time, text in texts(lines, begins_query, dated_above=False):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
@@ -324,7 +323,7 @@ def query_moments(lines: Iterable[str]) -> Iterator[Moment]:
             sample_of(index, {**query_values(page), "processes": processes_on(page)})
             for index, page in enumerate(pages)
         ]
-        yield Moment(time, tuple(gpus))
+        yield LoggedMoment(time, tuple(gpus))
 
 
 def processes_on(page: str) -> tuple[ProcessUse, ...] | None:
@@ -401,26 +400,22 @@ def dmon_columns(line: str) -> list[str]:
     return names if line.lstrip().startswith("#") and "gpu" in names else []
 
 
-def dmon_moments(lines: Iterable[str]) -> Iterator[Moment]:
-    """Yields the moments of `nvidia-smi dmon`; a new one begins when a GPU appears again."""
-    names: list[str] = []
-    gpus: dict[int, GpuSample] = {}
+def dmon_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     time: datetime | None = None
+    for rows in rows_by_moment(dmon_rows(lines)):
+        time = time_of_dmon(next(iter(rows.values())), time)
+        yield LoggedMoment(time, tuple(gpu_of_dmon(index, row) for index, row in rows.items()))
+
+
+def dmon_rows(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
+    """Yields the rows of `nvidia-smi dmon`, without its headings and what a shell printed."""
+    names: list[str] = []
     for line in lines:
         columns = dmon_columns(line)
         names = columns or names
         row = dict(zip(names, line.split(), strict=False))
-        index = row.get("gpu", "")
-        # The line contains the names, the units, or something that a shell printed.
-        if columns or not index.isdecimal():
-            continue
-        if int(index) in gpus:
-            yield Moment(time, tuple(gpus.values()))
-            gpus = {}
-        gpus[int(index)] = gpu_of_dmon(int(index), row)
-        time = time_of_dmon(row, time)
-    if gpus:
-        yield Moment(time, tuple(gpus.values()))
+        if not columns and row.get("gpu", "").isdecimal():
+            yield row
 
 
 def gpu_of_dmon(index: int, row: Mapping[str, str]) -> GpuSample:

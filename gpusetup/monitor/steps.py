@@ -144,9 +144,6 @@ STEPS: dict[str, StepRule] = {
     "see-who-uses-the-cpu": StepRule(
         "Find out who uses the CPU ({work.host_share} % is busy). If it is the data loaders, do "
         "less per item or use more cores", BY_CPU),
-    "read-its-error": StepRule(
-        "Read the command's error: it ended with exit code {run.exit}, and nothing had run on the "
-        "GPU"),
     "read-how-it-ended": StepRule(
         "Read the command's error: it ended with exit code {run.exit}. `gpusetup doctor --report "
         "LOG` explains errors of torch and the driver"),
@@ -172,9 +169,6 @@ STEPS: dict[str, StepRule] = {
         "nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,memory.used,memory.total,"
         "power.draw,power.limit,temperature.gpu,clocks.sm,clocks.max.sm --format=csv -l 1"),
     "watch-the-command": StepRule("{watching}", "{watch_command}", ~s.watched),
-    "watch-the-training": StepRule(
-        "Watch the training itself to see why: `gpusetup monitor -- python train.py`, with your "
-        "own command after the `--`"),
     "prepare-once": StepRule(
         "Only the CPU worked so far: prepare the data once and store the result"),
     "send-more-requests": StepRule(

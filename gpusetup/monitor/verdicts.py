@@ -203,7 +203,7 @@ IDLE_CASES: tuple[VerdictCase, ...] = (
          "its kernels are too short to count, and between them it waits for the command, which "
          "used {work.busiest_cpu} % of a core", ("load-with-workers", "run-ahead")),
     VerdictCase("idle", "failed",
-         s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-its-error",)),
+         s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-how-it-ended",)),
     VerdictCase("idle", "starting", s.is_starting, IDLE, ("watch-longer",)),
     VerdictCase("idle", "requests", held & s.server, IDLE, ("send-more-requests",)),
     VerdictCase("idle", "cells", held & s.notebook, IDLE, ("release-between-cells",)),

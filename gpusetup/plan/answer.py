@@ -23,14 +23,19 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.memory import memory, other_gpu_bytes
-from gpusetup.plan.notes import assumed_settings, needs_memory_of_others, notes, older_version
+from gpusetup.plan.notes import (
+    assumed_settings,
+    factor_remark,
+    needs_memory_of_others,
+    notes,
+    older_version,
+)
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import TrainingQuestion, job_of, rl_setup_of
-from gpusetup.plan.rl import GENERATING, uncounted_models
-from gpusetup.plan.rope import factor_remark
+from gpusetup.plan.question import TrainingQuestion, job_of, parameters_of
+from gpusetup.plan.rl import GENERATING, SUPERVISED
 from gpusetup.plan.savings import better_with_fewer, helps, visible_devices
 from gpusetup.plan.speed import speed_of_several
-from gpusetup.plan.trainer_settings import trainer_settings
+from gpusetup.plan.trainers import trainer_settings
 
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
@@ -107,16 +112,15 @@ def reasons_for_close(
     request: PlanRequest, decision: Decision, uncounted: tuple[str, ...]
 ) -> Iterator[str]:
     """Yields why the answer is only `close`, as phrases; nothing if it is measured or clear."""
-    # A job that does not fit stays clear, because uncounted parts can only need more memory.
+    # A job that does not fit stays clear, because uncounted parts usually need more memory.
     if decision.fits and uncounted:
         yield "something that may take memory is not counted"
     if decision.close_because:
         yield decision.close_because
-    if not decision.fits:
-        return
+    # The notes also name ways to divide a model that plan does not count.
     if request.from_config and request.from_config.notes:
         yield "a setting in the config is not counted (see the notes)"
-    if decision.measured:
+    if decision.measured or not decision.fits:
         return
     question, job, place = request.question, decision.job, request.place
     if question.params is not None:
@@ -152,13 +156,14 @@ because it generates on other GPUs and plan has measurements of its training."""
 def uncounted_parts(request: PlanRequest) -> Iterator[str]:
     """Yields what may need memory but is not counted: the unknown shape, additional models, what
     generates answers, and keys of the config."""
-    question, shape, from_config = request.question, request.job.shape, request.from_config
-    setup = rl_setup_of(question, request.job)
+    question, job, from_config = request.question, request.job, request.from_config
+    setup, shape = job.rl, job.shape
     if shape.assumed:
         yield f"the shape of {shape.name} ({shape.assumed})"
-    if setup:
-        yield from uncounted_models(setup, shape)
-    if question.params is not None and question.context is None and request.job.context == 1:
+    for name in setup.reward_models:
+        if parameters_of(name, shape) is None:
+            yield f"the reward model {name}"
+    if question.params is not None and question.context is None and job.context == 1:
         # A convolution keeps a value for every pixel, which a number of parameters does not show.
         yield "what a sample keeps beyond one row of a table (an image, a text)"
     if from_config:
@@ -166,9 +171,9 @@ def uncounted_parts(request: PlanRequest) -> Iterator[str]:
         # the answer once, not once for each of its items.
         for key in from_config.read.not_understood:
             yield key.key.partition("[")[0]
-    elif setup and setup.method in GENERATING and not setup.engine_share:
+    elif setup.method in GENERATING and not setup.engine_share:
         yield "an inference server, if the trainer starts one on these GPUs"
-    elif setup is None and question.trainer in ALWAYS_RL:
+    elif setup.method in SUPERVISED and question.trainer in ALWAYS_RL:
         yield "the inference engine and the reference model (`--method grpo`, or the config)"
 
 
@@ -182,8 +187,7 @@ def trainer_of_settings(request: PlanRequest) -> str | None:
     read = request.from_config.read.read if request.from_config else ()
     if any(key.key.startswith("actor_rollout_ref.") for key in read):
         return "verl"
-    is_supervised = rl_setup_of(request.question, request.job) is None
-    return request.question.trainer if is_supervised else None
+    return request.question.trainer if request.job.rl.method in SUPERVISED else None
 
 
 def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:

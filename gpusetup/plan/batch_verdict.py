@@ -7,9 +7,8 @@ import re
 from typing import Literal
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.costless_keys import is_switched_off
+from gpusetup.configs.keys import is_switched_off
 from gpusetup.errors import UsageError
-from gpusetup.model.documents import ConfigKey
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
@@ -42,7 +41,7 @@ MOST_KEYS_NAMED = 3
 def batch_verdict(
     config: Config,
     per_gpu: int,
-    hardware: Place,
+    place: Place,
     *,
     any_length: bool = False,
     accumulate: int | None = None,
@@ -56,9 +55,8 @@ def batch_verdict(
     not say enough for a plan, or if it sets a token budget instead of a batch.
     """
     from_config = question_of(config)
-    job, recipe = _job_of(from_config, per_gpu, hardware, any_length, accumulate)
-    needed = memory(job, recipe).total / GIB
-    capacity = hardware.capacity / GIB
+    job, recipe = _job_of(from_config, per_gpu, place, any_length, accumulate)
+    needed, capacity = memory(job, recipe).total / GIB, place.capacity / GIB
     near = near_limit(job)
     # A launcher may shard the model over several GPUs, which the config does not say.
     names_strategy = "strategy" in from_config.question.job_fields
@@ -100,50 +98,41 @@ def _uncounted_saving(from_config: FromConfig) -> str:
         return "plan was never compared with a measured run of this method"
     if from_config.notes:
         return from_config.notes[0]
-    keys = [key.key for key in from_config.read.not_understood if _may_save_memory(key)]
+    # Only a number, a word or a switch that is on may save memory, not a path, a hub id or an item
+    # of a list.
+    keys = [
+        key.key
+        for key in from_config.read.not_understood
+        if re.fullmatch(r"[A-Za-z_]+|\d+(?:\.\d+)?", key.value)
+        and not (key.key.endswith("]") or is_switched_off(key.value))
+    ]
     names = ", ".join(f"`{key}`" for key in keys[:MOST_KEYS_NAMED])
     return f"plan does not know how much memory {names} may save" if keys else ""
 
 
-def _may_save_memory(key: ConfigKey) -> bool:
-    """Whether a config key that plan does not know could save memory, because its value is a
-    number, a word or a switch that is on.
-
-    So values such as paths, hub ids and special tokens do not count; items of a list never do.
-    """
-    if key.key.endswith("]") or is_switched_off(key.value):
-        return False
-    return re.fullmatch(r"[A-Za-z_]+|\d+(?:\.\d+)?", key.value) is not None
-
-
 def _job_of(
-    from_config: FromConfig,
-    per_gpu: int,
-    hardware: Place,
-    any_length: bool,
-    accumulate: int | None,
+    from_config: FromConfig, per_gpu: int, place: Place, any_length: bool, accumulate: int | None
 ) -> tuple[TrainingJob, Recipe]:
     """The job and recipe that the config describes with this batch; UsageError if the config gives
     no batch or no sequence length."""
     if from_config.per_gpu is None and from_config.total is None:
         raise UsageError("The config sets a budget of tokens and no batch")
-    gpus = from_config.gpus or hardware.count or 1
+    gpus = from_config.gpus or place.count or 1
     question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
-    if accumulate:
-        question = replace(question, accumulate=accumulate)
+    question = replace(question, accumulate=accumulate or question.accumulate)
     shape = shape_of_question(question)
     if question.context is None and shape.tokens is None and not shape.encoder:
         if not any_length:
             raise UsageError("The config does not say how long a sequence is")
         question = replace(question, context=1)
-    return job_of(question, shape, hardware), Recipe(sp=question.sp or 1)
+    return job_of(question, shape, place), Recipe(sp=question.sp or 1)
 
 
-def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
+def ways_to_fit(config: Config, place: Place, accumulate: int | None = None) -> tuple[str, ...]:
     """Short phrases that name what would make a batch of one sequence per GPU fit, according to
     plan; empty if nothing would."""
-    job, _ = _job_of(question_of(config), 1, hardware, True, accumulate)
-    decision = decide(job, replace(hardware, predict=True))
+    job, _ = _job_of(question_of(config), 1, place, True, accumulate)
+    decision = decide(job, replace(place, predict=True))
     if decision.fits:
         return (f"the recipe {decision.recipe} of `gpusetup plan`",)
     # No recipe fits, so suggest only changes that are enough on their own.

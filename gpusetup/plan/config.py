@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import get_type_hints
+from typing import NamedTuple, get_type_hints
 
 from gpusetup import named_file
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import meaning
-from gpusetup.configs.settings import TRUE, Setting, value_of
+from gpusetup.configs.settings import TRUE, Setting, dotted, value_of
 from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
@@ -26,16 +26,31 @@ from gpusetup.plan.job import JOB_DEFAULTS, TrainingJob
 from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, TrainingQuestion
 from gpusetup.plan.rl import GENERATING, method_of, reinforcement
-from gpusetup.plan.rope import RopeScaling, rope_scaling
 from gpusetup.plan.trained_parts import frozen_in, tables_in
 from gpusetup.plan.trainers import usual_batch
 
 NUMBERS = {
     "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "sp": "sp", "ep": "expert_parallel", "accumulation": "accumulate",
+    "sp": "sp", "accumulation": "accumulate",
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 """Role of a key that is a number or a switch -> the field of the job or question that it sets."""
+
+
+STATIC_KINDS = ("yarn", "linear", "su", "longrope")
+"""Kinds of scaling whose factor is the longest length divided by the original length. With other
+kinds there is nothing to check: `dynamic` grows with the text, and `llama3` comes with the
+model."""
+
+
+class RopeScaling(NamedTuple):
+    """The RoPE scaling that a config sets to extend the model's context."""
+
+    key: str
+    """The key and line number of the factor, as shown in the answer."""
+    factor: float
+    original: int | None
+    """The original length in the config; None means the model's native context."""
 
 
 class FromConfig(Frozen):
@@ -203,9 +218,10 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         # With `freeze`, LLaMA-Factory trains only the last layers, two by default.
         return {"freeze": f"-{reader.number('trained-layers', 10**4) or 2}"}
     is_lora = method in ("lora", "qlora", "true", "yes")
+    # Read the rank in any case, because plan knows what it means even if no adapters are trained.
+    rank = reader.number("rank", LARGEST["lora"])
     if not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA):
         return {}
-    rank = reader.number("rank", LARGEST["lora"])
     if is_lora and rank is None:
         rank = 16 if fields["trainer"] == "trl" else 8
         reader.assumed.append(f"no rank is named: {rank}")
@@ -426,16 +442,22 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
 # --- several GPUs ---------------------------------------------------------------------------------
 
 
+UNCOUNTED = {
+    "replicas": "replicas of shards are not counted: plan assumes one shard over all GPUs",
+    "ep": "expert parallelism is not counted: plan assumes all experts on each GPU",
+}
+"""Role of a number above 1 that plan does not count -> the note that says so."""
+
+
 def parallel(reader: Reader, fields: Fields) -> Fields:
     """The number of GPUs in the config over all nodes, and the parallel strategy: DeepSpeed's ZeRO
     stage if the config names one, otherwise that in the settings of FSDP or Megatron-LM. None for
     what the config does not set."""
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
-    if (reader.number("replicas", LARGEST["gpus"]) or 1) > 1:
-        fields["notes"].append(
-            "replicas of shards are not counted: plan assumes one shard over all GPUs"
-        )
+    for role, note in UNCOUNTED.items():
+        if (reader.number(role, LARGEST["gpus"]) or 1) > 1:
+            fields["notes"].append(note)
     return {"devices": gpus and gpus * (nodes or 1), "strategy": strategy(reader)}
 
 
@@ -463,6 +485,19 @@ def strategy(reader: Reader) -> str | None:
     # Megatron-LM shards only the optimizer states.
     shards_optimizer = reader.switch("distributed-optimizer")
     return None if shards_optimizer is None else "zero1" if shards_optimizer else "ddp"
+
+
+def rope_scaling(reader: Reader) -> RopeScaling | None:
+    """The RoPE scaling that the config sets; None if it sets none, or one of another kind."""
+    is_number = re.compile(r"\d{1,9}(\.\d{1,9})?")
+    factor = reader.word("rope-factor", lambda _, text: text if is_number.fullmatch(text) else None)
+    original = reader.number("rope-original", LARGEST["context"])
+    kind = reader.word("rope-kind") or "yarn"
+    if factor is None or kind.lower() not in STATIC_KINDS:
+        return None
+    setting, _ = next(reader.all("rope-factor"))
+    key = f"`{dotted(setting.path)}` (line {setting.line})"
+    return RopeScaling(key, float(factor), original)
 
 
 def plan_map(reader: Reader, fields: Fields) -> Fields:

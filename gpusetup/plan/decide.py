@@ -10,7 +10,6 @@ from gpusetup.plan.job import Recipe, Strategy, TrainingJob, longest_sequence_fi
 from gpusetup.plan.measured import NONE, gpu_of, is_standard, measured_recipe
 from gpusetup.plan.memory import JobMemory, memory
 from gpusetup.plan.place import Place
-from gpusetup.plan.rl import beside_in_words
 from gpusetup.plan.states import host_bytes
 
 CLEAR = 0.03
@@ -104,6 +103,18 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     if job.lora is not None and job.strategy.startswith("zero"):
         return f"runs of adapters under ZeRO {OFTEN_MORE}"
     return None
+
+
+def beside_in_words(job: TrainingJob) -> str:
+    """The counted additional models as part of a sentence; empty if there are none."""
+    roles = [f"the {model.role} model" for model in job.models_beside]
+    if job.engine_bytes:
+        roles.append("the inference engine on the same GPUs")
+    if job.rl.generated_at_once:
+        roles.append(
+            f"a cache for {job.rl.generated_at_once:,} sequences that are generated at once"
+        )
+    return " and ".join(filter(None, (", ".join(roles[:-1]), *roles[-1:])))
 
 
 OFTEN_MORE = "often need more memory than plan counts"

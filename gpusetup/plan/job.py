@@ -7,6 +7,7 @@ import math
 from typing import Any, Literal
 
 from gpusetup.model.frozen import Frozen, defaults
+from gpusetup.plan.rl import PAIRED, SUPERVISED_SETUP, RlSetup
 from gpusetup.plan.shape import SPEECH, Shape
 
 Strategy = Literal["single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
@@ -117,20 +118,13 @@ class TrainingJob(Frozen):
     """Whether fused kernels for the norms, the rotary embedding and the gated MLP recompute cheap
     intermediate values (Liger)."""
 
-    # These fields describe additional models (for preference and reinforcement learning, see
-    # `plan/rl.py`).
+    # These fields describe what is in memory in addition to the model.
+    rl: RlSetup = SUPERVISED_SETUP
+    """What preference or reinforcement learning keeps in memory."""
     models_beside: tuple[ModelBeside, ...] = ()
-    sequences_of_sample: int = 1
-    """The number of sequences in a sample: 2 for pairs of a chosen and a rejected answer, otherwise
-    1."""
+    """The setup's models whose size is known."""
     engine_bytes: float = 0.0
-    """The memory that an inference engine reserves on the same GPU."""
-    engine_sleeps: bool = False
-    """Whether the engine frees its memory while the model is trained."""
-    policy_leaves: bool = False
-    """Whether the model's states move to the host while the engine generates."""
-    generated_at_once: int = 0
-    """The number of sequences that the model itself generates at once on a GPU."""
+    """The memory that the setup's inference engine reserves on the same GPU."""
 
     # Several GPUs.
     strategy: Strategy = "fsdp"
@@ -139,8 +133,6 @@ class TrainingJob(Frozen):
     """Whether tensor parallelism also divides the norms and residuals between attention and MLP."""
     pipeline_parallel: int = 1
     context_parallel: int = 1
-    expert_parallel: int = 1
-    """The number of GPUs among which the experts of a layer are divided."""
 
     @property
     def fills_token_budget(self) -> bool:
@@ -185,7 +177,12 @@ class TrainingJob(Frozen):
     @property
     def generates(self) -> bool:
         """Whether answers are also generated on these GPUs during the training."""
-        return self.engine_bytes > 0 or self.generated_at_once > 0
+        return self.engine_bytes > 0 or self.rl.generated_at_once > 0
+
+    @property
+    def sequences_of_sample(self) -> int:
+        """The number of sequences in a sample: 2 for pairs of a chosen and a rejected answer."""
+        return 2 if self.rl.method in PAIRED else 1
 
     @property
     def length(self) -> int:
@@ -263,11 +260,8 @@ class TrainingJob(Frozen):
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
 """Job field -> its default."""
 
-BESIDE_FIELDS = (
-    "models_beside", "sequences_of_sample", "engine_bytes", "engine_sleeps",
-    "policy_leaves", "generated_at_once",
-)  # fmt: skip
-"""Job fields that follow from the additional models; no training setting sets them."""
+BESIDE_FIELDS = ("rl", "models_beside", "engine_bytes")
+"""Job fields that follow from the training method; no training setting sets them."""
 
 
 class Recipe(Frozen):

@@ -3,10 +3,10 @@ that follows from it and from the trainer's defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
-from gpusetup.errors import UsageError
+from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.decide import sequence_degrees
@@ -15,6 +15,7 @@ from gpusetup.plan.job import (
     BYTES,
     JOB_DEFAULTS,
     TOKEN_BUDGET,
+    ModelBeside,
     Quantization,
     TrainingJob,
     least_tokens,
@@ -22,13 +23,21 @@ from gpusetup.plan.job import (
 from gpusetup.plan.models import (
     format_in_name,
     is_at_hand,
+    model_named,
     model_of_size,
     parameter_count,
     refuse_uncounted,
     shape_or_assumed,
 )
 from gpusetup.plan.place import Place
-from gpusetup.plan.rl import PAIRED, SUPERVISED, RlSetup, models_beside, usual_loss, usual_setup
+from gpusetup.plan.rl import (
+    SAME_AS_POLICY,
+    SUPERVISED,
+    SUPERVISED_SETUP,
+    RlSetup,
+    usual_loss,
+    usual_setup,
+)
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
 from gpusetup.plan.trained_parts import EmbeddingTable, frozen_share
@@ -37,7 +46,7 @@ from gpusetup.plan.trainers import row_of, trainer_defaults
 LARGEST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
     "lora": 10**5, "tensor_parallel": 1024,
-    "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
+    "pipeline_parallel": 1024, "context_parallel": 1024,
     "sp": 1024,
 }  # fmt: skip
 """Option -> the largest number that makes sense; a larger one must be a typo."""
@@ -78,8 +87,6 @@ class TrainingQuestion(Frozen):
         """The number of GPUs in one data-parallel group: the product of the SP, TP, PP and CP
         degrees."""
         size = self.sp or 1
-        # Expert parallelism does not count, because the GPUs that share the experts process
-        # different samples.
         for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
             size *= self.job_fields.get(name) or 1
         return size
@@ -92,8 +99,7 @@ class TrainingQuestion(Frozen):
         return any((*job, self.batch, self.tokens, self.solve))
 
 
-FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-         "expert_parallel": "ep"}  # fmt: skip
+FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp"}  # fmt: skip
 """Field name -> the name of its option, if the two differ."""
 
 
@@ -178,27 +184,18 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     }
     job = TrainingJob(**fields)
     setup = rl_setup_of(question, job)
-    if setup is not None:
-        says_loss = question.rl is not None or "loss" in named
-        # Keep the loss for Unsloth, whose kernels compute log-probabilities without storing logits.
-        loss = job.loss if says_loss or trainer == "unsloth" else usual_loss(setup.method)
-        job = with_setup(replace(job, loss=loss), setup, place)
+    says_loss = question.rl is not None or "loss" in named
+    # Keep the loss for Unsloth, whose kernels compute log-probabilities without storing logits.
+    if setup.method not in SUPERVISED and not says_loss and trainer != "unsloth":
+        job = replace(job, loss=usual_loss(setup.method))
+    job = replace(
+        job,
+        rl=setup,
+        models_beside=tuple(models_beside(setup, job)),
+        engine_bytes=(setup.engine_share or 0.0) * place.capacity,
+    )
     check(job, question)
     return job
-
-
-def with_setup(job: TrainingJob, setup: RlSetup, place: Place) -> TrainingJob:
-    """A job of reinforcement learning or preferences: with the models beside the trained one, and
-    with the engine that generates."""
-    return replace(
-        job,
-        models_beside=tuple(models_beside(setup, job)),
-        sequences_of_sample=2 if setup.method in PAIRED else 1,
-        engine_bytes=(setup.engine_share or 0.0) * place.capacity,
-        engine_sleeps=setup.engine_sleeps,
-        policy_leaves=setup.policy_leaves,
-        generated_at_once=setup.generated_at_once,
-    )
 
 
 def has_adapters(named: Mapping[str, Any]) -> bool:
@@ -246,20 +243,47 @@ def job_fields(
     return fields
 
 
-def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup | None:
-    """The preference or RL setup: from the config, or the method's default; None for supervised
-    training."""
+def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup:
+    """The preference or RL setup: from the config, or the method's default."""
     if question.rl is not None:
         return question.rl
     if question.method is None or question.method in SUPERVISED:
-        return None
+        return SUPERVISED_SETUP
     sequences_of_gpu = -(-job.sequences // job.data_parallel)
-    return usual_setup(
-        question.method,
-        question.trainer,
-        sequences_of_gpu,
-        adapters=job.lora is not None,
-    )
+    adapters = job.lora is not None
+    return usual_setup(question.method, question.trainer, sequences_of_gpu, adapters=adapters)
+
+
+def parameters_of(name: str, policy: Shape) -> int | None:
+    """The number of parameters of an additional model; None if plan does not know its name."""
+    if name == SAME_AS_POLICY:
+        return policy.parameters
+    try:
+        return model_named(name).parameters
+    except GpuSetupError:
+        return None
+
+
+def models_beside(setup: RlSetup, job: TrainingJob) -> Iterator[ModelBeside]:
+    """The job's additional models, as far as their size is known."""
+    policy_bytes = BYTES[job.dtype]
+    frozen = [("reference", SAME_AS_POLICY)] if setup.has_reference else []
+    for role, name in (*frozen, *(("reward", name) for name in setup.reward_models)):
+        if parameters := parameters_of(name, job.shape):
+            yield ModelBeside(
+                role=role,
+                parameters=parameters,
+                weight_bytes=2 if setup.frozen_in_16_bits else policy_bytes,
+            )
+    if setup.critic == "model":
+        # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
+        # small to count.
+        yield ModelBeside(
+            role="critic",
+            parameters=job.shape.parameters,
+            weight_bytes=policy_bytes,
+            trained=job.lora is None,
+        )
 
 
 def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
@@ -306,11 +330,8 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
         (gpus % job.group_size > 0,
          f"`--tp` times `--pp` times `--cp` does not divide {gpus} GPUs",
          f"{job.group_size} or a multiple of it is needed"),
-        (job.expert_parallel > gpus, f"`--ep {job.expert_parallel}` needs as many GPUs", None),
         (shape.heads % job.tensor_parallel > 0,
          f"`--tp` does not divide the {shape.heads} heads of the model", None),
-        (job.expert_parallel > 1 and not shape.experts,
-         f"{shape.name} has no experts that `--ep` could divide", None),
         (job.stored_bytes is not None and job.trains_layers,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
@@ -341,11 +362,8 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
 
 def impossible_degree(job: TrainingJob, sp: int) -> UsageError:
     """The error for a degree of sequence parallelism that is impossible; its hint lists the
-    possible degrees."""
-    # If each GPU holds a whole copy of the model, only degree 1 is possible, so the message lists
-    # the degrees that sharding would allow.
-    sharded_job = replace(job, strategy="fsdp") if job.copies_model else job
-    degrees = sequence_degrees(sharded_job)
+    degrees that are possible, at least if the strategy shards the model."""
+    degrees = sequence_degrees(replace(job, strategy="fsdp") if job.copies_model else job)
     if sp in degrees:
         return UsageError(
             f"`--sp {sp}` needs a strategy that shards the model; {job.strategy} keeps a "

@@ -11,16 +11,12 @@ OpenRLHF and verl.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Literal
 
 from gpusetup.configs.settings import FALSE, TRUE
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_reader import Fields, Reader
-from gpusetup.plan.job import BYTES, ModelBeside, Recipe, TrainingJob
-from gpusetup.plan.models import model_named
-from gpusetup.plan.shape import Shape
 
 PAIRED = frozenset((
     "dpo", "ipo", "kto", "bco", "simpo", "orpo", "cpo", "rm", "reward", "robust", "exo_pair",
@@ -69,6 +65,9 @@ class RlSetup(Frozen):
     generates them."""
 
 
+SUPERVISED_SETUP = RlSetup(method="sft")
+
+
 def method_named(text: str) -> str:
     """The method for a value of `--method`; UsageError if plan does not know it.
 
@@ -111,67 +110,6 @@ def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: b
 def weighs_no_reference(method: str) -> bool:
     """Whether TRL trains by this method without a reference unless a weight (`beta`) is set."""
     return method in GENERATING - WITH_CRITIC
-
-
-# --- what is in memory ----------------------------------------------------------------------------
-
-
-def parameters_of(name: str, policy: Shape) -> int | None:
-    """The number of parameters of an additional model; None if plan does not know its name."""
-    if name == SAME_AS_POLICY:
-        return policy.parameters
-    try:
-        return model_named(name).parameters
-    except GpuSetupError:
-        return None
-
-
-def models_beside(setup: RlSetup, job: TrainingJob) -> Iterator[ModelBeside]:
-    """The job's additional models, as far as their size is known."""
-    policy_bytes = BYTES[job.dtype]
-    frozen = [("reference", SAME_AS_POLICY)] if setup.has_reference else []
-    for role, name in (*frozen, *(("reward", name) for name in setup.reward_models)):
-        if parameters := parameters_of(name, job.shape):
-            yield ModelBeside(
-                role=role,
-                parameters=parameters,
-                weight_bytes=2 if setup.frozen_in_16_bits else policy_bytes,
-            )
-    if setup.critic == "model":
-        # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
-        # small to count.
-        yield ModelBeside(
-            role="critic",
-            parameters=job.shape.parameters,
-            weight_bytes=policy_bytes,
-            trained=job.lora is None,
-        )
-
-
-def uncounted_models(setup: RlSetup, policy: Shape) -> Iterator[str]:
-    """The reward models whose size is unknown, as the answer lists them."""
-    for name in setup.reward_models:
-        if parameters_of(name, policy) is None:
-            yield f"the reward model {name}"
-
-
-def beside_in_words(job: TrainingJob) -> str:
-    """The counted additional models as part of a sentence; empty if there are none."""
-    roles = [f"the {model.role} model" for model in job.models_beside]
-    if job.engine_bytes:
-        roles.append("the inference engine on the same GPUs")
-    if job.generated_at_once:
-        roles.append(f"a cache for {job.generated_at_once:,} sequences that are generated at once")
-    return " and ".join(filter(None, (", ".join(roles[:-1]), *roles[-1:])))
-
-
-def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes on one GPU for generation by the policy itself: cached keys and values, and the
-    last token's logits in 32 bits."""
-    shape = job.shape
-    bytes_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
-    cache = job.generated_at_once * job.length * bytes_per_token / job.tensor_parallel
-    return cache + job.generated_at_once * shape.vocabulary * 4
 
 
 # --- in a config ----------------------------------------------------------------------------------
@@ -230,34 +168,48 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     read("num_generations", "answers to one prompt")
     adapters = fields.get("lora") is not None
     usual = usual_setup(method, "verl" if is_verl else trainer, 1, adapters=adapters)
-    changes: Fields = {"has_reference": has_reference(reader, usual, is_verl=is_verl)}
+    # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
+    says_16_bits = fields.get("strategy") or fields.get("dtype") not in (None, "fp32")
+    changes: Fields = {
+        "has_reference": has_reference(reader, usual, adapters=adapters, is_verl=is_verl),
+        "frozen_in_16_bits": trainer != "trl" or bool(says_16_bits),
+    }
+    if method in GENERATING:
+        changes |= generation(reader, fields, is_verl=is_verl)
+        changes["reward_models"] = reward_models(reader, usual, is_verl=is_verl)
+    if trainer == "llama-factory":
+        # Its critic is a head on the policy, and with LoRA its reward model is a second adapter.
+        changes["critic"] = "head" if usual.critic == "model" else "none"
+        changes |= {"reward_models": ()} if adapters else {}
+    setup: Fields = {"rl": replace(usual, **changes)}
     if is_verl:
         reader.assumed.append(
             "actor_rollout_ref: the engine shares the GPUs, and sleeps while the actor is trained"
         )
-    if method in GENERATING:
-        changes |= generation(reader, fields, is_verl=is_verl)
-    names = [name for key in REWARD_KEYS if (name := read(key, "the reward model"))]
-    # A name with a slash is a model's; other reward functions and servers are not on these GPUs.
-    names += [name for _, name in reader.named("reward_funcs") if "/" in name]
-    if names and not is_verl:
-        changes["reward_models"] = tuple(name for name in names if "://" not in name)
-    # With LoRA, LLaMA-Factory's reward model is a second adapter, and its critic is always a head.
-    if trainer == "llama-factory":
-        changes |= {"critic": "head" if usual.critic == "model" else "none"}
-        changes |= {"reward_models": ()} if adapters else {}
-    # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
-    says_16_bits = fields.get("strategy") or fields.get("dtype") not in (None, "fp32")
-    changes["frozen_in_16_bits"] = trainer != "trl" or bool(says_16_bits)
-    says_loss = is_verl or fields.get("loss") or fields.get("fused_kernels")
-    setup: Fields = {"rl": replace(usual, **changes)}
-    if is_verl:
         # This key has no effect while the actor is trained (`OFFLOAD_KEYS`).
         return {**setup, "offload_optimizer": None}
+    says_loss = fields.get("loss") or fields.get("fused_kernels")
     return setup if says_loss else {**setup, "loss": usual_loss(method)}
 
 
-def has_reference(reader: Reader, usual: RlSetup, *, is_verl: bool) -> bool:
+def reward_models(reader: Reader, usual: RlSetup, *, is_verl: bool) -> tuple[str, ...]:
+    """The names of the reward models on these GPUs: those that the config names, or else those of
+    the method's `usual` setup."""
+    if is_verl:
+        is_there = reader.text_named("enable", "a reward model", "reward_model") in TRUE
+        return (SAME_AS_POLICY,) if is_there else ()
+    is_api = reader.text_named("reward_model_type", "how answers are judged") == "api"
+    if is_on(reader, "remote_rm_url") or is_api:
+        return ()
+    names = [name for key in REWARD_KEYS if (name := reader.text_named(key, "the reward model"))]
+    for setting, name in reader.named("reward_funcs"):
+        reader.note(setting, f"how answers are judged: {name}")
+        names += [name] if "/" in name else []  # a model's id; a bare word names a function
+    # An address is that of a server.
+    return tuple(name for name in names if "://" not in name) if names else usual.reward_models
+
+
+def has_reference(reader: Reader, usual: RlSetup, *, adapters: bool, is_verl: bool) -> bool:
     """Whether a frozen reference copy of the policy is kept in memory, by what the config says
     about it, or else as in the method's `usual` setup."""
     named = reader.text_named("ref_model", "the reference model")
@@ -268,7 +220,7 @@ def has_reference(reader: Reader, usual: RlSetup, *, is_verl: bool) -> bool:
         # verl has a reference only for a KL loss or penalty; read both keys.
         return is_on(reader, "use_kl_loss") | is_on(reader, "use_kl_in_reward")
     # With adapters, the base model without them is the reference.
-    if not usual.has_reference and not weighs_no_reference(usual.method):
+    if adapters or usual.method in WITHOUT_REFERENCE:
         return False
     if named or ahead in TRUE:
         return bool(named)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.job import BYTES, SHARDED, Recipe, Shardable, TrainingJob
-from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA = 1.065
 """Extra bytes per parameter if a sharded strategy runs on one GPU. Fitted to the measured table
@@ -85,25 +84,7 @@ def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None)
         in_layers = shape.parameters - shape.outside
         share = (in_layers / stages + at_one_end) / shape.parameters
     shards = shard_count(job, state) if state else 1
-    # Sharded parameters are already divided among all GPUs, including those of experts.
-    if shards == 1 and job.expert_parallel > 1:
-        experts = expert_share(shape)
-        share *= 1 - experts + experts / job.expert_parallel
     return parameters * share / job.tensor_parallel / shards
-
-
-def expert_share(shape: Shape) -> float:
-    """The share of a model's parameters that belongs to experts, from 0 to 1.
-
-    It sums the experts that a token uses (their width is `intermediate`) and the other experts (the
-    difference between `parameters` and `active`).
-    """
-    if not shape.experts:
-        return 0.0
-    matrices = 3 if shape.gated else 2
-    used_experts = shape.layers * matrices * shape.hidden * shape.intermediate
-    unused_experts = shape.parameters - shape.active
-    return min((used_experts + unused_experts) / shape.parameters, 1.0)
 
 
 # --- bytes per parameter --------------------------------------------------------------------------
@@ -197,12 +178,6 @@ def resident_states(job: TrainingJob, recipe: Recipe) -> float:
     if job.strategy == "ddp" and not job.master_weights:
         size += per_gpu(job, job.trained_parameters) * gradient_bytes(job)
     return size
-
-
-def states_while_generating(job: TrainingJob, recipe: Recipe) -> float:
-    """The bytes of the policy's states while answers are generated; 0 if they are moved to the host
-    for that time."""
-    return 0.0 if job.policy_leaves else resident_states(job, recipe)
 
 
 def states_beside(job: TrainingJob, recipe: Recipe) -> float:
@@ -313,6 +288,15 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
         return 0.0
     parameter_bytes = 4 if job.master_weights else job.trained_bytes
     return stepped * OPTIMIZERS[job.optimizer].copies * parameter_bytes
+
+
+def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
+    """The bytes on one GPU for generation by the policy itself: cached keys and values, and the
+    last token's logits in 32 bits."""
+    shape = job.shape
+    bytes_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
+    cache = job.rl.generated_at_once * job.length * bytes_per_token / job.tensor_parallel
+    return cache + job.rl.generated_at_once * shape.vocabulary * 4
 
 
 # --- the memory of the host -----------------------------------------------------------------------

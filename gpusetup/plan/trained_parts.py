@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.configs.keys import key_of
-from gpusetup.configs.settings import FALSE, TRUE, Path, Setting, name_of, words_of
+from gpusetup.configs.settings import FALSE, TRUE, Setting, name_of, words_of
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config_reader import Reader
@@ -146,56 +146,39 @@ WIDTH_NAMES = (
     "embedding_dim", "embed_dim", "emb_dim", "embedding_size", "latent_dim", "n_factors",
 )  # fmt: skip
 """Keys that give the width of a row in the configs of recommenders."""
-LISTS = frozenset(("cardinalities", "cat_cardinalities", "field_dims", "embedding_sizes"))
-"""Keys of lists that give the number of rows of each table (FuxiCTR, tabular models)."""
 
 
 def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
-    """The embedding tables that a config describes: of users and of items (by their role), and
-    torch's `num_embeddings`, alone or in a list. Their settings are recorded as read."""
+    """The embedding tables of users and of items that a config describes, and torch's
+    `num_embeddings`. Their settings are recorded as read."""
     width_settings: list[Setting] = []
-    by_noun: dict[str, int] = {}
-    by_map: dict[Path, int] = {}
+    widths: dict[str, int] = {}
     for setting in reader.config.settings:
         name = name_of(setting.path)
         width = positive_number(reader, setting, LARGEST_WIDTH)
-        if width and name in WIDTH_NAMES:
-            by_map.setdefault(setting.path[:-1], width)
+        if width and name.endswith(("_dim", *WIDTH_NAMES)):
+            widths.setdefault(name, width)
             width_settings.append(setting)
-        elif width and name.endswith("_dim"):
-            by_noun.setdefault(name.removesuffix("_dim"), width)
+    usual = next((widths[name] for name in WIDTH_NAMES if name in widths), None)
     tables: list[EmbeddingTable] = []
     for setting in reader.config.settings:
-        rows, noun = positive_number(reader, setting, LARGEST_ROWS), noun_of_rows(setting)
-        if rows is None or noun is None:
+        name, key = name_of(setting.path), key_of(setting.path)
+        # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
+        noun = re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name)
+        if name == "num_embeddings":
+            # torch.nn.Embedding and torchrec use this name, in a map with the table's name.
+            noun = str(setting.path[-2]) if len(setting.path) > 1 else "rows"
+        elif key is None or key.role not in ("users", "items"):
             continue
-        # The closest width counts: one for the same noun (`user_dim`), one in the same map, or one
-        # anywhere in the config.
-        width = by_noun.get(noun.removesuffix("s")) or by_map.get(setting.path[:-1])
-        width = width or next(iter(by_map.values()), None)
-        if width:
+        # A width for the same noun (`movie_dim`) comes before that of all tables.
+        width = widths.get(f"{noun.removesuffix('s')}_dim", usual)
+        rows = positive_number(reader, setting, LARGEST_ROWS)
+        if rows and width:
             tables.append(EmbeddingTable(name=noun, rows=rows, width=width))
             reader.note(setting, f"embedding table: {tables[-1]}")
     for setting in width_settings if tables else ():
         reader.note(setting, "width of the embedding tables")
     return tuple(tables)
-
-
-def noun_of_rows(setting: Setting) -> str | None:
-    """The noun for a table's rows (`users`) if the setting gives their number; None if it counts
-    something else."""
-    name = name_of(setting.path)
-    parents = [word for word in setting.path[:-1] if isinstance(word, str)]
-    if parents and parents[-1] in LISTS:
-        return f"{parents[-1]}[{name}]"
-    if name == "num_embeddings":
-        # torch.nn.Embedding and torchrec use this name, in a map with the table's name.
-        return parents[-1] if parents else "rows"
-    key = key_of(setting.path)
-    if key is None or key.role not in ("users", "items"):
-        return None
-    # The other words of the name, such as `n_movies` or `user_count`, only say that it counts.
-    return re.sub(r"^(?:n|num)_|_(?:num|count)$", "", name)
 
 
 def positive_number(reader: Reader, setting: Setting, most: int) -> int | None:

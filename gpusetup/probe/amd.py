@@ -62,33 +62,17 @@ def topology_targets(system: System) -> dict[str, str]:
     `0000:03:00.0`."""
     targets: dict[str, str] = {}
     for name in list_or_empty(system, TOPOLOGY)[:MOST_NODES]:
-        properties = properties_of(read_or_none(system, f"{TOPOLOGY}/{name}/properties") or "")
+        text = read_or_none(system, f"{TOPOLOGY}/{name}/properties") or ""
+        rows = re.findall(r"^(\w{1,40}) (\d{1,20})$", text, re.MULTILINE)
+        properties = {field: int(digits) for field, digits in rows}
         # A CPU is a node too, but its `gfx_target_version` is 0.
         if target := target_of_version(properties.get("gfx_target_version", 0)):
-            domain, location = properties.get("domain", 0), properties.get("location_id", 0)
-            targets[address_of(domain, location)] = target
+            # The location contains bus, device and function in 8, 5 and 3 bits.
+            location = properties.get("location_id", 0)
+            bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
+            domain = properties.get("domain", 0)
+            targets[f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"] = target
     return targets
-
-
-def properties_of(text: str) -> dict[str, int]:
-    """The properties of a KFD node, from lines with a name and a number.
-
-    >>> properties_of("simd_count 192\\ngfx_target_version 110000\\nlocal x\\n")
-    {'simd_count': 192, 'gfx_target_version': 110000}
-    """
-    rows = re.findall(r"^(\w{1,40}) (\d{1,20})$", text, re.MULTILINE)
-    return {name: int(digits) for name, digits in rows}
-
-
-def address_of(domain: int, location: int) -> str:
-    """The PCI address for a location number, which contains bus, device and function in 8, 5 and 3
-    bits.
-
-    >>> address_of(0, 768)
-    '0000:03:00.0'
-    """
-    bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
-    return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
 
 
 def gpu_of(system: System, device: PciDevice, targets: dict[str, str]) -> Gpu:

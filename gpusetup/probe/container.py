@@ -20,11 +20,12 @@ def read_container(system: System) -> Snapshot:
     if system.family != "linux":
         return Snapshot()
     kind, source = _kind_and_source(system)
-    container = Container(
-        kind=kind,
-        nvidia_requested=None if kind == "none" else nvidia_given(system),
-        cuda_compat_path=compat_path(system),
-    )
+    given: bool | None = None
+    # A container always has /dev/null, so an empty list means that the folder cannot be read. CUDA
+    # images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so that variable is no evidence.
+    if kind != "none" and (nodes := list_or_empty(system, "/dev")):
+        given = any(map(GPU_NODE.fullmatch, nodes))
+    container = Container(kind=kind, nvidia_requested=given, cuda_compat_path=_compat_path(system))
     reading = Reading(subject="container", source=source, value=kind)
     return Snapshot(container=container, readings=(reading,))
 
@@ -66,18 +67,7 @@ def _kind_and_source(system: System) -> tuple[str, str]:
     return "none", "no marker"
 
 
-def nvidia_given(system: System) -> bool | None:
-    """Whether the container was given GPUs, so that it has their device nodes; None if /dev cannot
-    be read.
-
-    CUDA images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so that variable is no evidence.
-    """
-    # A container always has /dev/null, so an empty list means that the folder cannot be read.
-    names = list_or_empty(system, "/dev")
-    return any(map(GPU_NODE.fullmatch, names)) if names else None
-
-
-def compat_path(system: System) -> str | None:
+def _compat_path(system: System) -> str | None:
     """The first cuda-compat folder whose libcuda the loader finds before the driver's; None if
     there is none."""
     # The loader searches LD_LIBRARY_PATH first, then the folders that its configuration lists.

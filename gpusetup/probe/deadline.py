@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread, Timer
 from typing import Any, Generic, TypeVar
@@ -80,16 +80,3 @@ class Deadline:
         notify, self._notify = self._notify, None
         if notify is not None:
             notify(NOTICE.format(sources=" and ".join(self._pending), limit=self.limit))
-
-
-def step_in_words(step: Mapping[str, Any] | None) -> str | None:
-    """The call in which a child stopped, in words; None if it is unknown.
-
-    >>> step_in_words({"step": "nvmlDeviceGetMemoryInfo", "gpu": 1})
-    'in nvmlDeviceGetMemoryInfo of GPU 1'
-    """
-    if not step:
-        return None
-    of_gpu = "" if step.get("gpu") is None else f" of GPU {step['gpu']}"
-    at = f" ({step['bus']})" if of_gpu and step.get("bus") else ""
-    return f"in {step['step']}{of_gpu}{at}"

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, GpuLink, Reading, Snapshot
-from gpusetup.probe.deadline import step_in_words
 from gpusetup.readings.plausibility import NOT_PLAUSIBLE, implausible
 from gpusetup.readings.sources import UNNAMED, gpu_readings, missing, readings_of
 from gpusetup.system.system import System
@@ -47,20 +46,12 @@ ABSENT = (NO_SUCH_CALL, 21, 25, 26, None)
 binding lacks the call. A value that is missing for such a reason is normally no fault. "Not
 supported" is not among them, because it is judged by comparison with the other GPUs
 (gpu-does-not-answer)."""
+NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compat library"}
 
 
 def read_nvml(system: System, limit: float) -> Snapshot:
     """NVML's report within `limit` seconds, as a snapshot."""
-    return parse_nvml(system.ask("read_nvml", timeout=limit))
-
-
-def parse_nvml(answer: Answer) -> Snapshot:
-    """The output of the NVML child as a snapshot.
-
-    >>> parse_nvml({"init": 9, "message": "Driver Not Loaded", "devices": None}).driver.nvml_code
-    9
-    """
-    values, shared = parse_answer(NVML, answer)
+    values, shared = parse_answer(NVML, system.ask("read_nvml", timeout=limit))
     # NVML's own version begins with CUDA's version, as in `12.580.95.05`.
     library_version = (values.get("nvml_version") or "").partition(".")[2]
     # Unknown for the driver if it is unknown for one of the GPUs.
@@ -82,16 +73,7 @@ def parse_nvml(answer: Answer) -> Snapshot:
 
 def read_cuda(system: System, limit: float) -> Snapshot:
     """libcuda's report within `limit` seconds, as a snapshot."""
-    return parse_cuda(system.ask("read_cuda", timeout=limit))
-
-
-def parse_cuda(answer: Answer) -> Snapshot:
-    """The output of the libcuda child as a snapshot.
-
-    >>> parse_cuda({"init": 804, "init_name": "CUDA_ERROR_COMPAT…"}).cuda_api.init_code
-    804
-    """
-    values, shared = parse_answer(LIBCUDA, answer)
+    values, shared = parse_answer(LIBCUDA, system.ask("read_cuda", timeout=limit))
     source = LIBCUDA.source
     # libcuda is missing or cannot be loaded.
     if load_error := values.get("load_error"):
@@ -117,16 +99,18 @@ def parse_cuda(answer: Answer) -> Snapshot:
     return replace(shared, cuda_api=api, driver=driver, readings=readings)
 
 
-NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compat library"}
-
-
 # --- the output of both children ------------------------------------------------------------------
 
 
 def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snapshot]:
     """The plausible values in a child's output, and a snapshot of what both libraries have in
-    common: the GPUs, an event for each missing value that should exist, and the readings."""
-    failure = child_failure(library.source, answer)
+    common: the GPUs, an event for each missing value that should exist, and the readings.
+
+    >>> values, shared = parse_answer(NVML, {"init": 9, "message": "Driver Not Loaded"})
+    >>> values["init"], values["devices"], shared.gpus
+    (9, None, None)
+    """
+    failure = _child_failure(library.source, answer)
     values = only_plausible(partial(answer))
     listed = values.get("devices")
     devices = [only_plausible(device) for device in listed or ()]
@@ -135,7 +119,7 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
     gpus = None
     readings = [*failure.readings]
     if listed is not None:
-        gpus = tuple(gpu_of(device, library.number_field) for device in devices)
+        gpus = tuple(_gpu_of(device, library.number_field) for device in devices)
         readings += gpu_readings(library.source, gpus)
     readings += _problem_readings(library.source, library.subject, values)
     for device in devices:
@@ -165,13 +149,9 @@ def partial(answer: Answer) -> Answer:
     return values
 
 
-def child_failure(source: str, answer: Answer) -> Snapshot:
+def _child_failure(source: str, answer: Answer) -> Snapshot:
     """An event and a reading if the child crashed, hung or could not start; otherwise an empty
-    snapshot.
-
-    >>> child_failure("nvml", {"problem": "crashed with SIGSEGV"}).events[0].values["how"]
-    'crashed'
-    """
+    snapshot."""
     if "problem" not in answer:
         return Snapshot()
     problem, step = str(answer["problem"]), answer.get("step") or {}
@@ -183,7 +163,12 @@ def child_failure(source: str, answer: Answer) -> Snapshot:
         how = "crashed"
     values = {"asked": source, "how": how, "problem": problem}
     values.update({key: str(value) for key, value in step.items()})
-    text = ", ".join(filter(None, (problem, step_in_words(step))))
+    text = problem
+    if step:
+        # The call in which the child stopped.
+        of_gpu = "" if step.get("gpu") is None else f" of GPU {step['gpu']}"
+        at = f" ({step['bus']})" if of_gpu and step.get("bus") else ""
+        text = f"{problem}, in {step['step']}{of_gpu}{at}"
     event = Event(kind="child-failed", values=values, source=source, text=text)
     return replace(missing("driver", source, text), events=(event,))
 
@@ -206,42 +191,38 @@ def only_plausible(values: Answer) -> dict[str, Any]:
 def _missing_values(library: Library, values: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
     """Events for values of GPUs that are impossible, or missing although every GPU should have
     them, and for calls that failed although the library had started."""
-    asked = library.source
+
+    def event(kind: str, problem: Answer, where: str = "", **of_gpu: str) -> Event:
+        field, code, text = problem["field"], str(problem["code"]), str(problem["text"])
+        said = {"asked": library.source, **of_gpu, "field": field, "code": code, "problem": text}
+        quote = f"{where}{field}: {text}"
+        return Event(kind=kind, values=said, source=library.source, text=quote)
+
     for device in devices:
         # A lost GPU has no values, and another finding reports it.
         if device.get("lost"):
             continue
-        bus = device.get("pci_bus_id") or ""
-        of_gpu = {"asked": asked, "gpu": str(device["index"]), "bus": bus}
-        where = f"GPU {device['index']} {bus}".rstrip() + ": "
+        index, bus = str(device["index"]), device.get("pci_bus_id") or ""
+        where = f"GPU {index} {bus}".rstrip() + ": "
         # If a field has several problems, the last one counts.
         problems = {one["field"]: one for one in device["problems"] if _is_trouble(one)}
         for field, problem in problems.items():
             if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
-                yield _event("gpu-read-failed", of_gpu, problem, where)
+                yield event("gpu-read-failed", problem, where, gpu=index, bus=bus)
     if values.get("init") == 0:
         for problem in filter(_is_trouble, values["problems"]):
-            yield _event(library.init_failed, {"asked": asked}, problem)
-
-
-def _event(kind: str, values: Mapping[str, str], problem: Answer, where: str = "") -> Event:
-    """An event for a problem; `where` names the GPU if it belongs to one."""
-    field, text = problem["field"], str(problem["text"])
-    all_values = {**values, "field": field, "code": str(problem["code"]), "problem": text}
-    quote = f"{where}{field}: {text}"
-    return Event(kind=kind, values=all_values, source=values["asked"], text=quote)
+            yield event(library.init_failed, problem)
 
 
 def _is_trouble(problem: Answer) -> bool:
     """Whether a problem is a real fault, and not just a value that some drivers or GPUs do not
     have. Every driver can list the GPUs and their handles."""
     code = problem["code"]
-    return code not in ABSENT or (
-        problem["field"] in ("devices", "handle") and code == NO_SUCH_CALL
-    )
+    is_list = problem["field"] in ("devices", "handle")
+    return code not in ABSENT or (is_list and code == NO_SUCH_CALL)
 
 
-def gpu_of(device: Answer, number_field: str) -> Gpu:
+def _gpu_of(device: Answer, number_field: str) -> Gpu:
     """A GPU from an entry in a child's output; `number_field` is the `Gpu` field for its index
     there."""
     instances = device.get("mig_instances")

@@ -130,7 +130,7 @@ def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]
 
     guard_text = text_in(CONSTRAINTS)
     source, how, pins, dated = CONSTRAINTS, "guarded", pins_in(guard_text), guard_text
-    if not _names_torch(pins):
+    if not any(pin.startswith("torch==") for pin in pins):
         try:
             receipt = from_json(text_in(*RECEIPT) or "{}", _Receipt, what="the receipt")
         except BadInput:
@@ -139,18 +139,13 @@ def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]
         passed = receipt.verdict is not None and receipt.verdict.get("verdict") == "passed"
         source, how = RECEIPT[-1], "proven" if passed else "installed"
         pins, dated = pins_in("\n".join(installed)), receipt.installed_at
-    if _names_torch(pins):
+    if any(pin.startswith("torch==") for pin in pins):
         text = " ".join(pins)
         # `how` says where the versions come from: pinned, installed and tested, or installed.
         values = {"pins": text, "how": how}
         if date := DATE.match(dated):
             values["when"] = date[1]
         yield Event(kind="guarded-set", values=values, source=source, text=text)
-
-
-def _names_torch(pins: tuple[str, ...]) -> bool:
-    """Whether torch itself is among the pins."""
-    return any(pin.startswith("torch==") for pin in pins)
 
 
 PIN = re.compile(

@@ -7,7 +7,7 @@ conda's `conda-meta`. Each folder is listed once, and only small files are opene
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from gpusetup.model.machine import Package
 from gpusetup.probe.target import TargetPython
@@ -46,18 +46,12 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
         names = unless_refused(system.list, folder)
         if names is not None:
             has_listed_folder = True
-            packages += _in_folder(system, folder, names)
+            infos = filter(None, map(INFO_FOLDER.match, names))
+            packages += filter(None, (_package(system, folder, info) for info in infos))
     conda = tuple(conda_packages(system, target.prefix))
     if not has_listed_folder and not conda:
         return None
     return (*packages, *conda)
-
-
-def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Package]:
-    """The packages in a folder that gpusetup watches or that declare which torch they need."""
-    for info in filter(None, map(INFO_FOLDER.match, names)):
-        if package := _package(system, folder, info):
-            yield package
 
 
 def _package(system: System, folder: str, info: re.Match[str]) -> Package | None:

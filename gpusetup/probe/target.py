@@ -142,7 +142,12 @@ def _target_of_interpreter(
     """The target for an interpreter, from the interpreter's output or, if it cannot run, from
     files."""
     facts = system.facts()
-    if _is_ours(python, facts):
+    our_python = str(facts.get("executable") or "")
+    # In an environment, `bin/python` and `bin/python3` are the same interpreter, but in /usr/bin
+    # they may differ.
+    in_environment = bool(our_python) and facts.get("prefix") != facts.get("base_prefix")
+    if python == our_python or (in_environment and parent(python) == parent(our_python)):
+        # The interpreter that runs gpusetup need not be started.
         return _target_from_facts(system, python, chosen_by, facts)
     answer = ask_python(system, python, timeout=ASK_SECONDS)
     if "problem" in answer:
@@ -168,17 +173,6 @@ def ask_python(system: System, python: str, *, timeout: float) -> Mapping[str, A
     if "problem" in answer or is_a_pythons:
         return answer
     return {"problem": "its answer is not that of a Python"}
-
-
-def _is_ours(python: str, facts: Mapping[str, Any]) -> bool:
-    """Whether an interpreter is the one that runs gpusetup, whose `facts` are already known, so
-    that it need not be started."""
-    our_python = str(facts.get("executable") or "")
-    # In an environment, `bin/python` and `bin/python3` are the same interpreter, but in /usr/bin
-    # they may differ.
-    in_environment = our_python and facts.get("prefix") != facts.get("base_prefix")
-    is_beside = bool(in_environment) and parent(python) == parent(our_python)
-    return python == our_python or is_beside
 
 
 def _refuse_broken_environment(system: System, target: TargetPython, *, is_folder: bool) -> None:

@@ -143,18 +143,16 @@ def library_events(system: System, target: TargetPython | None) -> Iterable[Even
     for folder in filter(None, system.environ().get("LD_LIBRARY_PATH", "").split(":")):
         names = list_or_empty(system, folder.rstrip("/") or "/")
         # Programs can link to the toolkit's stub of libcuda, but it cannot start the driver.
+        found = {}
         if "/stubs" in folder and any(name.startswith("libcuda.so") for name in names):
-            yield _library_event("libcuda-stub", folder, "libcuda.so")
-        libraries = sorted({found[0] for found in map(TORCH_LIBRARY.match, names) if found})
+            found["libcuda-stub"] = "libcuda.so"
+        libraries = sorted({match[0] for match in map(TORCH_LIBRARY.match, names) if match})
         if libraries and not (own and is_below(folder, own)):
-            yield _library_event("foreign-library", folder, " ".join(libraries))
-
-
-def _library_event(kind: str, folder: str, libraries: str) -> Event:
-    """An event for libraries in a folder listed in LD_LIBRARY_PATH."""
-    variable = "LD_LIBRARY_PATH"
-    values = {"folder": folder, "libraries": libraries, "variable": variable}
-    return Event(kind=kind, values=values, source=variable, text=join(folder, libraries))
+            found["foreign-library"] = " ".join(libraries)
+        for kind, text in found.items():
+            values = {"folder": folder, "libraries": text, "variable": "LD_LIBRARY_PATH"}
+            where = join(folder, text)
+            yield Event(kind=kind, values=values, source="LD_LIBRARY_PATH", text=where)
 
 
 # --- the Visual C++ runtime of Windows, which torch's DLLs need -----------------------------------

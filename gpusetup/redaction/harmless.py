@@ -178,9 +178,8 @@ def _is_known(part: str, *, short: bool) -> bool:
     if part.lower() in vocabulary():
         return True
     joined = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+", part)
-    return (
-        all(piece.lower() in vocabulary() or (short and len(piece) <= 2) for piece in joined)
-        and len(joined) < 12
+    return len(joined) < 12 and all(
+        piece.lower() in vocabulary() or (short and len(piece) <= 2) for piece in joined
     )
 
 

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address
 
 from gpusetup.redaction.harmless import is_known_folder
 
 Match = re.Match[str]
-Alias = Callable[[str], str]
-"""A function that takes the name of a folder and returns the alias that replaces it."""
 
 # --- homes ----------------------------------------------------------------------------------------
 
@@ -82,8 +80,6 @@ SHARED_ROOTS = ("/dev/shm/", "/usr/local/")
 WINDOWS_ROOTS = (
     r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|python\d*)(?:[\\/]|$)"
 )
-PACKAGES = ("site-packages", "dist-packages")
-"""Folders of public packages, whose names reveal nothing."""
 _LETTERS = r"[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+"
 """The characters of a folder name outside of quotes."""
 _PART = rf"(?:<[\w-]+>|{_LETTERS})"
@@ -97,8 +93,8 @@ PATH = (
 )
 
 
-def hide_folders(path: str, alias: Alias) -> str:
-    """A path with its unknown folders replaced by aliases.
+def hide_folders(path: str, alias: Callable[[str], str]) -> str:
+    """A path with each unknown folder replaced by its alias.
 
     >>> [hide_folders(path, lambda name: "dir-1") for path in ("~/acme/.venv/bin", "/usr/lib/acme")]
     ['~/dir-1/.venv/bin', '/usr/lib/acme']
@@ -113,33 +109,27 @@ def hide_folders(path: str, alias: Alias) -> str:
         return f"{folder}/{alias(file)}" if is_own else path
     # NVIDIA installs the same files everywhere: `/opt/nvidia/...`, `/mnt/nvidia/...`.
     is_public = "nvidia" in names[:2]
-    shown = []
-    for part in parts:
-        is_fixed = not part.strip("/\\") or re.fullmatch(r"[A-Za-z]:", part) is not None
-        shown.append(part if is_public or is_fixed or is_known_folder(part) else alias(part))
-        if part.lower() in PACKAGES:
-            is_public = True
-    return "".join(shown)
+    for index, part in enumerate(parts):
+        is_drive = re.fullmatch(r"[A-Za-z]:", part) is not None
+        if part.strip("/\\") and not (is_public or is_drive or is_known_folder(part)):
+            parts[index] = alias(part)
+        # The names of packages are public.
+        is_public = is_public or part.lower() in ("site-packages", "dist-packages")
+    return "".join(parts)
 
 
 # --- servers --------------------------------------------------------------------------------------
 
-PUBLIC_HOSTS = (
-    "pytorch.org",
-    "nvidia.com",
-    "anaconda.org",
-    "github.com",
-    "huggingface.co",
-    "localhost",
-)
-"""Servers that may stay."""
 OPEN_HOSTS = ("pytorch.org", "nvidia.com")
 """Servers whose paths contain neither names nor tokens."""
+PUBLIC_HOSTS = (*OPEN_HOSTS, "anaconda.org", "github.com", "huggingface.co", "localhost")
+"""Servers that may stay."""
 PROJECTS = (
     r"(?i)/(?:pytorch|nvidia|triton-lang|dao-ailab|vllm-project|huggingface|conda-forge|astral-sh|pypa"
     r"|facebookresearch|bitsandbytes-foundation|axolotl-ai-cloud|unslothai|comfyanonymous)(?:/|$)"
 )
 """Owners of public repositories on github.com."""
+PACKAGE_FILE = r"\.(?:whl|tar\.gz|tar\.bz2|conda)$"
 OUR_RESOURCES = r"gpusetup://(?:snapshot|findings(?:/(?:ID|[a-z0-9-]{1,60}))?)"
 """The resources that `gpusetup mcp` offers."""
 HOST_VARIABLES = frozenset(
@@ -170,10 +160,9 @@ def hide_url(url: Match) -> str:
         return f"{scheme}{host}{path}"
     is_of_a_project = host.lower() == "github.com" and re.match(PROJECTS, path)
     if not (is_public(host) and host.lower().endswith(OPEN_HOSTS)) and not is_of_a_project:
-        segments = path.split("/")
         path = "/".join(
-            part if not part or is_known_folder(part) or _is_file_of_package(part) else "<path>"
-            for part in segments
+            part if not part or is_known_folder(part) or re.search(PACKAGE_FILE, part) else "<path>"
+            for part in path.split("/")
         )
     server = f"{host}{url['port'] or ''}" if is_public(host) else "<host>"
     # A question mark without a query ends a sentence.
@@ -183,11 +172,6 @@ def hide_url(url: Match) -> str:
     if mark and not re.fullmatch(r"#(?:sha256=)?[\w.-]{0,64}", mark):
         mark = "#<mark>"
     return f"{scheme}{server}{path}{query}{mark}"
-
-
-def _is_file_of_package(segment: str) -> bool:
-    """Whether a part of a URL's path is a file of a package index."""
-    return re.search(r"\.(?:whl|tar\.gz|tar\.bz2|conda)$", segment) is not None
 
 
 def is_public(host: str) -> bool:
@@ -257,14 +241,13 @@ def hide_addresses(text: str) -> str:
 
 def _hide_ipv6(address: Match) -> str:
     """`<address>` for an IPv6 address; times and C++ names, which look similar, are kept."""
-    written = address[0].partition("/")[0].partition("%")[0]
+    written = re.split("[/%]", address[0])[0]
     try:
         parsed = IPv6Address(written)
-    except (AddressValueError, ValueError):
+    except ValueError:
         return address[0]
     # `std::` and `a::` would be valid addresses too.
-    groups = [group for group in written.split(":") if group]
-    is_too_short = len(groups) < 2 and not written.endswith("::1")
+    is_too_short = len(list(filter(None, written.split(":")))) < 2 and not written.endswith("::1")
     is_harmless = parsed.is_loopback or parsed.is_unspecified or is_too_short
     return address[0] if is_harmless else "<address>"
 
@@ -272,10 +255,10 @@ def _hide_ipv6(address: Match) -> str:
 def _hide_ipv4(address: Match) -> str:
     """`<address>` for an IPv4 address; the machine's own addresses and versions are kept."""
     network_and_port = address["more"]
-    numbers = address[0].removesuffix(network_and_port) if network_and_port else address[0]
+    numbers = address[0].removesuffix(network_and_port)
     try:
         parsed = IPv4Address(numbers)
-    except AddressValueError:
+    except ValueError:
         return address[0]
     if parsed.is_loopback or parsed.is_unspecified:
         return address[0]

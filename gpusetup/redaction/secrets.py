@@ -91,15 +91,11 @@ _NOT_RANDOM = (
 )
 """The build string of a conda package (`cuda124py311h5aa0d8f`), an address, a hash, which the rule
 for `<hex>` handles, and a mangled C++ name."""
-MIN_CHANGES, MIN_CHANGES_OF_DIGITS = 6, 3
-"""In a random word, the class of characters (digit, upper case, lower case) changes at least six
-times, three of them to or from a digit. `NvidiaGeForceRtx4090` is not random, because most of its
-changes are between upper and lower case."""
 
 
 def looks_random(piece: str) -> bool:
     """Whether digits, upper-case and lower-case letters alternate more often in a word than in real
-    words.
+    words: at least six times, three of them to or from a digit.
 
     >>> looks_random("q7Rt2mXa9LpZ4kVe8s"), looks_random("NvidiaGeForceRtx4090"), looks_random("cuda124py311h5aa0d8f")
     (True, False, False)
@@ -109,7 +105,7 @@ def looks_random(piece: str) -> bool:
     kinds = ["digit" if letter.isdigit() else letter.isupper() for letter in piece]
     changes = [pair for pair in pairwise(kinds) if pair[0] != pair[1]]
     of_digits = [pair for pair in changes if "digit" in pair]
-    return len(changes) >= MIN_CHANGES and len(of_digits) >= MIN_CHANGES_OF_DIGITS
+    return len(changes) >= 6 and len(of_digits) >= 3
 
 
 def _hide_random(word: Match) -> str:
@@ -117,11 +113,10 @@ def _hide_random(word: Match) -> str:
     because base64 and paths both contain slashes."""
     if re.match("_*Z[A-Z]", word[0]):
         return word[0]
-    parts = [
+    return "/".join(
         SECRET if any(map(looks_random, re.findall("[A-Za-z0-9]{16,}", part))) else part
         for part in word[0].split("/")
-    ]
-    return "/".join(parts)
+    )
 
 
 _BLOCK = r"(?s)-----BEGIN [A-Z0-9 ]{1,60}-----.*?(?:-----END [A-Z0-9 ]{1,60}-----|\Z)"
@@ -175,11 +170,7 @@ def hide_logins(text: str) -> str:
     >>> hide_logins("cannot read http://me:p/ss@mirror.example/whl")
     'cannot read http://mirror.example/whl'
     """
-    return re.sub(_LOGIN_OF_URL, _before_login, without_broken_logins(text))
-
-
-def _before_login(login: Match) -> str:
-    """The slashes or the scheme before a login; these are kept."""
-    slashes, scheme = login.groups()
-    # At most one of the two groups matches; none does if the login is not in a URL.
-    return slashes or scheme or ""
+    # The slashes or the scheme before a login stay; a login that is not in a URL has neither.
+    return re.sub(
+        _LOGIN_OF_URL, lambda login: login[1] or login[2] or "", without_broken_logins(text)
+    )

@@ -147,26 +147,16 @@ class Console:
                 path.unlink()
 
     def talk(self, text: str) -> None:
-        """Write a message or a screen to stderr, ending with a newline."""
-        self.tell(text if isinstance(text, Screen) else f"{text}\n")
+        """Write a message or a screen to stderr, ending with a newline.
 
-    def tell(self, text: str) -> None:
-        """Write a message to stderr, without adding a newline.
-
-        A text that ends with `...` begins a step, and the clock shows how long the step takes.
+        A message that ends with `...` begins a step, and the clock shows how long the step takes.
         """
         CLOCK.end()
-        streams.say(self._for_stream(text, sys.stderr))
-        step = ""
-        if text.endswith("...\n"):
-            # In `hint: Fetching torch ...`, the step is `Fetching torch`.
-            step = text.rpartition(": ")[2].rstrip(" .\n")
-        CLOCK.begin(step)
-
-    def debug(self, text: str) -> None:
-        """Write a message to stderr, but only with `-v`."""
-        if self.verbose:
-            self.talk(text)
+        ending = "" if isinstance(text, Screen) else "\n"
+        streams.say(self._for_stream(text, sys.stderr) + ending)
+        # In `hint: Fetching torch ...`, the step is `Fetching torch`.
+        begins_step = not isinstance(text, Screen) and text.endswith("...")
+        CLOCK.begin(text.rpartition(": ")[2].rstrip(" .") if begins_step else "")
 
     def fail(self, problem: GpuSetupError) -> int:
         """Report the error that ended the command, and return its exit code."""
@@ -183,7 +173,7 @@ class Console:
             lines: list[str] = [remark("error", message)]
             if hint:
                 lines += ["", remark("hint", hint)]
-            self.tell(Screen(lines))
+            self.talk(Screen(lines))
         # A usage error is not caused by our code, so print no traceback.
         if self.verbose and not isinstance(problem, UsageError):
             import traceback

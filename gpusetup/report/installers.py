@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.search import Text
@@ -26,24 +25,13 @@ PACKAGE_ROW = lazy(
 CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
 
 
-class InstalledSentence(NamedTuple):
-    """A sentence that names an installed package (group 1) and its version (group 2)."""
-
-    needle: str
-    """A string that every match of the pattern contains."""
-    installer: str | None
-    pattern: re.Pattern[str]
-
-
-INSTALLED_SENTENCES = (
-    # `Requirement already satisfied: torch in ./lib/python3.12/site-packages (2.5.1+cu124)`.
-    InstalledSentence("already satisfied", "pip", lazy(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)")),
-    # `vLLM API server version 0.9.1`, `sglang: 0.4.6`.
-    InstalledSentence(":", None, lazy(r"(?i)\b(?=[vsl])(vllm|sglang|lmdeploy)(?:(?: API server)? version:?|:) {1,2}v?(\d{1,2}\.\d[\w.+]*\w)")),
-)  # fmt: skip
+# `Requirement already satisfied: torch in ./lib/python3.12/site-packages (2.5.1+cu124)`.
+SATISFIED = lazy(
+    r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? "
+    r"\(([\d.]+\w*(?:\+[\w.]+)?)\)"
+)
 MAX_SENTENCES = 60
-"""The most sentences of one kind that are read, because the log of a long installation has
-thousands."""
+"""The most sentences of pip that are read, because the log of a long installation has thousands."""
 # Parts of the names of packages that belong to the GPU stack.
 RELEVANT = lazy(
     "torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx|vllm|sglang|lmdeploy"
@@ -73,11 +61,10 @@ def packages(text: Text) -> Facts:
             continue
         if row["by"] or row["sign"] != "==" or not lists_requirements:
             yield from if_watched(_package_of_row(row, line))
-    for needle, installer, pattern in INSTALLED_SENTENCES:
-        if needle in text.flat:
-            sentences = pattern.findall(text.flat[:CHARACTERS_READ])
-            for name, version in sentences[:MAX_SENTENCES]:
-                yield from if_watched(Package(name=name, version=version, installer=installer))
+    if "already satisfied" in text.low:
+        found = SATISFIED.findall(text.flat[:CHARACTERS_READ])
+        for name, version in found[:MAX_SENTENCES]:
+            yield from if_watched(Package(name=name, version=version, installer="pip"))
     # pip prints "Cannot uninstall" for a torch that `distutils` or conda installed.
     if "cannot uninstall 'torch'" in text.low:
         yield Event(kind="installed-by-two", values={"name": "torch"}, source="pip")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.messages.owners import COMPILED, ROWS
+from gpusetup.messages.owners import ROWS
 from gpusetup.messages.row import MessageRow, is_switched_off
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
@@ -18,7 +18,7 @@ from gpusetup.report.facts import CHARACTERS_READ, SHOWN_CHARACTERS, Facts
 
 
 def owners(text: Text) -> Facts:
-    """The owner of torch's environment, and packages that were compiled for torch.
+    """The owner of torch's environment.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.values for event in owners(text_of("docker run vllm/vllm-openai:v0.8.5 --model x"))]
@@ -28,12 +28,6 @@ def owners(text: Text) -> Facts:
     for row in ROWS:
         if text.has_any(row.letters):
             yield from _owner_of_row(text, flat, row)
-    # Packages with compiled parts that the text shows with a version or by one of their files.
-    compiled: dict[str, re.Match[str]] = {}
-    for match in COMPILED.finditer(flat):
-        compiled.setdefault((match["listed"] or match["file"]).lower().replace("_", "-"), match)
-    for package, match in compiled.items():
-        yield _event(text, "compiled-for-torch", match, {"package": package})
 
 
 # `stable-diffusion-webui\models\Lora`, a folder that other programs also read.

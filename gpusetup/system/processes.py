@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import time
@@ -136,8 +135,6 @@ def _wait(
     """Wait for a child. Returns the problem if it does not end in time or prints too much."""
     until = time.monotonic() + timeout
     while True:
-        if pending_input is None:
-            _sleep_until_end(child, min(timeout, POLL_SECONDS))
         seconds_left = max(0.0, until - time.monotonic())
         try:
             child.communicate(pending_input, timeout=min(seconds_left, POLL_SECONDS))
@@ -153,26 +150,6 @@ def _wait(
             if floods:
                 return f"said more than {MAX_OUTPUT_BYTES >> 20} MiB"
             return no_answer_in(timeout)
-
-
-def _sleep_until_end(child: Child, seconds: float) -> None:
-    """Sleep until a child ends, or for this many seconds.
-
-    Linux wakes us at once, while `Popen.wait` checks every 50 ms. If the system does not support
-    this, the function returns immediately.
-    """
-    # Only Linux has pidfd_open, and a container may forbid it.
-    open_handle = getattr(os, "pidfd_open", None)
-    if open_handle is None:
-        return
-    with contextlib.suppress(OSError):
-        handle = open_handle(child.pid)
-        try:
-            poll = select.poll()
-            poll.register(handle, select.POLLIN)
-            poll.poll(seconds * 1000)
-        finally:
-            os.close(handle)
 
 
 def _give_up(child: Child) -> None:

@@ -176,7 +176,14 @@ def answer_of(output: Output) -> dict[str, Any]:
     if has_answer:
         return lines[-1]
 
-    answer: dict[str, Any] = {"problem": output.problem or _how_script_ended(output)}
+    problem = output.problem or "ended without an answer"
+    if output.exit:
+        problem = how_it_ended(output.exit)
+        # If a signal killed the script, the last line of stderr does not explain why.
+        if output.exit > 0:
+            last_line = output.stderr.strip().rpartition("\n")[2]
+            problem = f"{problem}: {last_line[:200]}"
+    answer: dict[str, Any] = {"problem": problem}
     steps = [line for line in lines if "step" in line]
     if steps:
         answer["step"] = steps[-1]
@@ -184,18 +191,6 @@ def answer_of(output: Output) -> dict[str, Any]:
     if parts:
         answer["parts"] = parts
     return answer
-
-
-def _how_script_ended(output: Output) -> str:
-    """How a script that gave no answer ended, with the last line of its stderr."""
-    if not output.exit:
-        return "ended without an answer"
-    how = how_it_ended(output.exit)
-    # If a signal killed the script, the last line of stderr does not explain why.
-    if output.exit < 0:
-        return how
-    last_line = output.stderr.strip().rpartition("\n")[2]
-    return f"{how}: {last_line[:200]}"
 
 
 def _facts() -> dict[str, Any]:

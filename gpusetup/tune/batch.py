@@ -54,6 +54,7 @@ class Split(Frozen):
     setting: Setting
     size: int
     partner: Setting | None
+    """The accumulation setting; None if the config has none or several."""
     effective: int
     """The number of samples in one optimizer step; 0 if several batches share one accumulation
     setting."""

@@ -143,6 +143,7 @@ class ConfigCase(Frozen):
     facts: Facts
     measured: Measured
     keyed: tuple[tuple[Setting, Key], ...]
+    """The settings that `tune` knows, each with its key's meaning."""
     tuned: Config | None = None
     """The config after all changes except those of the batch."""
     fixed_by: str | None = None

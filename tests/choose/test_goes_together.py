@@ -151,13 +151,6 @@ def test_doctor_judges_a_companion_as_resolve_does(
     assert (says in titles) if says else not any(name in title for title in titles)
 
 
-def test_offline_torchvision_is_the_catalogs(run: Run) -> None:
-    words = ("torchvision", "--torch", "2.1.2", "--offline", "--python", "3.11")
-    answer = run("resolve", *words, *NEW_ON_OLD_DRIVER, "--machine", "x86_64", "--json")
-    versions = {package["name"]: package["version"] for package in answer.answer["packages"]}
-    assert versions["torchvision"].startswith("0.16.2+cu")
-
-
 # --- a driver, and what is there ------------------------------------------------------------------
 
 
@@ -231,39 +224,6 @@ def test_a_package_of_torchs_own_index_does_not_pull_torch_down(package: str, as
     assert versions(answer)["torchcodec"] == "0.17.0+cu126"
     first, *_ = answer.answer["commands"]["uv"]
     assert "torchcodec==0.17.0+cu126" in first and "--no-deps" in first
-
-
-# --- a project and a script -----------------------------------------------------------------------
-
-PROJECT = """\
-[project]
-name = "x"
-version = "0"
-requires-python = ">=3.11"
-dependencies = ["torch", "torchvision>=0.20"]
-"""
-
-
-def test_a_project_gets_a_source_for_each_member_that_it_names(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "pyproject.toml").write_text(PROJECT)
-    answer = run("install", "--project", "--from", "healthy", "--json").answer
-    assert {"torch", "torchvision"} == answer["after"].keys()
-    sources = [line for line in answer["lines"] if "index = " in line]
-    assert len(sources) == 2
-    # Both kinds of Linux have the build: no marker that is always true.
-    assert all("platform_machine" not in line for line in sources)
-
-
-def test_a_script_gets_what_it_imports(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text("import torch, torchvision.transforms as T\n")
-    answer = run("install", "--project", "--from", "healthy", "--json", "train.py").answer
-    assert {"torch", "torchvision"} == answer["after"].keys()
 
 
 def test_a_script_that_is_not_there_is_no_package(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import gpusetup
 from gpusetup.choose import choose as module
 from gpusetup.cli import main
 
-PACKAGE = Path(gpusetup.__file__).parent
 LAPTOP = ("--from", "rtx3050-laptop")
 
 
@@ -46,8 +43,3 @@ def test_a_command_chooses_once(
     assert len(calls) == 1
     printed = capsys.readouterr()
     assert printed.out or printed.err
-
-
-def test_resolve_needs_nothing_of_install() -> None:
-    source = (PACKAGE / "commands" / "resolve.py").read_text(encoding="utf-8")
-    assert "gpusetup.install" not in source

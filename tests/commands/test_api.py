@@ -22,7 +22,7 @@ from gpusetup.cli import main
 from gpusetup.commands.fleet import ACTIONS as FLEET_ACTIONS
 from gpusetup.commands.parser import COMMANDS, command
 from gpusetup.commands.question import VALUE, takes
-from gpusetup.probe.snapshot_files import example_machines, machine_named
+from gpusetup.probe.snapshot_files import example_machines
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = {
@@ -46,10 +46,6 @@ def same_questions() -> dict[str, Asked]:
         for name in example_machines()
     }
     return machines | {
-        "doctor, as a snapshot": (
-            lambda: api.diagnose(machine_named("h100-no-fabric-manager")),
-            "doctor --from h100-no-fabric-manager",
-        ),
         "doctor of this machine": (lambda: api.diagnose(), "doctor"),
         "doctor for another host": (
             lambda: api.diagnose("healthy", gpu=["sm_90", "RTX 4090"], driver="550.54"),
@@ -76,30 +72,9 @@ def same_questions() -> dict[str, Asked]:
             "resolve --os linux --driver 580.95.05 --gpu 'GTX 1080 Ti' --python 3.11 --glibc 2.35 "
             "--machine x86_64 --backend 12.6",
         ),
-        "resolve with a package": (
-            lambda: api.resolve("xformers", machine="healthy", offline=True),
-            "resolve xformers --from healthy --offline",
-        ),
         "plan": (
             lambda: api.plan(model="qwen3-8b", context=32768, gpu="A100 80GB", gpus=4),
             "plan --model qwen3-8b --context 32768 --gpu 'A100 80GB' --gpus 4",
-        ),
-        "plan without checkpointing": (
-            lambda: api.plan(
-                params="124M",
-                batch=8,
-                gpu_mem="8GiB",
-                checkpointing="none",
-                predict=False,
-                strategy="single",
-                offload=["optimizer"],
-            ),
-            "plan --params 124M --batch 8 --gpu-mem 8GiB --checkpointing none --strategy single "
-            "--offload optimizer",
-        ),
-        "plan solved": (
-            lambda: api.plan(machine="healthy", model="qwen3-8b", max_context=True),
-            "plan --from healthy --model qwen3-8b --max-context",
         ),
         "plan to serve": (
             lambda: api.plan(serve="vllm", model="qwen3-8b", gpu="RTX 4090", context=4096),
@@ -137,10 +112,6 @@ WRONG: dict[str, tuple[Callable[[], object], type[api.GpuSetupError], str]] = {
     "a GPU": (lambda: api.resolve(gpu=["no such"]), api.UsageError, "No GPU is called"),
     "a list": (lambda: api.diagnose("list"), api.UsageError, "example machine"),
     "an empty word": (lambda: api.plan(model=""), api.UsageError, "the value is empty"),
-    "an option as a package": (lambda: api.resolve("--help"), api.UsageError, "neither a package"),
-    "an option in a value": (
-        lambda: api.diagnose("--save=x"), api.UsageError, "neither a file nor an example",
-    ),
     "an address": (lambda: api.diagnose("https://u:hunter2@x/y"), api.UsageError, "cannot be read"),
     "no file": (lambda: api.diagnose(Path("no/such")), api.UsageError, "cannot be read"),
     "two places": (

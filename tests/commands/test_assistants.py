@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,60 +34,39 @@ HOSTILE = (
 # --- the protocol -------------------------------------------------------------------------------
 
 
-def conversation(talk: Callable[[Any], Any], *words: str) -> Any:
-    """What `talk` returns, given the official client of a real server."""
-    from mcp import StdioServerParameters
-
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "gpusetup", "mcp", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    return met(server, talk)
-
-
-def met(server: Any, talk: Callable[[Any], Any]) -> Any:
-    import anyio
-    from mcp import Client
-
-    async def meet() -> Any:
-        async with Client(server) as client:
-            return await talk(client)
-
-    return anyio.run(meet)
-
-
-@dataclass(frozen=True)
-class Said:
-    """What one server answered: its tools, each call of a list."""
-
-    tools: Any
-    answers: dict[str, tuple[dict[str, Any], bool]]
+Said = tuple[Any, dict[str, tuple[dict[str, Any], bool]]]
 
 
 @pytest.fixture(scope="module")
 def said() -> Said:
-    """One server answers what several tests judge: to start one takes a second."""
+    """What the official client hears from a real server: its tools, and the answer to each call,
+    with whether it is an error. To start a server takes a second, so one answers everything."""
+    import anyio
+    from mcp import Client, StdioServerParameters
+
     calls = {row: (name, values) for row, (name, values, _) in WRONG.items()}
     calls["a stranger's text"] = ("read_report", {"text": HOSTILE})
     calls["here"] = ("diagnose", {})
     calls["afterwards"] = ("explain", {"id": "out-of-memory"})
+    server: Any = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "gpusetup", "mcp"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
 
-    async def talk(client: Any) -> Said:
-        results = {row: await client.call_tool(*call) for row, call in calls.items()}
-        return Said(
-            tools=(await client.list_tools()).tools,
-            answers={
-                row: (json.loads(one.content[0].text), one.is_error) for row, one in results.items()
-            },
-        )
+    async def meet() -> Any:
+        async with Client(server) as client:
+            results = {row: await client.call_tool(*call) for row, call in calls.items()}
+            texts = {row: (one.content[0].text, one.is_error) for row, one in results.items()}
+            answers = {row: (json.loads(text), wrong) for row, (text, wrong) in texts.items()}
+            return (await client.list_tools()).tools, answers
 
-    answered: Said = conversation(talk)
-    return answered
+    heard: Said = anyio.run(meet)
+    return heard
 
 
 def test_the_tools_say_what_they_take_and_that_they_change_nothing(said: Said) -> None:
-    listed = said.tools
+    listed, _ = said
     assert [tool.name for tool in listed] == [tool.name for tool in tools.TOOLS]
     assert all(tool.annotations.read_only_hint for tool in listed)
     assert not any(tool.annotations.destructive_hint for tool in listed)
@@ -100,7 +77,8 @@ def test_the_tools_say_what_they_take_and_that_they_change_nothing(said: Said) -
 
 
 def test_what_a_stranger_wrote_is_quoted_and_nothing_else(said: Said) -> None:
-    document, here = said.answers["a stranger's text"][0], said.answers["here"][0]
+    _, answers = said
+    document, here = answers["a stranger's text"][0], answers["here"][0]
     assert document["cause"] == "out-of-memory"
     assert "snapshot" not in document and "snapshot" not in here
     assert "IGNORE" not in json.dumps([finding["fix"] for finding in document["findings"]])
@@ -109,40 +87,29 @@ def test_what_a_stranger_wrote_is_quoted_and_nothing_else(said: Said) -> None:
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such tool": ("format_disk", {}, "there is no tool"),
     "no such value": ("diagnose", {"python": "/tmp/x"}, "'python' was unexpected"),
-    "a path as a machine": (
-        "diagnose",
-        {"machine": "/etc/passwd"},
-        "is not one of",
-    ),
+    "a path as a machine": ("diagnose", {"machine": "/etc/passwd"}, "is not one of"),
     "a path as a model": ("plan", {"model": "/etc/passwd", "gpu": "A100 80GB"}, "is a path"),
-    "a relative path": ("plan", {"model": "README.md", "gpu": "A100 80GB"}, "is a path"),
     "code to run": ("plan", {"code": "os:abort"}, "'code' was unexpected"),
     "a package by address": ("resolve", {"packages": ["x @ https://evil/x.whl"]}, "not a package"),
-    "a package as an option": ("resolve", {"packages": ["--index=x"]}, "not a package"),
     "a file as a package": ("resolve", {"packages": ["./evil.whl"]}, "not a package of an index"),
     "an option in a value": ("resolve", {"gpu": ["--help"]}, "No GPU is called '--help'"),
-    "one GPU as a text": ("resolve", {"gpu": "--help"}, "No GPU is called '--help'"),
     "another type": ("resolve", {"gpu": 4090}, "resolve gpu: 4090 is not of type"),
-    "a truth as a number": (
-        "plan",
-        {"model": "qwen3-8b", "gpus": True},
-        "True is not of type 'integer'",
-    ),
+    "a truth as a number": ("plan", {"gpus": True}, "True is not of type 'integer'"),
     "no text": ("read_report", {}, "'text' is a required property"),
     "a word of a megabyte": ("explain", {"id": "x" * 1_000_000}, "explain id"),
     "a finding that is none": ("explain", {"id": "nope"}, "no finding"),
-    "a wrong choice": ("resolve", {"os": "beos"}, "is not one of ['linux', 'windows', 'macos']"),
 }
 
 
 def test_a_wrong_question_is_an_error_document_and_the_server_goes_on(said: Said) -> None:
+    _, answers = said
     for row, (_, _, text) in WRONG.items():
-        document, is_error = said.answers[row]
+        document, is_error = answers[row]
         assert is_error, row
         assert document["schema"] == "gpusetup.error/1", row
         assert text in document["message"], (row, document)
         assert len(json.dumps(document)) < 3000, row
-    assert said.answers["afterwards"][0]["finding"]["id"] == "out-of-memory"
+    assert answers["afterwards"][0]["finding"]["id"] == "out-of-memory"
 
 
 HEAD = {"jsonrpc": "2.0"}
@@ -156,17 +123,6 @@ HELLO: dict[str, Any] = {
         "clientInfo": {"name": "raw", "version": "1"},
     },
 }
-
-
-def started(*words: str, **environment: str) -> subprocess.Popen[bytes]:
-    """A server without a client."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "gpusetup", "mcp", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
 
 
 def tell(server: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
@@ -194,7 +150,13 @@ def called(number: int, name: str, values: dict[str, Any]) -> dict[str, Any]:
 def test_stdout_is_the_protocol_and_nothing_else(tmp_path: Path) -> None:
     """Raw lines, with a target whose Python prints on its own."""
     (tmp_path / "sitecustomize.py").write_text("print('noise on stdout')\n")
-    server = started(PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "gpusetup", "mcp"],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     lines = ask(server, HELLO)
     assert lines[0].strip() == b"noise on stdout"  # our own interpreter's, before our code runs
     del lines[0]
@@ -268,6 +230,3 @@ def test_an_answer_never_exceeds_its_bound_and_says_when_it_was_cut(
     assert len(json.dumps(small)) <= limit
     if "cut" not in document:
         assert ("cut" in small) == (small != document)
-
-
-# --- without the package, and agents without the server -----------------------------------------

@@ -60,21 +60,6 @@ def test_the_way_is_right_for_the_program_and_the_maker(
     assert never not in everything_to_do(answer)
 
 
-OVERRIDES = (
-    # the text, what is said of the variable
-    (
-        "HSA_OVERRIDE_GFX_VERSION=11.0.0 python test.py\nAMD Radeon 8060S (gfx1151)\nHIP error: "
-        "invalid device function",
-        "First remove HSA_OVERRIDE_GFX_VERSION=11.0.0",
-    ),
-)
-
-
-@each("text, words", OVERRIDES)
-def test_an_override_in_the_text_is_judged_by_the_gpu(text: str, words: str) -> None:
-    assert words in everything_to_do(read_report(text))
-
-
 MPS_IS_NOT_AVAILABLE = "MPS built?: True\nMPS available?: False\n"
 METAL = (
     # the text, the cause, words of what to do

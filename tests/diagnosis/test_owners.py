@@ -99,13 +99,6 @@ def test_a_programs_own_way_comes_first_and_pip_is_its_own(
     assert all(python in line for line in lines)
 
 
-def test_what_was_compiled_for_the_old_torch_is_named_where_torch_changes() -> None:
-    text = warning("/home/u/venv/lib/python3.11/site-packages/")
-    assert "compiled for the torch" not in way_of(read_report(text))
-    with_mmcv = way_of(read_report(f"{text}mmcv: 2.1.0\nmmdet: 3.3.0\n"))
-    assert "mmcv is compiled for the installed torch" in with_mmcv
-
-
 def test_in_a_container_pips_lines_are_the_dockerfiles() -> None:
     answer = read_report(
         f"docker run --gpus all -it trainer python train.py\n"

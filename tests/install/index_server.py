@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -126,7 +127,8 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             path = unquote(urlsplit(self.path).path)
             index.asked.append(f"{self.command} {path}")
-            fault = _fault(index, path)
+            faults = (one for at, one in index.faults.items() if fnmatch.fnmatch(path, at))
+            fault = next(faults, Fault())
             if _shut(index, path, self.headers.get("Authorization", "")):
                 fault = Fault(status=401, headers={"WWW-Authenticate": 'Basic realm="x"'})
             try:
@@ -145,7 +147,7 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
                 kind, body = fault.kind or "text/html", fault.body
             if fault.flip:
                 body = body[:-1] + bytes([body[-1] ^ 1])
-            headers.setdefault("ETag", f'"{_short(path)}"')
+            headers.setdefault("ETag", f'"{hashlib.sha256(path.encode()).hexdigest()[:16]}"')
             if path.endswith(".whl"):
                 headers.setdefault("Cache-Control", "max-age=365000000, immutable")
             self._send(status, kind, body, headers, fault)
@@ -187,17 +189,6 @@ def _shut(index: IndexServer, path: str, authorization: str) -> bool:
     return authorization != f"Basic {asked}"
 
 
-def _short(path: str) -> str:
-    return hashlib.sha256(path.encode()).hexdigest()[:16]
-
-
-def _fault(index: IndexServer, path: str) -> Fault:
-    for pattern, fault in index.faults.items():
-        if fnmatch.fnmatch(path, pattern):
-            return fault
-    return Fault()
-
-
 def _found(index: IndexServer, path: str, accept: str) -> tuple[int, str, bytes]:
     here = index.root / path.strip("/")
     if path.endswith(".whl.metadata") and here.with_suffix("").is_file():
@@ -216,12 +207,12 @@ def _found(index: IndexServer, path: str, accept: str) -> tuple[int, str, bytes]
 
 
 def _html_page(wheels: Sequence[Path]) -> str:
-    lines = []
-    for wheel in wheels:
-        href = html.escape(f"{quote(wheel.name)}#sha256={sha256_of(wheel)}")
-        data = 'data-dist-info-metadata="true"'
-        lines.append(f'<a href="{href}" {data}>{html.escape(wheel.name)}</a><br/>')
-    return "<!DOCTYPE html><html><body>\n" + "\n".join(lines) + "\n</body></html>\n"
+    links = (
+        f'<a href="{quote(wheel.name)}#sha256={sha256_of(wheel)}" data-dist-info-metadata="true">'
+        f"{html.escape(wheel.name)}</a><br/>\n"
+        for wheel in wheels
+    )
+    return f"<!DOCTYPE html><html><body>\n{''.join(links)}</body></html>\n"
 
 
 def _json_page(index: IndexServer, name: str, wheels: Sequence[Path]) -> dict[str, object]:
@@ -244,19 +235,8 @@ def _project(filename: str) -> str:
     return filename.split("-")[0].replace("_", "-").lower()
 
 
-_HASHES: dict[tuple[Path, int], str] = {}
-
-
 def sha256_of(path: Path) -> str:
-    key = (path, path.stat().st_mtime_ns)
-    if key not in _HASHES:
-        with path.open("rb") as file:
-            _HASHES[key] = (
-                hashlib.file_digest(file, "sha256").hexdigest()
-                if hasattr(hashlib, "file_digest")
-                else hashlib.sha256(file.read()).hexdigest()
-            )
-    return _HASHES[key]
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def wheel_metadata(wheel: Path) -> bytes:
@@ -287,10 +267,11 @@ def build_wheel(
     lines += [f"Provides-Extra: {extra}" for extra in extras]
     lines += [f"Requires-Dist: {need}" for need in requires]
     content[f"{info}/METADATA"] = ("\n".join(lines) + "\n").encode()
+    parts = (part.split(".") for part in tag.split("-"))
     pure = "true" if tag.endswith("-any") else "false"
     content[f"{info}/WHEEL"] = (
         f"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: {pure}\n"
-        + "".join(f"Tag: {one}\n" for one in _tags(tag))
+        + "".join(f"Tag: {'-'.join(one)}\n" for one in product(*parts))
     ).encode()
     if scripts:
         points = "".join(f"{call} = {where}\n" for call, where in scripts.items())
@@ -303,14 +284,6 @@ def build_wheel(
         for path, raw in content.items():
             archive.writestr(zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0)), raw)
     return wheel
-
-
-def _tags(tag: str) -> Iterator[str]:
-    pythons, abis, platforms = tag.split("-")
-    for python in pythons.split("."):
-        for abi in abis.split("."):
-            for platform in platforms.split("."):
-                yield f"{python}-{abi}-{platform}"
 
 
 def _record_hash(raw: bytes) -> str:

@@ -253,7 +253,7 @@ kind(
     Gpu(use=0, memory=50), tree=Tree(main=1, ranks=1), seconds=150, command="jupyter lab",
 )  # fmt: skip
 kind(
-    "a program fails before it uses the card", "idle", "read-its-error",
+    "a program fails before it uses the card", "idle", "read-how-it-ended",
     Gpu(use=0, memory=then((9, 1), (9999, 12)), holders=None),
     tree=Tree(main=100, reads=1e8, ranks=1), seconds=20, exit=1,
 )  # fmt: skip

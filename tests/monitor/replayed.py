@@ -53,3 +53,34 @@ def csv(columns: str, moments: Iterable[Iterable[str]], *, seconds: int = 1) -> 
         stamp = f"2026/11/20 {6 + minutes // 60:02d}:{minutes % 60:02d}:{second:02d}.000"
         lines += [f"{stamp}, {index}, {row}" for index, row in enumerate(rows)]
     return "\n".join(lines) + "\n"
+
+
+REPORT = """\
+==============NVSMI LOG==============
+
+Timestamp                                 : Sat Nov 14 08:{minute:02d}:02 2026
+Attached GPUs                             : 1
+GPU 00000000:65:00.0
+    Product Name                          : NVIDIA A100-PCIE-40GB
+    FB Memory Usage
+        Total                             : {total} MiB
+        Used                              : {used} MiB
+    Utilization
+        Gpu                               : {use} %
+        Memory                            : 42 %
+    Temperature
+        GPU Current Temp                  : {heat} C
+    Clocks
+        SM                                : {clock} MHz
+    Max Clocks
+        SM                                : 1410 MHz
+"""
+
+
+def report(
+    use: int, *, used: int = 30050, total: int = 40960, heat: int = 60, clock: int = 1400,
+    minute: int = 0, more: str = "",
+) -> str:  # fmt: skip
+    """The text of `nvidia-smi -q` about one GPU, with more lines at its end."""
+    told = REPORT.format(use=use, used=used, total=total, heat=heat, clock=clock, minute=minute)
+    return told + more

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from replayed import Judge
+from replayed import Judge, report
 
 BANNER = """\
 +-----------------------------------------------------------------------------------------+
@@ -34,30 +34,6 @@ def log(use: int, used: int, count: int) -> str:
     return head + f"0, NVIDIA GeForce RTX 4090, {use} %, {used} MiB, 24564 MiB\n" * count
 
 
-def long_output(use: int, used: int) -> str:
-    return f"""\
-==============NVSMI LOG==============
-
-Timestamp                                 : Thu Nov 20 06:03:41 2025
-Driver Version                            : 580.95.05
-Attached GPUs                             : 1
-GPU 00000000:01:00.0
-    Product Name                          : NVIDIA GeForce RTX 4090
-    FB Memory Usage
-        Total                             : 24564 MiB
-        Used                              : {used} MiB
-    Utilization
-        GPU                               : {use} %
-        Memory                            : 12 %
-    Temperature
-        GPU Current Temp                  : 60 C
-    Clocks
-        SM                                : 2520 MHz
-    Max Clocks
-        SM                                : 3105 MHz
-"""
-
-
 def dmon(use: int, count: int) -> str:
     head = """\
 # gpu    pwr  gtemp  mtemp     sm    mem    enc    dec    jpg    ofa   mclk   pclk
@@ -73,7 +49,7 @@ LOW = {
     "CSV": log(45, 6144, 1),
     "two readings": log(45, 6144, 2),
     "CSV of a minute": log(45, 6144, 60),
-    "long output": long_output(45, 6144),
+    "long output": report(45, used=6144, total=24564),
 }
 
 
@@ -89,7 +65,8 @@ def test_a_reading_at_45_percent_gets_the_guides_steps_in_order(form: str, judge
 
 
 @pytest.mark.parametrize(
-    "text", [table(98, 18432), log(98, 18432, 1), log(98, 18432, 60), long_output(98, 18432)]
+    "text",
+    [table(98, 18432), log(98, 18432, 1), log(98, 18432, 60), report(98, used=18432, total=24564)],
 )
 def test_a_reading_at_98_percent_is_good(text: str, judged: Judge) -> None:
     """001-14: 98 % and 18 of 24 GB is the guide's good picture."""

@@ -11,7 +11,7 @@ import pytest
 from each_row import each
 from monitor_kinds import KINDS, composed
 from recorded_monitor import FIRST_RUN, SECOND_RUN, WORKLOADS, recording
-from replayed import Judge, dmon, verdict_and_step
+from replayed import Judge, dmon, report, verdict_and_step
 
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
@@ -58,51 +58,27 @@ def test_recorded_runs(run: str, tmp_path: Path, judged: Judge) -> None:
         assert contradictions(summary) == [], summary["evidence"]
 
 
-def report(slowdown: str, heat: int, clock: int) -> str:
-    """A part of `nvidia-smi -q` for a busy card: its thermal slowdown, °C and MHz."""
-    return f"""
-==============NVSMI LOG==============
-
-Timestamp                                 : Fri Nov 20 06:00:00 2026
-Driver Version                            : 580.95.05
-CUDA Version                              : 13.0
-
-Attached GPUs                             : 1
-GPU 00000000:01:00.0
-    Product Name                          : NVIDIA L40S
+REASONS = """\
     Clocks Event Reasons
-        Idle                              : Not Active
         SW Power Cap                      : Not Active
-        HW Slowdown                       : {slowdown}
-            HW Thermal Slowdown           : {slowdown}
-            HW Power Brake Slowdown       : Not Active
+        HW Slowdown                       : {0}
+            HW Thermal Slowdown           : {0}
         SW Thermal Slowdown               : Not Active
-    FB Memory Usage
-        Total                             : 46068 MiB
-        Used                              : 30000 MiB
-    Utilization
-        GPU                               : 98 %
-    Temperature
-        GPU Current Temp                  : {heat} C
-    Clocks
-        SM                                : {clock} MHz
-    Max Clocks
-        SM                                : 2520 MHz
 """
 
 
 @each(
     "slowdown, heat, clock, said",
     [
-        ("Active", 91, 1200, "throttled/heat cool"),
-        ("Active", 78, 2400, "throttled/heat cool"),
-        ("Not Active", 70, 2400, "good/ none"),
+        ("Active", 91, 700, "throttled/heat cool"),
+        ("Active", 78, 1380, "throttled/heat cool"),
+        ("Not Active", 70, 1380, "good/ none"),
     ],
 )
 def test_one_report_of_a_busy_card(
     slowdown: str, heat: int, clock: int, said: str, judged: Judge
 ) -> None:
-    summary = judged(report(slowdown, heat, clock))
+    summary = judged(report(98, heat=heat, clock=clock, more=REASONS.format(slowdown)))
     assert verdict_and_step(summary) == said, summary["text"]
 
 

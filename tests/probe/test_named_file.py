@@ -55,7 +55,6 @@ COMMANDS = (
     "snapshot diff {sound}",
     "doctor --from",
     "fleet run --print --hosts",
-    "fleet check --profile",
     "plan --from-config",
     "plan --cells",
     "plan --model",

@@ -24,10 +24,6 @@ def fenced(text: str) -> bytes:
     return f"Here it is:\n\n```shell\n{text}\n```\nThanks!\n".encode()
 
 
-def details(text: str) -> bytes:
-    return f"<details><summary>log</summary>\n<pre>{text}</pre>\n</details>".encode()
-
-
 def entities(text: str) -> bytes:
     return html.escape(text).encode()
 
@@ -36,20 +32,8 @@ def coloured(text: str) -> bytes:
     return _lines(text, lambda n, line: f"\x1b[1;3{n % 8}m{line}\x1b[0m" if line else line)
 
 
-def carriage_returns(text: str) -> bytes:
-    return text.replace("\n", "\r\n").encode()
-
-
 def journal(text: str) -> bytes:
     return _lines(text, lambda n, line: f"Nov 20 06:01:{n % 60:02} box train.sh[4711]: {line}")
-
-
-def compose(text: str) -> bytes:
-    return _lines(text, lambda n, line: f"vllm-1  | {line}")
-
-
-def ci(text: str) -> bytes:
-    return _lines(text, lambda n, line: f"2026-11-20T06:01:{n % 60:02}.1234567Z {line}")
 
 
 def ranks(text: str) -> bytes:
@@ -68,26 +52,15 @@ def utf16(text: str) -> bytes:
     return text.encode("utf-16")
 
 
-def chinese(text: str) -> bytes:
-    return f"\u8bf7\u95ee\u8fd9\u662f\u4ec0\u4e48\u95ee\u9898\uff1f\u8c22\u8c22\n{text}".encode(
-        "gbk", "replace"
+def western(text: str) -> bytes:
+    return f"Voil\u00e0 ce que j\u2019ai \u00e0 l\u2019\u00e9cran\n{text}".encode(
+        "cp1252", "replace"
     )
 
 
-def western(text: str) -> bytes:
-    return f"\u00c7a ne marche pas \u00e0 l\u2019\u00e9cran\n{text}".encode("cp1252", "replace")
-
-
-def blank_lines(text: str) -> bytes:
-    return text.replace("\n", "\n\n").encode()
-
-
 HARMLESS: tuple[Way, ...] = (
-    quoted, fenced, details, entities, coloured,
-    carriage_returns, journal, compose, ci, ranks, logged,
-    curly_quotes, utf16, chinese, western,
-    blank_lines,
-)  # fmt: skip
+    *(quoted, fenced, entities, coloured, journal, ranks, logged, curly_quotes, utf16, western),
+)
 
 
 # --- damage ---------------------------------------------------------------------------------------
@@ -104,11 +77,6 @@ def cut(raw: bytes, draw: random.Random) -> bytes:
     return raw[: draw.randint(0, len(raw))]
 
 
-def hole(raw: bytes, draw: random.Random) -> bytes:
-    start = draw.randint(0, len(raw))
-    return raw[:start] + raw[start + draw.randint(1, 200) :]
-
-
 def noise(raw: bytes, draw: random.Random) -> bytes:
     start = draw.randint(0, len(raw))
     return raw[:start] + draw.randbytes(draw.randint(1, 40)) + raw[start:]
@@ -118,13 +86,6 @@ def shuffled(raw: bytes, draw: random.Random) -> bytes:
     lines = raw.split(b"\n")
     draw.shuffle(lines)
     return b"\n".join(lines)
-
-
-def repeated(raw: bytes, draw: random.Random) -> bytes:
-    start = draw.randint(0, len(raw))
-    return (
-        raw[:start] + raw[start : start + draw.randint(1, 60)] * draw.randint(2, 20) + raw[start:]
-    )
 
 
 def joined(raw: bytes, draw: random.Random) -> bytes:
@@ -138,4 +99,4 @@ def digits(raw: bytes, draw: random.Random) -> bytes:
     return raw.replace(digit, other, draw.randint(1, 20))
 
 
-DAMAGE = (cut, hole, noise, shuffled, repeated, joined, digits)
+DAMAGE = (cut, noise, shuffled, joined, digits)

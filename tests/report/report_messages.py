@@ -119,5 +119,19 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("nccl-p2p-failure", "RuntimeError: CUDA error: peer access is not supported between these two devices"),
     # --- other makers, nothing to use
     ("smi-banner-misread", "| NVIDIA-SMI 610.47                 KMD Version: 610.47        CUDA UMD Version: 13.3     |\ngpu            NVIDIA GPU detected\n               could not determine CUDA version from nvidia-smi, defaulting to cu126"),
+    ("windows-path-too-long", "ninja: error: Stat(C:/Users/me/AppData/Local/Temp/build/flash_api.obj): Filename longer than 260 characters"),
+    ("port-in-use", "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use"),
+    ("uvm-missing", "modprobe: FATAL: Module nvidia-uvm not found in directory /lib/modules/5.15.0-113-generic"),
+    ("hybrid-gpu-off", "$ envycontrol --query\nintegrated"),
+    ("container-cdi-unresolvable", "Error: setting up CDI devices: unresolvable CDI devices [nvidia.com/gpu=0](http://nvidia.com/gpu=0)"),
+    ("driver-does-not-answer", "[ +0.00] task:python3 state:D stack:    0 pid: 7 ppid: 6 flags:0x00000002\n[ +0.00]  mutex_lock+0x34/0x40\n[ +0.00]  uvm_gpu_retain+0x1e/0x40 [nvidia_uvm]"),
+    ("driver-not-loaded", "$ modinfo nvidia\nmodinfo: ERROR: Module nvidia not found."),
+    ("gpu-too-old-for-triton", "torch._inductor.exc.InductorError: RuntimeError: Found Tesla P100-PCIE-16GB which is too old to be supported by the triton GPU compiler, which is used as the backend. Triton only supports devices of CUDA Capability >= 7.0, but your device is of CUDA capability 6.0"),
+    ("ld-library-path-conflict", "RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (8, 9, 2) but found runtime version (8, 5, 0). PyTorch already comes bundled with cuDNN. One option to resolving this error is to ensure PyTorch can find the bundled cuDNN. Looks like your LD_LIBRARY_PATH contains incompatible version of cudnn"),
+    ("extension-abi-mismatch", "ImportError: /opt/env/lib/python3.12/site-packages/vllm/_C.abi3.so: undefined symbol: _ZN3c1013MessageLoggerC1EPKciib"),
+    ("download-hash-mismatch", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated the package versions, please update the hashes."),
+    ("pip-missing", "/home/user/.venv/bin/python: No module named pip"),
+    ("module-shadowed", "  File \"/srv/job/warnings.py\", line 2, in <module>\nAttributeError: partially initialized module 'warnings' has no attribute 'warn' (most likely due to a circular import)"),
+    ("nccl-shm-error", "host:1:1 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-AbCdEf to 9637892 bytes\nhost:1:1 [0] misc/shmutils.cc:113 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-AbCdEf (size 9637888)"),
 )  # fmt: skip
 """Cause -> a text that shows it alone."""

@@ -61,6 +61,9 @@ LINES = (
     "nvidia-nvswitch: Version mismatch, kernel version 535.54.03 user version 535.86.10",
     "PKCS#7 signature not signed with a trusted key",
     "nvidia: Unknown symbol drm_gem_object_put (err -2)",
+    "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n"
+    "NVRM: BAR1 is 0M @ 0x0 (PCI:0000:01:00.0)\n"
+    "nvidia 0000:01:00.0: probe with driver nvidia failed with error -1",
 )
 """A process that the kernel ends for want of memory, or that SELinux stops, is no matter of the
 driver: the live log, which holds those of all programs, is not asked for them."""
