@@ -5,11 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 
 from gpusetup.commands.parser import command, read_words
-from gpusetup.commands.reply import show
 from gpusetup.errors import Blocked, GpuSetupError, own_fault
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
@@ -21,6 +19,10 @@ INTERRUPTED = 130
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 """The error numbers of a disk that accepts no more data."""
+
+
+QUIET = ("verify", "mcp", "completion", "fleet check", "fleet slurm")
+"""Commands that draw on the terminal themselves, or lend it to the user's program."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,14 +60,10 @@ def _ended(words: list[str], out: Console) -> int:
         return out.fail(problem)
     except Exception as problem:
         if isinstance(problem, OSError) and problem.errno in NO_ROOM:
-            return out.fail(_no_room(problem))
+            where = problem.filename or "a temporary file"
+            hint = "make room there, or name another place (TMPDIR for temporary files)"
+            return out.fail(Blocked(f"Cannot write {where}: {problem.strerror}", hint=hint))
         return out.fail(own_fault(problem, "run it again with `-v` and report what it prints"))
-
-
-def _no_room(problem: OSError) -> Blocked:
-    where = problem.filename or "a temporary file"
-    hint = "make room there, or name another place (TMPDIR for temporary files)"
-    return Blocked(f"Cannot write {where}: {problem.strerror}", hint=hint)
 
 
 def _have_a_home() -> None:
@@ -83,14 +81,12 @@ def _run(words: list[str], out: Console) -> int:
     out.json, out.output, out.verbose = options.json, options.output, options.verbose
     module = command(options.command)
     question = module.QUESTION.typed(options)
-    with CLOCK.during("" if _speaks_itself(options) else f"gpusetup {options.command}"):
-        return show(module.run(question, out), out)
-
-
-QUIET = ("verify", "mcp", "completion", "fleet check", "fleet slurm")
-"""Commands that draw on the terminal themselves, or lend it to the user's program."""
-
-
-def _speaks_itself(options: Namespace) -> bool:
     watches = options.command == "monitor" and not getattr(options, "replay", None)
-    return options.command in QUIET or watches
+    speaks_itself = options.command in QUIET or watches
+    with CLOCK.during("" if speaks_itself else f"gpusetup {options.command}"):
+        reply = module.run(question, out)
+        if reply.document is not None:
+            out.answer(reply.document, reply.screen)
+        elif reply.screen:
+            out.text(reply.screen)
+        return int(reply.exit_code)

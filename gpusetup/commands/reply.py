@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from gpusetup.errors import Unsatisfiable
-from gpusetup.render.console import Console
 
 Document = TypeVar("Document")
 
@@ -27,12 +26,3 @@ def answer(
 ) -> Reply:
     """A reply with a document and its screen. The exit code is 0 if `yes` is true, otherwise 1."""
     return Reply(document, screen, 0 if yes else Unsatisfiable.exit_code)
-
-
-def show(reply: Reply, out: Console) -> int:
-    """Write a reply to the console, and return the exit code."""
-    if reply.document is not None:
-        out.answer(reply.document, reply.screen)
-    elif isinstance(reply.screen, str) and reply.screen:
-        out.text(reply.screen)
-    return reply.exit_code

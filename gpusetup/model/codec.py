@@ -27,17 +27,12 @@ def to_json(value: object, *, indent: int = 0) -> str:
         raw = msgspec.json.encode(value, enc_hook=_encode)
     except UnicodeEncodeError:
         # JSON cannot contain the lone surrogates that Python uses for bytes of a path or variable
-        # that are not valid UTF-8.
-        plain = map_texts(to_plain(value), _without_surrogates)
+        # that are not valid UTF-8; a question mark stands for each.
+        plain = map_texts(to_plain(value), lambda text: text.encode("utf-8", "replace").decode())
         raw = msgspec.json.encode(plain)
     if indent:
         raw = msgspec.json.format(raw, indent=indent)
     return raw.decode()
-
-
-def _without_surrogates(text: str) -> str:
-    """The text with a question mark for each byte that was not valid UTF-8."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def to_plain(value: object) -> Any:
@@ -87,12 +82,9 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 @cache
 def _made_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder for a type, created once.
-
-    Types that are needed at every start are in files without `from __future__ import annotations`.
-    With it, every annotation is a string, which msgspec must compile (2 ms for the catalog's
-    types).
-    """
+    # Types that are needed at every start are in files without `from __future__ import
+    # annotations`. With it, every annotation is a string, which msgspec must compile (2 ms for the
+    # catalog's types).
     return msgspec.json.Decoder(kind, dec_hook=_decode)
 
 

@@ -70,10 +70,8 @@ def command_lines(fix: Fix | None) -> Lines:
     """All command lines of a fix, including those in `alternatives` and `looks`; empty for None."""
     if fix is None:
         return ()
-    lines = [*fix.commands]
-    for block in (*fix.alternatives, *fix.looks):
-        lines += block.commands
-    return tuple(lines)
+    blocks = (*fix.alternatives, *fix.looks)
+    return (*fix.commands, *(line for block in blocks for line in block.commands))
 
 
 def map_blocks(fix: Fix, change: Callable[[Alternative], Alternative | None]) -> Fix:
@@ -81,12 +79,7 @@ def map_blocks(fix: Fix, change: Callable[[Alternative], Alternative | None]) ->
     left out."""
 
     def changed(blocks: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
-        changed_blocks = []
-        for block in blocks:
-            new_block = change(block)
-            if new_block is not None:
-                changed_blocks.append(new_block)
-        return tuple(changed_blocks)
+        return tuple(new for new in map(change, blocks) if new is not None)
 
     first_block = change(Alternative(title="", commands=fix.commands))
     return replace(

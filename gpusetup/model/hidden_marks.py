@@ -28,8 +28,7 @@ def without_hidden_marks(text: str) -> str:
     'GeForce ?XTR?[2J'
     """
     # Most texts contain no hidden characters, and this test is faster than the pattern.
-    is_plain = text.isascii() and text.isprintable()
-    if is_plain:
+    if text.isascii() and text.isprintable():
         return text
     return re.sub(HIDDEN, "?", text)
 
@@ -44,10 +43,7 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        changed = {}
-        for key, inner in value.items():
-            changed[change(key)] = map_texts(inner, change)
-        return changed
+        return {change(key): map_texts(inner, change) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [map_texts(inner, change) for inner in value]
     return value

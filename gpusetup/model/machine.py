@@ -416,11 +416,6 @@ class Snapshot(Frozen):
 
 def visible_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
     """The GPUs that a program started here can see, that is, neither hidden nor lost ones."""
-    visible = []
-    for gpu in snapshot.gpus or ():
-        # Count a GPU with unknown visibility (None) as visible, because most reports do not show
-        # whether a GPU is hidden.
-        is_hidden = gpu.visible is False
-        if not is_hidden and not gpu.lost:
-            visible.append(gpu)
-    return tuple(visible)
+    # Count a GPU with unknown visibility (None) as visible, because most reports do not show
+    # whether a GPU is hidden.
+    return tuple(gpu for gpu in snapshot.gpus or () if gpu.visible is not False and not gpu.lost)

@@ -48,8 +48,4 @@ def lowered(text: str) -> str:
     lower = text.lower()
     if len(lower) == len(text):
         return lower
-    letters = []
-    for letter in text:
-        lower_letter = letter.lower()
-        letters.append(lower_letter if len(lower_letter) == 1 else letter)
-    return "".join(letters)
+    return "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)

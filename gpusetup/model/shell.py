@@ -129,8 +129,7 @@ def _old_value_in_bash(name: str) -> str:
 
 def lines(*texts: str) -> Lines:
     """Lines from our own source code, unchanged. A test makes sure that they come from there."""
-    typed_lines = [Line(text) for text in texts]
-    return tuple(typed_lines)
+    return tuple(map(Line, texts))
 
 
 def filled(pattern: str, **values: str) -> Line:
@@ -139,9 +138,7 @@ def filled(pattern: str, **values: str) -> Line:
     >>> filled("echo {text} | sudo tee {file}", text="a b", file="/etc/x.conf")
     "echo 'a b' | sudo tee /etc/x.conf"
     """
-    quoted = {}
-    for name, value in values.items():
-        quoted[name] = _for_bash(value)
+    quoted = {name: _for_bash(value) for name, value in values.items()}
     return Line(pattern.format_map(quoted))
 
 
@@ -151,11 +148,8 @@ def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
     >>> with_words(lines("gpusetup install")[0], ("--yes",), "linux")
     'gpusetup install --yes'
     """
-    shell = shell_for(family)
-    all_words: list[str] = [before]
-    for argument in words:
-        all_words.append(word(argument, shell))
-    return Line(" ".join(all_words))
+    quoted = (word(argument, shell_for(family)) for argument in words)
+    return Line(" ".join((before, *quoted)))
 
 
 ASSIGNED = re.compile(
@@ -174,14 +168,9 @@ def settings_in_powershell(text: str) -> Line:
     ("$env:A = 'b'  # run it again", 'ls')
     """
     statement, mark, remark = text.partition("  #")
-    settings = []
-    for name, value in _exported(statement):
-        settings.append(setting(name, value, "powershell"))
+    settings = [setting(name, value, "powershell") for name, value in _exported(statement)]
     # Leave other lines as they are, because these commands are the same in both shells.
-    if not settings:
-        return Line(text)
-    typed = "; ".join(settings)
-    return Line(f"{typed}{mark}{remark}")
+    return Line(f"{'; '.join(settings)}{mark}{remark}" if settings else text)
 
 
 def _exported(statement: str) -> list[tuple[str, str]]:
@@ -244,9 +233,10 @@ def variable_changed(line: str) -> tuple[str, bool] | None:
     return match["name"], removes
 
 
-RESERVED = frozenset(
-    ("if", "then", "elif", "else", "fi", "for", "do", "done", "while", "until")
-) | frozenset(("case", "esac", "in", "function", "select", "time", "coproc"))
+RESERVED = {
+    *("if", "then", "elif", "else", "fi", "for", "do", "done", "while", "until"),
+    *("case", "esac", "in", "function", "select", "time", "coproc"),
+}
 """Reserved words of bash."""
 
 
@@ -310,8 +300,7 @@ def _for_bash(text: str) -> str:
     if text.startswith("~/") and path_below_home:
         return "~/" + shlex.quote(path_below_home)
     # Do not use shlex: it would write `'it'"'"'s'`, which is hard to read.
-    acts_in_double_quotes = ACTS_IN_DOUBLE_QUOTES & set(text)
-    if "'" in text and not acts_in_double_quotes:
+    if "'" in text and ACTS_IN_DOUBLE_QUOTES.isdisjoint(text):
         return f'"{text}"'
     return shlex.quote(text)
 
@@ -366,9 +355,7 @@ def _in_single_quotes(text: str) -> str:
         return f"'{doubled}'"
     # PowerShell's characters are UTF-16 units of two bytes, the low byte first.
     data = text.encode("utf-16-le", "surrogatepass")
-    codes = []
-    for low, high in zip(data[0::2], data[1::2], strict=True):
-        codes.append(str(low + 256 * high))
+    codes = (str(low + 256 * high) for low, high in zip(data[0::2], data[1::2], strict=True))
     return f"(-join [char[]]({','.join(codes)}))"
 
 

@@ -185,14 +185,12 @@ class GpuRun:
 
     @property
     def lanes(self) -> int | None:
-        lanes: int | None = highest(gpu.pcie_width for gpu in self.working)
-        return lanes
+        return highest(gpu.pcie_width for gpu in self.working)
 
     @property
     def own_highest_clock(self) -> float | None:
         """The highest SM clock in MHz while the GPU worked."""
-        clock: float | None = highest(gpu.clock_sm_mhz for gpu in self.working)
-        return clock
+        return highest(gpu.clock_sm_mhz for gpu in self.working)
 
     @property
     def model(self) -> str:

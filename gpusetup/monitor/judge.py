@@ -217,7 +217,7 @@ def one_reading(run: WatchedRun) -> Judgement | None:
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
     if picture.use != "good":
         evidence = f"{words}: one reading shows how much it works, not why"
-        return Judgement("bursty", "one-reading", evidence, ("watch-the-training",))
+        return Judgement("bursty", "one-reading", evidence, ("watch-the-command",))
     for one in run.subjects:
         if s.shared_by_programs(one):
             return Judgement("good", "", f"{words}, but {sharers(one)}", ("see-whose-they-are",))

@@ -43,12 +43,10 @@ guide's ranges are 70 to 90 % of the memory, and up to 85 °C."""
 def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
     """Yields the notes on a run whose words are not already in the evidence: about a short
     recording, each GPU, the GPUs that did nothing, and the machine's memory."""
-    if run.samples < marks.LEAST_SAMPLES:
-        counted = "one sample shows" if run.samples == 1 else f"{run.samples} samples show"
-        yield f"{counted} a moment, not the run: `gpusetup monitor 60` watches a minute"
-    elif run.samples < marks.FEW_SAMPLES:
-        words = f"this recording is short ({run.samples} samples in {run.seconds:.0f} s)"
-        yield f"{words}: watch for at least a minute"
+    if run.samples < marks.FEW_SAMPLES:
+        noun = "sample" if run.samples == 1 else "samples"
+        words = f"this recording is short ({run.samples} {noun} in {run.seconds:.0f} s)"
+        yield f"{words}: `gpusetup monitor 60` watches a minute"
     # GPUs with the same note share one line.
     noted: dict[str, list[GpuRun]] = {}
     for gpu in run.gpus:

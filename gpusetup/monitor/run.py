@@ -67,10 +67,10 @@ class WatchedRun:
         self.host_cores = next((host.cores for host in reversed(hosts) if host.cores), None)
         self.is_watched = len(trees) > 0
         """Whether the command's processes were watched."""
-        self.ranks: int | None = highest(tree.gpu_processes for tree in trees)
+        self.ranks = highest(tree.gpu_processes for tree in trees)
         """The number of the command's processes that use a watched GPU."""
         shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
-        self.host_memory: float | None = highest(shares)
+        self.host_memory = highest(shares)
         """The highest share of the machine's memory that was in use, in percent."""
         self.command, self.exit, self.error = about.command, about.exit, about.error
         self.kind = kind_of(about.command)

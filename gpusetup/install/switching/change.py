@@ -376,7 +376,8 @@ def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         in_package = PACKAGE_FOLDER.match(source)
         packages.setdefault(in_package[0] if in_package else "", []).append(source)
     for folder, sources in packages.items():
-        place = coming[sources[0]][: len(folder) - len(sources[0])]
+        # What is left of a place without the path below the folder is the place of the folder.
+        place = coming[sources[0]].removesuffix(sources[0][len(folder) :])
         keeps_shape = all(coming[source] == place + source[len(folder) :] for source in sources)
         # An empty folder would be moved along, but never be removed again.
         has_empty = any(not (folders or files) for _, folders, files in os.walk(folder))
