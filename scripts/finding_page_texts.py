@@ -38,7 +38,6 @@ COMMANDS = {
     "cuda-lib-missing": "gpusetup install",
     "cuda-launch-blocking": "unset CUDA_LAUNCH_BLOCKING\n"
     "$env:CUDA_LAUNCH_BLOCKING = ''    # in PowerShell",
-    "cuda-misses-gpu": "sudo reboot",
     "cuda-sees-no-device": "unset CUDA_VISIBLE_DEVICES\n"
     "set CUDA_VISIBLE_DEVICES=    # in Windows' cmd\n"
     "nvidia-smi --query-gpu=name,compute_mode,mig.mode.current --format=csv",

@@ -135,13 +135,6 @@ WSL_TARGETS = ("gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201")
 """The targets that ROCm for WSL supports: Radeon RX 7700 and newer, Radeon Pro W7700 and newer, and
 Ryzen AI. Source: AMD's page "WSL support matrices by ROCm version" for Radeon and Ryzen."""
 
-RELEASE_FOR_WINDOWS = (
-    *("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1152", "gfx1200", "gfx1201"),
-)
-"""The targets of AMD's releases of PyTorch for Windows up to ROCm 7.2, which were not on an index
-(`2.9.1+rocm7.2.1`): Radeon RX 7000 and 9000 and Ryzen AI. Source: AMD's page "Windows support
-matrices by ROCm version" for Radeon and Ryzen. For older cards, only AMD's index has wheels."""
-
 LARGEST_VERSION = 999_999
 """The largest possible `gfx_target_version`: two digits each for minor and stepping, and at most
 two for major."""

@@ -252,20 +252,6 @@ CAUSES = (
         alike={alike.KERNEL_LOG: ("cuda-unknown-error", "uvm-missing", "gpu-init-failed")},
     ),
     Cause(
-        "cuda-misses-gpu",
-        title="CUDA does not see GPU {gpu}, which the driver lists",
-        plain="CUDA does not see a GPU that the driver lists",
-        means="NVML can read the GPU, but CUDA could not start it and ignores it.",
-        text="Reboot the machine (for a container, reboot its host). Before the reboot, you can "
-        "exclude this GPU with CUDA_VISIBLE_DEVICES",
-        # Source: CUDA Driver API reference, cuDeviceGetCount.
-        symptom=True,
-        where=(lambda context: not context.other_host,),
-        look=("sudo dmesg | grep -iE 'nvrm|xid'",),
-        needs_root=True,
-        needs_reboot=True,
-    ),
-    Cause(
         "libcuda-stub",
         certain_if=proofs.message_names_the_stub,
         title="CUDA loads the toolkit's stub libcuda instead of the driver's, or LD_LIBRARY_PATH "
@@ -316,7 +302,7 @@ CAUSES = (
         text="Create the device node. A reboot removes the node, so also enable the driver's "
         "udev rules or nvidia-persistenced",
         # Source: manual page of nvidia-modprobe.
-        explains=("gpu-init-failed", "cuda-misses-gpu"),
+        explains=("gpu-init-failed",),
         where=(places.no(places.IN_A_CONTAINER),),
         commands=("sudo nvidia-modprobe -c={gpu}",),
         look=("ls -l /dev/nvidia*",),

@@ -43,13 +43,6 @@ HYBRID_ON = {
 }
 """The tool that switched the GPU off -> the command that switches it on."""
 
-HERE = Message(
-    where=(IN_A_CONTAINER,),
-    text="Check the GPU on the container's host, where the kernel log shows the reason. Then "
-    "start the container again with its GPUs",
-    needs_root=True,
-)
-
 
 def image_brings_the_library(context: RuleContext) -> bool:
     """Whether a text about an image shows a library that is newer than the host's driver.
@@ -262,30 +255,32 @@ CAUSES = (
         "longer (`--timeout 120`)",
         # Source: gpusetup itself queries the driver in child processes with a time limit.
         symptom=True,
-        explains=("gpu-does-not-answer", "cuda-misses-gpu"),
+        explains=("gpu-does-not-answer",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
     Cause(
         "gpu-does-not-answer",
         by_check=True,
-        title="A GPU does not respond properly",
-        means="The driver lists the GPU but cannot read it, or reads impossible values.",
-        text="Reboot. Before the reboot, you can exclude this GPU with CUDA_VISIBLE_DEVICES",
+        title="{gpu} does not respond properly",
+        means="The driver lists the GPU but cannot read it, or reads impossible values, or CUDA could not start it and ignores it.",
+        text="Reboot the machine (for a container, reboot its host). Before the reboot, you can exclude this GPU with "
+        "CUDA_VISIBLE_DEVICES",
         # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
-        explains=("cuda-misses-gpu",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
+        formerly=("cuda-misses-gpu",),
+        plain="A GPU does not respond properly",
     ),
     Cause(
         "nvml-init-failed",
-        title="NVML starts but does not report its {field}: {problem}",
+        title="The driver's NVML does not start: {problem}",
         plain="The driver's NVML does not start: it returns an unknown error (code 999)",
         means="On a host, the device nodes or the nvidia_uvm module are often in a bad state "
         "after suspend or a driver update. In a container, the usual reason is that the "
         "container has lost access to its devices.",
-        text="Reboot. If the error remains, reinstall the driver",
+        text="Reboot. If the error remains, reinstall the driver, with its libraries in exactly the version of its kernel module",
         # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         where=(
@@ -326,7 +321,7 @@ CAUSES = (
         "If a reboot changes nothing, reinstall the driver",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
         explains=(
-            "driver-does-not-answer", "gpu-does-not-answer", "cuda-misses-gpu",
+            "driver-does-not-answer", "gpu-does-not-answer",
             "forward-compat-unsupported", "libcuda-driver-mismatch",
         ),
         commands=("sudo reboot",),

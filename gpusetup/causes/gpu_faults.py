@@ -199,14 +199,17 @@ CAUSES = (
         "fabric-unhealthy",
         title="The NVSwitch fabric is not healthy on {who}",
         means="A connection in the NVSwitch fabric fails, is slow, or is configured wrongly.",
-        text="Read Fabric Manager's log, and restart Fabric Manager while no program uses the "
-        "GPUs. If the fault comes back, reset all GPUs of the board or reboot. If the fault "
-        "remains after a reset or a reboot, have the board examined",
+        text="Read Fabric Manager's log. End every program on the GPUs, restart Fabric Manager, then reset all GPUs of the board "
+        "(`sudo nvidia-smi -r`). If the fault remains, have the board examined",
         # Source: NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide".
         kind_of="system-not-ready-fabric-manager",
         explains=("nvlink-degraded", "nccl-error", "nccl-timeout"),
         commands=("sudo systemctl restart nvidia-fabricmanager",),
         look=("nvidia-smi -q | grep -A 12 Fabric", "sudo journalctl -u nvidia-fabricmanager -b"),
+        says=(
+            # The block Health of `nvidia-smi -q`.
+            says(r"\bFabric\b.{0,400}?\bHealth\b.{0,200}?\b(?:Summary ?: (?:Unhealthy|Limited)|Bandwidth ?: Degraded|(?:Route Unhealthy|Route Recovery in progress|Access Timeout Recovery) ?: True)", "health", example="Fabric\n        State                 : Completed\n        Status                : Success\n        Health\n            Bandwidth         : Degraded\n            Route Unhealthy   : True"),
+        ),
     ),
     Cause(
         "bf16-unsupported",

@@ -50,7 +50,7 @@ INIT_FAILS = ("cuda-unknown-error", "os-call-failed", "cuda-init-failed")
 
 NO_INIT = (*NO_DEVICE, *INIT_FAILS)
 
-SILENCE = ("driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed", "cuda-misses-gpu")
+SILENCE = ("driver-does-not-answer", "gpu-does-not-answer", "nvml-init-failed")
 """Findings that appear if the driver or a GPU is queried but something keeps it from answering."""
 
 NO_DRIVER = (
@@ -176,7 +176,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "libcuda-driver-mismatch", "forward-compat-unsupported", "mps-server",
         "wrong-libcuda-loaded", "cuda-init-out-of-memory", "os-call-failed",
         "invalid-device-ordinal", "compute-mode-exclusive",
-        "cuda-unknown-error", "cuda-init-failed", "cuda-sees-no-device", "cuda-misses-gpu",
+        "cuda-unknown-error", "cuda-init-failed", "cuda-sees-no-device",
     ),
     Layer.INSTALL: (
         "python-32bit", "wrong-index", "python-no-wheel", "download-network-error",

@@ -331,18 +331,22 @@ CAUSES = (
     ),
     Cause(
         "source-checkout-imported",
-        by_check=True,
         certain_if=facts.failing_file_is_in_a_checkout,
         check=CheckCommand('python -c "import vllm; print(vllm.__file__)"  # the package in your traceback', "/home/me/vllm/vllm/__init__.py"),
         title="{fact}",
         plain="Python imports a package from its source folder, not the installed one",
-        means="Python looks in the working folder first. A project's source folder lacks the "
-        "compiled files that are in its wheel.",
-        text="Start the program from another folder, so that Python imports the installed package. "
-        "As an alternative, build the checkout (`pip install -e .`). Reinstalling does not help",
+        means="Python first looks in the script's folder (with -c, -m or a prompt: in the working folder). A project's source folder "
+        "lacks the compiled files that are in its wheel.",
+        text="Move your script out of the source folder, and start it from another folder. As an alternative, build the checkout "
+        "(`pip install --no-build-isolation -e .`). Reinstalling does not help",
         # Source: Python documentation, sys.path.
         kind_of="module-shadowed",
         look=('python -c "import sys; print(sys.path[0])"',),
+        explains=("extension-not-built",),
+        says=(
+            # A frame of `/home/me/vllm/vllm/a.py`: the package's folder in the folder of its project.
+            says(r"File \"[^\"]{0,160}/(?P<package>\w{2,40})/(?P=package)/(?![^\"]*(?:site|dist)-packages)[^\"]{1,120}\.py\".{0,1000}?No module named ['\"]?(?P=package)\._\w+", "no module named"),
+        ),
     ),
     Cause(
         "other-torch-imported",

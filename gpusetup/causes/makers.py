@@ -7,7 +7,6 @@ from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.maker_facts import (
-    crashes_without_kernels,
     whys,
 )
 from gpusetup.fixes import makers
@@ -17,11 +16,7 @@ from gpusetup.messages.row import says
 
 def _lacks_the_kernels(context: RuleContext) -> bool:
     """Whether the installed ROCm build has no kernels for the GPU."""
-    return bool(
-        events(context, "hip-kernel-missing")
-        or crashes_without_kernels(context)
-        or gpu_facts.lacks_target_on_windows(context)
-    )
+    return bool(events(context, "hip-kernel-missing"))
 
 
 def _rocm_finds_no_gpu(context: RuleContext) -> bool:

@@ -80,11 +80,6 @@ NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |versio
 """The name of a program at the beginning of a sentence."""
 
 
-def _only_names_other_makers(context: RuleContext) -> bool:
-    """Whether the text names a GPU of AMD or Intel, and none of NVIDIA."""
-    return bool(events(context, "foreign-gpu")) and not has_nvidia(context)
-
-
 AMP = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?)\b"
 
 
@@ -245,7 +240,7 @@ CAUSES = (
         "torch finds no driver.",
         text="Run the command with the Python that runs the program (a bundle has its own, for "
         "example runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU "
-        "build: replace it with a CUDA build. You do not need to change the driver or the CUDA "
+        "build: replace it with a build for your GPU (CUDA; for AMD ROCm, for Intel XPU). You do not need to change the driver or the CUDA "
         "toolkit. If the program prints an error message, post the message as text",
         cases=(
             Message(
@@ -256,16 +251,6 @@ CAUSES = (
                 "Then choose mps in the program's options or settings (with Lightning: "
                 '`accelerator="mps"`). torch has no CUDA builds for macOS',
                 look=(alike.TORCHS_MPS, 'python -c "import platform; print(platform.machine())"'),
-            ),
-            Message(
-                where=(_only_names_other_makers,),
-                means="The program may have its own torch, for the CPU or for CUDA, and neither "
-                "uses a GPU from AMD or Intel. A torch that works elsewhere on the machine proves "
-                "that the driver works.",
-                text="In the program's settings or on its download page, look for a build or an "
-                "option for this GPU (ROCm, XPU, Vulkan or DirectML). If the program has its own "
-                "Python, run the command with it: `+rocm` or `+xpu` fits the GPU, and `+cpu` or "
-                "`+cu` does not. You do not need to change the driver for that",
             ),
         ),
         symptom=True,

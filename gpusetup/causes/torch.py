@@ -485,14 +485,10 @@ CAUSES = (
         means="PyTorch and its extensions contain kernels only for the GPU generations that they "
         "were built for. This message names neither the GPU nor the package that lacks the "
         "kernel.",
-        text="Install a torch that supports this GPU. If torch itself works (the second command "
-        "prints 18.0), rebuild the package that fails instead",
+        text="If that list has no kernel for your GPU, install a torch that supports it (`gpusetup install`). If it has one, torch is fine: "
+        "reinstall the package that fails, so that it is built for this GPU (`python -m pip install --no-build-isolation "
+        "--no-deps --force-reinstall --no-cache-dir PACKAGE`)",
         # Source: CUDA Runtime API reference, cudaError.
-        symptom=True,
-        commands=("gpusetup install",),
-        look=(
-            "python -c \"import torch; print((torch.ones(9, device='cuda') * 2).sum().item())\"",
-        ),
         alike={
             alike.TORCHS_KERNELS: (
                 "arch-too-old-for-wheel",

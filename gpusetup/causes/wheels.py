@@ -170,6 +170,7 @@ CAUSES = (
         (?:'ll)?\ have\ (?P<have>[\w.-]+\ \d[\w.+]*\w)
         """, "but you", example="xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
         ),
+        failure=7,
     ),
     Cause(
         "python-32bit",

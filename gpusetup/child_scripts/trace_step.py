@@ -13,6 +13,7 @@ import os
 import random
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
@@ -35,26 +36,19 @@ class NoLoss(Contract):
     """The model returns no loss, and the user gave no loss function."""
 
 
+@dataclass
 class TracedJob:
     """A model, a batch, how to train with them and, if given, the data set that the batches come
-    from."""
+    from: the keys of a dict that the user's function returns, or the order of a tuple."""
 
-    def __init__(
-        self,
-        model: Any,
-        batch: Any = None,
-        loss: Any = None,
-        optimizer: Any = None,
-        dataset: Any = None,
-    ) -> None:
-        if isinstance(batch, (Dataset, DataLoader)):
-            batch, dataset = None, batch
-        self.model, self.batch, self.loss, self.optimizer = model, batch, loss, optimizer
-        self.dataset = dataset
+    model: Any
+    batch: Any = None
+    loss: Any = None
+    optimizer: Any = None
+    dataset: Any = None
 
 
-PARTS = ("model", "batch", "loss", "optimizer", "dataset")
-"""The parts of a job: the keys of a dict that a function returns, or the order of a tuple."""
+PARTS = tuple(field.name for field in fields(TracedJob))
 
 
 # --- what the user's function returns ---------------------------------------------------------
@@ -63,11 +57,9 @@ PARTS = ("model", "batch", "loss", "optimizer", "dataset")
 def function_named(code: str) -> Callable[..., Any]:
     """Import the function `MODULE:FUNCTION`; MODULE may be the path of a file."""
     module_text, _, name = code.rpartition(":")
-    folder = os.getcwd()
-    module = module_text
+    folder, module = os.getcwd(), module_text
     if module_text.endswith(".py"):
-        path = os.path.abspath(module_text[: -len(".py")])
-        folder, module = os.path.split(path)
+        folder, module = os.path.split(os.path.abspath(module_text[: -len(".py")]))
     sys.path.insert(0, folder)
     try:
         imported = importlib.import_module(module)
@@ -117,21 +109,18 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 def job_of(returned: Any) -> TracedJob:
     """Read the job from what the user's function returned. Raises Contract if that is not a job."""
     job = TracedJob(**named_parts(returned))
-    model, loss, dataset = job.model, job.loss, job.dataset
-    if not isinstance(model, nn.Module):
-        raise Contract("the model is %s, no torch.nn.Module" % kind(model))
-    if job.batch is None and dataset is None:
+    if isinstance(job.batch, (Dataset, DataLoader)):
+        job.batch, job.dataset = None, job.batch
+    if not isinstance(job.model, nn.Module):
+        raise Contract("the model is %s, no torch.nn.Module" % kind(job.model))
+    if job.batch is None and job.dataset is None:
         raise Contract("it returned neither a batch nor a data set")
     # Some functions return the loss itself, a tensor, instead of a loss function.
-    if loss is not None and not callable(loss):
-        raise Contract("the loss is %s, nothing to call" % kind(loss))
-    if dataset is not None and not isinstance(dataset, (Dataset, DataLoader)):
-        raise Contract("the data set is %s, no Dataset or DataLoader of torch" % kind(dataset))
+    if job.loss is not None and not callable(job.loss):
+        raise Contract("the loss is %s, nothing to call" % kind(job.loss))
+    if job.dataset is not None and not isinstance(job.dataset, (Dataset, DataLoader)):
+        raise Contract("the data set is %s, no Dataset or DataLoader of torch" % kind(job.dataset))
     return job
-
-
-MOST_NAMED = 5
-"""How many keys of a dict an error message lists."""
 
 
 def named_parts(returned: Any) -> Dict[str, Any]:
@@ -140,10 +129,8 @@ def named_parts(returned: Any) -> Dict[str, Any]:
     if isinstance(returned, Mapping):
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:
-            names = ", ".join(unknown[:MOST_NAMED])
-            raise Contract(
-                "it returned a dict with %s; gpusetup takes %s" % (names, ", ".join(PARTS))
-            )
+            listed = (", ".join(unknown[:5]), ", ".join(PARTS))
+            raise Contract("it returned a dict with %s; gpusetup takes %s" % listed)
         if "model" not in returned:
             raise Contract("it returned a dict without a model")
         return dict(returned)
@@ -203,12 +190,11 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 class Endless(Sampler):  # type: ignore[misc]
-    """An endless sequence of sample indices, in the loader's order or drawn with a seed."""
+    """An endless sequence of sample indices: the given order again and again, or drawn at random
+    from a range with a seed."""
 
     def __init__(self, order: Any, seed: int) -> None:
-        # If the order is a range, indices are drawn from it at random.
-        self.order = order
-        self.seed = seed
+        self.order, self.seed = order, seed
 
     def __iter__(self) -> Iterator[Any]:
         draw = random.Random(self.seed)
@@ -222,14 +208,11 @@ class Endless(Sampler):  # type: ignore[misc]
 def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
     """A loader for a data set with this batch size, or a copy of the given loader with it."""
     options: Dict[str, Any] = {"batch_size": batch, "num_workers": workers, "drop_last": True}
-    dataset = data
-    order = None
+    dataset, order = data, None
     if isinstance(data, DataLoader):
-        dataset = data.dataset
-        order = data.sampler
-        options["collate_fn"] = data.collate_fn
-        options["pin_memory"] = data.pin_memory
-        options["worker_init_fn"] = data.worker_init_fn
+        dataset, order = data.dataset, data.sampler
+        for name in ("collate_fn", "pin_memory", "worker_init_fn"):
+            options[name] = getattr(data, name)
         # torch refuses this option if there are no workers.
         if workers and data.prefetch_factor:
             options["prefetch_factor"] = data.prefetch_factor
@@ -317,7 +300,7 @@ def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Cross entropy for whole-number targets, mean squared error for all others."""
     if target.is_floating_point():
         return nn.functional.mse_loss(output, target)
-    # A language model has the classes in the last dimension, but torch expects them in the second.
+    # A language model has the classes in the last dimension, torch expects them in the second.
     if output.dim() > 2 and output.shape[:-1] == target.shape:
         return nn.functional.cross_entropy(output.flatten(0, -2), target.flatten())
     return nn.functional.cross_entropy(output, target)

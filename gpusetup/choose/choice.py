@@ -18,7 +18,7 @@ from gpusetup.model.builds import (
     Served,
     TorchBuild,
 )
-from gpusetup.model.frozen import Frozen, Text, replace
+from gpusetup.model.frozen import Frozen, Text
 
 Change = Literal["again", "same-version", "nearest-newer", "newest", "upgrade", "first"]
 Action = Literal["kept", "refused", "nothing", Change]
@@ -39,7 +39,7 @@ class Choice(Frozen):
     action: Action = "nothing"
     reason: Text = None
     """Why this torch is installed or kept, in one sentence."""
-    alternatives: tuple[Fallback, ...] = ()
+    alternatives: tuple[TorchBuild, ...] = ()
     """Other builds of the same torch, for an index that does not have the chosen one."""
     rejections: tuple[Rejection, ...] = ()
     """The builds that were not chosen, each with the reason."""
@@ -63,22 +63,7 @@ class Choice(Frozen):
     wish: Wish = Wish()
     """The request that this choice answers. For a report that shows several requests, it is the
     first one that could be met."""
-    index_root: Text = None
-    """The root URL of a mirror, which commands and files use instead of torch's own index."""
     catalog_as_of: str = ""
-
-    @property
-    def index_url(self) -> str | None:
-        """The URL of the folder on torch's index that has the build; None if no index has it."""
-        build = self.build
-        if build is None or build.channel != "pytorch":
-            return None
-        # No index is known to have a vendor's or a nightly build, and without a backend no folder
-        # of the index can be named.
-        if build.backend == UNREAD or (build.cuda and not build.pythons):
-            return None
-        root = self.index_root or INDEX_ROOT
-        return build.index or index_url(build.backend, root)
 
     @property
     def moves(self) -> bool:
@@ -86,17 +71,22 @@ class Choice(Frozen):
         # "again" is included, because torch is reinstalled to restore its missing files.
         return self.action not in ("kept", "refused", "nothing")
 
-    def at_root(self, root: str) -> Choice:
-        """The choice with a mirror's URLs, if its build is from torch's own index."""
-        build = self.build
-        # conda's channels have their own mirrors.
-        if root == INDEX_ROOT or build is None or build.channel != "pytorch":
-            return self
-        fallbacks = tuple(
-            replace(fallback, index_url=index_url(fallback.backend, root))
-            for fallback in self.alternatives
-        )
-        return replace(self, index_root=root, alternatives=fallbacks)
+
+def index_of(build: TorchBuild | None, root: str = INDEX_ROOT) -> str | None:
+    """The URL of the folder on torch's index, or on its mirror with this root, that has a build;
+    None if no index is known to have it."""
+    if build is None or build.channel != "pytorch" or build.backend == UNREAD:
+        return None
+    # No index is known to have a vendor's or a nightly build.
+    if build.cuda and not build.pythons:
+        return None
+    return build.index or index_url(build.backend, root)
+
+
+def fallback_of(build: TorchBuild, root: str = INDEX_ROOT) -> Fallback:
+    """A build with its index, or with its channel of conda."""
+    url = index_of(build, root) or build.channel
+    return Fallback(torch=build.torch, backend=build.backend, index_url=url)
 
 
 def crosses(installed: str | None, chosen: str | None) -> bool:

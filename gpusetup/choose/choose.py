@@ -29,7 +29,7 @@ from gpusetup.choose.packages import (
     set_by_table,
     source_only,
 )
-from gpusetup.choose.policy import kept_unasked, least_change
+from gpusetup.choose.policy import least_change
 from gpusetup.choose.shown_wish import wishes_shown
 from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
@@ -115,10 +115,8 @@ def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     names = map(name_of, wish.words)
     uses_gpu = any(name in FAMILY or uses_torch(name) for name in names)
     is_left_unused = uses_gpu and has_cpu_build_beside_gpu(wish, host, catalog)
-    unchanged = None
-    if not wish.is_about_torch and not is_left_unused:
-        unchanged = kept_unasked(wish, host, catalog)
-    return unchanged or least_change(wish, host, catalog)
+    stays = not wish.is_about_torch and not is_left_unused
+    return least_change(wish, host, catalog, stays=stays)
 
 
 def has_cpu_build_beside_gpu(wish: Wish, host: Host, catalog: Catalog) -> bool:
@@ -144,11 +142,16 @@ def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion)
         return replace(
             choice, wish=replace(choice.wish, packages=packages), notes_on_packages=chosen.notes
         )
-    exact = replace(wish.exactly(build), packages=packages)
     # Request the backend too, unless torch would then no longer support the GPUs that it supports
-    # now.
-    if choice.installed is not None and crosses(choice.installed.backend, build.backend):
-        exact = replace(exact, backend=wish.backend)
+    # now. With `upgrade`, a newer build could be chosen instead.
+    leaves_gpus = choice.installed and crosses(choice.installed.backend, build.backend)
+    exact = replace(
+        wish,
+        torch=f"=={build.torch}",
+        backend=wish.backend if leaves_gpus else build.backend,
+        upgrade=False,
+        packages=packages,
+    )
     moved = least_change(exact, question.host, question.catalog)
     held = [package.by for package in chosen.held_back if package.package == "torch"]
     reason = held[0] if held else moved.reason

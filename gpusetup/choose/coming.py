@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.catalog.builds import Catalog
-from gpusetup.choose.choice import Choice, crosses
+from gpusetup.catalog.builds import INDEX_ROOT, Catalog
+from gpusetup.choose.choice import Choice, crosses, index_of
 from gpusetup.choose.commands import requirements_on_torch_index
 from gpusetup.choose.compatibility import NUMPY_1, companions_of_another, takes_numpy
 from gpusetup.choose.host import Host
@@ -110,15 +110,15 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 # --- instead --------------------------------------------------------------------------------------
 
 
-def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
+def offer_of(choice: Choice, machine: Snapshot, root: str = INDEX_ROOT) -> Offer | None:
     """The newest build, which `install --upgrade` would install; None for another maker's GPUs."""
     newest, installed = choice.newest, choice.installed
-    build, index_url = (newest.build, newest.index_url) if newest else (None, None)
+    build = newest.build if newest else None
     # If conda installed torch, the offer comes from conda's channels: a wheel over it would mix the
     # two.
     by_conda = machine.python.manager == "conda" and machine.torch.installer == "conda"
     if newest and newest.conda and by_conda and machine.origin != "report":
-        build, index_url = newest.conda, None
+        build = newest.conda
     if build is None or (installed and crosses(installed.backend, build.backend)):
         return None
     return Offer(
@@ -126,7 +126,7 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
         torchvision=build.torchvision,
         torchaudio=build.torchaudio,
         backend=build.backend,
-        index_url=index_url,
+        index_url=index_of(build, root),
         driver_floor=build.driver_floor,
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
-from gpusetup.choose.choice import Choice
+from gpusetup.choose.choice import Choice, fallback_of, index_of
 from gpusetup.choose.host import python_tag
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.builds import FAMILY, TorchBuild
@@ -256,21 +256,25 @@ def tool_command(packages: Sequence[str], answer: ResolveAnswer) -> tuple[Words,
 
 
 def answer_of(
-    choice: Choice, machine: Snapshot, packages: Words = FAMILY, conda_name: str | None = None
+    choice: Choice,
+    machine: Snapshot,
+    packages: Words = FAMILY,
+    conda_name: str | None = None,
+    root: str = INDEX_ROOT,
 ) -> ResolveAnswer:
     """The public document of a choice, with the commands for each installer; there are none if the
     installer has no build that fits.
 
     `packages` are torch and the packages to install together with it. `conda_name` names a new
-    environment for conda's commands.
+    environment for conda's commands. `root` is the root URL of torch's index or a mirror.
     """
     build, python = choice.build, python_tag(machine)
     answer = ResolveAnswer(
         torch=None,
-        index_url=choice.index_url,
+        index_url=index_of(build, root),
         python=python,
         served=choice.served,
-        fallbacks=choice.alternatives,
+        fallbacks=tuple(fallback_of(one, root) for one in choice.alternatives),
         rejections=choice.rejections,
         advice=choice.advice,
         notes=choice.notes,
@@ -279,7 +283,7 @@ def answer_of(
     if build is None:
         return answer
     options = InstallerOptions(
-        index_root=choice.index_root or INDEX_ROOT,
+        index_root=root,
         python=machine.python.executable,
         packages=packages,
         conda_prefix=machine.python.prefix if machine.python.manager == "conda" else None,

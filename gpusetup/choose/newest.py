@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Literal
 
 from gpusetup.accelerators.makers import MAKERS
-from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companions import beside
 from gpusetup.catalog.jetpack import FIRST_OF_THOR, JETPACKS, UNIFIED, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
@@ -25,7 +24,7 @@ from gpusetup.choose.host import WHEELS, BuildQuestion
 from gpusetup.choose.installed import vendors_of
 from gpusetup.choose.other_makers import notes_of, why_no_builds
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import Advice, Fallback, Rejection, TorchBuild
+from gpusetup.model.builds import Advice, Rejection, TorchBuild
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import cuda_of, parsed
@@ -70,14 +69,9 @@ def _newest_fitting(question: BuildQuestion) -> Choice:
     fitting.sort(key=preference(question))
     chosen = fitting[0] if fitting else None
     host, is_conda = question.host, question.channels != WHEELS
-    fallbacks, rejections = [], []
-    for build in fitting[1:]:
-        # A CPU build is never a fallback, because it would silently leave the GPU unused.
-        if build.torch == fitting[0].torch and (build.cuda or question.maker):
-            url = index_url(build.backend) if build.channel == "pytorch" else build.channel
-            fallbacks.append(
-                Fallback(torch=build.torch, backend=build.backend, index_url=build.index or url)
-            )
+    # A CPU build is never a fallback, because it would silently leave the GPU unused.
+    of_gpu = [build for build in fitting[1:] if build.cuda or question.maker]
+    rejections = []
     for build, reason in reasons:
         if reason is None and chosen is not None and build.torch != chosen.torch:
             reason = f"fits, but torch {chosen.torch} is newer"
@@ -89,7 +83,7 @@ def _newest_fitting(question: BuildQuestion) -> Choice:
     return Choice(
         build=chosen,
         served=served(chosen, host.gpus, host.driver_cuda) if chosen else (),
-        alternatives=tuple(fallbacks),
+        alternatives=tuple(one for one in of_gpu if one.torch == fitting[0].torch),
         rejections=tuple(rejections),
         # A choice of a wheel also contains the best conda build, but not the reverse.
         conda=None if is_conda or question.maker else pick(question.by_conda()),

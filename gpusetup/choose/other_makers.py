@@ -186,7 +186,7 @@ def why_no_builds(
         amds = f", and AMD's own index lists none for {', '.join(gpu.name for gpu in gpus)}"
         problems.append(
             f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for "
-            f"{platform.replace('-', ' on ')}{amds if maker is AMD else ''}. {CPU_WORKS}"
+            f"{platform.replace('-', ' on ')}{amds if maker is AMD and gpus else ''}. {CPU_WORKS}"
         )
     return tuple(problems)
 

@@ -76,11 +76,6 @@ class PackageQuestion(Frozen):
     """Whether no index is asked, so that only the companion table can tell."""
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """The requirements for packages and companions besides torch, sorted by name."""
-        return self.wish.words
-
-    @property
     def of_torch(self) -> BuildQuestion:
         """The question for torch alone."""
         return question_of(self.wish, self.host, self.catalog)
@@ -100,7 +95,7 @@ class PackageQuestion(Frozen):
         """The first reason why a package has no release for a build; None if every one has."""
         reasons = (
             why_not_beside(word, build, self.host.facts, self.catalog, by_table=self.by_table)
-            for word in self.words
+            for word in self.wish.words
         )
         return next(filter(None, reasons), None)
 
@@ -121,7 +116,8 @@ def candidates(
 ) -> tuple[TorchBuild, ...]:
     """The builds for which each package may have a release, newest torch first. Among builds of the
     same torch version, `prefer` comes first, then the best one for the host."""
-    takes_old = question.wish.torch or any(Requirement(word).specifier for word in question.words)
+    wish = question.wish
+    takes_old = wish.torch or any(Requirement(word).specifier for word in wish.words)
     oldest = parsed("0" if takes_old else OLDEST)
     fitting = [
         build
@@ -154,7 +150,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
     build, table, catalog = builds[0], companion_table(), question.catalog
     index = index_url(build.backend)
     packages, unknown = list[JointPackage](), list[str]()
-    for word in ("torch", *question.words):
+    for word in ("torch", *question.wish.words):
         name, requirement = name_of(word), Requirement(word)
         version, project = build.family().get(name), table.project(name)
         if version:
@@ -194,7 +190,7 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
     """Maps the names of requested packages that no index has as a wheel, by the table, to their
     requirements. They are left out of the question if something else remains."""
     build, words = question.newest_alone, dict[str, str]()
-    for word in question.words if build else ():
+    for word in question.wish.words if build else ():
         project = companion_table().project(name_of(word))
         rows = rows_meant(project, Requirement(word).specifier) if project else ()
         if project is None or build is None or not rows or any(map(project.has_wheels, rows)):
@@ -202,7 +198,7 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
         # What cannot run here is refused with that reason instead.
         if why_not_on_host(project, build, question.host.facts) is None:
             words[name_of(word)] = word
-    rest = len(question.words) > len(words) or question.wish.from_project
+    rest = len(question.wish.words) > len(words) or question.wish.from_project
     return words if rest or "torch" in question.wish.family else {}
 
 
@@ -227,7 +223,7 @@ class Search:
 
     def __init__(self, question: PackageQuestion, index: AnsweringIndex) -> None:
         self.question, self.index = question, index
-        self.asked = {name_of(word): word for word in question.words}
+        self.asked = {name_of(word): word for word in question.wish.words}
         self.tried = 0
         self.sources: dict[str, str] = {}
         """The packages that are built from source: their requirements by name."""
@@ -244,7 +240,7 @@ class Search:
         Raises Unsatisfiable if no set works, or only one with an old release of a requested
         package.
         """
-        builds, words = candidates(self.question, prefer), self.question.words
+        builds, words = candidates(self.question, prefer), self.question.wish.words
         if not builds:
             raise nothing_goes_together(self.question)
         self.newest = self._newest_releases()
@@ -514,8 +510,9 @@ class Search:
         named = [name for name in self.asked if _names(name, reason)]
         words = " and ".join(self.asked[name] for name in named or self.asked)
         # uv only sees that a constraint excludes what the packages bring: the table knows why.
+        asked = tuple(self.asked.values())
         brought = self.index.ask(
-            SetQuestion(words=question.words, torch=f"=={newest.torch}", backend=newest.backend)
+            SetQuestion(words=asked, torch=f"=={newest.torch}", backend=newest.backend)
         ).packages
         verdicts = (
             why_release_differs(name, release.public, newest, question.catalog)
@@ -561,7 +558,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     if newest is None:
         return nothing_fits(newest_fitting(question.of_torch, host.machine))
     steps = []
-    for word in question.words:
+    for word in question.wish.words:
         project = companion_table().project(name_of(word))
         alone = replace(question, wish=replace(question.wish, packages=(word,), family=()))
         # Only packages that cause the failure need a workaround.

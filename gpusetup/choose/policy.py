@@ -28,16 +28,25 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import parsed
 
 
-def least_change(wish: Wish, host: Host, catalog: Catalog) -> Choice:
-    """The choice that changes the installed torch as little as possible, with the reason."""
-    question, machine = question_of(wish, host, catalog), host.machine
+def least_change(wish: Wish, host: Host, catalog: Catalog, *, stays: bool = False) -> Choice:
+    """The choice that changes the installed torch as little as possible, with the reason.
+
+    With `stays`, an installed torch stays, whether it works or not, because only other packages
+    were requested.
+    """
+    machine = host.machine
+    by_conda = stays and machine.torch.installer == "conda"
+    question = question_of(replace(wish, installer="conda") if by_conda else wish, host, catalog)
     newest = newest_fitting(question, machine)
     installed = installed_build(machine, question)
-    choice = newest
-    if installed is not None:
+    choice, reason = newest, None
+    if installed is not None and stays:
+        choice = replace(as_installed(installed, machine, question), action="kept")
+        reason = "torch stays unchanged: you did not ask for a change"
+    elif installed is not None:
         choice = change_of(installed, newest, question, wish, machine)
     choice = replace(choice, installed=installed, newest=newest, wish=wish)
-    return replace(choice, reason=reason_of(choice, question))
+    return replace(choice, reason=reason or reason_of(choice, question))
 
 
 def change_of(
@@ -90,25 +99,6 @@ def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -
     if question.backend == installed.backend and not (is_judged or question.maker):
         return True
     return serves(installed, machine, question)
-
-
-def kept_unasked(wish: Wish, host: Host, catalog: Catalog) -> Choice | None:
-    """The choice to keep the installed torch, whether it works or not, because only other packages
-    were requested; None if torch is not installed."""
-    machine = host.machine
-    any_torch = Wish(installer="conda" if machine.torch.installer == "conda" else "auto")
-    question = question_of(any_torch, host, catalog)
-    installed = installed_build(machine, question)
-    if installed is None:
-        return None
-    return replace(
-        as_installed(installed, machine, question),
-        action="kept",
-        reason="torch stays unchanged: you did not ask for a change",
-        installed=installed,
-        newest=newest_fitting(question, machine),
-        wish=wish,
-    )
 
 
 def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> Choice:

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.companions import releases_with
 from gpusetup.errors import UsageError
-from gpusetup.model.builds import FAMILY, TorchBuild
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen, Text, replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.shell import own_word
@@ -94,11 +94,6 @@ class Wish(Frozen):
     def of_torch_alone(self) -> Wish:
         """The fields of the request that decide on a torch build."""
         return Wish(torch=self.torch, backend=self.backend, installer=self.installer)
-
-    def exactly(self, build: TorchBuild) -> Wish:
-        """A request for exactly this build, and otherwise the same."""
-        # With `upgrade`, a newer build could be chosen instead.
-        return replace(self, torch=f"=={build.torch}", backend=build.backend, upgrade=False)
 
 
 # --- a torch --------------------------------------------------------------------------------------

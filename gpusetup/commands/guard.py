@@ -229,8 +229,7 @@ def _constraints_of_pip(prefix: Path) -> list[str]:
 def named_in_lists(path: Path) -> str:
     """A path in the form that pip's and uv's space-separated lists need: as a URL if it contains a
     space."""
-    has_space = len(str(path).split()) > 1
-    return path.as_uri() if has_space else str(path)
+    return path.as_uri() if len(str(path).split()) > 1 else str(path)
 
 
 def _text_of(path: Path) -> str | None:

@@ -56,7 +56,7 @@ from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.model.steps import Step
 from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
-from gpusetup.project.decide import afterwards, described_python, keeps_image, refuse_image
+from gpusetup.project.decide import afterwards, described_python, keeps_image
 from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
@@ -227,8 +227,7 @@ def _download(run: Run, task: Task, notes: tuple[str, ...]) -> Reply:
         text = f"{count} wheels are in {folder}; there: `gpusetup install --offline DIR`\n"
         return reply(answer, text)
 
-    screen = _plan_screen(answer, plan, task, notes)
-    return carry_out(run.question, run.out, answer, screen, fetch)
+    return carry_out(run.question, run.out, answer, _plan_screen(answer, plan, task, notes), fetch)
 
 
 def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
@@ -285,8 +284,7 @@ def _plan_screen(
         "fallback": ", then ".join(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    lines = screens.downloads(plan.wheels)
-    return screens.plan_screen(planned, rows, lines, (*plan.notes, *notes))
+    return screens.plan_screen(planned, rows, screens.downloads(plan.wheels), (*plan.notes, *notes))
 
 
 # --- by conda, if conda installed torch -----------------------------------------------------------
@@ -462,10 +460,10 @@ def show_described(
 ) -> Reply:
     """Show the commands for a machine, followed by one more step, without asking or changing
     anything. Raises Unsatisfiable if an image's own torch has no kernels for the GPU."""
+    catalog = load_catalog()
+    host = host_of(completed_from_catalog(machine, catalog), catalog)
     for ask in map(read_ask, question.requirements):
-        if keeps_image(ask) and note is None:
-            catalog = load_catalog()
-            refuse_image(ask, host_of(completed_from_catalog(machine, catalog), catalog))
+        if note is None and keeps_image(ask, host):
             own = {"torch": "(the image's)"}
             why = f"the image {ask.image} brings its own torch, which pip in that image keeps"
             kept = InstallAnswer(
@@ -491,8 +489,7 @@ def describe(
     installer = "conda" if by_conda(machine) else "uv"
     machine = described_python(tuple(map(read_ask, question.requirements)), machine)
     decision = decision_of(question, machine, by_conda=installer == "conda")
-    host = host_for(question, decision.wish, machine)
-    task = choose_task(question, decision.wish, host, talk)
+    task = choose_task(question, decision.wish, host_for(question, decision.wish, machine), talk)
     if not task.is_done and installer == "uv":
         check_described(machine, task.elsewhere)
     coming, build = task.coming, task.build

@@ -194,8 +194,7 @@ def _for_pythons(
     here, asked = host.facts.python, ask.python or ""
     if not (here and allows_python(asked, here)):
         usable = newest_python(question_of(wish, host, catalog), asked)
-        python = usable[0] if usable else here
-        host = replace(host, facts=replace(host.facts, python=python))
+        host = replace(host, facts=replace(host.facts, python=usable[0] if usable else here))
     return host, (
         f"requires-python {ask.python}: no torch that fits this machine has wheels for Python "
         f"{named[1]}: raise the lower bound, or `uv lock` resolves an older torch for it",

@@ -249,10 +249,7 @@ def _document(
     question: ResolveQuestion, choice: Choice, machine: Snapshot, root: str
 ) -> ResolveAnswer:
     """The answer as a document, with the commands for each installer."""
-    shown_root = without_logins(root)
-    choice = choice.at_root(shown_root)
-    newest = choice.newest.at_root(shown_root) if choice.newest else None
-    choice = replace(choice, newest=newest)
+    root, newest = without_logins(root), choice.newest
     build, packages = choice.build, choice.packages
     # For a described environment, no installed packages are known.
     is_in_environment = build is not None and machine.python.executable and newest and not packages
@@ -278,12 +275,12 @@ def _document(
             one for one in newest.rejections if (one.torch, one.backend) not in offered
         )
     document = replace(
-        answer_of(choice, machine, names, new_environment(machine, question.name)),
+        answer_of(choice, machine, names, new_environment(machine, question.name), root),
         packages=packages,
         held_back=choice.held_back,
         rejections=rejections,
         notes=tuple(notes),
-        newest=None if packages else offer_of(choice, machine),
+        newest=None if packages else offer_of(choice, machine, root),
     )
     if question.installer != "uv-tool":
         return document

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import RELEASE_FOR_WINDOWS, gfx_of
+from gpusetup.accelerators.amd import gfx_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
@@ -17,9 +17,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.facts import Fact, gpu_names
 from gpusetup.evidence.maker_facts import (
-    crashes_without_kernels,
     intels_extension_fails,
-    targets_named,
 )
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability, parsed
@@ -98,29 +96,12 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
     # A CUDA error does not show a program that looks for a GPU.
     looked_for = [kind for kind in LOOK_FOR_CUDA if kind != "cuda-error"]
     searched = events(context, "gpu-unused", "no-hip-gpus", *looked_for)
-    explained = (intels_extension_fails, lacks_target_on_windows, crashes_without_kernels)
-    if torch_sees_none or searched or any(fact(context) for fact in explained):
+    if torch_sees_none or searched or intels_extension_fails(context):
         return ""
     # A variable that names another target makes ROCm itself fail.
     if target_is_overridden(context) and events(context, "program-failed"):
         return ""
     return NO_COMPLAINT
-
-
-AMDS_RELEASE = re.compile(r"\+rocm(?:6\.4|7\.[0-2])\.\d+$")
-"""The label of AMD's releases for Windows up to ROCm 7.2: `2.9.1+rocm7.2.1`. PyTorch's labels have
-two numbers; from ROCm 7.13 on, AMD's wheels have kernels for older cards, too."""
-
-
-def lacks_target_on_windows(context: RuleContext) -> str:
-    """The target of an AMD GPU on Windows that the installed ROCm build has no kernels for; "" if
-    the build may have them."""
-    is_release = AMDS_RELEASE.search(context.torch.version or "")
-    targets = targets_named(context)
-    # It is enough if the build has kernels for one of the GPUs.
-    if context.os.family != "windows" or not is_release or targets & {*RELEASE_FOR_WINDOWS}:
-        return ""
-    return min(targets, default="")
 
 
 def only_gpu_is_from(vendor: str) -> Fact:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import BUILT_FOR, gfx_of, has_kernels
+from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.accelerators.other_gpus import SMALL_TARGETS, is_discrete_arc
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.model.machine import Events, Snapshot
@@ -31,20 +31,6 @@ def intels_extension_fails(context: RuleContext) -> str:
         for event in events(context, "ipex"):
             return f"Intel's extension for PyTorch is in use ({event.text})"
     return ""
-
-
-def crashes_without_kernels(context: RuleContext) -> str:
-    """A program crashes on an AMD GPU whose target the installed ROCm build has no kernels for."""
-    crashes = events(context, "program-crashed", "silent-crash")
-    rocm, version = rocm_of_wheel(context), context.torch.version or ""
-    # With the variable, ROCm runs the kernels of a related target.
-    if not (rocm and crashes) or "HSA_OVERRIDE_GFX_VERSION" in context.snapshot.environment:
-        return ""
-    targets = targets_named(context)
-    # One target with kernels counts.
-    if not targets or any(has_kernels(target, rocm, version) is not False for target in targets):
-        return ""
-    return f"torch {version} has no kernels for {' or '.join(sorted(targets))}"
 
 
 def rocm_lists_the_gpu(context: RuleContext) -> str:

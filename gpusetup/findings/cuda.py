@@ -7,10 +7,8 @@ import re
 from collections.abc import Sequence
 
 from gpusetup.catalog.facts import switched
-from gpusetup.causes import alike
-from gpusetup.causes.cuda_start import HIDES, WITH_COMPUTE
-from gpusetup.causes.driver import HERE
-from gpusetup.causes.record import RECORDS, Message
+from gpusetup.causes.cuda_start import HIDES
+from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     NO_KERNEL_DRIVER,
     RuleContext,
@@ -27,7 +25,6 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     whole_number,
 )
-from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.findings.gpu_faults import UNCORRECTABLE
 from gpusetup.findings.message_rules import finding, is_only_set, of_gpus, seen, shown
 from gpusetup.fixes import gpu_naming
@@ -359,15 +356,9 @@ def named_gpu(context: RuleContext, event: Event) -> str:
 
 NOT_SUPPORTED = "3"
 
-UNREAD = Message(
-    title="{gpu} does not respond when gpusetup reads its {field}",
-    look=(alike.KERNEL_LOG,),
-    needs_root=True,
-)
-
 
 def gpu_does_not_answer(context: RuleContext) -> Findings:
-    """A GPU returned errors instead of values when it was queried."""
+    """A GPU returned errors instead of values when it was queried, or CUDA leaves it out."""
     for event in events(context, "gpu-read-failed"):
         values = {**event.values, "gpu": named_gpu(context, event)}
         # Some GPUs do not have this value.
@@ -378,8 +369,10 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
         cause = NVML.get(nvml_code or 0, "gpu-does-not-answer")
         # A failing sensor does not keep programs from using the GPU.
         is_sensor = values.get("field") in MEASURED
-        message = replace(event, values=values)
-        yield finding(context, cause, (message,), message=UNREAD, weak=is_sensor)
+        yield finding(context, cause, (replace(event, values=values),), weak=is_sensor)
+    for event in () if context.other_host else events(context, "cuda-misses-gpu"):
+        values = {**event.values, "gpu": named_gpu(context, event)}
+        yield finding(context, "gpu-does-not-answer", (replace(event, values=values),))
 
 
 MEASURED = {"temperature_celsius", "power_watts"}
@@ -396,24 +389,6 @@ NVML = {
 }
 """The causes of NVML's error codes (nvml.h, enum nvmlReturn_t), when NVML starts or when one GPU is
 queried."""
-
-ANSWERED = Message(
-    title="The driver's NVML does not start: it reports {said}",
-    look=(alike.KERNEL_LOG,),
-    needs_root=True,
-    cases=(HERE,),
-)
-
-LIBRARIES = Message(
-    title="NVML does not start although a driver runs: it reports {said}",
-    text="Reinstall the driver's libraries in exactly the version of its kernel module, and reboot",
-    look=("ldconfig -p | grep libnvidia-ml",),
-    needs_root=True,
-    needs_reboot=True,
-    cases=(
-        Message(where=(IN_A_CONTAINER,), text=WITH_COMPUTE.text, way=lambda _, __: WITH_COMPUTE),
-    ),
-)
 
 
 def nvml_init_failed(context: RuleContext) -> Findings:
@@ -437,10 +412,9 @@ def nvml_init_failed(context: RuleContext) -> Findings:
         NVML.get(code, "nvml-init-failed"),
         "driver.nvml_code",
         answer,
-        message=LIBRARIES if lacks_kernel_driver else ANSWERED,
         # A container without NVML's library may still compute.
         weak=lacks_kernel_driver and is_in_container,
-        said=answer,
+        problem=answer,
     )
 
 

@@ -167,7 +167,8 @@ def foreign_wheel(context: RuleContext) -> Findings:
     backend = context.torch.backend or ""
     maker = maker_of(backend)
     # If there is also a GPU of another maker, the build may be meant for that one.
-    if maker in ("amd", "intel") and gpus(context) and not events(context, "foreign-gpu"):
+    has_nvidias = bool(gpus(context) or context.driver.version)
+    if maker in ("amd", "intel") and has_nvidias and not events(context, "foreign-gpu"):
         who, name = torch_in_words(context), BY_ID[maker].name
         text = f"backend {backend}"
         yield seen(context, "rocm-wheel-on-nvidia", "torch.version", text, who=who, maker=name)

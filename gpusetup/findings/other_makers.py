@@ -25,7 +25,6 @@ from gpusetup.evidence.context import (
     readings,
 )
 from gpusetup.evidence.maker_facts import (
-    crashes_without_kernels,
     intels_extension_fails,
     rocm_of_wheel,
 )
@@ -284,11 +283,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     if is_a_mac and is_report(context) and events(context, "cuda-error"):
         return
     cause, fix = _of_whom(context)
-    maker_is_at_fault = (
-        intels_extension_fails(context)
-        or crashes_without_kernels(context)
-        or events(context, "hip-kernel-missing")
-    )
+    maker_is_at_fault = intels_extension_fails(context) or events(context, "hip-kernel-missing")
     is_only_a_note = not maker_is_at_fault and (
         events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
     )

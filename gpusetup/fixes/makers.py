@@ -44,9 +44,7 @@ from gpusetup.evidence.context import (
     macos_version,
     on,
 )
-from gpusetup.evidence.gpu_facts import lacks_target_on_windows
 from gpusetup.evidence.maker_facts import (
-    crashes_without_kernels,
     intels_extension_fails,
     rocm_lists_the_gpu,
     rocm_of_wheel,
@@ -380,9 +378,7 @@ def first_install(context: RuleContext) -> Fix | None:
 def for_amd(context: RuleContext) -> Fix:
     """The fix for an AMD GPU in a text: a build with kernels if those are lacking, the way to the
     GPU if a ROCm build does not reach it, otherwise a ROCm build."""
-    # Windows' list of targets is shorter than that of PyTorch's wheels.
-    not_on_windows = lacks_target_on_windows(context)
-    target, rocm = not_on_windows or board_of(context)[1], rocm_of_wheel(context)
+    target, rocm = board_of(context)[1], rocm_of_wheel(context)
     may_fit = (
         target is None
         or not rocm
@@ -394,16 +390,13 @@ def for_amd(context: RuleContext) -> Fix:
     is_rocm = maker_of(context.torch.backend) == AMD.id or finds_none or hip_ran
     finds_none = finds_none or (is_rocm and context.torch.cuda_available is False)
     lacking = bool(
-        events(context, "hip-kernel-missing")
-        or crashes_without_kernels(context)
-        or not_on_windows
-        or (rocm_lists_the_gpu(context) and not may_fit)
+        events(context, "hip-kernel-missing") or (rocm_lists_the_gpu(context) and not may_fit)
     )
     # In WSL, a GPU that AMD does not support there is out of reach, whatever failed.
     not_in_wsl = target not in (None, *WSL_TARGETS, *DROPPED)
     if context.os.wsl and (not_in_wsl or (finds_none and not lacking and target not in DROPPED)):
         return rocm_in_wsl(context)
-    has_no_kernels = target not in BUILT_FOR or not may_fit or not_on_windows
+    has_no_kernels = target not in BUILT_FOR or not may_fit
     # torch counts a GPU without kernels, so a torch that finds none does not reach it.
     is_reached = lacking or target in DROPPED or not finds_none
     if target and (has_no_kernels or (lacking and not rocm)) and is_reached:

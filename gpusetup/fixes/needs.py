@@ -178,8 +178,6 @@ class NeedRow(Frozen):
     """What to do instead if the fact is false."""
     keeps_text: bool = False
     """Whether the fix's text still applies if the fact is false, and only its commands do not."""
-    first: Reading = never
-    """What must be done before the commands, because otherwise their effect does not last."""
 
 
 INSTALLS_TORCH = (
@@ -191,16 +189,16 @@ INSTALLS_TORCH = (
 """A command that replaces the installed torch. With `--venv`, or in a folder `.venv-…`, the
 environment is new and has no torch yet."""
 CHANGES_PACKAGES = rf"{INSTALLS_TORCH}|^(?:\S*python\S* -m )?(?:uv )?pip3? (?:un)?install\b"
-TORCH, ENGINE = "torch", "container engine"
-"""The needs to know which torch is there, and which container engine a node has."""
+CARD, TORCH, ENGINE = "GPU", "torch", "container engine"
+"""The needs to know whose card is in the machine, which torch is there, and which container engine
+a node has."""
 
 NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
-        what="GPU",
+        what=CARD,
         lines=INSTALLS_TORCH,
         read=one_makers_cards,
         asks="lspci -nn | grep -iE 'vga|3d|display'",
-        first=build_for_the_other_card,
     ),
     NeedRow(
         what=TORCH,
@@ -218,6 +216,12 @@ NEEDS: tuple[NeedRow, ...] = (
         instead="Find the program's own Python first (its folder has a `venv`, `env`, `runtime` "
         "or `python_embeded`), run the command below with it to see its torch, and install "
         "there: `gpusetup install --python PATH`",
+    ),
+    NeedRow(
+        what="reboot",
+        lines=r"^sudo reboot$",
+        denied=if_shown("the machine was already restarted", "remedy-tried"),
+        instead="Another restart changes nothing",
     ),
     NeedRow(
         what="host",
@@ -252,7 +256,7 @@ NEEDS: tuple[NeedRow, ...] = (
         denied=if_shown(
             "the screen that enrols a key appears before the system starts, where you cannot "
             "reach it from here",
-            *("cloud-machine", "no-boot-screen"),
+            "cloud-machine",
         ),
         instead="Install the distribution's own signed kernel modules, which need no key (Ubuntu: "
         "`linux-modules-nvidia-BRANCH-FLAVOUR`, for example linux-modules-nvidia-535-azure), or "
@@ -302,7 +306,6 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     if owner is not None and owner.is_closed:
         fix = _by_the_owner(owner, fix)
     needs: dict[str, Need] = {need.what: need for need in fix.needs}
-    denied: list[NeedRow] = []
 
     def keep_if_known(block: Alternative) -> Alternative | None:
         """The commands if all facts that they need were read; otherwise None. Notes each need."""
@@ -311,8 +314,6 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
             if not any_line(row.lines, block.commands):
                 continue
             need = needs.setdefault(row.what, _state(context, row))
-            if need.state == "denied" and row not in denied:
-                denied.append(row)
             is_known = is_known and need.state == "read"
         return block if is_known else None
 
@@ -320,9 +321,10 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     judged = replace(map_blocks(replace(fix, looks=()), keep_if_known), looks=fix.looks)
     if not needs:
         return fix
-    rows = [row for row in NEEDS if row.what in needs]
-    firsts = "".join(row.first(context) for row in rows)
-    text = firsts + fix.text
+    text = fix.text
+    if CARD in needs:
+        text = build_for_the_other_card(context) + text
+    denied = [row for row in NEEDS if row.what in needs and needs[row.what].state == "denied"]
     for row in denied:
         because = needs[row.what].because
         sentences = [because[:1].upper() + because[1:], row.instead]

@@ -226,29 +226,34 @@ def next_command(
     grave_fields = {row.field for row in drift if row.severity is Severity.ERROR}
     if not (findings or grave_fields or node.problem):
         return None
-    # Doctor judges a single machine, so it cannot report differences from other machines. A file
-    # name with control characters must not become part of a command on the terminal.
+    # Doctor judges a single machine, so it cannot report differences from other machines.
     errors = {finding.id for finding in findings if finding.severity is Severity.ERROR}
     gravest = errors if errors or grave_fields else {finding.id for finding in findings}
     file = node.snapshot_file or ""
     doctor_knows = not gravest.isdisjoint(node.snapshot_findings)
+    # A file name with control characters must not become part of a command on the terminal.
     if not node.problem and doctor_knows and file.isprintable():
         return f"gpusetup doctor --from {quote(file)}"
     if not SAFE.fullmatch(node.name):
         return None
     if node.problem:
-        broken = node.broken_file
-        # If some of the records exist but not all, something on the node hangs.
-        if broken is None and not node.facts and folder is not None:
-            broken = str(Path(folder) / f"{node.name}.json")
-        if broken is None or not broken.isprintable():
-            return f"ssh {node.name} gpusetup doctor"
-        endings = (ending for ending in RECORDERS if Path(broken).stem.endswith(ending))
-        recorder = RECORDERS.get(next(endings, ""), "gpusetup snapshot")
-        return f"ssh {node.name} {recorder} > {quote(broken)}"
+        return record_again(node, folder)
     if GPU_COUNT in grave_fields or any(finding.field == GPU_COUNT for finding in findings):
         return f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
     is_slow = any(field.startswith(RATES) for field in grave_fields)
     if is_slow or any(finding.source == "verify" for finding in findings):
         return f"ssh {node.name} {VERIFY_AGAIN}"
     return f"ssh {node.name} gpusetup doctor"
+
+
+def record_again(node: Node, folder: str | None) -> str:
+    """The command that takes the record that a node lacks, in this folder; doctor's command if some
+    of its records exist but not all, because something on the node hangs then."""
+    file = node.broken_file
+    if file is None and not node.facts and folder is not None:
+        file = str(Path(folder) / f"{node.name}.json")
+    if file is None or not file.isprintable():
+        return f"ssh {node.name} gpusetup doctor"
+    endings = (ending for ending in RECORDERS if Path(file).stem.endswith(ending))
+    recorder = RECORDERS.get(next(endings, ""), "gpusetup snapshot")
+    return f"ssh {node.name} {recorder} > {quote(file)}"

@@ -83,8 +83,7 @@ def _newest_of_mirror(job: InstallJob, target: Target, task: Task) -> Task | Non
         any_release = (f"torch{task.wish.torch or ''}", *question.names[1:])
         question = replace(question, family=any_release, others=())
         with suppress(Unsatisfiable):
-            torch = lock_of(question).packages["torch"]
-            found.append(torch["version"].partition("+")[0])
+            found.append(lock_of(question).packages["torch"]["version"].partition("+")[0])
     with suppress(Unsatisfiable):
         if found:
             return task.within(f"=={max(found, key=parsed)}", "the newest on the mirror that fits")

@@ -211,8 +211,7 @@ def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
     for folder in (*layout.libraries, layout.scripts, layout.prefix):
         # A missing folder will be created in the prefix.
         if Path(folder).exists() and not os.access(folder, os.W_OK):
-            text = f"{folder} cannot be written by this user, or is read-only"
-            raise Blocked(text, hint=hint)
+            raise Blocked(f"{folder} cannot be written by this user, or is read-only", hint=hint)
 
 
 def check_importable(layout: Layout, family: Iterable[str]) -> None:

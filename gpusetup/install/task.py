@@ -10,7 +10,7 @@ from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
-from gpusetup.choose.choice import Choice
+from gpusetup.choose.choice import Choice, fallback_of
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import Coming, coming_of, offer_of
 from gpusetup.choose.compatibility import notes_on_installed
@@ -60,9 +60,8 @@ class Task(Frozen):
     def builds(self) -> tuple[Fallback, ...]:
         """The chosen build followed by its alternatives. If the user named a backend, there are no
         alternatives."""
-        build, url = self.build, self.choice.index_url or ""
-        first = Fallback(torch=build.torch, backend=build.backend, index_url=url)
-        return (first, *(self.choice.alternatives if self.wish.backend == "auto" else ()))
+        others = self.choice.alternatives if self.wish.backend == "auto" else ()
+        return tuple(map(fallback_of, (self.build, *others)))
 
     @property
     def gpus_here(self) -> int | None:
@@ -132,8 +131,7 @@ class Task(Frozen):
         wish = replace(self.wish, torch=",".join(filter(None, (self.wish.torch, bound))))
         choice = choose(wish, self.host, catalog)
         refuse_unfit(choice, self.machine)
-        coming = coming_of(choice, self.host, catalog)
-        return replace(self, choice=choice, coming=coming, why=why)
+        return replace(self, choice=choice, coming=coming_of(choice, self.host, catalog), why=why)
 
 
 # --- reasons to stop ------------------------------------------------------------------------------

@@ -153,8 +153,6 @@ class MessageMatch(NamedTuple):
         )
 
 
-OF_A_FEATURE = "foreign-gpu"
-"""The kind of a message that may be only the name of a program's feature: `zluda`, `AMD GPU`."""
 # `=False`, `: None`, `_available: no`, ` is disabled`.
 SWITCHED_OFF = lazy(
     r"['\"`*]{0,2}(?:[ _-](?:is|available|enabled|support(?:ed)?|used|active|backend))*['\"`*]{0,2}"
@@ -181,8 +179,6 @@ def found_in(window: str, row: MessageRow) -> Iterator[MessageMatch]:
     """The places in a piece of text where a row's message occurs."""
     for match in in_any_case(row.pattern).finditer(window):
         if row.unless and _is_meant_otherwise(row.unless, window, match):
-            continue
-        if row.kind == OF_A_FEATURE and is_switched_off(window, match.end()):
             continue
         values = dict(row.values)
         for name, value in match.groupdict().items():

@@ -185,14 +185,12 @@ class GpuRun:
 
     @property
     def lanes(self) -> int | None:
-        lanes: int | None = highest(gpu.pcie_width for gpu in self.working)
-        return lanes
+        return highest(gpu.pcie_width for gpu in self.working)
 
     @property
     def own_highest_clock(self) -> float | None:
         """The highest SM clock in MHz while the GPU worked."""
-        clock: float | None = highest(gpu.clock_sm_mhz for gpu in self.working)
-        return clock
+        return highest(gpu.clock_sm_mhz for gpu in self.working)
 
     @property
     def model(self) -> str:
@@ -232,6 +230,23 @@ class GpuRun:
             pauses=[length for since, length in self.all_pauses if since >= judged_from],
             start=judged_from - measured[0].seconds if body else 0.0,
         )
+
+    @property
+    def judged(self) -> Work | None:
+        """The work without the pauses, which every training makes for evaluation and checkpoints,
+        or with them if they take more than 20 % of the time; None if the GPU never worked."""
+        is_short = self.parts.pause_share <= marks.PAUSE_SHARE
+        return self.parts.work if is_short else self.parts.body
+
+    @cached_property
+    def worked(self) -> bool:
+        """Whether the GPU worked in the run; a few stray kernels or a display do not count."""
+        utilization = or_zero(self.utilization)
+        # A game or a renderer may be listed as drawing too, so a card that works hard counts.
+        if self.judged is None or (self.only_draws and utilization < marks.LOW):
+            return False
+        # If the GPU worked during only part of the run, the 95th percentile shows it.
+        return utilization >= marks.IDLE or self.utilization_p95 >= marks.WORKED_P95
 
     @property
     def faults(self) -> list[str]:
@@ -345,11 +360,13 @@ class GpuRun:
         lists_them = any(row.gpu.processes is not None for row in self.rows)
         return bool(self.holders) if lists_them else None
 
-    def counted_samples(self, *, has_worked: bool) -> list[GpuSample]:
+    def counted_samples(self) -> list[GpuSample]:
         """The samples that the figures of the summary are about: without the start, and without the
         time after its process ended, if the GPU did more than run stray kernels."""
-        first = self.rows[0].seconds + (self.parts.start if has_worked else 0.0)
-        last = self.ended_at if has_worked and self.ended_at is not None else self.rows[-1].seconds
+        first, last = self.rows[0].seconds, self.rows[-1].seconds
+        if self.worked:
+            first += self.parts.start
+            last = last if self.ended_at is None else self.ended_at
         return [row.gpu for row in self.rows if first <= row.seconds <= last]
 
 

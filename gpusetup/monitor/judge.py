@@ -14,12 +14,21 @@ from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
+from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
 from gpusetup.monitor.words import filled, labels, reasons_that_cost_little, sharers, whole
-from gpusetup.monitor.work import Work, at_least, below, is_quiet, or_zero, percent, work_of
+from gpusetup.monitor.work import (
+    Work,
+    at_least,
+    below,
+    is_quiet,
+    or_zero,
+    percent,
+    percentile,
+    work_of,
+)
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
@@ -38,20 +47,20 @@ def of_case(case: VerdictCase, subject: Subject) -> Judgement:
     return Judgement(case.verdict, case.cause, evidence, case.steps, subject)
 
 
-def judge(run: WatchedRun, error: str | None = None) -> Judgement:
+def judge(run: WatchedRun) -> Judgement:
     """The verdict on a run. It takes into account whether the command failed, and with which
     error."""
     judgement = judgement_of(run)
     if not run.exit:
         return judgement
     # If the command ended with an error, say so first; such a run is never "good".
-    reason = f": {error}" if error else ""
+    reason = f": {run.error}" if run.error else ""
     ended = f"the command ended with exit {run.exit}{reason}; before, {judgement.evidence}"
     if judgement.verdict == "good":
         return Judgement(None, "failed", ended, ("read-how-it-ended",), judgement.subject)
     # Full memory, a lost GPU or a hang may be why it failed; what made it slow is not.
     explains_it = judgement.verdict in ("memory-tight", "faulty") or judgement.cause == "hang"
-    first = ("read-how-it-ended",) if error and not explains_it else ()
+    first = ("read-how-it-ended",) if run.error and not explains_it else ()
     return judgement._replace(evidence=ended, steps=(*first, *judgement.steps))
 
 
@@ -130,7 +139,7 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     """The verdict on a run in which a GPU was lost; None if no GPU was lost, or if the others kept
     working and never needed it."""
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
-    if not lost or (run.at_work and not any(map(worked, lost))):
+    if not lost or (run.at_work and not any(gpu.worked for gpu in lost)):
         return None
     since = min(gpu.lost_since for gpu in lost)
     first = [gpu for gpu in lost if gpu.lost_since == since]
@@ -208,7 +217,7 @@ def one_reading(run: WatchedRun) -> Judgement | None:
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
     if picture.use != "good":
         evidence = f"{words}: one reading shows how much it works, not why"
-        return Judgement("bursty", "one-reading", evidence, ("watch-the-training",))
+        return Judgement("bursty", "one-reading", evidence, ("watch-the-command",))
     for one in run.subjects:
         if s.shared_by_programs(one):
             return Judgement("good", "", f"{words}, but {sharers(one)}", ("see-whose-they-are",))
@@ -253,7 +262,7 @@ def hang(run: WatchedRun) -> Judgement | None:
         return None
     # A job that still runs may only be in a long pause.
     seconds = marks.HANG_SECONDS_UNENDED if run.exit is None else marks.HANG_SECONDS
-    begin = f"the job has not moved in the last {seconds:.0f} s:"
+    begin = f"the job has made no progress in the last {seconds:.0f} s:"
     if all(rests_to_the_end(gpu, seconds) for gpu in run.at_work):
         words = f"{begin} its GPUs did nothing, its processes rested, and nothing was read"
         return Judgement("bursty", "hang", words, ("see-where-it-waits",))
@@ -262,15 +271,15 @@ def hang(run: WatchedRun) -> Judgement | None:
     if len(spinning) < len(working):
         spinning = [gpu for gpu in spinning if spins_to_the_end(gpu, seconds)]
     # One spinning GPU of a job that failed may have waited for ranks on other machines.
-    held = [gpu for gpu in run.gpus if worked(gpu) or run.held(gpu)]
+    held = [gpu for gpu in run.gpus if gpu.worked or run.held(gpu)]
     waits_for_others = len(held) > 1 or (run.launched and bool(run.exit))
     if not waits_for_others or not spinning or len(spinning) * 2 < len(working):
         return None
     quiet = labels(gpu for gpu in held if gpu not in spinning)
     others = f", GPU {quiet} did nothing" if quiet else ""
     words = (
-        f"the job has not moved in the last {marks.HANG_SECONDS:.0f} s or more: GPU "
-        f"{labels(spinning)} looked busy{others}, and nothing moved: a rank waits in a collective "
+        f"the job has made no progress for {marks.HANG_SECONDS:.0f} s or more: GPU "
+        f"{labels(spinning)} looked busy{others}, and no data moved: a rank waits in a collective "
         "for another rank"
     )
     return Judgement("communication-bound", "hang", words, ("see-where-it-waits",))
@@ -283,13 +292,14 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
     # The last two samples may show work, because a process that is killed may still run kernels.
     working = rows[:-2]
     since = working[-1].seconds - seconds if working else 0.0
-    before = work_of([row for row in working if row.seconds <= since])
     tail = work_of([row for row in working if row.seconds > since])
-    if before is None or tail is None:
+    # The work itself, because a hang may have lasted for much longer than it.
+    watts = [or_zero(row.gpu.power_watts) for row in working if row.seconds <= since]
+    if tail is None or not watts:
         return False
     is_busy = tail.utilization_p5 >= marks.SPINNING_USE
     is_light = below(tail.power_share, marks.IDLE_POWER + marks.LIGHT_POWER)
-    drops = at_least(percent(before.power_watts, tail.power_watts), marks.POWER_DROP * 100)
+    drops = at_least(percent(percentile(watts, 95), tail.power_watts), marks.POWER_DROP * 100)
     return is_busy and is_light and drops and nothing_moves(tail)
 
 
@@ -328,8 +338,8 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
 
     If all of them are always busy, their power shows which of them wait in a collective.
     """
-    present = [gpu for gpu in run.gpus if gpu.lost_at is None and (worked(gpu) or run.held(gpu))]
-    works = {gpu.label: considered(gpu) if worked(gpu) else None for gpu in present}
+    present = [gpu for gpu in run.gpus if gpu.lost_at is None and (gpu.worked or run.held(gpu))]
+    works = {gpu.label: gpu.judged if gpu.worked else None for gpu in present}
     # A rank that never computed counts as 0 %.
     shares = {label: work.utilization if work else 0.0 for label, work in works.items()}
     power = {label: work.power_share for label, work in works.items() if work and work.power_share}

@@ -9,7 +9,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import END_OF_WORK, Judgement, picture_of
-from gpusetup.monitor.run import Subject, WatchedRun, considered, worked
+from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.steps import WORKERS_HELP
@@ -43,12 +43,10 @@ guide's ranges are 70 to 90 % of the memory, and up to 85 °C."""
 def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
     """Yields the notes on a run whose words are not already in the evidence: about a short
     recording, each GPU, the GPUs that did nothing, and the machine's memory."""
-    if run.samples < marks.LEAST_SAMPLES:
-        counted = "one sample shows" if run.samples == 1 else f"{run.samples} samples show"
-        yield f"{counted} a moment, not the run: `gpusetup monitor 60` watches a minute"
-    elif run.samples < marks.FEW_SAMPLES:
-        words = f"this recording is short ({run.samples} samples in {run.seconds:.0f} s)"
-        yield f"{words}: watch for at least a minute"
+    if run.samples < marks.FEW_SAMPLES:
+        noun = "sample" if run.samples == 1 else "samples"
+        words = f"this recording is short ({run.samples} {noun} in {run.seconds:.0f} s)"
+        yield f"{words}: `gpusetup monitor 60` watches a minute"
     # GPUs with the same note share one line.
     noted: dict[str, list[GpuRun]] = {}
     for gpu in run.gpus:
@@ -75,7 +73,7 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
     it did nothing."""
     if gpu.lost_at is not None:
         # If a working GPU was lost, the verdict already quotes the line at the end of the log.
-        if not (worked(gpu) and reason_of(gpu.rows[-1].gpu)):
+        if not (gpu.worked and reason_of(gpu.rows[-1].gpu)):
             since = f" since {gpu.lost_at}" if gpu.lost_at else ""
             yield f"lost{since}; `gpusetup doctor` shows the details"
         return
@@ -85,7 +83,7 @@ def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
         # The driver counts from the time it was loaded.
         when = "since the driver was loaded" if run.is_reading else "before the run, none during it"
         yield f"{errors} uncorrectable memory {noun} {when}"
-    work = considered(gpu) if worked(gpu) else None
+    work = gpu.judged if gpu.worked else None
     if work is not None:
         subject = Subject(run, gpu, work)
         yield from (filled(sentence, subject) for is_seen, sentence in NOTES if is_seen(subject))

@@ -130,25 +130,6 @@ WAITING_KINDS = ("server", "notebook")
 """Kinds of programs that keep their memory while they wait for users."""
 
 
-def foreign_holders(
-    holders: Sequence[ProcessUse], command_kind: str | None = None
-) -> list[ProcessUse]:
-    """The processes among these holders that do not belong to the watched job: servers and
-    notebooks beside another program.
-
-    `command_kind`: the kind of the watched command, if it is known.
-
-    >>> def held(name, gib): return ProcessUse(pid=1, name=name, memory_bytes=gib << 30)
-    >>> [use.name for use in foreign_holders([held("ollama", 14), held("python", 9)])]
-    ['ollama']
-    """
-    waiting = [use for use in holders if kind_of(None, (use.name or "",)) in WAITING_KINDS]
-    if command_kind is not None:
-        return [] if command_kind in WAITING_KINDS else waiting
-    # If all of them are servers and notebooks, these are themselves the watched job.
-    return waiting if len(waiting) < len(holders) else []
-
-
 def named_with_size(process: ProcessUse) -> str:
     """
     >>> named_with_size(ProcessUse(pid=71, name="/usr/bin/ollama", memory_bytes=3 << 30))

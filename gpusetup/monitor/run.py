@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
+from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample, Summary
 from gpusetup.monitor.gpu import GpuRun
-from gpusetup.monitor.programs import foreign_holders, is_display, is_launched, kind_of
+from gpusetup.monitor.programs import WAITING_KINDS, is_display, is_launched, kind_of
 from gpusetup.monitor.throttling import Throttle, active_throttle
 from gpusetup.monitor.work import Work, below, highest, or_zero, percent, percentile, work_of
 
@@ -39,23 +39,19 @@ class RunTally:
             self.gpus.setdefault(gpu.index, GpuRun(gpu)).add(gpu, sample)
 
 
-class WatchedRun:
-    """A run's figures, its command and the command's exit code."""
+READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi dmon")
+"""Sources that may consist of a single reading, which is then judged as such."""
 
-    def __init__(
-        self,
-        tally: RunTally,
-        command: tuple[str, ...] | None = None,
-        exit_code: int | None = None,
-        *,
-        is_reading: bool = False,
-        has_utilization: bool = True,
-    ) -> None:
+
+class WatchedRun:
+    """A run's figures, its command and the command's exit code; `about` and `has_utilization` as
+    for `summarise`."""
+
+    def __init__(self, tally: RunTally, about: Summary, *, has_utilization: bool) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
-        self.is_reading = is_reading
+        self.is_reading = about.source in READINGS and tally.samples < marks.LEAST_SAMPLES
         """Whether there is only a single reading of nvidia-smi instead of a run."""
         self.has_utilization = has_utilization
-        """Whether the source has a field for the utilisation, even if a GPU does not report it."""
         self.gpus = tuple(tally.gpus.values())
         # `nvidia-smi dmon` does not print the maximum clock, so a card that is always slow would
         # look normal if it were not compared with the others of its model.
@@ -71,16 +67,16 @@ class WatchedRun:
         self.host_cores = next((host.cores for host in reversed(hosts) if host.cores), None)
         self.is_watched = len(trees) > 0
         """Whether the command's processes were watched."""
-        self.ranks: int | None = highest(tree.gpu_processes for tree in trees)
+        self.ranks = highest(tree.gpu_processes for tree in trees)
         """The number of the command's processes that use a watched GPU."""
         shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
-        self.host_memory: float | None = highest(shares)
+        self.host_memory = highest(shares)
         """The highest share of the machine's memory that was in use, in percent."""
-        self.command, self.exit = command, exit_code
-        self.kind = kind_of(command)
+        self.command, self.exit, self.error = about.command, about.exit, about.error
+        self.kind = kind_of(about.command)
         """The kind of the command's program, judged by the command line only."""
         # A script may also start its ranks without a launcher (torch.multiprocessing).
-        self.launched = is_launched(command) or or_zero(self.ranks) > 1
+        self.launched = is_launched(about.command) or or_zero(self.ranks) > 1
         """Whether a launcher or the script itself started several ranks."""
 
     @property
@@ -134,14 +130,14 @@ class WatchedRun:
     @cached_property
     def at_work(self) -> tuple[GpuRun, ...]:
         """The GPUs that worked in the run, including those that were lost while working."""
-        return tuple(gpu for gpu in self.gpus if worked(gpu))
+        return tuple(gpu for gpu in self.gpus if gpu.worked)
 
     @cached_property
     def subjects(self) -> tuple[Subject, ...]:
         """The GPUs to judge: those that worked and are not lost, or all that worked if all of them
         were lost."""
         gpus = [gpu for gpu in self.at_work if gpu.lost_at is None] or self.at_work
-        works = [(gpu, considered(gpu)) for gpu in gpus]
+        works = [(gpu, gpu.judged) for gpu in gpus]
         return tuple(Subject(self, gpu, work) for gpu, work in works if work is not None)
 
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
@@ -156,13 +152,13 @@ class WatchedRun:
     @cached_property
     def unused_gpus(self) -> tuple[GpuRun, ...]:
         """The GPUs that did nothing, have no process (not even a display's) and are not lost."""
-        rest = [gpu for gpu in self.gpus if not worked(gpu) and not self.held(gpu)]
+        rest = [gpu for gpu in self.gpus if not gpu.worked and not self.held(gpu)]
         return tuple(gpu for gpu in rest if not gpu.only_draws and gpu.lost_at is None)
 
     def alike(self, gpus: Sequence[GpuRun]) -> bool:
         """Whether these GPUs look like ranks of one job: same model, and nearly the same
         utilisation, power and memory. Used if no command shows which GPUs are ranks of one job."""
-        works = [work for work in map(considered, gpus) if work is not None]
+        works = [work for work in (gpu.judged for gpu in gpus) if work is not None]
         if len(gpus) < 2 or len(works) < len(gpus) or len({gpu.name for gpu in gpus}) > 1:
             return False
         uses = [work.utilization for work in works]
@@ -178,24 +174,6 @@ class WatchedRun:
         # If no command was watched, the memory may belong to a desktop.
         mark = marks.HELD_MEMORY if self.is_watched else marks.DESKTOP_MEMORY
         return or_zero(gpu.memory.p95) >= mark
-
-
-def worked(gpu: GpuRun) -> bool:
-    """Whether a GPU worked in the run; a few stray kernels or a display do not count."""
-    utilization = or_zero(gpu.utilization)
-    # A game or a renderer may be listed as drawing too, so a card that works hard counts.
-    only_draws = gpu.only_draws and utilization < marks.LOW
-    if considered(gpu) is None or only_draws:
-        return False
-    # If the GPU worked during only part of the run, the 95th percentile shows it.
-    return utilization >= marks.IDLE or gpu.utilization_p95 >= marks.WORKED_P95
-
-
-def considered(gpu: GpuRun) -> Work | None:
-    """The GPU's work without the pauses, which every training makes for evaluation and checkpoints,
-    or with them if they take more than 20 % of the time; None if it never worked."""
-    parts = gpu.parts
-    return parts.body if parts.pause_share > marks.PAUSE_SHARE else parts.work
 
 
 class Subject:
@@ -232,14 +210,18 @@ class Subject:
         if len(computing) > ranks:
             by_memory = sorted(computing, key=lambda use: -or_zero(use.memory_bytes))
             return by_memory[round(ranks) :]
-        command_kind = self.run.kind if self.run.command else None
-        return foreign_holders(self.gpu.big_holders, command_kind)
+        # Servers and notebooks beside another program. If that is one too, or if there is no other
+        # program, they are themselves the watched job.
+        big = self.gpu.big_holders
+        waiting = [use for use in big if kind_of(None, (use.name or "",)) in WAITING_KINDS]
+        is_job = self.run.kind in WAITING_KINDS if self.run.command else len(waiting) == len(big)
+        return [] if is_job else waiting
 
     @cached_property
     def is_slower(self) -> bool:
         """Whether the SM clock is below 80 % of that of other busy cards of the same model."""
         others = [gpu for gpu in self.run.at_work if gpu is not self.gpu]
-        works = [considered(gpu) for gpu in others if gpu.model == self.gpu.model]
+        works = [gpu.judged for gpu in others if gpu.model == self.gpu.model]
         busy = [work for work in works if work and work.utilization >= marks.BUSY]
         clocks = [work.clock_mhz for work in busy if work.clock_mhz is not None]
         usual_clock = percentile(clocks, 50) if clocks else None

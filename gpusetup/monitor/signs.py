@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.run import Subject, worked
+from gpusetup.monitor.run import Subject
 from gpusetup.monitor.throttling import is_laptop
 from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
 
@@ -149,7 +149,7 @@ hot = Sign(lambda s: or_zero(s.gpu.heat) > marks.HOT)
 several = Sign(lambda s: s.together >= 2)
 # A rank that has stopped computing still has memory on its GPU.
 has_ranks_or_held_gpus = several | Sign(
-    lambda s: any(s.run.held(gpu) and not worked(gpu) for gpu in s.run.gpus)
+    lambda s: any(s.run.held(gpu) and not gpu.worked for gpu in s.run.gpus)
 )
 alike = Sign(lambda s: s.run.alike(s.run.team(s.gpu)))
 launched = Sign(lambda s: s.run.launched)

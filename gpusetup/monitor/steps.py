@@ -169,9 +169,6 @@ STEPS: dict[str, StepRule] = {
         "nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,memory.used,memory.total,"
         "power.draw,power.limit,temperature.gpu,clocks.sm,clocks.max.sm --format=csv -l 1"),
     "watch-the-command": StepRule("{watching}", "{watch_command}", ~s.watched),
-    "watch-the-training": StepRule(
-        "Watch the training itself to see why: `gpusetup monitor -- python train.py`, with your "
-        "own command after the `--`"),
     "prepare-once": StepRule(
         "Only the CPU worked so far: prepare the data once and store the result"),
     "send-more-requests": StepRule(

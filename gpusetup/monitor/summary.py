@@ -7,7 +7,6 @@ from statistics import fmean
 from typing import Any
 
 from gpusetup.model.frozen import fields, replace
-from gpusetup.monitor import marks
 from gpusetup.monitor.documents import (
     GpuSummary,
     HostSummary,
@@ -19,13 +18,11 @@ from gpusetup.monitor.documents import (
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import judge
 from gpusetup.monitor.notes import advice, notes
-from gpusetup.monitor.run import RunTally, Subject, WatchedRun, worked
+from gpusetup.monitor.run import RunTally, Subject, WatchedRun
 from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.work import Work, percentile
 
 UNJUDGED = Summary(verdict=None, evidence="nothing was watched")
-READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi dmon")
-"""Sources that may consist of a single reading, which is then judged as such."""
 
 
 def summarise(
@@ -38,14 +35,8 @@ def summarise(
     """
     if not tally.samples:
         return UNJUDGED
-    run = WatchedRun(
-        tally,
-        about.command,
-        about.exit,
-        is_reading=about.source in READINGS and tally.samples < marks.LEAST_SAMPLES,
-        has_utilization=has_utilization,
-    )
-    judgement = judge(run, about.error)
+    run = WatchedRun(tally, about, has_utilization=has_utilization)
+    judgement = judge(run)
     # A verdict on the whole run has figures of the command and the machine only.
     subject = judgement.subject or Subject(run, run.machine, Work(run.rows))
     moments = tally.machine.moments.all()
@@ -89,7 +80,7 @@ def gpu_summary(gpu: GpuRun) -> GpuSummary:
         },
         working_share=round((work.samples if work else 0) / len(gpu.rows), 4),
         lost_at=gpu.lost_at,
-        **spreads(GpuSummary, gpu.counted_samples(has_worked=worked(gpu))),
+        **spreads(GpuSummary, gpu.counted_samples()),
     )
 
 

@@ -22,13 +22,6 @@ from gpusetup.monitor.work import Work, or_zero
 
 Phrase = Callable[[Subject], str | None]
 NAMES = re.compile(r"\{([\w.]+)\}")
-PHRASES: dict[str, Phrase] = {}
-
-
-def phrase(function: Phrase) -> Phrase:
-    """Sentences can name this function in braces."""
-    PHRASES[function.__name__] = function
-    return function
 
 
 def figure(name: str, subject: Subject) -> str | None:
@@ -69,7 +62,6 @@ def labels(gpus: Iterable[GpuRun], between: str = ", ") -> str:
 # --- the GPU's work -------------------------------------------------------------------------------
 
 
-@phrase
 def worked(subject: Subject) -> str:
     """The beginning of most sentences: how much of the time the GPU worked or, without a GPU, how
     much CPU the command used."""
@@ -83,13 +75,11 @@ def worked(subject: Subject) -> str:
     return f"{sentence} between its pauses" if leaves_pauses_out else sentence
 
 
-@phrase
 def at_power(subject: Subject) -> str:
     share = subject.work.power_share
     return "" if share is None else f" at {share:.0f} % of the power limit"
 
 
-@phrase
 def paused(subject: Subject) -> str:
     parts = subject.gpu.parts
     times = "once" if len(parts.pauses) == 1 else f"{len(parts.pauses)} times"
@@ -97,7 +87,6 @@ def paused(subject: Subject) -> str:
     return f"paused {times}, {parts.pause_share:.0f} % of its time, {longest:.0f} s at most"
 
 
-@phrase
 def in_pauses(subject: Subject) -> str:
     """What the command did while the GPU paused or, if it was not watched, a guess."""
     part = subject.gpu.parts.paused
@@ -110,7 +99,6 @@ def in_pauses(subject: Subject) -> str:
     return f"{words} and {megabytes(part.write_rate)} were written" if part.write_rate else words
 
 
-@phrase
 def rates(subject: Subject) -> str:
     """The notable rates over NVLink, PCIe and the network, such as `, 11.0 GB/s over PCIe`."""
     work = subject.work
@@ -120,7 +108,6 @@ def rates(subject: Subject) -> str:
     return "".join(f", {or_zero(rate) / 1e9:.1f} GB/s over {link}" for link, rate in used.items())
 
 
-@phrase
 def team(subject: Subject) -> str:
     """Which GPUs wait for each other in collectives."""
     gpus = subject.together
@@ -129,7 +116,6 @@ def team(subject: Subject) -> str:
     return f"the job's GPUs wait for each other (here: {gpus})"
 
 
-@phrase
 def host_link(subject: Subject) -> str:
     """What went over the GPU's PCIe link, and how much it can carry."""
     work = subject.work
@@ -142,7 +128,6 @@ def host_link(subject: Subject) -> str:
     return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
 
 
-@phrase
 def lanes(subject: Subject) -> str:
     """How many of its lanes the PCIe link uses, and how much they can carry."""
     gpu, facts = subject.gpu, []
@@ -153,7 +138,6 @@ def lanes(subject: Subject) -> str:
     return f"its PCIe link {' and '.join(facts)}".rstrip()
 
 
-@phrase
 def well_used(subject: Subject) -> str:
     """The utilisation, memory and temperature of a good run, as far as they are known."""
     figures = [f"utilisation {subject.work.utilization:.0f} %"]
@@ -164,7 +148,6 @@ def well_used(subject: Subject) -> str:
     return ", ".join(figures)
 
 
-@phrase
 def nothing_slows_it_down(subject: Subject) -> str:
     """The end of a good run's sentence: throttle reasons in the figures that cost nothing, and
     figures without which we cannot say that nothing slows the GPU down."""
@@ -194,13 +177,11 @@ def reasons_that_cost_little(run: WatchedRun) -> str:
     return words if reasons else ""
 
 
-@phrase
 def sm_clock(subject: Subject) -> str:
     of = "its maximum" if subject.work.clock_most else "the highest in this run"
     return f"SM clock at {whole(subject.work.clock_share)} % of {of}"
 
 
-@phrase
 def slowed(subject: Subject) -> str:
     """What slows the clocks down, and how often."""
     throttle = subject.throttle
@@ -208,7 +189,6 @@ def slowed(subject: Subject) -> str:
     return f"{reason} slowed the clocks down in {subject.throttle_share:.0f} % of the work"
 
 
-@phrase
 def watts_and_limit(subject: Subject) -> str:
     watts, limit = subject.work.power_watts, subject.gpu.latest.power_limit_watts
     words = "" if watts is None else f", at {watts:.0f} W"
@@ -218,7 +198,6 @@ def watts_and_limit(subject: Subject) -> str:
 # --- memory and processes -------------------------------------------------------------------------
 
 
-@phrase
 def memory_growth(subject: Subject) -> str:
     """How much the GPU's memory grew and, if the run did not fail, when it will be full."""
     memory = subject.gpu.memory
@@ -234,14 +213,12 @@ def named(processes: Iterable[ProcessUse], between: str = ", ") -> str:
     return between.join(map(named_with_size, processes))
 
 
-@phrase
 def holders(subject: Subject) -> str:
     """The processes that use much of the GPU's memory. A single one needs no name."""
     big = subject.gpu.big_holders
     return "" if len(big) < 2 else f": {named(big)}"
 
 
-@phrase
 def held_memory(subject: Subject) -> str:
     """How much GPU memory is in use in an idle run, such as `, with 40.0 GiB of GPU memory in use`,
     without memory that the GPU shares with the machine (DGX Spark, Jetson)."""
@@ -251,7 +228,6 @@ def held_memory(subject: Subject) -> str:
     return f", with {held_bytes / GIB:.1f} GiB of GPU memory in use" if held_bytes else ""
 
 
-@phrase
 def idle_cpu(subject: Subject) -> str:
     """How much CPU the command used in an idle run since it used the GPU, or since its start."""
     held = subject.run.since_held
@@ -264,13 +240,11 @@ def idle_cpu(subject: Subject) -> str:
     return f"{words} (the first {start:.0f} s, before it used the GPU, are not counted)"
 
 
-@phrase
 def sharers(subject: Subject) -> str:
     using = subject.gpu.sharers
     return f"{len(using)} processes share GPU {subject.gpu.label}: {named(using)}"
 
 
-@phrase
 def other_users(subject: Subject) -> str:
     """Which processes to end on the GPU."""
     if subject.foreign_holders:
@@ -279,7 +253,6 @@ def other_users(subject: Subject) -> str:
     return f"{whose(subject)}: end what is not part of the job, or use another GPU"
 
 
-@phrase
 def whose(subject: Subject) -> str:
     """The processes that share a GPU, for the question whose they are."""
     # A single reading is judged as a whole; use the first shared GPU then.
@@ -291,7 +264,6 @@ def whose(subject: Subject) -> str:
 # --- the command ----------------------------------------------------------------------------------
 
 
-@phrase
 def loaders(subject: Subject) -> str:
     """The number of loader workers (a mean over the run) and how much CPU each of them uses."""
     count = subject.work.workers
@@ -299,7 +271,6 @@ def loaders(subject: Subject) -> str:
     return f"{count:.0f} {noun} at {or_zero(subject.work.worker_cpu):.0f} % of a core each"
 
 
-@phrase
 def config(subject: Subject) -> str | None:
     """The training config that the command line names, quoted for a shell; None if it names
     none."""
@@ -312,20 +283,17 @@ def config(subject: Subject) -> str | None:
     return None
 
 
-@phrase
 def script(subject: Subject) -> str | None:
     scripts = [word for word in subject.run.command or () if word.endswith(".py")]
     return own_word(scripts[0]) if scripts else None
 
 
-@phrase
 def pid(subject: Subject) -> str:
     """The pid of a process that computes on a GPU. In a container, none may be known."""
     pids = [min(gpu.holders) for gpu in subject.run.gpus if gpu.holders]
     return str(pids[0]) if pids else "PID"
 
 
-@phrase
 def where_it_waits(subject: Subject) -> str:
     """How to see where a process waits, or which rank the others wait for."""
     run = subject.run
@@ -344,7 +312,6 @@ def where_it_waits(subject: Subject) -> str:
     )
 
 
-@phrase
 def watching(subject: Subject) -> str:
     """What to run so that the monitor sees more than the GPU."""
     run = subject.run
@@ -361,7 +328,6 @@ def watching(subject: Subject) -> str:
     )
 
 
-@phrase
 def watch_command(subject: Subject) -> str | None:
     """The command that also watches the processes of the command, or of the program on the GPU; if
     nothing ran on the GPU, the one that says why."""
@@ -385,20 +351,28 @@ def peers(subject: Subject) -> list[Subject]:
     return [one for one in alike if case_of(one).cause == case.cause] or [subject]
 
 
-@phrase
 def peer_labels(subject: Subject) -> str:
     """The indexes of these GPUs in the form that `nvidia-smi -i` accepts."""
     return labels((one.gpu for one in peers(subject)), ",")
 
 
-@phrase
 def of_peers(subject: Subject) -> str:
     """Words such as ` of GPU 0, 1`; "" if the machine has only one GPU."""
     gpus = labels(one.gpu for one in peers(subject))
     return f" of GPU {gpus}" if len(subject.run.gpus) > 1 else ""
 
 
-PHRASES |= {
+# fmt: off
+FUNCTIONS: tuple[Phrase, ...] = (
+    worked, at_power, paused, in_pauses, rates, team,
+    host_link, lanes, well_used, nothing_slows_it_down, sm_clock, slowed,
+    watts_and_limit, memory_growth, holders, held_memory, idle_cpu, sharers,
+    other_users, whose, loaders, config, script, pid,
+    where_it_waits, watching, watch_command, peer_labels, of_peers,
+)
+# fmt: on
+PHRASES: dict[str, Phrase] = {
+    **{function.__name__: function for function in FUNCTIONS},
     "kernels_ran": lambda s: f"kernels ran {s.work.utilization:.0f} % of the time",
     "highest_use": lambda s: whole(max(or_zero(gpu.utilization) for gpu in s.run.gpus)),
     "cores": lambda s: f"{s.run.usable_cores:g}" if s.run.usable_cores else None,
@@ -420,3 +394,4 @@ PHRASES |= {
     ),
     "foreign": lambda s: named(s.foreign_holders),
 }
+"""What the sentences can name in braces."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from statistics import fmean
-from typing import Any
+from typing import TypeVar
 
 from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.monitor.marks import IDLE_POWER, QUIET
@@ -203,7 +203,10 @@ def mean(values: Iterable[float | None]) -> float | None:
     return sum(figures) / len(figures) if figures else None
 
 
-def highest(values: Iterable[Any]) -> Any:
+N = TypeVar("N", int, float)
+
+
+def highest(values: Iterable[N | None]) -> N | None:
     """
     >>> highest([1, None, 3]), highest([None])
     (3, None)

@@ -23,14 +23,19 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.memory import memory, other_gpu_bytes
-from gpusetup.plan.notes import assumed_settings, needs_memory_of_others, notes, older_version
+from gpusetup.plan.notes import (
+    assumed_settings,
+    factor_remark,
+    needs_memory_of_others,
+    notes,
+    older_version,
+)
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion, job_of, parameters_of
 from gpusetup.plan.rl import GENERATING, SUPERVISED
-from gpusetup.plan.rope import factor_remark
 from gpusetup.plan.savings import better_with_fewer, helps, visible_devices
 from gpusetup.plan.speed import speed_of_several
-from gpusetup.plan.trainer_settings import trainer_settings
+from gpusetup.plan.trainers import trainer_settings
 
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
@@ -107,16 +112,15 @@ def reasons_for_close(
     request: PlanRequest, decision: Decision, uncounted: tuple[str, ...]
 ) -> Iterator[str]:
     """Yields why the answer is only `close`, as phrases; nothing if it is measured or clear."""
-    # A job that does not fit stays clear, because uncounted parts can only need more memory.
+    # A job that does not fit stays clear, because uncounted parts usually need more memory.
     if decision.fits and uncounted:
         yield "something that may take memory is not counted"
     if decision.close_because:
         yield decision.close_because
-    if not decision.fits:
-        return
+    # The notes also name ways to divide a model that plan does not count.
     if request.from_config and request.from_config.notes:
         yield "a setting in the config is not counted (see the notes)"
-    if decision.measured:
+    if decision.measured or not decision.fits:
         return
     question, job, place = request.question, decision.job, request.place
     if question.params is not None:

@@ -7,7 +7,7 @@ import re
 from typing import Literal
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.costless_keys import is_switched_off
+from gpusetup.configs.keys import is_switched_off
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import get_type_hints
+from typing import NamedTuple, get_type_hints
 
 from gpusetup import named_file
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import meaning
-from gpusetup.configs.settings import TRUE, Setting, value_of
+from gpusetup.configs.settings import TRUE, Setting, dotted, value_of
 from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
@@ -26,7 +26,6 @@ from gpusetup.plan.job import JOB_DEFAULTS, TrainingJob
 from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, TrainingQuestion
 from gpusetup.plan.rl import GENERATING, method_of, reinforcement
-from gpusetup.plan.rope import RopeScaling, rope_scaling
 from gpusetup.plan.trained_parts import frozen_in, tables_in
 from gpusetup.plan.trainers import usual_batch
 
@@ -36,6 +35,22 @@ NUMBERS = {
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 """Role of a key that is a number or a switch -> the field of the job or question that it sets."""
+
+
+STATIC_KINDS = ("yarn", "linear", "su", "longrope")
+"""Kinds of scaling whose factor is the longest length divided by the original length. With other
+kinds there is nothing to check: `dynamic` grows with the text, and `llama3` comes with the
+model."""
+
+
+class RopeScaling(NamedTuple):
+    """The RoPE scaling that a config sets to extend the model's context."""
+
+    key: str
+    """The key and line number of the factor, as shown in the answer."""
+    factor: float
+    original: int | None
+    """The original length in the config; None means the model's native context."""
 
 
 class FromConfig(Frozen):
@@ -470,6 +485,19 @@ def strategy(reader: Reader) -> str | None:
     # Megatron-LM shards only the optimizer states.
     shards_optimizer = reader.switch("distributed-optimizer")
     return None if shards_optimizer is None else "zero1" if shards_optimizer else "ddp"
+
+
+def rope_scaling(reader: Reader) -> RopeScaling | None:
+    """The RoPE scaling that the config sets; None if it sets none, or one of another kind."""
+    is_number = re.compile(r"\d{1,9}(\.\d{1,9})?")
+    factor = reader.word("rope-factor", lambda _, text: text if is_number.fullmatch(text) else None)
+    original = reader.number("rope-original", LARGEST["context"])
+    kind = reader.word("rope-kind") or "yarn"
+    if factor is None or kind.lower() not in STATIC_KINDS:
+        return None
+    setting, _ = next(reader.all("rope-factor"))
+    key = f"`{dotted(setting.path)}` (line {setting.line})"
+    return RopeScaling(key, float(factor), original)
 
 
 def plan_map(reader: Reader, fields: Fields) -> Fields:

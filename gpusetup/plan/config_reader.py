@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.costless_keys import is_switched_off, takes_no_memory
-from gpusetup.configs.keys import key_of, meaning
+from gpusetup.configs.keys import is_switched_off, key_of, meaning, takes_no_memory
 from gpusetup.configs.settings import EMPTY, FALSE, TRUE, Path, Setting, dotted, name_of
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
-from gpusetup.plan.interpolation import Interpolation
 
 OTHER_MODELS = frozenset((
     "rollout", "rollout_model", "ref", "critic", "reward_model", "auxiliary_models", "teacher",
@@ -60,7 +58,7 @@ class Reader:
         self.by_path: dict[Path, Setting] = {}
         self.used: dict[Path, ConfigKey] = {}
         self.assumed: list[str] = []
-        self.interpolation = Interpolation(self._written_text, variables)
+        self.variables = variables
         for setting in config.settings:
             # If a key occurs twice, the first one counts.
             self.by_path.setdefault(setting.path, setting)
@@ -149,15 +147,13 @@ class Reader:
         """
         if setting.is_collection:
             return None
-        bare = bare_text(setting)
-        if bare in EMPTY or bare in LEFT_OPEN:
+        written = bare_text(setting)
+        if written in EMPTY or written in LEFT_OPEN:
             return None
-        if "${" not in bare:
-            return bare
-        self.interpolation.asked.clear()
-        value = self.interpolation.resolve(bare, setting.path)
-        for variable in self.interpolation.asked:
-            self.assumed.append(f"{dotted(setting.path)} takes {variable}")
+        if "${" not in written:
+            return written
+        value, asked = resolved(written, setting.path, self._written_text, self.variables)
+        self.assumed += [f"{dotted(setting.path)} takes {variable}" for variable in asked]
         return value or None
 
     def _written_text(self, path: Path) -> str | None:
@@ -202,3 +198,83 @@ def key_read(setting: Setting, meaning: str) -> ConfigKey:
     # A list or map has no single value that fits on a line of the answer.
     value = "" if setting.is_collection else setting.text.strip()[:LONGEST_VALUE]
     return ConfigKey(key=dotted(setting.path), line=setting.line, value=value, meaning=meaning)
+
+
+# --- references -----------------------------------------------------------------------------------
+
+MOST_PARTS = 200
+"""The limit on `${...}` parts in one value. Without it, a config that refers to itself would never
+end, and a chain of values that each name the next one twice would grow exponentially."""
+MOST_LETTERS = 10_000
+INNERMOST = re.compile(r"\$\{([^${}]*)\}")
+"""An expression that contains no other one, so that nested ones are resolved from the inside."""
+VARIABLE = re.compile(r"(?:oc\.env|env):\s*([^,\s]+)\s*(?:,(.*))?|([A-Za-z_]\w*):-(.*)", re.DOTALL)
+"""A variable with its default, as OmegaConf and Hydra write it or as the shell does."""
+
+
+def resolved(
+    text: str, path: Path, text_at: Callable[[Path], str | None], variables: Mapping[str, str]
+) -> tuple[str | None, list[str]]:
+    """The text with every `${...}` replaced by its value, and what was read for each variable, as
+    parts of a sentence. None instead of the text if a reference cannot be resolved.
+
+    These are OmegaConf's references (`${model.path}`, `${.path}` in the same map, `${..path}` one
+    map higher) and its resolvers `oc.env` (an environment variable with an optional default) and
+    `oc.decode` (parses a text as a value), Hydra's old `env:NAME`, and the shell's
+    `${NAME:-default}`. Other resolvers may be code of the user's project, which we never run.
+    `path` is the path of the text's key, which relative references start from. `text_at` returns
+    the scalar at a path of the config as written, or None.
+
+    >>> nothing = lambda path: None
+    >>> resolved("${oc.decode:${oc.env:FACTOR}}", ("factor",), nothing, {"FACTOR": "2.0"})
+    ('2.0', ['the variable FACTOR, which is set: 2.0 was read'])
+    >>> resolved("${oc.env:OWNER,Qwen}/Qwen3-8B", ("model",), nothing, {})[0]
+    'Qwen/Qwen3-8B'
+    """
+    asked: list[str] = []
+
+    def value_of(body: str) -> str | None:
+        """The value of the expression between `${` and `}`, which may contain references again."""
+        if hit := VARIABLE.fullmatch(body):
+            name, default = bare(hit[1] or hit[3]) or "", bare(hit[2] or hit[4])
+            value = variables.get(name) or default
+            is_set = "set" if variables.get(name) else "not set"
+            nothing = "nothing was read, and OmegaConf stops there: export the variable"
+            read = f"{value} was read" if value else nothing
+            asked.append(f"the variable {name}, which is {is_set}: {read}")
+            return value
+        resolver, colon, argument = body.partition(":")
+        if not colon:
+            return bare(text_at(path_of_reference(body, path)))
+        return bare(argument) if resolver == "oc.decode" else None
+
+    for _ in range(MOST_PARTS):
+        expression = INNERMOST.search(text)
+        if expression is None:
+            return (None if "${" in text else text), asked
+        value = value_of(expression[1].strip())
+        text = f"{text[: expression.start()]}{value}{text[expression.end() :]}"
+        if value is None or len(text) > MOST_LETTERS:
+            break
+    return None, asked
+
+
+def path_of_reference(body: str, path: Path) -> Path:
+    """The absolute path of the key that a reference names; leading dots make the reference relative
+    to `path`.
+
+    >>> path_of_reference("model.layers[0]", ("a",)), path_of_reference(".name", ("model", "path"))
+    (('model', 'layers', 0), ('model', 'name'))
+    """
+    names = re.findall(r"[^.\[\]\s]+", body)
+    # Python refuses to convert thousands of digits.
+    target: Path = tuple(int(n) if re.fullmatch(r"\d{1,9}", n) else n for n in names)
+    dots = len(body) - len(body.lstrip("."))
+    # One dot means the map that contains the key; each further dot goes one map higher.
+    return path[: max(len(path) - dots, 0)] + target if dots else target
+
+
+def bare(text: str | None) -> str | None:
+    """A scalar without its quotes; None if it is empty or null (`null`, `~`)."""
+    value = (text or "").strip().strip("'\"")
+    return None if value in EMPTY else value

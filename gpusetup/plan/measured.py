@@ -1,8 +1,8 @@
 """The measured table: which recipe lets a Qwen3 model train on an A100 80 GB or an H20 96 GB.
 
 The authors of Trinity-RFT published its 560 cells, one for each combination of GPU, number of GPUs,
-model and length (`data/plan/SOURCES.md`). For a length between two measured ones, the recipe of the
-longer one is used.
+model and length (`data/plan/SOURCES.md`). The file has the longest length at which each recipe was
+measured, because a recipe that fits at a length also fits at shorter ones.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ NONE = "-"
 
 @lru_cache(maxsize=1)
 def measured_cells() -> Mapping[tuple[str, str, str], Mapping[int, str]]:
-    """The measured table: GPU, number of GPUs and model -> length in tokens -> recipe."""
+    """The measured table: GPU, number of GPUs and model -> the longest length in tokens at which a
+    recipe was measured -> this recipe."""
     cells: dict[tuple[str, str, str], dict[int, str]] = {}
     with CELLS.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             column = (row["gpu"], row["num_gpus"], row["model"])
-            cells.setdefault(column, {})[int(row["max_model_len"])] = row["recipe"]
+            cells.setdefault(column, {})[int(row["longest"])] = row["recipe"]
     return cells
 
 

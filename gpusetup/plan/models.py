@@ -210,8 +210,8 @@ UNCOUNTED = (
     ),
     (
         "is a diffusion model; published runs took 0.7 to 2.4 times what plan can count for them",
-        r"flux|stable-?diffusion|sdxl|sd3|cogvideo|wan-?\d|hunyuan-?video|ltx-?video|mochi|pixart"
-        r"|qwen-?image|z-image|hidream|sana_|kolors|auraflow|chroma1|lumina-image",
+        r"(?:flux|sdxl|sd3|mochi|kolors)(?![a-z])|stable-?diffusion|cogvideo|wan-?\d|hunyuan-?video"
+        r"|ltx-?video|pixart|qwen-?image|z-image|hidream|sana_|auraflow|chroma1|lumina-image",
     ),
 )
 """Why plan gives no number for a model, and the names of such models."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
+from gpusetup.plan.config import RopeScaling
 from gpusetup.plan.decide import Decision, doubt, fewest_gpus, gpus_needed, max_batch
 from gpusetup.plan.job import BYTES, TrainingJob, samples, yarn
 from gpusetup.plan.memory import memory, other_gpu_bytes
@@ -120,7 +121,7 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
     the trainer it assumes; the screen says it in its first lines."""
     named_fields = question.job_fields.keys()
     older = older_version(question)
-    if older:
+    if older and job.shape.vocabulary:
         yield f"plan assumes {older['assumed']} ({older['name']}: `--loss {older['loss']}`)"
     if question.trainer is not None or question.rl is not None:
         return
@@ -176,6 +177,40 @@ def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
         f"of width {shape.hidden:,} and {vocabulary}. For your own model, use `--model "
         f"config.json`{about_samples}"
     )
+
+
+# --- RoPE scaling -------------------------------------------------------------------------------
+
+SAME_FACTOR = 0.01
+"""Factors that differ by at most this share count as equal, because people write only one or two
+decimals (1.25, 3.33)."""
+
+
+def factor_remark(scaling: RopeScaling, job: TrainingJob) -> str | None:
+    """What is wrong with the config's RoPE factor for the job's length, as a sentence; None if
+    nothing is.
+
+    The factor must be at least the job's length divided by the original length; with a smaller
+    factor, the model reaches positions that it was not trained for, and its text degenerates there.
+    A larger factor costs quality in short texts (model cards of Qwen2.5 and Qwen3).
+    """
+    original = scaling.original or job.shape.native_context
+    if original is None:
+        return None
+    needed = max(job.context / original, 1)
+    reckoning = f"{job.context:,} tokens / {original:,}"
+    if scaling.factor < needed * (1 - SAME_FACTOR):
+        return (
+            f"{scaling.key} is wrong: a factor of {scaling.factor:g} is too small for "
+            f"{job.context:,} tokens, it must be {needed:g} ({reckoning})"
+        )
+    if scaling.factor > needed * (1 + SAME_FACTOR):
+        leave_out = "; leave `rope_scaling` out" if needed == 1 else ""
+        return (
+            f"{scaling.key}: {reckoning} needs a factor of {needed:g}; {scaling.factor:g} works, "
+            f"but makes short texts worse{leave_out}"
+        )
+    return None
 
 
 # --- the number of GPUs, and the machine ----------------------------------------------------------

@@ -362,11 +362,8 @@ def check(job: TrainingJob, question: TrainingQuestion) -> None:
 
 def impossible_degree(job: TrainingJob, sp: int) -> UsageError:
     """The error for a degree of sequence parallelism that is impossible; its hint lists the
-    possible degrees."""
-    # If each GPU holds a whole copy of the model, only degree 1 is possible, so the message lists
-    # the degrees that sharding would allow.
-    sharded_job = replace(job, strategy="fsdp") if job.copies_model else job
-    degrees = sequence_degrees(sharded_job)
+    degrees that are possible, at least if the strategy shards the model."""
+    degrees = sequence_degrees(replace(job, strategy="fsdp") if job.copies_model else job)
     if sp in degrees:
         return UsageError(
             f"`--sp {sp}` needs a strategy that shards the model; {job.strategy} keeps a "

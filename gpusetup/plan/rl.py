@@ -168,34 +168,48 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     read("num_generations", "answers to one prompt")
     adapters = fields.get("lora") is not None
     usual = usual_setup(method, "verl" if is_verl else trainer, 1, adapters=adapters)
-    changes: Fields = {"has_reference": has_reference(reader, usual, is_verl=is_verl)}
+    # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
+    says_16_bits = fields.get("strategy") or fields.get("dtype") not in (None, "fp32")
+    changes: Fields = {
+        "has_reference": has_reference(reader, usual, adapters=adapters, is_verl=is_verl),
+        "frozen_in_16_bits": trainer != "trl" or bool(says_16_bits),
+    }
+    if method in GENERATING:
+        changes |= generation(reader, fields, is_verl=is_verl)
+        changes["reward_models"] = reward_models(reader, usual, is_verl=is_verl)
+    if trainer == "llama-factory":
+        # Its critic is a head on the policy, and with LoRA its reward model is a second adapter.
+        changes["critic"] = "head" if usual.critic == "model" else "none"
+        changes |= {"reward_models": ()} if adapters else {}
+    setup: Fields = {"rl": replace(usual, **changes)}
     if is_verl:
         reader.assumed.append(
             "actor_rollout_ref: the engine shares the GPUs, and sleeps while the actor is trained"
         )
-    if method in GENERATING:
-        changes |= generation(reader, fields, is_verl=is_verl)
-    names = [name for key in REWARD_KEYS if (name := read(key, "the reward model"))]
-    # A name with a slash is a model's; other reward functions and servers are not on these GPUs.
-    names += [name for _, name in reader.named("reward_funcs") if "/" in name]
-    if names and not is_verl:
-        changes["reward_models"] = tuple(name for name in names if "://" not in name)
-    # With LoRA, LLaMA-Factory's reward model is a second adapter, and its critic is always a head.
-    if trainer == "llama-factory":
-        changes |= {"critic": "head" if usual.critic == "model" else "none"}
-        changes |= {"reward_models": ()} if adapters else {}
-    # TRL loads all models in 32 bits unless `dtype` or FSDP is set.
-    says_16_bits = fields.get("strategy") or fields.get("dtype") not in (None, "fp32")
-    changes["frozen_in_16_bits"] = trainer != "trl" or bool(says_16_bits)
-    says_loss = is_verl or fields.get("loss") or fields.get("fused_kernels")
-    setup: Fields = {"rl": replace(usual, **changes)}
-    if is_verl:
         # This key has no effect while the actor is trained (`OFFLOAD_KEYS`).
         return {**setup, "offload_optimizer": None}
+    says_loss = fields.get("loss") or fields.get("fused_kernels")
     return setup if says_loss else {**setup, "loss": usual_loss(method)}
 
 
-def has_reference(reader: Reader, usual: RlSetup, *, is_verl: bool) -> bool:
+def reward_models(reader: Reader, usual: RlSetup, *, is_verl: bool) -> tuple[str, ...]:
+    """The names of the reward models on these GPUs: those that the config names, or else those of
+    the method's `usual` setup."""
+    if is_verl:
+        is_there = reader.text_named("enable", "a reward model", "reward_model") in TRUE
+        return (SAME_AS_POLICY,) if is_there else ()
+    is_api = reader.text_named("reward_model_type", "how answers are judged") == "api"
+    if is_on(reader, "remote_rm_url") or is_api:
+        return ()
+    names = [name for key in REWARD_KEYS if (name := reader.text_named(key, "the reward model"))]
+    for setting, name in reader.named("reward_funcs"):
+        reader.note(setting, f"how answers are judged: {name}")
+        names += [name] if "/" in name else []  # a model's id; a bare word names a function
+    # An address is that of a server.
+    return tuple(name for name in names if "://" not in name) if names else usual.reward_models
+
+
+def has_reference(reader: Reader, usual: RlSetup, *, adapters: bool, is_verl: bool) -> bool:
     """Whether a frozen reference copy of the policy is kept in memory, by what the config says
     about it, or else as in the method's `usual` setup."""
     named = reader.text_named("ref_model", "the reference model")
@@ -206,7 +220,7 @@ def has_reference(reader: Reader, usual: RlSetup, *, is_verl: bool) -> bool:
         # verl has a reference only for a KL loss or penalty; read both keys.
         return is_on(reader, "use_kl_loss") | is_on(reader, "use_kl_in_reward")
     # With adapters, the base model without them is the reference.
-    if not usual.has_reference and not weighs_no_reference(usual.method):
+    if adapters or usual.method in WITHOUT_REFERENCE:
         return False
     if named or ahead in TRUE:
         return bool(named)

@@ -38,6 +38,9 @@ lists them for the CUDA of its own machine, so they are not asked for."""
 ADDRESS = re.compile(r"(?i)(?:(?:git|hg|svn|bzr)\+|https?://|file:|ssh://|git@)\S*|[./~\\]\S*")
 
 
+Kind = Literal["requirements", "pyproject", "setup", "environment", "dockerfile", "lock", "script"]
+
+
 class Requested(Frozen):
     """A requirement of a project, and where it stands."""
 
@@ -107,9 +110,7 @@ class Ask(Record):
 
     path: str
     """The file as the user named it, or the file of the folder that was read."""
-    kind: Literal[
-        "requirements", "pyproject", "setup", "environment", "dockerfile", "lock", "script"
-    ]
+    kind: Kind
     requests: list[Requested] = []
     limits: list[Requested] = []
     """Limits that install nothing by themselves, such as those in a file of `-c`."""
@@ -223,7 +224,8 @@ def applies(marker: str, environment: Mapping[str, str]) -> bool:
 
 
 def later_of(word: str, place: str, variant: str | None = None, marker: str = "") -> Later | None:
-    """What a line installs from an address or a folder; None if it names neither.
+    """What a line installs from an address or a folder; None if it names neither. `variant` is the
+    extra or group with the line, and `marker` one that stands beside it.
 
     Projects write the torch and the CUDA of an extension into the name of its wheel:
 

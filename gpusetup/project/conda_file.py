@@ -9,7 +9,7 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.builds import FAMILY
 from gpusetup.project.ask import MOST_BYTES, Ask
-from gpusetup.project.requirements import add_file, add_line, option_of
+from gpusetup.project.requirements import add_line, option_of
 
 TORCH_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch"}
 """Packages of conda's channels that are torch under another name."""
@@ -21,32 +21,26 @@ SPEC = re.compile(
 )
 
 
-def read_environment(path: str) -> Ask:
-    """What an environment.yml asks for. Raises BadInput if it cannot be read or is no YAML."""
+def add_environment(ask: Ask) -> None:
+    """Add what an environment.yml asks for. Raises BadInput if it is no YAML, or lists nothing."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
-    text = named_file.read_text_once(path, MOST_BYTES)
+    text, name = named_file.read_text_once(ask.path, MOST_BYTES), Path(ask.path).name
     try:
         document = YAML(typ="safe", pure=True).load(text)
     except (YAMLError, ValueError, RecursionError) as problem:
-        raise BadInput(f"{path} is not valid YAML: {str(problem)[:200]}") from problem
+        raise BadInput(f"{ask.path} is not valid YAML: {str(problem)[:200]}") from problem
     listed = document.get("dependencies") if isinstance(document, dict) else None
     if not isinstance(listed, list):
-        raise BadInput(f"{path} has no list of dependencies", hint="conda's file has one")
-    ask = Ask(path=path, kind="environment", brings_python=True)
-    name = Path(path).name
+        raise BadInput(f"{ask.path} has no list of dependencies", hint="conda's file has one")
+    ask.brings_python = True
     for item in listed:
         if isinstance(item, str):
             add_spec(ask, item, name)
         lines = item.get("pip") if isinstance(item, dict) else None
         for line in lines if isinstance(lines, list) else ():
-            kind, value = option_of(str(line))
-            if kind == "-r":
-                add_file(ask, Path(path).parent / value, f"{name}, pip")
-            else:
-                add_line(ask, kind, value, f"{name}, pip")
-    return ask
+            add_line(ask, *option_of(str(line)), f"{name}, pip", Path(ask.path).parent)
 
 
 def add_spec(ask: Ask, text: str, file: str) -> None:

@@ -76,8 +76,7 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     named: list[tuple[str, str]] = []
     notes: list[str] = []
     for ask in asks:
-        if keeps_image(ask):
-            refuse_image(ask, host)
+        if keeps_image(ask, host):
             others = " ".join(one.name for one in ask.of())
             raise Unsatisfiable(
                 f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
@@ -365,14 +364,12 @@ def refuse_unfit(wish: Wish, place: str, backend: str | None, host: Host, catalo
     )
 
 
-def keeps_image(ask: Ask) -> bool:
-    """Whether a Dockerfile builds on one of NVIDIA's images with a torch of their own."""
-    return ask.image is not None and ask.image_torch is None and "torch" not in ask.family
-
-
-def refuse_image(ask: Ask, host: Host) -> None:
-    """Raise Unsatisfiable if one of NVIDIA's images is older than the first for this GPU."""
-    release = re.search(r":(\d\d\.\d\d)-", ask.image or "")
+def keeps_image(ask: Ask, host: Host) -> bool:
+    """Whether a Dockerfile builds on one of NVIDIA's images with a torch of their own. Raises
+    Unsatisfiable if that image is older than the first with kernels for this GPU."""
+    if ask.image is None or ask.image_torch or "torch" in ask.family:
+        return False
+    release = re.search(r":(\d\d\.\d\d)-", ask.image)
     for gpu in host.facts.gpus:
         capability = gpu.compute_capability
         is_blackwell = capability is not None and capability >= Capability(10, 0)
@@ -383,6 +380,7 @@ def refuse_image(ask: Ask, host: Host) -> None:
                 hint=f"take the image's release {FIRST_FOR_BLACKWELL} or newer, or install torch "
                 "2.7.0 or newer from cu128 or newer in an image without torch",
             )
+    return True
 
 
 def described_python(asks: Sequence[Ask], machine: Snapshot) -> Snapshot:

@@ -10,7 +10,7 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.project.ask import MOST_BYTES, Ask
 from gpusetup.project.conda_file import add_spec
-from gpusetup.project.requirements import SHORT_NAMES, add_file, add_line, lines_of
+from gpusetup.project.requirements import SHORT_NAMES, add_line, lines_of
 
 INSTALLS = re.compile(
     r"(?:\S*/)?(?:(?:uv\s+)?pip3?|python[\d.]*\s+-m\s+(?:uv\s+)?pip)\s+install\s+(?P<pip>.*)"
@@ -31,10 +31,10 @@ PYTHON_OF_UBUNTU = {"20.04": "3.8", "22.04": "3.10", "24.04": "3.12"}
 """The `python3` of Ubuntu's releases, on which NVIDIA's images are built (packages.ubuntu.com)."""
 
 
-def read_dockerfile(path: str) -> Ask:
-    """What the install lines of a Dockerfile ask for. Raises BadInput if it cannot be read."""
-    text = named_file.read_text_once(path, MOST_BYTES)
-    ask = Ask(path=path, kind="dockerfile", brings_python=True)
+def add_dockerfile(ask: Ask) -> None:
+    """Add what the install lines of a Dockerfile ask for. Raises BadInput if it cannot be read."""
+    text, file = named_file.read_text_once(ask.path, MOST_BYTES), Path(ask.path).name
+    ask.brings_python = True
     variables: dict[str, str] = {}
     image_backend: str | None = None
 
@@ -42,7 +42,7 @@ def read_dockerfile(path: str) -> Ask:
         return variables.get(found["braced"] or found["plain"], found["default"] or found[0])
 
     for number, line in lines_of(text):
-        place = f"{Path(path).name}, line {number}"
+        place = f"{file}, line {number}"
         word, _, rest = line.partition(" ")
         rest = VARIABLE.sub(value_of, rest.strip())[:LONGEST_INSTRUCTION]
         if word.upper() in ("ARG", "ENV"):
@@ -65,10 +65,9 @@ def read_dockerfile(path: str) -> Ask:
                         ask.backend = ask.backend or image_backend
                     add_command(ask, installs, place)
     if ask.image_torch and not any(one.name == "torch" for one in ask.requests):
-        ask.add(f"torch=={ask.image_torch}", f"{Path(path).name}, the image {ask.image}")
+        ask.add(f"torch=={ask.image_torch}", f"{file}, the image {ask.image}")
         cuda = re.search(r"cuda(\d+)\.(\d)", ask.image or "")
         ask.backend = f"cu{cuda[1]}{cuda[2]}" if cuda else ask.backend
-    return ask
 
 
 def enter_image(ask: Ask, image: str) -> None:
@@ -94,25 +93,19 @@ def add_command(ask: Ask, installs: re.Match[str], place: str) -> None:
     except ValueError:
         ask.unread.append(f"{place}: {text[:80]}")
         return
+    folder = Path(ask.path).parent
     for option, value in options_and_packages(words):
         if installs["conda"] is not None:
             # No option of conda names a package: `-c` is a channel, where pip's is a constraint.
             if option is None:
                 add_spec(ask, value, place)
-        elif option is None:
-            ask.add(value, place)
-        elif option in ("-i", "-f", "-e"):
-            add_line(ask, option, value, place)
-        elif option in ("-r", "-c"):
+        elif option in (None, "-r", "-c", "-i", "-f", "-e"):
+            file = value.lstrip("/")
             # The path inside the image differs from the one beside the Dockerfile, the name does
             # not.
-            folder = Path(ask.path).parent
-            files = (folder / value.lstrip("/"), folder / Path(value).name)
-            file = next((file for file in files if file.is_file()), None)
-            if file:
-                add_file(ask, file, place, is_limit=option == "-c")
-            else:
-                ask.unread.append(f"{place}: {option} {value[:80]}")
+            if option in ("-r", "-c"):
+                value = file if (folder / file).is_file() else Path(file).name
+            add_line(ask, option or "", value, place, folder)
 
 
 def options_and_packages(words: Iterator[str]) -> Iterator[tuple[str | None, str]]:

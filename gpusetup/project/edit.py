@@ -52,8 +52,6 @@ def edit_for(
     - the index of another build: the table in its place;
     - sources of other extras: those of the chosen one beside them;
     - none of these: an index, and a source for each member.
-
-    https://python-poetry.org/docs/repositories/#explicit-package-sources
     """
     name = variant.name if variant else None
     family = named_family(one.name for one in ask.of(name))
@@ -77,14 +75,7 @@ def edit_for(
         note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
         return Edit(lines=(SOURCES, *rows), steps=(sync,), notes=(note,))
     if ask.is_poetry:
-        source = (own and own.name) or f"pytorch-{build.backend.replace('.', '-')}"
-        table = ("[[tool.poetry.source]]", f'name = "{source}"', f'url = "{url}"')
-        note = (
-            f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
-            f'the versions: `torch = {{ version = "...", source = "{source}" }}`'
-        )
-        steps = (("poetry", "lock"), install)
-        return Edit(lines=(*table, 'priority = "explicit"'), steps=steps, notes=(note,))
+        return _poetry_edit(own.name if own else None, family, build, url)
     if own:
         label = f"{own.name} ({own.backend})" if own.name else own.url
         lines: tuple[str, ...] = ("[[tool.uv.index]]", f'url = "{url}"')
@@ -97,6 +88,19 @@ def edit_for(
         return edit_of_variants({variant: build}, ask, family, root, catalog, variant)
     lines = tuple(project_lines(family, url, build, catalog))
     return Edit(lines=lines, steps=(sync,), notes=notes_on_tables(ask, lines))
+
+
+def _poetry_edit(source: str | None, family: Sequence[str], build: TorchBuild, url: str) -> Edit:
+    """The edit that adds torch's index to a project of Poetry, or replaces this source of another
+    build (https://python-poetry.org/docs/repositories/#explicit-package-sources)."""
+    name = source or _index_of(build)
+    table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
+    note = (
+        f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
+        f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
+    )
+    steps = (("poetry", "lock"), ("poetry", "install"))
+    return Edit(lines=(*table, 'priority = "explicit"'), steps=steps, notes=(note,))
 
 
 def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:

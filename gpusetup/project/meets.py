@@ -13,7 +13,7 @@ from gpusetup.model.documents import ProjectAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import shell_line
 from gpusetup.project.ask import Ask
-from gpusetup.project.decide import UNCHANGED, Decision, decide, keeps_image, refuse_image
+from gpusetup.project.decide import UNCHANGED, Decision, decide, keeps_image
 
 
 def project_answer(ask: Ask, host: Host, catalog: Catalog) -> ProjectAnswer | None:
@@ -21,8 +21,7 @@ def project_answer(ask: Ask, host: Host, catalog: Catalog) -> ProjectAnswer | No
     decision = Decision(wish=Wish())
     refusal: Unsatisfiable | None = None
     try:
-        if keeps_image(ask):
-            refuse_image(ask, host)
+        if keeps_image(ask, host):
             sentence = f"{ask.path}: the image {ask.image} brings its own torch: keep that one"
             return ProjectAnswer(file=ask.path, asks=f"the torch of {ask.image}", sentence=sentence)
         decision = decide((ask,), Wish(), host, catalog)

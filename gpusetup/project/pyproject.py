@@ -31,19 +31,14 @@ def read_toml(path: str, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
         raise BadInput(f"{path} is not valid TOML: {problem}") from problem
 
 
-def read_pyproject(path: str) -> Ask:
-    """What a pyproject.toml asks for. Raises BadInput if it cannot be read or is no TOML."""
-    document = read_toml(path)
+def add_pyproject(ask: Ask) -> None:
+    """Add what a pyproject.toml asks for. Raises BadInput if it is no TOML."""
+    document, name = read_toml(ask.path), Path(ask.path).name
     project, tool = table(document, "project"), table(document, "tool")
     uv, poetry = table(tool, "uv"), table(tool, "poetry")
-    name = Path(path).name
-    ask = Ask(
-        path=path,
-        kind="pyproject",
-        python=text_in(project, "requires-python"),
-        has_project=bool(project),
-        is_poetry=bool(poetry) and "dependencies" not in project,
-    )
+    ask.python = text_in(project, "requires-python")
+    ask.has_project = bool(project)
+    ask.is_poetry = bool(poetry) and "dependencies" not in project
     # In TOML, a table that only has tables of its own need not stand in the file.
     if uv.keys() - {"index", "sources"}:
         ask.tables.append("[tool.uv]")
@@ -69,11 +64,9 @@ def read_pyproject(path: str) -> Ask:
     dynamic = table(table(table(tool, "setuptools"), "dynamic"), "dependencies")
     one_file = text_in(dynamic, "file")
     for file in [one_file] if one_file else list_in(dynamic, "file"):
-        add_file(ask, Path(path).parent / str(file), name)
-    if poetry:
-        add_poetry(ask, poetry)
+        add_file(ask, Path(ask.path).parent / str(file), name)
+    add_poetry(ask, poetry)
     add_uv(ask, uv)
-    return ask
 
 
 def add_list(ask: Ask, requirements: object, place: str, variant: str | None = None) -> None:
@@ -170,10 +163,10 @@ def specifier_of_poetry(text: str) -> str:
 # --- locks ----------------------------------------------------------------------------------------
 
 
-def read_lock(path: str) -> Ask:
-    """What a lock pins. Raises BadInput if it cannot be read or is no TOML."""
-    document, name = read_toml(path, MOST_LOCK_BYTES), Path(path).name
-    ask = Ask(path=path, kind="lock", python=text_in(document, "requires-python"))
+def add_lock(ask: Ask) -> None:
+    """Add what a lock pins. Raises BadInput if it is no TOML."""
+    document, name = read_toml(ask.path, MOST_LOCK_BYTES), Path(ask.path).name
+    ask.python = text_in(document, "requires-python")
     # uv and Poetry call their list `package`, PEP 751 calls it `packages`.
     for row in (*list_in(document, "package"), *list_in(document, "packages")):
         version = text_in(row, "version") if isinstance(row, dict) else None
@@ -185,7 +178,6 @@ def read_lock(path: str) -> Ask:
         url = text_in(source, "registry") or text_in(row, "index")
         if url and named_family([str(row.get("name"))]) and url not in [i.url for i in ask.indexes]:
             ask.add_index(url, name)
-    return ask
 
 
 # --- values of a stranger's file ------------------------------------------------------------------

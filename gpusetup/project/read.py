@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.project.ask import OF_A_FOLDER, Ask
-from gpusetup.project.conda_file import read_environment
-from gpusetup.project.dockerfile import read_dockerfile
-from gpusetup.project.pyproject import read_lock, read_pyproject
-from gpusetup.project.requirements import read_requirements
-from gpusetup.project.setup_files import read_setup_cfg, read_setup_py
+from gpusetup.project.ask import OF_A_FOLDER, Ask, Kind
+from gpusetup.project.conda_file import add_environment
+from gpusetup.project.dockerfile import add_dockerfile
+from gpusetup.project.pyproject import add_lock, add_pyproject
+from gpusetup.project.requirements import add_file
+from gpusetup.project.setup_files import add_setup_cfg, add_setup_py
 
-READERS: tuple[tuple[str, Callable[[str], Ask]], ...] = (
-    (r"pyproject\.toml", read_pyproject),
-    (r"setup\.py", read_setup_py),
-    (r"setup\.cfg", read_setup_cfg),
-    (r"(?:uv|poetry)\.lock|pylock(?:\..+)?\.toml", read_lock),
-    (r"(?:.*[.-])?(?:dockerfile|containerfile)(?:[.-].*)?", read_dockerfile),
-    (r".*\.ya?ml", read_environment),
-    (r".*", read_requirements),
+READERS: tuple[tuple[str, Kind, Callable[[Ask], None]], ...] = (
+    (r"pyproject\.toml", "pyproject", add_pyproject),
+    (r"setup\.py", "setup", add_setup_py),
+    (r"setup\.cfg", "setup", add_setup_cfg),
+    (r"(?:uv|poetry)\.lock|pylock(?:\..+)?\.toml", "lock", add_lock),
+    (r"(?:.*[.-])?(?:dockerfile|containerfile)(?:[.-].*)?", "dockerfile", add_dockerfile),
+    (r".*\.ya?ml", "environment", add_environment),
+    (r".*", "requirements", lambda ask: add_file(ask, Path(ask.path))),
 )
-"""The reader for each name of a file; the first that matches reads it."""
+"""The kind and the reader of each name of a file; the first that matches counts."""
 
 
 def read_ask(path: str) -> Ask:
-    """What a file asks for. Raises BadInput if it cannot be read."""
+    """What a file asks for. Raises BadInput if it cannot be read, or is not what its name says."""
     name = Path(path).name.lower()
-    ask = next(read for pattern, read in READERS if re.fullmatch(pattern, name))(path)
+    kind, add = next(row[1:] for row in READERS if re.fullmatch(row[0], name))
+    ask = Ask(path=path, kind=kind)
+    try:
+        add(ask)
+    # Python's parser raises the last three for a file that is nested too deeply or too large.
+    except (configparser.Error, SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        first_line = str(problem).partition("\n")[0]
+        raise BadInput(f"{path} cannot be read: {first_line}") from problem
     if ask.kind != "pyproject" or ask.requests or ask.is_poetry:
         return ask
     # A pyproject.toml that lists no dependencies only configures tools, or setuptools reads the
     # setup.cfg or setup.py beside it.
-    for name, read in (("setup.cfg", read_setup_cfg), ("setup.py", read_setup_py)):
-        file = Path(path).parent / name
+    for file in (Path(path).parent / name for name in ("setup.cfg", "setup.py")):
         if named_file.is_there(file):
-            beside = read(str(file))
+            beside = read_ask(str(file))
             if beside.requests or beside.unread:
                 ask.path = path if ask.has_project else str(file)
                 ask.requests, ask.python = beside.requests, ask.python or beside.python

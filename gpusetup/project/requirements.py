@@ -37,45 +37,28 @@ WITHOUT_EFFECT = (
 """Options that name no package and no index; the installer's own settings decide about these."""
 
 
-def read_requirements(path: str) -> Ask:
-    """What a requirements file asks for, with the files that it names.
-
-    Raises BadInput if the file itself cannot be read.
-    """
-    ask = Ask(path=path, kind="requirements")
-    add_file(ask, Path(path))
-    return ask
-
-
 def add_file(ask: Ask, file: Path, named_by: str = "", *, is_limit: bool = False) -> None:
     """Add what a requirements file asks for, with the files that it names.
 
     `named_by` is the place that names it. A file that is missing is then only unread; without a
     place, this raises BadInput.
     """
-    waiting = [(file, named_by, is_limit)]
-    while waiting and len(ask.files) < MOST_FILES:
-        file, named_by, is_limit = waiting.pop(0)
-        try:
-            whole_path = os.path.realpath(file)
-            if whole_path in ask.files:
-                continue
-            ask.files.add(whole_path)
-            text = named_file.read_text_once(file, MOST_BYTES)
-        except (BadInput, ValueError) as problem:  # a path may hold a null character
-            if not named_by:
-                raise
-            ask.unread.append(f"{named_by}: {str(problem).splitlines()[0]}")
-            continue
-        ask.has_hashes |= "--hash" in text
-        name = os.path.relpath(file, Path(ask.path).parent)
-        for number, line in lines_of(text):
-            place = f"{name}, line {number}"
-            kind, value = option_of(re.sub(r"\s#.*", "", line))
-            if kind in ("-r", "-c"):
-                waiting.append((file.parent / value, place, is_limit or kind == "-c"))
-            else:
-                add_line(ask, kind, value, place, is_limit=is_limit)
+    try:
+        whole_path = os.path.realpath(file)
+        if whole_path in ask.files or len(ask.files) == MOST_FILES:
+            return
+        ask.files.add(whole_path)
+        text = named_file.read_text_once(file, MOST_BYTES)
+    except (BadInput, ValueError) as problem:  # a path may hold a null character
+        if not named_by:
+            raise
+        ask.unread.append(f"{named_by}: {str(problem).splitlines()[0]}")
+        return
+    ask.has_hashes |= "--hash" in text
+    name = os.path.relpath(file, Path(ask.path).parent)
+    for number, line in lines_of(text):
+        word, place = re.sub(r"\s#.*", "", line), f"{name}, line {number}"
+        add_line(ask, *option_of(word), place, file.parent, is_limit=is_limit)
 
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:
@@ -108,10 +91,15 @@ def option_of(line: str) -> tuple[str, str]:
     return option["short"] or SHORT_NAMES.get(option["long"], option["long"]), value
 
 
-def add_line(ask: Ask, kind: str, value: str, place: str, *, is_limit: bool = False) -> None:
-    """Add what a line asks for: a requirement, or the value of one of pip's options."""
+def add_line(
+    ask: Ask, kind: str, value: str, place: str, folder: Path, *, is_limit: bool = False
+) -> None:
+    """Add what a line asks for: a requirement, or the value of one of pip's options. Files that it
+    names are in `folder`."""
     if not kind:
         ask.add(value, place, is_limit=is_limit)
+    elif kind in ("-r", "-c"):
+        add_file(ask, folder / value, place, is_limit=is_limit or kind == "-c")
     elif kind in ("-i", "-f"):
         ask.add_index(value, place)
     elif kind == "-e":

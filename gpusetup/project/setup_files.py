@@ -7,37 +7,25 @@ import configparser
 from pathlib import Path
 
 from gpusetup import named_file
-from gpusetup.errors import BadInput
 from gpusetup.project.ask import MOST_BYTES, Ask
 from gpusetup.project.requirements import add_file
 
 
-def read_setup_cfg(path: str) -> Ask:
-    """What a setup.cfg asks for. Raises BadInput if it cannot be read."""
+def add_setup_cfg(ask: Ask) -> None:
+    """Add what a setup.cfg asks for. Raises configparser.Error if it is none."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
-    try:
-        parser.read_string(named_file.read_text_once(path, MOST_BYTES))
-    except configparser.Error as problem:
-        first_line = str(problem).splitlines()[0]
-        raise BadInput(f"{path} is not a valid setup.cfg: {first_line}") from problem
+    parser.read_string(named_file.read_text_once(ask.path, MOST_BYTES))
     options = parser["options"] if parser.has_section("options") else {}
-    ask = Ask(path=path, kind="setup", python=options.get("python_requires"))
+    ask.python = options.get("python_requires")
     for line in filter(str.strip, options.get("install_requires", "").splitlines()):
-        ask.add(line, f"{Path(path).name}, install_requires")
-    return ask
+        ask.add(line, f"{Path(ask.path).name}, install_requires")
 
 
-def read_setup_py(path: str) -> Ask:
-    """What the call of `setup()` in a setup.py asks for, as far as it stands there in words.
-
-    Raises BadInput if the file cannot be read or is not Python.
-    """
-    text = named_file.read_text_once(path, MOST_BYTES)
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        raise BadInput(f"{path} is not valid Python: {problem}") from problem
-    ask, place = Ask(path=path, kind="setup"), f"{Path(path).name}, install_requires"
+def add_setup_py(ask: Ask) -> None:
+    """Add what the call of `setup()` in a setup.py asks for, as far as it stands there in words.
+    Raises SyntaxError, ValueError, RecursionError or MemoryError if it is no Python."""
+    tree = ast.parse(named_file.read_text_once(ask.path, MOST_BYTES))
+    place = f"{Path(ask.path).name}, install_requires"
     # A list is often bound to a name first: `requirements = ["torch>=2"]`.
     bound: dict[str, ast.expr] = {}
     named: dict[str | None, ast.expr] = {}
@@ -61,12 +49,11 @@ def read_setup_py(path: str) -> Ask:
             ask.add(line, place)
     elif needed is not None:
         # A list that is computed is nearly always read from the requirements.txt beside it.
-        beside = Path(path).parent / "requirements.txt"
+        beside = Path(ask.path).parent / "requirements.txt"
         if beside.is_file():
             add_file(ask, beside, place)
         else:
             ask.unread.append(f"{place}: it is computed when setup.py runs")
-    return ask
 
 
 def _text(value: ast.expr | None) -> str | None:

@@ -69,7 +69,11 @@ def gpu_use(
         sizes = f"{memory_used_bytes / GIB:.1f} of {memory_total_bytes / GIB:.1f} GiB"
         words += f", memory {sizes} ({memory_percent:.0f} %)"
     use = use_of(utilization_percent, memory_percent, computes)
-    return GpuUse(use, words, ordered_steps(memory_percent) if use == "low" else ())
+    if use != "low":
+        return GpuUse(use, words)
+    # A larger batch needs room in memory.
+    batch = (LARGER_BATCH,) if (memory_percent or 0.0) < MEMORY_HIGH_PERCENT else ()
+    return GpuUse(use, words, (*batch, MORE_WORKERS_UNCOUNTED, MIXED_PRECISION))
 
 
 def use_of(
@@ -87,17 +91,3 @@ def use_of(
     if computes is None:
         computes = (memory_percent or 0.0) >= DESKTOP_MEMORY_PERCENT
     return "low" if computes and utilization_percent >= IDLE_PERCENT else "idle"
-
-
-def ordered_steps(memory_percent: float | None, workers: int | None = None) -> tuple[str, ...]:
-    """The guide's three steps for a utilisation below 50 %: larger batch, faster loader, mixed
-    precision.
-
-    `workers`: how many loader workers this machine can use, if that is known. A larger batch is
-    left out if the memory is nearly full.
-    """
-    has_room = (memory_percent or 0.0) < MEMORY_HIGH_PERCENT
-    loader = MORE_WORKERS_UNCOUNTED
-    if workers is not None:
-        loader = MORE_WORKERS.format(workers=workers)
-    return (LARGER_BATCH, loader, MIXED_PRECISION) if has_room else (loader, MIXED_PRECISION)

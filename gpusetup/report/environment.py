@@ -77,8 +77,6 @@ lists the reserved devices (Compose Specification, services)."""
 CONTAINER_PATTERNS: tuple[tuple[str, tuple[str, ...], re.Pattern[str], int], ...] = (
     # `kubectl get pods`, `0/3 nodes are available`.
     ("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), lazy(r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}"), USUAL),
-    # `in a Kubernetes pod`, `Docker with Kubernetes`, `pod on GKE`.
-    ("kubernetes", ("kubernetes", "k8s", "gke", "eks", "aks", "openshift"), lazy(r"\b(?:in|on|inside|with|under|via|using) (?:(?:an?|my|our|the) )?(?:[Kk]ubernetes|[Kk]8[Ss]|GKE|EKS|AKS|[Oo]pen[Ss]hift)\b|\b(?:[Kk]ubernetes|[Kk]8s|GKE|EKS|AKS) (?:pod|cluster|job|deployment|node)s?\b"), HINT),
     # `podman run`.
     ("podman", ("podman", "libpod"), lazy(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
     # `docker compose up`, `Error response from daemon`, `/vllm-workspace/`, a compose file.

@@ -38,10 +38,6 @@ TORCH = rf"({TORCH_VERSION})(?![\w+]|\.\w)"
 # `2.5.1+cu124`.
 LABELLED_VERSION = rf"({RELEASE}\+(?:{LABEL}))\b(?!-|\.\d)"
 """A version with a build label that only torch and its companions use."""
-# `', `, or `', 12.4, ` if the CUDA version stands between the two.
-BETWEEN_ANSWERS = r"['\"]?,? (?:'?\d{1,2}\.\d'?,? )?"
-"""The text between the values of `torch.__version__` and `torch.cuda.is_available()`, if both are
-printed in one line."""
 LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
 PYTHON_RELEASE = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
@@ -108,7 +104,6 @@ PATTERNS = (
     # `Downloading torch-2.5.1+cu124-cp312-...whl`, `pip install https://.../torch-2.5.1+cu124-cp312-...whl`.
     # The installation may still fail.
     FieldPattern("torch.version", "torch-", rf"\b(?:Using cached|Download(?:ing|ed)|install(?:ing|ed)?|used?|with)\b[^\n]{{1,3}}(?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
-    FieldPattern("torch.version", "mps.is_available", rf"torch\.__version__, ?torch\.backends\.mps\.is_available\(\)\)[\"']? {TORCH}(?= (?:True|False))", SURE),
     # `PyTorch version: N/A`, which collect_env prints if torch is not installed.
     FieldPattern("torch.installed", "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
     # The path of a file of an installed torch in a traceback, or torch's version in a report.
@@ -151,21 +146,12 @@ PATTERNS = (
     FieldPattern("python.manager", "uv", r"\buv (?:sync|lock|add|run (?!-[wis]|--(?:with|no-project|isolated|script)))\b|\buv\.lock\b|\[\[?tool\.uv\b", SURE, value="uv project"),
     # uv's remarks: `Using CPython 3.12.3`, `No solution found when resolving dependencies`, `uv pip install`.
     FieldPattern("python.manager", ("using python", "using cpython", "no solution found", "uv "), r"Using C?Python \d\.\d{1,2}\S* (?:environment|interpreter)|Using CPython \d|No solution found when resolving (?:dependencies|tool|script)|(?:^|[$>#%❯`*-] ?)uv (?:pip (?:install|sync|compile)|sync|add|lock)\b", USUAL, value="uv"),
-    # A 32-bit Python, shown by its folder, a wheel's tag or its own output: `Python312-32`,
-    # `cp312-win32`.
-    FieldPattern("python.bits", "32", r"[/\\]Python3\d{1,2}-32[/\\]|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-win32(?![\w.-])|(?:temp|lib|bdist)\.win32-(?:cpython-)?\d|\('32bit', '(?:WindowsPE|ELF)?'\)|on Windows \(`win32`\)|struct\.calcsize\(['\"]P['\"]\) ?\* ?8\)?\W{0,12}32\b", USUAL, value=32),
-    # A 32-bit Python on Linux: `cp312-manylinux2014_i686`.
-    FieldPattern("python.bits", ("i386", "i486", "i586", "i686", "windows-x86"), r"(?:temp|lib)\.linux-i[3-6]86-(?:cpython-)?\d|\bPython platform: Linux-\S{0,80}-i[3-6]86-|\bcpython-3[\w.]{1,10}-(?:windows-x86|linux-i686)-|(?<!match: )(?<![\w./-])cp3\d{1,2}-(?:cp3\d{1,2}m?|abi3|none)-\w{5,20}_i686(?![\w.-])", USUAL, value=32),
     # Python's banner on Windows: `[MSC v.1938 64 bit (AMD64)]`.
     FieldPattern("python.bits", "[msc v.", r"\[MSC v\.\d+ (32|64) bit \((?:Intel|A(?:MD|RM)64)\)\]", SURE),
-    # flash-attn's setup finds a wheel. Its wheels exist only for 64-bit Python.
-    FieldPattern("python.bits", "guessing wheel url", r"Guessing wheel URL: ? ?\S{20,200}torch\d", SURE, value=64),
     # `(64-bit runtime)`, as .NET and transformers print it.
     FieldPattern("python.bits", "-bit runtime", r"\((32|64)-bit runtime\)"),
     # `[GCC 11.4.0] on linux`, `sys.platform: win32`, uv's `You're on Linux`.
     FieldPattern("os.family", ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
-    # `Operating System: Linux`.
-    FieldPattern("os.family", ("operating system", "# os"), r"\b(?:Operating system|(?<=# )OS)\W{1,6}(Windows|Linux|mac ?OS)\b", USUAL),
     # The portable ComfyUI, whose Python is always in the same folder.
     FieldPattern("python.executable", "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
     # A typed command: `/opt/venv/bin/python -m pip`, `C:\\x\\python.exe -c`.
@@ -176,14 +162,10 @@ PATTERNS = (
     FieldPattern("os.family", ("win", "윈도우", "ウィンドウズ", "винд"), r"\b[Ww]in ?(?:1[01]|7|8\.1)\b|[Ww]indows ?(?:平台|系统|环境)|윈도우|ウィンドウズ|\b[Вв]инд", USUAL, value="windows"),
     # Messages about Apple's Metal backend.
     FieldPattern("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|(?:for|at) the MPS device|\(MPS\w{3,12}Type\)|\buse mps instead\b|\bdevice: mps\b|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
-    # `mac os 14.6`, `macOS: 15.1`.
-    FieldPattern("os.family", ("mac os", "macos"), r"\bmac ?os(?: ?x)?:? ?v?1[0-9]\.\d\b", USUAL, value="macos"),
     # `Inference on Apple Silicon`: not `CUDA, ROCm and Apple Silicon`, which a program supports.
     FieldPattern("os.family", "apple silicon", r"(?i)(?<!,)(?<!/)(?<!and)(?<!or)(?<!for) apple silicon\b(?!,|/| (?:and|or|support)\b)", GUESS, value="macos"),
     # `MacBook`, `M2 Max`.
     FieldPattern("os.family", ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
-    # `macOS 10.15` and older, which ran only on Intel processors.
-    FieldPattern("os.machine", "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
     # `Mac mini M4`, `macOS M CPUs`, `Apple silicon`: not `MacBook Pro, Python for x86_64`.
     FieldPattern("os.machine", ("mac", "apple"), r"\b(?:[Mm]ac ?(?:OS|os|[Bb]ook(?: (?:Pro|Air))?|mini|[Ss]tudio)?|Apple|iMac)\b[^.\n]{0,24}?\bM(?:[1-5]\b|(?= (?:CPU|chip|series)))|\bM[1-5](?: (?:Pro|Max|Ultra))? (?:[Mm]ac|chip)|\bApple [Ss]ilicon\b", GUESS, value="aarch64"),
     # uv's `You're on Linux (`manylinux_2_35_x86_64`)`.
@@ -202,8 +184,6 @@ PATTERNS = (
     FieldPattern("os.name", NAMED_SYSTEMS, r"(?=[udfcrlpoamnw])(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)((?:Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d))(?: ?-?\d{1,2}(?:\.\d{1,2})?)?)(?![\w-])", HINT),
     # `uname -a`: `Linux host 6.8.0-45-generic #45-Ubuntu`.
     FieldPattern("os.kernel", ("linux", "build on kernel"), r"(?:\bLinux \S{1,64}|module build on kernel:) (\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)"),
-    # `/lib/modules/6.8.0-45-generic`.
-    FieldPattern("os.kernel", ("/lib/modules/", "uname -r"), r"(?:in directory /lib/modules/|\buname -r )(\d\.\d{1,3}\.\d[\w.+-]{1,60})", USUAL),
     # `Platform: Linux-6.8.0-45-generic-x86_64-with-glibc2.39`.
     FieldPattern("platform", "platform: ", r"(?<!Client: )\bPlatform: ((?:Linux|Windows|macOS|Darwin)-\S{1,120})", SURE),
     # The kernel without a label.
@@ -212,8 +192,8 @@ PATTERNS = (
     FieldPattern("os.libc", ("glibc", "ldd ("), r"(?<!needs )(?<!requires )(?<!least )(?<!than )(?:\bglibc[ -](?:version )?|\bldd \([^)]{3,40}\) )(2\.\d{1,2})\b(?! or|\+| and)", HINT),
     # collect_env's `Libc version: glibc-2.35`.
     FieldPattern("os.libc", "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
-    # `ls /lib/ld-musl-*`.
-    FieldPattern("os.libc", "/lib/ld-musl-", r"(?<!\S)/lib/ld-(musl)-\w{3,12}\.so\.1(?!\S)", USUAL),
+    # uv's `You're on Linux (`musllinux_1_2_x86_64`)`.
+    FieldPattern("os.libc", "you're on", r"You're on Linux \(`?(musl)linux_\d", SURE),
     # mokutil's `SecureBoot enabled`.
     FieldPattern("os.secure_boot", "secureboot", r"SecureBoot (enabled|disabled)"),
     # `/etc/nv_tegra_release`: `# R36 (release), REVISION: 4.0`.
@@ -240,23 +220,15 @@ PATTERNS = (
     FieldPattern("driver.version", "nvidia unix", rf"(?:NVRM version:?|NVRM: loading|nvidia-modeset: Loading) NVIDIA UNIX.{{0,60}}?\s{DRIVER}\s", SURE),
     # `libcuda reported version is: 550.54.14`, `NVML library version: 550.54`.
     FieldPattern("driver.library_version", ("libcuda reported version", "nvml library version"), rf"(?:libcuda reported version is|NVML library version): {DRIVER}", USUAL),
-    # `NVIDIA UNIX Open Kernel Module for x86_64`.
-    FieldPattern("driver.open_module", "open kernel module", r"NVIDIA UNIX Open Kernel Module", value=True),
     # `driver version: 550.54.14`, `updated the driver to 550.54`, but not `requires driver 550 or
     # newer`.
     FieldPattern("driver.version", "driver", rf"{REQUIRED_DRIVER}|(?=[duirmw])(?:\bdrivers?\*{{0,2}}(?:[ _]version)?(?: (?:is|are))?[^\w<>≥]{{1,4}}(?:version )?|\b(?:updated|upgraded|installed|downgraded|rolled back|reverted|moved|went)\b[^.\n]{{0,24}}?\bdrivers?\b[^.\d\n]{{0,16}}?\b(?:to|version) (?:version )?)v?{DRIVER}(?!\d|[\d.]*[-_]|\.\d)(?! ?(?:\+|or (?:newer|later|higher|above)))", HINT),
     # `but version 550.54 was detected`.
     FieldPattern("driver.version", "was detected", rf"but\s+version {DRIVER} was detected", HINT),
-    # Installers and the driver itself: `The NVIDIA 550.54.14 NVIDIA driver will ignore this GPU`.
-    FieldPattern("driver.version", "driver", rf"(?=[ntwd])(?:not supported by.{{0,40}}?NVIDIA (?=\S+ driver release)|The (?=\S+ NVIDIA driver will ignore)|with kernel driver version |drivers? (?:is|are) up to date \(){DRIVER}", USUAL),
     # torch's `The NVIDIA driver on your system is too old (found version 11040)`.
     FieldPattern("driver.cuda", "found version", r"found version (\d{4,6})\)", SURE),
     # NVIDIA's container hook: `unsupported CUDA version: driver 11.4 < image 12.4`.
     FieldPattern("driver.cuda", "cuda version: driver", r"unsupported CUDA version: driver (\d{1,2}\.\d)", USUAL),
-    # A session's `2.5.1+cu124 True`: the version and the answer in one line.
-    FieldPattern("torch.version", LABELS, rf"(?<![\w.-]){LABELLED_VERSION}{BETWEEN_ANSWERS}(?:True|False)\b", HINT),
-    # torch's answer in the same line.
-    FieldPattern("torch.cuda_available", LABELS, rf"(?<![\w.-]){RELEASE}\+(?:{LABEL}){BETWEEN_ANSWERS}(True|False)\b"),
     # conda's virtual package: `__cuda=12.4=0`.
     FieldPattern("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
     # Values after their names in people's sentences. They come last, because the output of programs

@@ -148,6 +148,12 @@ STATEMENTS = (
         kind="ran-alone",
         words=r"\b(?:alone|by itself|on its own|standalone|separately|directly|in a (?:plain|fresh|separate|bare) (?:python|script|shell))\b[^.\n]{0,24}\b(?:works?|worked|runs?|ran|is fine)\b|\b(?:works?|worked|runs?|ran)(?: fine)? (?:alone|by itself|on its own|standalone|separately)\b|单独(?:跑|运行|执行)?(?:没事|正常)|単体では動|allein läuft|отдельно работает|seul fonctionne|solo funciona|sozinho funciona|단독으로는 (?:됩|작동)",
     ),
+    # The machine was restarted in vain.
+    Statement(
+        kind="remedy-tried",
+        what="reboot",
+        words=r"(?<!not )(?<!n't )\b(?:rebooted|restarted the (?:machine|pc|computer|server|host))\b|重启(?:了|过)|再起動しました|재부팅했|neu gestartet|redémarré l'ordinateur|reinici(?:é|ei) (?:el|o) (?:PC|ordenador|computador)|перезагружал",
+    ),
     # Whose machine it is.
     Statement(
         kind="no-root-rights",
@@ -156,10 +162,6 @@ STATEMENTS = (
     Statement(
         kind="cloud-machine",
         words=r"\b(?:Azure|AWS|EC2|GCP|Google Cloud|Alibaba Cloud|OVH(?:cloud)?|Hetzner|Oracle Cloud|DigitalOcean|Vultr|Linode|Scaleway|Lambda Cloud)\b|\bStandard_N[CDV]\w+|\b[gp][2-6](?:dn|de|d|e|en)?\.\d*x?large\b",
-    ),
-    Statement(
-        kind="no-boot-screen",
-        words=r"\bonly (?:have )?ssh\b|\bheadless\b|\bserial console\b|\b(?:no|without a) (?:monitor|screen|console)\b",
     ),
     Statement(
         kind="several-gpus",

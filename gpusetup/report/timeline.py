@@ -56,12 +56,6 @@ GPU_STACK_WORD = lazy(
     re.I,
 )
 """Words of a failure that may come from the GPU stack."""
-# `torch.cuda.FloatTensor`, `wrapper_CUDA_addmm`, `found at least two devices, cuda:0 and cpu`.
-GPU_WORKS = lazy(
-    r"torch\.cuda\.\w+Tensor|wrapper_CUDA\w*|\bcuda:\d|same device|two devices|is_available\(|_cuda\w*\" not implemented",
-    re.I,
-)
-"""Words that mention the GPU stack but show that it works."""
 # `No module named 'x'`, `cannot find -lx`, `libx.so: cannot open shared object file`.
 SAYS_MISSING = lazy(
     r"No module named|No package metadata was found|distribution was not found|PackageNotFoundError: "
@@ -183,12 +177,11 @@ def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
     # The exception's class names the package that raised it.
     if ERROR_WITHOUT_GPU.search(surroundings):
         return True
-    # Words such as `cuda:0` show that the GPU works, so they do not count against the GPU stack.
-    if GPU_STACK_WORD.search(GPU_WORKS.sub("", failure.string)):
+    if GPU_STACK_WORD.search(failure.string) or REPORTS_A_BUILD.search(failure.string):
         return False
-    if BUILD_WORD.search(surroundings) or REPORTS_A_BUILD.search(failure.string):
+    if BUILD_WORD.search(surroundings):
         return False
-    if GPU_WORKS.search(failure.string) or ORDINARY_ERROR.search(failure["name"] or ""):
+    if ORDINARY_ERROR.search(failure["name"] or ""):
         return True
     is_marked = failure["name"] or failure["marked"]
     tells = len(failure["message"]) >= TELLING_LENGTH and not VAGUE.search(failure.string)

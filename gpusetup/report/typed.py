@@ -77,7 +77,7 @@ def typed(text: Text) -> Facts:
             values = {"module": "torch", "path": path}
             yield Event(kind="module-shadowed", values=values, source=source, text=path)
         # The first line below a command is its output.
-        asked = above if above == command else ""
+        asked = above if above == command or "import torch" in above else ""
         yield from _said_by_torch(line, asked, source)
         # `torch.cuda.init()` raises an error if torch finds no GPU.
         if STARTS_CUDA in asked and not text.has_any(FAILED):
@@ -102,9 +102,12 @@ def _said_by_torch(line: str, asked: str, source: str) -> Facts:
             is_hip = (answer["label"] or "").startswith("rocm")
             number = ".".join(runtime.split(".")[:2])
             yield Claim("torch.hip" if is_hip else "torch.cuda", number, source, USUAL)
+        elif runtime and not answer["label"]:
+            yield Claim("torch.backend", "cpu", source, HINT)
         if runtime:
             yield Event(kind="output-shown", values={"what": "torch"}, source=source, text=line)
-        if answer["sees"]:
+        # Of a Mac's device the same word says nothing of CUDA.
+        if answer["sees"] and "mps" not in asked:
             yield Claim("torch.cuda_available", answer["sees"] == "True", source, SURE)
         # `$ python3 -c "..."`, with torch's answer below it: that Python's torch sees no GPU.
         other_python = OTHER_PYTHON.search(asked)

@@ -158,8 +158,7 @@ def private_folder() -> Iterator[Path]:
     """
     questions = own_folder("questions")
     with blocked_by_files(f"{questions} cannot be written", "nothing was changed; make room there"):
-        is_text = str(questions).isprintable()
-        name = tempfile.mkdtemp(dir=questions if is_text else None)
+        name = tempfile.mkdtemp(dir=questions if str(questions).isprintable() else None)
     try:
         yield Path(name)
     finally:

@@ -353,8 +353,7 @@ class Wheel(Frozen):
     @property
     def host(self) -> str:
         """The host of the wheel's URL, without a login; "" for a file on disk."""
-        place = urlsplit(self.url).netloc
-        _, _, host = place.rpartition("@")
+        _, _, host = urlsplit(self.url).netloc.rpartition("@")
         return host
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 from described_machines import machine
 from judging import judged
 from machines_named import machine_named
 
-from gpusetup.catalog.file import load_catalog
-from gpusetup.choose.choice import Choice
-from gpusetup.choose.choose import choose
-from gpusetup.choose.host import host_of
-from gpusetup.choose.wish import Wish
+from gpusetup.cli import main
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
+from gpusetup.probe.snapshot_files import dump_snapshot
 from gpusetup.report.read import read_report
-
-CATALOG = load_catalog()
 
 
 def root_of(snapshot: Snapshot) -> Finding:
@@ -32,26 +31,28 @@ def commands_of(finding: Finding) -> str:
 # --- the driver is numbered apart ---------------------------------------------------------------
 
 
-def board(
-    name: str, release: str, python: str, cuda: str | None = None, driver: str | None = None
-) -> Snapshot:
-    made = machine(name, driver=driver, python=python, on="aarch64", libc="glibc 2.39")
-    os = replace(made.os, jetson=release)
-    return replace(made, os=os, driver=replace(made.driver, cuda=cuda))
+def resolved(
+    board: str, release: str, python: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
+    made = machine(board, driver=None, python=python, on="aarch64", libc="glibc 2.39")
+    made = replace(made, os=replace(made.os, jetson=release))
+    file = tmp_path / "machine.json"
+    file.write_text(dump_snapshot(made))
+    main(["resolve", "--from", str(file), "--json"])
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
 
 
-def choice_for(machine: Snapshot) -> Choice:
-    return choose(Wish(), host_of(machine, CATALOG), CATALOG)
-
-
-def test_orin_runs_the_ordinary_wheels_from_jetpack_7_2_on() -> None:
-    build = choice_for(board("Jetson AGX Orin", "R39.2.0", "3.12")).build
-    assert build is not None and (build.torch, build.backend) == ("2.15.0", "cu132")
-    older = choice_for(board("Jetson AGX Orin", "R36.4.0", "3.10"))
-    assert older.build is None
-    assert any("need JetPack 7.2 (CUDA 13.2) or newer on a Jetson" in note for note in older.notes)
-    said = {r.reason for r in older.rejections if r.backend == "cu132"}
-    assert any("needs a JetPack for CUDA 13.2, found JetPack 6 (CUDA 12.6)" in r for r in said)
+def test_orin_runs_the_ordinary_wheels_from_jetpack_7_2_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = resolved("Jetson AGX Orin", "R39.2.0", "3.12", tmp_path, capsys)
+    assert (newest["torch"], newest["backend"]) == ("2.15.0", "cu132")
+    older = resolved("Jetson AGX Orin", "R36.4.0", "3.10", tmp_path, capsys)
+    assert older["torch"] is None
+    assert any("need JetPack 7.2 (CUDA 13.2) or newer on a Jetson" in n for n in older["notes"])
+    said = {row["reason"] for row in older["rejections"] if row["backend"] == "cu132"}
+    assert any("needs a JetPack for CUDA 13.2, found JetPack 6 (CUDA 12.6)" in one for one in said)
 
 
 # --- what to do ---------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.machine import Snapshot
+from gpusetup.probe.snapshot_files import dump_snapshot
 
 LINUX, WINDOWS, MACOS = "linux", "windows", "macos"
 PYTORCH, AMDS, NONE = "pytorch", "amd", "none"
@@ -158,15 +159,13 @@ def test_the_wrong_makers_build_is_never_advised_on_a_machine_that_was_read() ->
         (mac(), "cpu"),
     ],
 )
-def test_this_machines_own_gpu_decides(tape: object, backend: str) -> None:
-    from gpusetup.choose.choose import choose
-    from gpusetup.choose.host import host_of
-    from gpusetup.choose.wish import Wish
-
-    catalog = load_catalog()
-    machine = snapshot(tape)  # type: ignore[arg-type]
-    choice = choose(Wish(), host_of(machine, catalog), catalog)
-    assert choice.build is not None and choice.build.backend == backend
+def test_this_machines_own_gpu_decides(
+    tape: object, backend: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "machine.json"
+    file.write_text(dump_snapshot(snapshot(tape)))  # type: ignore[arg-type]
+    assert main(["resolve", "--from", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["backend"] == backend
 
 
 def test_gpus_of_two_makers_are_no_one_environment() -> None:

@@ -151,8 +151,6 @@ MEMORY = [
     # what stands beside the message, torch's unused memory, whether the allocator is set, the way
     ("", "9.00 GiB", True, "in pieces that are too small"),
     ("", "60.00 MiB", False, "smaller batch"),
-    ("Training with DataParallel so batch size is now 8", "60.00 MiB", False, "torchrun"),
-    ("LoRA on Llama-3.1-70B, four 4090", "60.00 MiB", False, "ZeRO-3"),
     ('  File "/opt/ComfyUI/comfy/model_management.py", line 9', "60.00 MiB", False, "--lowvram"),
 ]  # fmt: skip
 

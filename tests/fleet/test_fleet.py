@@ -297,3 +297,55 @@ def test_what_most_nodes_of_a_kind_have_tells_none_of_them_from_the_others(
     assert unlike == ["odd"]
     (common,) = (row for row in answer["common"] if row["id"] == "mig-misconfigured")
     assert (common["nodes"], common["of"], common["gpus"]) == (5, 5, ["NVIDIA A100-SXM4-40GB"])
+
+
+# --- facts without a majority, and variables of a shell -------------------------------------------
+
+
+def driven(version: str) -> Record:
+    return node(driver={**node()["driver"], "version": version})
+
+
+def limited(watts: float) -> Record:
+    return node(gpus=[{**gpu, "power_limit_watts": watts} for gpu in node()["gpus"]])
+
+
+SPLITS = {
+    "drivers 3 and 3": [*[driven("570.1")] * 3, *[driven("580.1")] * 3],
+    "three drivers": [driven(f"{number}.1") for number in (560, 570, 580)],
+    "power limits 3 and 3": [*[limited(700.0)] * 3, *[limited(500.0)] * 3],
+}
+
+
+@pytest.mark.parametrize("case", SPLITS)
+def test_a_tie_is_not_called_alike(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = {f"n{number}": record for number, record in enumerate(SPLITS[case])}
+    folder = str(write(tmp_path / "f", nodes))
+    _, answer = shown(capsys, folder)
+    main(["fleet", "show", folder])
+    screen = capsys.readouterr().out
+    count = len(SPLITS[case])
+    assert {node["status"] for node in answer["nodes"]} == {"undecided"}
+    assert screen.startswith(f"! {count} nodes: {count} without a majority")
+    assert "alike" not in screen
+    (split,) = answer["splits"]
+    named_nodes = [name for names in split["values"].values() for name in names]
+    assert sorted(named_nodes) == sorted(node["name"] for node in answer["nodes"])
+    for value in split["values"]:
+        assert value in screen
+    assert main(["fleet", "show", folder]) == 0
+    assert main(["fleet", "show", folder, "--strict"]) == 1
+
+
+def test_a_variable_of_nccl_sets_a_node_apart_and_those_of_a_shell_or_a_job_do_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = node()["environment"]
+    job = {"PATH": "/opt/slurm/bin", "SLURM_JOB_ID": "88123", "TMPDIR": "/scratch"}
+    of_a_job = node(environment={**usual, **job})
+    odd = node(environment={**usual, "NCCL_P2P_DISABLE": "1"})
+    nodes = {**SOUND, "job": of_a_job, "odd": odd}
+    _, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
+    assert [one["name"] for one in answer["nodes"] if one["status"] != "ok"] == ["odd"]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from each_row import each
+from measured_cells import cells
 
 from gpusetup.cli import main
-from gpusetup.plan.measured import CELLS
 
 A100X4 = ("--gpu", "A100 80GB", "--gpus", "4")
 A100X6 = ("--gpu", "A100 80GB", "--gpus", "6")
@@ -24,11 +25,6 @@ def text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return output.out + output.err
 
 
-def plan(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    main(["plan", *words, "--json"])
-    return dict(json.loads(capsys.readouterr().out))
-
-
 def lines_between(screen: str, start: str) -> list[str]:
     """The lines below a heading, up to an empty line."""
     after = screen.partition(start)[2].partition("\n")[2]
@@ -39,38 +35,34 @@ def lines_between(screen: str, start: str) -> list[str]:
 
 
 def test_eighty_cells_asked_one_command_each_are_as_measured(
-    capsys: pytest.CaptureFixture[str],
+    planned: Any,
 ) -> None:
     """000-1: drawn by a seed; the guide's own names of the cards."""
-    with CELLS.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(cells())
     cards = {"A100": "A100 80GB", "H20": "H20 96GB"}
     for row in random.Random(20261126).sample(rows, 80):
-        answer = plan(
-            capsys, "--model", row["model"], "--context", row["max_model_len"],
+        answer = planned("--model", row["model"], "--context", row["max_model_len"],
             "--gpu", cards[row["gpu"]], "--gpus", row["num_gpus"],
         )  # fmt: skip
         assert answer["recipe"] == row["recipe"], row
 
 
-@pytest.mark.parametrize(
-    ("name", "gib"),
+@each(
+    "name, gib",
     [
         ("H20 96GB", 96), ("H20 95 GiB", 96), ("RTX 4090 24GB", 24), ("L40S 48GB", 48),
         ("T4 16GB", 16), ("RTX 3080 10GB", 10), ("RTX 2080Ti 11G", 11), ("A6000 48GB", 48),
         ("PNY GeForce RTX 4090 24GB GDDR6X", 24), ("GeForce RTX 3050 4GB Laptop", 4),
     ],
 )  # fmt: skip
-def test_a_name_with_its_memory_is_the_card(
-    name: str, gib: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_with_its_memory_is_the_card(name: str, gib: int, planned: Any) -> None:
     """000-1: memory in a name selects; it may be the number that the card is sold by."""
-    answer = plan(capsys, "--model", "qwen3-0.6b", "--context", "512", "--gpu", name)
+    answer = planned("--model", "qwen3-0.6b", "--context", "512", "--gpu", name)
     assert 0.9 * gib < answer["memory_gib"]["capacity"] < gib
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
+@each(
+    "name, message",
     [("RTX 4090 48GB", "this card has 24 GB"), ("H21 96GB", "No GPU is called 'H21 96GB'")],
 )
 def test_another_memory_and_an_unknown_card_are_refused(
@@ -101,6 +93,7 @@ def test_a_bad_row_fails_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_the_allocator_is_set_before_ray_and_the_workers_start(
+    planned: Any,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """000-3: in the text, in both spellings, and in JSON."""
@@ -109,7 +102,7 @@ def test_the_allocator_is_set_before_ray_and_the_workers_start(
     assert lines[0].strip() == "# before Ray and the workers start:"
     assert lines[1].strip() == "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
     assert lines[2].strip() == "export PYTORCH_ALLOC_CONF=expandable_segments:True"
-    advice = plan(capsys, *job)["advice"]
+    advice = planned(*job)["advice"]
     assert any("before Ray and the workers start" in line for line in advice)
 
 
@@ -146,13 +139,13 @@ def guide_config(folder: Path, factor: str) -> str:
 )
 def test_the_factor_is_read_and_held_against_the_length(
     factor: str, variables: dict[str, str], remark: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, planned: Any,
 ) -> None:  # fmt: skip
     """000-7: variables with and without default, nested, references; a wrong factor is told."""
     monkeypatch.setenv("MAX_MODEL_LEN", "81920")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    answer = plan(capsys, "--from-config", guide_config(tmp_path, factor), *A100X4)
+    answer = planned("--from-config", guide_config(tmp_path, factor), *A100X4)
     assert answer["context"] == 81920
     unread = {key["key"] for key in answer["config"]["not_understood"]}
     assert "model.rope_scaling.factor" not in unread
@@ -160,12 +153,10 @@ def test_the_factor_is_read_and_held_against_the_length(
     assert bool(remarks) == bool(remark) and all(remark in line for line in remarks)
 
 
-def test_a_config_that_refers_to_itself_ends(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_config_that_refers_to_itself_ends(tmp_path: Path, planned: Any) -> None:
     """000-7: a hostile reference is no endless loop."""
     config = guide_config(tmp_path, "${model.rope_scaling.factor}")
-    assert plan(capsys, "--from-config", config, *A100X4)["context"] == 4096
+    assert planned("--from-config", config, *A100X4)["context"] == 4096
 
 
 # --- 000-9: the trainer's own knobs ---------------------------------------------------------------
@@ -223,19 +214,15 @@ def test_both_knobs_are_printed_in_the_trainer_s_words(
         ("axolotl", "micro_batch_size: 2"),
     ],
 )
-def test_other_trainers_get_their_own_keys_or_flags(
-    trainer: str, line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_trainers_get_their_own_keys_or_flags(trainer: str, line: str, planned: Any) -> None:
     """000-9: the same for each trainer whose words plan knows."""
-    answer = plan(capsys, "--model", "qwen3-4b", "--context", "4096", "--batch", "8",
+    answer = planned("--model", "qwen3-4b", "--context", "4096", "--batch", "8",
                   "--gpu", "A100 80GB", "--gpus", "4", "--trainer", trainer,
                   "--checkpointing")  # fmt: skip
     assert line in answer["trainer_settings"]["text"]
 
 
-def test_a_config_of_verl_itself_gets_verl_s_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_config_of_verl_itself_gets_verl_s_words(tmp_path: Path, planned: Any) -> None:
     """000-9: Trinity-RFT trains by verl, but keeps its keys under `trainer_config`."""
     file = tmp_path / "verl.yaml"
     file.write_text(
@@ -244,7 +231,7 @@ def test_a_config_of_verl_itself_gets_verl_s_words(
         "data: {max_prompt_length: 1024, max_response_length: 7168}\n",
         encoding="utf-8",
     )
-    words = plan(capsys, "--from-config", str(file), *A100X4)["trainer_settings"]
+    words = planned("--from-config", str(file), *A100X4)["trainer_settings"]
     assert words["trainer"] == "verl"
     assert "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384" in words["text"]
     assert "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=16384" in words["text"]
@@ -253,9 +240,9 @@ def test_a_config_of_verl_itself_gets_verl_s_words(
 # --- 000-11 to 000-13 -----------------------------------------------------------------------------
 
 
-def test_the_steps_come_in_the_order_env_sp_offload(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_steps_come_in_the_order_env_sp_offload(planned: Any) -> None:
     """000-11: each with what it saves, and none that saves less than an earlier one."""
-    helps = plan(capsys, *SMALL)["helps"]
+    helps = planned(*SMALL)["helps"]
     recipes = [help for help in helps if help["kind"] == "recipe"]
     steps = [help["recipe"] for help in recipes]
     assert steps[:2] == ["Env", "SP=2"] and "Offload" in steps[-1]
@@ -284,10 +271,9 @@ def test_four_of_six_gpus_are_named_with_the_reason(capsys: pytest.CaptureFixtur
     assert lines[-1].strip() == "export CUDA_VISIBLE_DEVICES=0,1,2,3"
 
 
-def test_twenty_eight_cells_are_better_on_four_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+def test_twenty_eight_cells_are_better_on_four_gpus(planned: Any) -> None:
     """000-12: those and no others of the measured cells with six GPUs that four GPUs have too."""
-    with CELLS.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(cells())
     on_four = {
         (row["gpu"], row["model"], row["max_model_len"]) for row in rows if row["num_gpus"] == "4"
     }
@@ -296,35 +282,35 @@ def test_twenty_eight_cells_are_better_on_four_gpus(capsys: pytest.CaptureFixtur
         column = (row["gpu"], row["model"], row["max_model_len"])
         if row["num_gpus"] == "6" and column in on_four:
             card = {"A100": "A100 80GB", "H20": "H20"}[row["gpu"]]
-            answer = plan(capsys, "--model", row["model"], "--context", row["max_model_len"],
+            answer = planned("--model", row["model"], "--context", row["max_model_len"],
                           "--gpu", card, "--gpus", "6")  # fmt: skip
             better += answer["better"] is not None and answer["better"]["gpus"] == 4
     assert better == 28
 
 
-def test_fewer_gpus_are_no_better_because_they_were_measured(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_fewer_gpus_are_no_better_because_they_were_measured(planned: Any) -> None:
     """000-12: eight GPUs are predicted, four and six measured; all train it with vanilla."""
     job = ("--model", "qwen3-8b", "--context", "8192", "--gpu", "A100 80GB", "--gpus", "8")
-    assert plan(capsys, *job)["better"] is None
+    assert planned(*job)["better"] is None
 
 
-def test_several_gpus_are_told_with_what_they_bring(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_gpus_are_told_with_what_they_bring(
+    planned: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """000-13: one would do; four are nearly four times as fast, less what they send."""
     screen = text(capsys, "--model", "qwen3-0.6b", "--context", "4096", "--gpu", "A100 SXM4 80GB",
                   "--gpus", "4")  # fmt: skip
     assert "One GPU would be enough; 4 are 3.9 to 4 times as fast" in screen
-    speed = plan(capsys, *SMALL)["speed"]
+    speed = planned(*SMALL)["speed"]
     assert 2 < speed["times_low"] < speed["times_high"] <= 4
     assert speed["exchanged_gib"] == pytest.approx(0.75 * 8 * 596e6 / 2**30, rel=0.02)
-    needs_two = plan(capsys, "--model", "qwen3-8b", "--context", "4096", *A100X4)
+    needs_two = planned("--model", "qwen3-8b", "--context", "4096", *A100X4)
     assert needs_two["speed"] is None
 
 
-def test_the_gpus_needed_need_no_offload(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_gpus_needed_need_no_offload(planned: Any) -> None:
     """A model of 70 billion parameters needs more than one GPU; what offload could is a note."""
-    answer = plan(capsys, "--model", "llama-3.1-70b", "--gpu", "H100 SXM", "--gpus-needed")
+    answer = planned("--model", "llama-3.1-70b", "--gpu", "H100 SXM", "--gpus-needed")
     assert answer["gpus"] > 8 and "Offload" not in answer["recipe"]
     assert any(line.startswith("1 GPU would be enough with offload") for line in answer["advice"])
 
@@ -345,58 +331,36 @@ def doctor_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) 
     return cause, " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize(
-    "line",
+VERL = 'File "/opt/Trinity-RFT/trinity/trainer/verl/fsdp_workers.py", line 612, in update_actor'
+DEEPSPEED = 'File "/venv/lib/python3.11/site-packages/deepspeed/runtime/zero/stage3.py", line 1'
+FSDP = 'File "/lib/python3.12/site-packages/torch/distributed/fsdp/_runtime_utils.py", line 9'
+IN_ORDER = (
+    "1. Env", "2. SP", "3. Offload", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+)  # fmt: skip
+ASK_PLAN = "gpusetup plan --model qwen3-8b --context 32768 --gpus 4 --gpu-mem 79.15GiB"
+
+
+@each(
+    "line, said, unsaid",
     [
-        'File "/opt/Trinity-RFT/trinity/trainer/verl/fsdp_workers.py", line 612, in update_actor',
-        'File "/venv/lib/python3.12/site-packages/verl/workers/actor/dp_actor.py", line 400',
-        'File "/venv/lib/python3.11/site-packages/deepspeed/runtime/zero/stage3.py", line 1',
+        (VERL, (*IN_ORDER, ASK_PLAN), ()),
+        (DEEPSPEED, (*IN_ORDER, ASK_PLAN), ()),
+        # FSDP alone has the variable and the offload, and Windows not even the variable.
+        (FSDP, ("1. Env", "2. Offload"), ("SP:",)),
+        ("Windows 11, RTX 4090", (), ("expandable_segments",)),
+        # Without a trainer that ran: what saves memory anywhere.
+        ("", ("checkpointing", "8-bit optimizer", "LoRA", "gpusetup tune"), ("2. SP",)),
+        ("Should I use verl or deepspeed?", ("1. a smaller batch", "gpusetup plan"), ("2. SP",)),
     ],
 )
-def test_out_of_memory_in_a_trainer_leads_to_its_steps_in_the_guides_order(
-    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_out_of_memory_leads_to_the_steps_of_the_trainer_in_the_guides_order(
+    line: str, said: tuple[str, ...], unsaid: tuple[str, ...], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     """000-11: Env, then SP, then Offload, and `gpusetup plan` for the card of the message."""
     cause, screen = doctor_reads(tmp_path, capsys, f"{line}\n{OUT_OF_MEMORY}\n")
     assert cause == "out-of-memory"
-    steps = [screen.index(step) for step in ("1. Env", "2. SP", "3. Offload")]
+    assert all(words in screen for words in said), screen
+    assert not any(words in screen for words in unsaid), screen
+    steps = [screen.index(step) for step in said if re.match(r"\d\. ", step)]
     assert steps == sorted(steps)
-    assert "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in screen
-    assert "gpusetup plan --model qwen3-8b --context 32768 --gpus 4 --gpu-mem 79.15GiB" in screen
-
-
-def test_a_trainer_without_sequence_parallelism_is_not_sent_to_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """000-11: FSDP alone has the variable and the offload."""
-    line = 'File "/lib/python3.12/site-packages/torch/distributed/fsdp/_runtime_utils.py", line 9'
-    _, screen = doctor_reads(tmp_path, capsys, f"{line}\n{OUT_OF_MEMORY}\n")
-    assert screen.index("1. Env") < screen.index("2. Offload")
-    assert "SP:" not in screen
-
-
-def test_windows_has_no_expandable_segments(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """000-11: Env is never offered where the allocator lacks it."""
-    _, screen = doctor_reads(tmp_path, capsys, f"Windows 11, RTX 4090\n{OUT_OF_MEMORY}\n")
-    assert "expandable_segments" not in screen
-
-
-def test_out_of_memory_without_a_trainer_names_what_saves_memory_anywhere(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """000-11: checkpointing, 8-bit optimizers, LoRA, tune and plan; no trainer's own steps."""
-    _, screen = doctor_reads(tmp_path, capsys, f"{OUT_OF_MEMORY}\n")
-    for words in ("checkpointing", "8-bit optimizer", "LoRA", "gpusetup tune", "gpusetup plan"):
-        assert words in screen
-    assert "2. SP" not in screen
-
-
-def test_a_trainer_that_is_only_spoken_of_gets_the_general_steps(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """000-11: a neighbour, which names a trainer that did not run."""
-    text = f"Should I use verl or deepspeed?\n{OUT_OF_MEMORY}\n"
-    _, screen = doctor_reads(tmp_path, capsys, text)
-    assert "1. a smaller batch" in screen

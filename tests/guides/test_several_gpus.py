@@ -19,11 +19,6 @@ CARD = ("--gpu-mem", "11GiB")
 USERS, ITEMS, WIDTH = 20_000_000, 3_706, 64
 
 
-def plan(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    main(["plan", *words, "--json"])
-    return dict(json.loads(capsys.readouterr().out))
-
-
 def states(answer: dict[str, Any]) -> float:
     return float(answer["memory_gib"]["states"])
 
@@ -33,11 +28,11 @@ def states(answer: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize("name", ["dp", "dataparallel", "data-parallel", "torch.nn.DataParallel"])
 def test_data_parallel_has_its_parts_and_a_first_gpu_that_holds_most(
-    name: str, capsys: pytest.CaptureFixture[str]
+    name: str, planned: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """004-1: the first GPU has Adam's states and all outputs; DDP stands beside it."""
-    answer = plan(capsys, *GPT2, *CARD, "--strategy", name)
-    distributed = plan(capsys, *GPT2, *CARD, "--strategy", "ddp")
+    answer = planned(*GPT2, *CARD, "--strategy", name)
+    distributed = planned(*GPT2, *CARD, "--strategy", "ddp")
     memory = answer["memory_gib"]
     assert answer["strategy"] == "dp" and memory["other_gpus"] < memory["total"] / 2
     assert memory["logits"] == pytest.approx(8 * distributed["memory_gib"]["logits"], rel=0.01)
@@ -53,12 +48,12 @@ def test_data_parallel_has_its_parts_and_a_first_gpu_that_holds_most(
 
 
 def test_tables_of_options_are_weights_with_gradients_and_states(
-    capsys: pytest.CaptureFixture[str],
+    planned: Any,
 ) -> None:
     """004-2: n x dim x 4 bytes of weights; DDP keeps 20 bytes a trained parameter."""
-    plain = plan(capsys, *GPT2, *CARD, "--strategy", "ddp")
+    plain = planned(*GPT2, *CARD, "--strategy", "ddp")
     tables = ("--embedding", f"users={USERS}x{WIDTH}", "--embedding", f"items={ITEMS}x{WIDTH}")
-    larger = plan(capsys, *GPT2, *CARD, "--strategy", "ddp", *tables)
+    larger = planned(*GPT2, *CARD, "--strategy", "ddp", *tables)
     weights_gib = 4 * WIDTH * (USERS + ITEMS) / 2**30
     assert states(larger) - states(plain) == pytest.approx(5 * weights_gib, rel=0.03)
     assert any("are 4.8 GiB of weights" in line for line in larger["advice"])
@@ -76,16 +71,10 @@ TABLES = {
 
 
 @pytest.mark.parametrize("text", TABLES)
-def test_tables_of_a_config_are_counted_however_they_are_named(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_of_a_config_are_counted_however_they_are_named(text: str, planned: Any) -> None:
     """004-2: users, items and other entities; never steps, samples or layers."""
-    file = tmp_path / "train.yaml"
     head = "model_name_or_path: gpt2\nbatch_size: 8\nmax_length: 3\n"
-    file.write_text(head, encoding="utf-8")
-    plain = plan(capsys, "--from-config", str(file), "--gpu-mem", "180GiB")
-    file.write_text(head + text, encoding="utf-8")
-    larger = plan(capsys, "--from-config", str(file), "--gpu-mem", "180GiB")
+    plain, larger = (planned(head + more, "--gpu-mem", "180GiB") for more in ("", text))
     bytes_a_parameter = states(plain) * 2**30 / plain["parameters"]
     added = (states(larger) - states(plain)) * 2**30 / bytes_a_parameter
     assert added == pytest.approx(WIDTH * TABLES[text], rel=0.02, abs=1e5)
@@ -95,12 +84,10 @@ def test_tables_of_a_config_are_counted_however_they_are_named(
 
 
 @pytest.mark.parametrize("words", [("--freeze",), ("--freeze", "all"), ("--freeze", "100%")])
-def test_a_frozen_model_has_weights_alone(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_frozen_model_has_weights_alone(words: tuple[str, ...], planned: Any) -> None:
     """004-4: neither gradients nor Adam's states."""
-    trained = plan(capsys, *GPT2, *CARD, "--strategy", "ddp")
-    frozen = plan(capsys, *GPT2, *CARD, "--strategy", "ddp", *words)
+    trained = planned(*GPT2, *CARD, "--strategy", "ddp")
+    frozen = planned(*GPT2, *CARD, "--strategy", "ddp", *words)
     assert states(frozen) == pytest.approx(4 * 124.4e6 / 2**30, rel=0.02)
     assert states(frozen) < states(trained) / 2
 
@@ -120,15 +107,11 @@ FROZEN = {
 
 
 @pytest.mark.parametrize("line", FROZEN)
-def test_a_config_says_what_is_frozen(
-    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_config_says_what_is_frozen(line: str, planned: Any) -> None:
     """004-4: by the model's name, or by the part that it calls so."""
-    file = tmp_path / "train.yaml"
     head = "model_name_or_path: gpt2\nper_device_train_batch_size: 8\nmax_length: 3\n"
-    file.write_text(f"{head}{line}\nn_users: 1000\nembedding_dim: 64\n", encoding="utf-8")
     card = ("--gpu-mem", "24GiB", "--trainer", "loop", "--gpus", "1")
-    answer = plan(capsys, "--from-config", str(file), *card)
+    answer = planned(f"{head}{line}\nn_users: 1000\nembedding_dim: 64\n", *card)
     shares = [line for line in answer["advice"] if "is frozen" in line]
     assert bool(shares) == bool(FROZEN[line])
     if 0 < FROZEN[line] < 1:

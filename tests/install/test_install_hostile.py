@@ -25,6 +25,7 @@ from installing import (
     versions_in,
 )
 
+from gpusetup import cli
 from gpusetup.install.switching.journal import RECEIPT
 
 pytestmark = needs_linux
@@ -297,3 +298,25 @@ def test_two_wheels_may_bring_the_same_file_with_the_same_content(
     said = install("--venv", str(venv), *WANTED, "one", "two")
     assert said.exit == 0, said.err
     assert versions_in(venv).keys() >= {"one", "two", "torch"}
+
+
+ENDLESS = "1" * 5_000
+
+
+@pytest.mark.parametrize("command", ["doctor", "install --dry-run", "guard"])
+def test_a_package_with_an_endless_version(
+    world: World, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    venv = world.venv()
+    for name in ("torch", "torchvision", "evil"):
+        info = site_of(venv) / f"{name}-1.0.dist-info"
+        info.mkdir()
+        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {ENDLESS}\n"
+        (info / "METADATA").write_text(f"{head}Requires-Dist: torch>={ENDLESS}\n")
+        (info / "RECORD").write_text("")
+    package = site_of(venv) / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "version.py").write_text(f"__version__ = '{ENDLESS}'\ncuda = '{ENDLESS}.1'\n")
+    assert cli.main([*command.split(), "--python", str(venv)]) in (0, 1)
+    assert "itself failed" not in capsys.readouterr().err

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from measured_cells import cells
 from scripts_loaded import script
 
 from gpusetup.cli import main
@@ -19,7 +20,6 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.forward_memory import LOSSES
 from gpusetup.plan.job import SHARDED, TOKEN_BUDGET, Recipe, TrainingJob
-from gpusetup.plan.measured import CELLS
 from gpusetup.plan.memory import memory
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import Place, capacity
@@ -58,8 +58,7 @@ ORDER = ("vanilla", "Env", "SP=2", "Env + SP=2", "SP=4", "Env + SP=4", "Env + Of
 def test_the_560_cells_are_answered_as_measured_and_nearly_so_predicted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with CELLS.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(cells())
     untold = tmp_path / "cells.csv"
     with untold.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, rows[0])

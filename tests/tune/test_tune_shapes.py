@@ -27,7 +27,8 @@ def size(changes: list[dict[str, Any]], side: str) -> int:
     return math.prod(
         one[side] or 1
         for one in changes
-        if any(word in one["key"] for word in BATCH) and isinstance(one["to"], int)
+        if any(word in one["key"].replace("-", "_") for word in BATCH)
+        and isinstance(one["to"], int)
     )
 
 

@@ -118,7 +118,7 @@ FAULTS = (
     second("cuda.name", HANG, SILENT),
     second("cuda.handle", "!999", ILL, root=True),
     second("cuda.name", "!999", ILL),
-    Fault("CUDA misses a GPU", "cuda-misses-gpu", 1, state={"cuda.devices": 1}),
+    Fault("CUDA misses a GPU", "gpu-does-not-answer", 1, state={"cuda.devices": 1}),
     *(Fault(f"cuInit answers {code}", finding, state={"cuda.init": code}) for code, finding in (
         (2, "cuda-init-out-of-memory"), (34, "libcuda-stub"), (46, "compute-mode-exclusive"),
         (100, "cuda-sees-no-device"), (101, "invalid-device-ordinal"), (304, "os-call-failed"),
@@ -279,7 +279,7 @@ H100: Mapping[str, object] = {"name": "NVIDIA H100 80GB HBM3", "sm": 90}
 SEVEN = "1,2,3,4,5,6,7"
 W = Severity.WARNING
 NO_MIG, MISSED, NODE, LINKS = (
-    *("mig-misconfigured", "cuda-misses-gpu", "device-node-missing", "nvlink-degraded"),
+    *("mig-misconfigured", "gpu-does-not-answer", "device-node-missing", "nvlink-degraded"),
 )
 
 

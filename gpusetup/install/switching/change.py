@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -238,9 +239,8 @@ class Change:
         remove_empty(path for path in aside if f"-info{os.sep}" in path)
         flush(self.store)
         self.enter("installing")
-        for folder in {os.path.dirname(place) for place in coming.values()}:
-            os.makedirs(folder, exist_ok=True)
-        for source, place in coming.items():
+        for source, place in renames_of(coming):
+            os.makedirs(os.path.dirname(place), exist_ok=True)
             os.rename(source, place)
         flush(self.store)
         self.enter("verifying")
@@ -365,6 +365,34 @@ class Change:
         drop_leftovers(self.store)
 
 
+def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yields each path to rename, with its new path; `coming` maps each unpacked file to its place.
+
+    A package's folder is renamed as a whole if nothing is in its place: torch has 15,000 files in
+    1,100 folders, and to make and remove each folder takes longer than uv needs to unpack them.
+    """
+    packages: dict[str, list[str]] = {}
+    for source in coming:
+        in_package = PACKAGE_FOLDER.match(source)
+        packages.setdefault(in_package[0] if in_package else "", []).append(source)
+    for folder, sources in packages.items():
+        # What is left of a place without the path below the folder is the place of the folder.
+        place = coming[sources[0]].removesuffix(sources[0][len(folder) :])
+        keeps_shape = all(coming[source] == place + source[len(folder) :] for source in sources)
+        # An empty folder would be moved along, but never be removed again.
+        has_empty = any(not (folders or files) for _, folders, files in os.walk(folder))
+        if folder and keeps_shape and not has_empty and not os.path.lexists(place):
+            yield folder, place
+        else:
+            yield from ((source, coming[source]) for source in sources)
+
+
+PACKAGE_FOLDER = re.compile(
+    rf".*?[/\\](?:{'|'.join(LIBRARIES)})[/\\][^/\\]+(?=[/\\])",
+)
+"""The folder of a package, directly below the library folder."""
+
+
 def _is_folder(path: str) -> bool:
     """Whether a path is a folder, and not a link to one."""
     return os.path.isdir(path) and not os.path.islink(path)
@@ -389,9 +417,8 @@ def bytecode_of(paths: Iterable[str]) -> set[str]:
 def remove_empty(files: Iterable[str]) -> None:
     """Remove the folders of these files and their parents if they are empty; the library folder
     itself stays."""
-    folders = {os.path.dirname(path) for path in files}
     # Inner folders come before outer ones.
-    for folder in sorted(folders, reverse=True):
+    for folder in sorted({os.path.dirname(path) for path in files}, reverse=True):
         with suppress(OSError):
             # Keep the library folder even if it is empty, because an environment needs it.
             while os.path.basename(folder) not in LIBRARIES:
@@ -622,8 +649,7 @@ def _beside_what_came_since(change: Change, changed: set[str], layout: Layout) -
     undo, installed = change.journal, distributions(layout)
     updated = changed & {package.name for package in installed}
     came_since: set[str] = set()
-    # Journals of older gpusetup versions do not list the companions.
-    if undo.beside is not None and "torch" in undo.after:
+    if "torch" in undo.after:
         came_since = {package.name for package in installed} & {*FAMILY}
         came_since -= undo.after.keys() | undo.beside.keys()
     kept_at = (change.store / UNDO).stat().st_mtime
@@ -634,9 +660,7 @@ def _beside_what_came_since(change: Change, changed: set[str], layout: Layout) -
             stays |= files_listed(package, layout)
     touched = change.made | change.aside.keys()
     stays = (stays | bytecode_of(stays)) & (touched | bytecode_of(touched))
-    removed_too: set[str] = set()
-    if came_since:
-        removed_too = files_of_all(came_since, layout)[1] - stays - touched
+    removed_too = files_of_all(came_since, layout)[1] - stays - touched
     after = {name: version for name, version in undo.after.items() if name not in changed}
     after |= {package.name: package.version for package in installed if package.name in came_since}
     prefix = str(change.store.parent)
@@ -669,6 +693,5 @@ def _previous_files(change: Change, updated: set[str]) -> set[str]:
         files.add(path)
         if name == "RECORD":
             library = os.path.dirname(info)
-            rows = record_rows(kept)
-            files |= {os.path.normpath(os.path.join(library, row[0])) for row in rows}
+            files |= {os.path.normpath(os.path.join(library, row[0])) for row in record_rows(kept)}
     return files

@@ -82,8 +82,8 @@ class Journal(Frozen):
     """Whether the old files are kept for `--undo`."""
     undoes: bool = False
     """Whether this is the journal of an installation that is being undone."""
-    beside: Mapping[str, str] | None = None
-    """The installed companions that the installation left alone; None in an older journal."""
+    beside: Mapping[str, str] = {}
+    """The installed companions that the installation left alone."""
     stays: tuple[str, ...] = ()
     """Only for an undo: files of packages that were installed later, which are left as they are."""
     kept: Mapping[str, tuple[int, int]] = {}
@@ -99,8 +99,7 @@ def text_of(path: str, prefix: str) -> str:
     """
     if not path.startswith(f"{prefix}{os.sep}"):
         raise _outside(path, prefix)
-    below_prefix = path[len(prefix) + 1 :]
-    return os.fsencode(below_prefix).decode("latin-1")
+    return os.fsencode(path[len(prefix) + 1 :]).decode("latin-1")
 
 
 def _outside(path: str, prefix: str) -> Blocked:
@@ -120,11 +119,7 @@ def require_inside(store: Path, paths: Iterable[str]) -> None:
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
     """The absolute paths for texts that `text_of` returned."""
     prefix = str(store.parent)
-    paths: list[str] = []
-    for text in texts:
-        below_prefix = os.fsdecode(text.encode("latin-1"))
-        paths.append(os.path.join(prefix, below_prefix))
-    return paths
+    return [os.path.join(prefix, os.fsdecode(text.encode("latin-1"))) for text in texts]
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:

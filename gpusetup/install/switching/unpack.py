@@ -75,8 +75,7 @@ def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     try:
         return _unpack(job, plan, layout)
     except Differs:
-        names = tuple(wheel.name for wheel in plan.wheels)
-        run_step(job, forget_step(names), uv_environment())
+        run_step(job, forget_step(tuple(wheel.name for wheel in plan.wheels)), uv_environment())
         return _unpack(job, plan, layout)
 
 
@@ -88,9 +87,8 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "tmp").mkdir(parents=True)
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
-    environment = fetching_environment(plan.torch_index)
     with job.show_progress(plan.wheels):
-        output = run_step(job, plan.steps[-1], environment)
+        output = run_step(job, plan.steps[-1], fetching_environment(plan.torch_index))
     if not output.ok:
         raise complaint("cannot download and unpack the wheels", output, Unreached)
     return compared(folder / "root", plan.wheels, layout)
@@ -186,8 +184,7 @@ def _require_same_content(root: Path, promises: Promises) -> None:
 
 def _project_of(record: str) -> str:
     """The normalised project name that a RECORD path belongs to."""
-    folder = os.path.basename(os.path.dirname(record))
-    return canonicalize_name(folder.partition("-")[0])
+    return canonicalize_name(os.path.basename(os.path.dirname(record)).partition("-")[0])
 
 
 def _is_record(path: str) -> bool:
@@ -195,8 +192,7 @@ def _is_record(path: str) -> bool:
     package."""
     if not path.endswith(f".dist-info{os.sep}RECORD"):
         return False
-    library = os.path.dirname(os.path.dirname(path))
-    return os.path.basename(library) in LIBRARIES
+    return os.path.basename(os.path.dirname(os.path.dirname(path))) in LIBRARIES
 
 
 # --- places in the environment --------------------------------------------------------------------
