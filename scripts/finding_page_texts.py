@@ -36,8 +36,6 @@ COMMANDS = {
     "unset PYTORCH_CUDA_ALLOC_CONF    # if expandable_segments fail",
     "cuda-home-unset": "export CUDA_HOME=/usr/local/cuda    # the folder of the toolkit",
     "cuda-lib-missing": "gpusetup install",
-    "cuda-launch-blocking": "unset CUDA_LAUNCH_BLOCKING\n"
-    "$env:CUDA_LAUNCH_BLOCKING = ''    # in PowerShell",
     "cuda-sees-no-device": "unset CUDA_VISIBLE_DEVICES\n"
     "set CUDA_VISIBLE_DEVICES=    # in Windows' cmd\n"
     "nvidia-smi --query-gpu=name,compute_mode,mig.mode.current --format=csv",
@@ -56,11 +54,9 @@ COMMANDS = {
     "docker run --rm --gpus all ubuntu nvidia-smi",
     "download-network-error": "export PIP_DEFAULT_TIMEOUT=120 UV_HTTP_TIMEOUT=300\n"
     "curl -sSI https://download.pytorch.org/",
-    "driver-missing": NEWEST_DRIVER,
     "driver-not-loaded": "sudo apt install -y linux-headers-6.8.0-45-generic\n"
     "sudo dkms autoinstall\nsudo modprobe nvidia\n"
     "mokutil --sb-state    # if modprobe says that the key was rejected",
-    "driver-slow": "sudo systemctl enable --now nvidia-persistenced",
     "driver-too-old": "gpusetup install    # keeps the driver\n"
     "# Or update the driver:\n" + NEWEST_DRIVER,
     "extension-arch-mismatch": "python -m pip install --no-build-isolation --no-deps "
@@ -76,7 +72,6 @@ COMMANDS = {
     "gpu-memory-taken": "nvidia-smi\n"
     "sudo fuser -v /dev/nvidia*    # also what nvidia-smi does not list",
     "gpu-unused": "gpusetup install",
-    "gpu-works-little": "gpusetup monitor",
     "guarded-set-changed": "gpusetup guard",
     "hybrid-gpu-off": "sudo prime-select on-demand    # for prime-select\n"
     "supergfxctl --mode Hybrid    # for supergfxctl\n"
@@ -157,7 +152,6 @@ COMMANDS = {
     "torch-outside-environment": "unset PYTHONPATH    # in PowerShell: $env:PYTHONPATH = ''\n"
     'python -c "import torch; print(torch.__file__)"',
     "torch-sees-no-gpu": "gpusetup doctor    # finds which of these it is",
-    "torchaudio-mismatch": "gpusetup install",
     "triton-missing-windows": "python -m pip install triton-windows",
     "two-torch-installs": "python -m pip uninstall -y torch    # until it finds none\n"
     "gpusetup install",

@@ -54,26 +54,21 @@ def interruptions(machine: Snapshot) -> tuple[str, ...]:
 
 
 def unfinished_events(system: System, target: TargetPython | None) -> Iterator[Event]:
-    """An event for each interrupted installation.
+    """An event for each interrupted installation, whose journal is left.
 
     The journal is in the target, or in an unfinished environment in the working folder.
     """
+    found: dict[str, dict[str, str]] = {}
     if target is not None and exists(system, join(target.prefix, *JOURNAL)):
-        yield _unfinished(target.prefix)
-        return
+        found = {target.prefix: {}}
     # Look for unfinished environments only if the user neither named nor activated an environment.
-    if target is not None and target.chosen_by in ("--python", "VIRTUAL_ENV", "CONDA_PREFIX"):
-        return
-    for prefix in half_made_environments(system):
-        if exists(system, join(prefix, *JOURNAL)):
-            yield _unfinished(prefix, half_made="yes")
-
-
-def _unfinished(prefix: str, **more_values: str) -> Event:
-    """The event for an interrupted installation, of which the journal is left."""
-    path = join(prefix, *JOURNAL)
-    values = {"path": path, "prefix": prefix, **more_values}
-    return Event(kind="install-unfinished", values=values, source="journal", text=path)
+    elif target is None or target.chosen_by not in ("--python", "VIRTUAL_ENV", "CONDA_PREFIX"):
+        found = {prefix: {"half_made": "yes"} for prefix in half_made_environments(system)}
+    for prefix, more in found.items():
+        path = join(prefix, *JOURNAL)
+        if exists(system, path):
+            values = {"path": path, "prefix": prefix, **more}
+            yield Event(kind="install-unfinished", values=values, source="journal", text=path)
 
 
 def half_made_environments(system: System) -> Iterator[str]:

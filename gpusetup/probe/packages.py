@@ -7,7 +7,6 @@ conda's `conda-meta`. Each folder is listed once, and only small files are opene
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gpusetup.model.machine import Package
 from gpusetup.probe.target import TargetPython
@@ -48,10 +47,18 @@ def installed_packages(system: System, target: TargetPython) -> tuple[Package, .
             has_listed_folder = True
             infos = filter(None, map(INFO_FOLDER.match, names))
             packages += filter(None, (_package(system, folder, info) for info in infos))
-    conda = tuple(conda_packages(system, target.prefix))
-    if not has_listed_folder and not conda:
-        return None
-    return (*packages, *conda)
+    for parts in map(parse_conda_name, list_or_empty(system, join(target.prefix, "conda-meta"))):
+        name, version, build = parts or ("", "", "")
+        if name in CONDA_WATCHED or name in WATCHED:
+            package = Package(
+                name=name,
+                version=version,
+                installer="conda",
+                build=build,
+                location=target.prefix,
+            )
+            packages.append(package)
+    return tuple(packages) if packages or has_listed_folder else None
 
 
 def _package(system: System, folder: str, info: re.Match[str]) -> Package | None:
@@ -69,9 +76,13 @@ def _package(system: System, folder: str, info: re.Match[str]) -> Package | None
         return None
     installer = (text("INSTALLER") or "").strip().lower() or None
     record = text("RECORD")
+    intact = None
     # Do not check conda packages: their RECORD may come from the original wheel, while conda keeps
     # the libraries elsewhere.
-    is_checkable = is_wheel and installer != "conda" and record is not None
+    if is_wheel and installer != "conda" and record is not None:
+        # After an interrupted or overwritten installation, some of these files are missing.
+        paths = LIBRARY_IN_RECORD.findall(record)
+        intact = all(exists(system, join(folder, *path.split("/"))) for path in paths)
     # A package that was installed from a folder or URL (PEP 610, or an editable install) is not the
     # one on an index, where another project may have the same name.
     is_direct = "__editable__" in (record or "") or text("direct_url.json") is not None
@@ -80,27 +91,7 @@ def _package(system: System, folder: str, info: re.Match[str]) -> Package | None
         version=info["version"],
         installer=installer,
         location=folder,
-        intact=is_whole(system, folder, record or "") if is_checkable else None,
+        intact=intact,
         requires=requires,
         direct=is_direct if is_direct or requires else None,
     )
-
-
-def is_whole(system: System, folder: str, record: str) -> bool:
-    """Whether all libraries listed in a RECORD exist, and also torch's `version.py`. After an
-    interrupted or overwritten installation, some of them are missing."""
-    paths = LIBRARY_IN_RECORD.findall(record)
-    return all(exists(system, join(folder, *path.split("/"))) for path in paths)
-
-
-# --- conda ---------------------------------------------------------------------------------------
-
-
-def conda_packages(system: System, prefix: str) -> Iterator[Package]:
-    """The watched packages of a conda environment, from the names of its `conda-meta` files."""
-    for parts in map(parse_conda_name, list_or_empty(system, join(prefix, "conda-meta"))):
-        name, version, build = parts or ("", "", "")
-        if name in CONDA_WATCHED or name in WATCHED:
-            yield Package(
-                name=name, version=version, installer="conda", build=build, location=prefix
-            )

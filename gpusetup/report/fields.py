@@ -184,6 +184,8 @@ PATTERNS = (
     FieldPattern("os.name", NAMED_SYSTEMS, r"(?=[udfcrlpoamnw])(?<![\w/-])(?!\w{4,7} \d{1,2}(?:\.\d{1,2}){1,2}-\d)((?:Ubuntu|Debian|Fedora|CentOS|Rocky Linux|AlmaLinux|RHEL|Linux Mint|Pop!_OS|openSUSE|Arch Linux|Manjaro|NixOS|Windows (?:10|11|7|8\.1|Server \d{4})|macOS (?:Ventura|Sonoma|Sequoia|Monterey|Big Sur|\d\d))(?: ?-?\d{1,2}(?:\.\d{1,2})?)?)(?![\w-])", HINT),
     # `uname -a`: `Linux host 6.8.0-45-generic #45-Ubuntu`.
     FieldPattern("os.kernel", ("linux", "build on kernel"), r"(?:\bLinux \S{1,64}|module build on kernel:) (\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)"),
+    # `/lib/modules/6.8.0-45-generic`.
+    FieldPattern("os.kernel", ("/lib/modules/", "uname -r"), r"(?:in directory /lib/modules/|\buname -r )(\d\.\d{1,3}\.\d[\w.+-]{1,60})", USUAL),
     # `Platform: Linux-6.8.0-45-generic-x86_64-with-glibc2.39`.
     FieldPattern("platform", "platform: ", r"(?<!Client: )\bPlatform: ((?:Linux|Windows|macOS|Darwin)-\S{1,120})", SURE),
     # The kernel without a label.

@@ -54,7 +54,6 @@ RTX_3090 = Gpu(
 GTX_1080_TI = replace(
     RTX_3090, name="NVIDIA GeForce GTX 1080 Ti", compute_capability=Capability(6, 1)
 )
-RTX_5090 = replace(RTX_3090, name="NVIDIA GeForce RTX 5090", compute_capability=Capability(12, 0))
 A100 = replace(RTX_3090, name="NVIDIA A100-SXM4-80GB", compute_capability=Capability(8, 0))
 
 ON_THE_BUS = PciDevice(

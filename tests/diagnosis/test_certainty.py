@@ -129,16 +129,6 @@ def test_only_what_failed_and_can_be_reached_is_changed(text: str, absent: str, 
     assert way in way_of(answer)
 
 
-def test_flash_attn_beside_rocms_torch_needs_no_cuda_toolkit() -> None:
-    answer = read_report(
-        "Failed to build `flash-attn==2.8.0`\ntorch.__version__  = 2.8.0+rocm6.4\n"
-        "UserWarning: flash_attn was requested, but nvcc was not found.\n"
-        "OSError: CUDA_HOME environment variable is not set."
-    )
-    assert "do not install a CUDA toolkit" in way_of(answer)
-    assert "cuda" not in commands_of(answer).lower()
-
-
 # --- a full GPU -----------------------------------------------------------------------------------
 
 OUT = (

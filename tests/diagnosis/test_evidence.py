@@ -57,7 +57,6 @@ def screen_of(answer: DoctorAnswer) -> str:
 REFUTED = [
     # what the text shows, the cause, what is ruled out
     (f"{NO_KERNEL}PyTorch version: 2.9.1+cu128\nRTX 5090\n", "extension-arch-mismatch", True),
-    (f"{NO_KERNEL}torch 2.5.1+cu121, RTX 5090\n", "arch-too-new-for-wheel", False),
     (
         f"{CUBLAS}torch 2.5.1+cu124\n$ find / -name 'libcublas*'\n{LISTED}",
         "library-not-on-path",
@@ -74,19 +73,9 @@ REFUTED = [
         True,
     ),
     (
-        "cudaErrorInsufficientDriver\ntorch 2.9.1+cu130\ndriver 565.57.01\n",
-        "driver-too-old",
-        False,
-    ),
-    (
         f"{DLL} 1 import cv2\n 2 import torch\nIn a fresh python `import torch` works fine.\n",
         "dll-load-order",
         True,
-    ),
-    (
-        f"{DLL}In a fresh python `import torch` fails in the same way.\n",
-        "windows-dll-missing",
-        False,
     ),
 ]
 
@@ -203,8 +192,6 @@ def test_an_unknown_answer_asks_by_stage(text: str, asks: str) -> None:
 
 
 # --- live answers that misled ---------------------------------------------------------------------
-
-CPU_BUILD = {"version": "2.6.0+cpu", "backend": "cpu", "cuda": None, "kernels": None}
 
 
 def test_a_full_dev_shm_is_enlarged_and_not_opened_to_all() -> None:

@@ -117,15 +117,6 @@ SAID = {
         CUDA,
         False,
     ),
-    "a VPS without GPU|a CPU-only server|a machine: there is no GPU in this machine": (CUDA, False),
-    "it: I only have a CPU|it, I do not own an NVIDIA card|a MacBook Air M2|an Intel iMac": (
-        CUDA,
-        False,
-    ),
-    "an M1 Pro|a Jetson Orin Nano|an AGX Xavier, JetPack 5.1|L4T R35.4.1|a Jetson board": (
-        CUDA,
-        False,
-    ),
     "me@jetson-orin-nano:~$ python3 a.py|the Jetson Nano dev kit|Orin NX": (CUDA, False),
 }
 """What people call their machine -> what commands have in them, and whether they may."""

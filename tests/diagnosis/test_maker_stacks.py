@@ -23,7 +23,6 @@ from maker_tapes import (
 )
 from tapes import Tape
 
-from gpusetup.api import read_report
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.documents import DoctorAnswer
@@ -143,29 +142,3 @@ def test_a_text_in_which_the_makers_own_tool_speaks_has_the_same_causes(
     diagnosis = diagnose(read_bytes(text.encode()), load_catalog())
     assert diagnosis.cause == cause
     assert way in fix_of(diagnosis)
-
-
-WORKING_STACKS_OF_MAKERS = (
-    "PyTorch version: 2.9.0+xpu\nIs CUDA available: False\nIs XPU available: True\n"
-    "Intel GPU models onboard:\n* Intel(R) Data Center GPU Max 1100",
-)
-
-
-@each("text", WORKING_STACKS_OF_MAKERS)
-def test_a_working_stack_of_another_maker_is_ok(text: str) -> None:
-    assert read_report(text).cause == "ok"
-
-
-def told(text: str) -> DoctorAnswer:
-    """The diagnosis of a text."""
-    return diagnose(read_bytes(text.encode()), load_catalog())
-
-
-def test_the_message_of_mps_names_another_macos_than_torch_needs() -> None:
-    error = "RuntimeError: The MPS backend is supported on MacOS 12.3+. Current OS version can be"
-    moved = f"cannot move a tensor to a MPS device\n{error}"
-    old = f"MacBook M1 (macOS-12.7.6-arm64) with torch 2.5.1: {moved}"
-    assert told(old).cause == "apple-silicon"
-    new = f"macOS 26.3.1, Apple M2, torch 2.10.0: {moved}"
-    way = fix_of(told(new))
-    assert "new enough" in way and "FALLBACK" not in way

@@ -8,7 +8,6 @@ from each_row import each
 from gpusetup.api import read_report
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import command_lines
-from gpusetup.render.machine import machine_facts
 
 
 def everything_to_do(answer: DoctorAnswer) -> str:
@@ -59,22 +58,6 @@ def test_the_way_is_right_for_the_program_and_the_maker(
     assert answer.cause == cause
     assert way in everything_to_do(answer)
     assert never not in everything_to_do(answer)
-
-
-GPU_LINES = (
-    # the text, what the line of the GPU shows
-    ("RuntimeError: HIP error: invalid device function\nRadeon RX 5700 XT", "RX 5700 XT"),
-    (
-        "PyTorch version: 2.7.0+rocm6.3\nIs CUDA available: True\nGPU models and configuration: "
-        "AMD Instinct MI308X (gfx942:sramecc+:xnack-)\nNvidia driver version: N/A\n",
-        "AMD Instinct MI308X (gfx942:sramecc+:xnack-)",
-    ),
-)
-
-
-@each("text, line", GPU_LINES)
-def test_the_gpu_line_has_names_of_gpus_and_no_error(text: str, line: str) -> None:
-    assert machine_facts(read_report(text))["GPU"] == line
 
 
 MPS_IS_NOT_AVAILABLE = "MPS built?: True\nMPS available?: False\n"

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tapes import ReplaySystem, system
 
 from gpusetup.cli import main
 from gpusetup.probe.snapshot_files import dump_snapshot, load_snapshot, machine_named
@@ -89,19 +88,6 @@ def test_wrong_words_end_with_a_line_and_a_code(
     printed = capsys.readouterr()
     assert said in printed.err
     assert printed.out == "" and "Traceback" not in printed.err
-
-
-# --- targets --------------------------------------------------------------------------------------
-
-PIPX = {
-    "executable": "/h/pipx/venvs/gpusetup/bin/python",
-    "prefix": "/h/pipx/venvs/gpusetup",
-    "cwd": "/proj",
-}
-
-
-def pipx() -> ReplaySystem:
-    return system({"/h/pipx/venvs/gpusetup/pipx_metadata.json": "{}"}, facts=PIPX)
 
 
 # --- cost -----------------------------------------------------------------------------------------

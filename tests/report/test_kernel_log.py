@@ -121,7 +121,7 @@ def test_one_xid_of_many_gpus_names_them() -> None:
 
 def test_a_long_log_takes_no_time_and_its_end_counts() -> None:
     flood = "NVRM: Xid (PCI:0000:05:00): 13, pid=7, name=python3, Graphics Exception\n" * 100_000
-    began = time.monotonic()
+    began = time.process_time()
     events = parse_kernel_log(flood + LINES[0])
     assert {event.values.get("number") for event in events if event.kind == "xid"} == {"13", "79"}
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
