@@ -44,11 +44,15 @@ def loaded(path: str) -> ModuleType:
     return check
 
 
-def answer(_: list[str], options: list[str], text: str, __: float) -> str:
-    """What `gpusetup doctor --report -` prints, without a process for each text."""
+def answer(
+    _: list[str], options: list[str], text: str, __: float, *, with_exit: bool = False
+) -> str | tuple[str, int]:
+    """What `gpusetup doctor --report -` prints, without a process for each text; also its exit code
+    if the check asks for it."""
     snapshot = read.read_report(text)
     shown = diagnosing.diagnose(snapshot, CATALOG)
-    return to_json(shown) if options else doctor_screen(shown).shown(width=100, colour=False)
+    printed = to_json(shown) if options else doctor_screen(shown).shown(width=100, colour=False)
+    return (printed, 0 if shown.cause == diagnosing.OK else 1) if with_exit else printed
 
 
 @contextmanager

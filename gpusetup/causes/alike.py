@@ -85,7 +85,3 @@ WHAT_LOADS = (
     "{k: v for k, v in os.environ.items() if 'CUDA' in k or 'PYTHON' in k}, "
     "torch.zeros(1, device='cuda'))\""
 )
-INTEL_RUNTIME = (
-    "python -m pip list | grep -iE 'torch|intel|dpcpp|sycl|oneapi'; "
-    "env | grep -iE 'oneapi|sycl|LD_LIBRARY_PATH'"
-)

@@ -161,8 +161,8 @@ NO_FAILURES = frozenset(
     "remedy-tried "
     "nccl-on-a-bridge output-shown program-crashed ipex "
     "sycl-finds-none wrong-numbers torch-call-fails no-root-rights cloud-machine "
-    "file-listed failing-file loaded-first run-finished container-engine toolkit-installed "
-    "several-gpus run-hangs machine-powers-off install-typed linux-driver-installed silent-crash "
+    "file-listed failing-file run-finished container-engine toolkit-installed "
+    "several-gpus run-hangs machine-powers-off silent-crash "
     "gpu-starved pin-pulls-torch container-start-failed vendor-image "
     "python-bound".split()
 ) | {"card-beside-nvidia"}

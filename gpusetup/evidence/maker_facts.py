@@ -15,12 +15,6 @@ def whys(context: RuleContext, kind: str) -> set[str | None]:
     return {event.values.get("why") for event in events(context, kind)}
 
 
-def targets_named(context: RuleContext) -> set[str]:
-    """The targets of the AMD GPUs that a text names. It may also name the processor's graphics."""
-    names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
-    return {target for target in map(gfx_of, names) if target}
-
-
 def intels_extension_fails(context: RuleContext) -> str:
     """Intel's extension for PyTorch, or the torch that Intel built for it, cannot be loaded, finds
     no GPU, crashes or hangs."""
