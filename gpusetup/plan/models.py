@@ -346,6 +346,8 @@ def base_in_name(text: str) -> str | None:
     """
     words = words_of_name(text)
     sizes = set(filter(SIZE_WORD.fullmatch, words))
+    if not sizes:
+        return None  # `rugpt3large_based_on_gpt2` is no gpt2
     best, most_words = None, 0
     for known, row in model_table().models.items():
         for name in (known, *row.get("also", ())):
