@@ -187,7 +187,7 @@ def python_tag(machine: Snapshot) -> str | None:
 
 def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     """The GPUs that the build must support. These are the visible ones, all of them if a variable
-    hides them (a program may unset it), or without any driver those on the PCI bus."""
+    hides them (a program may unset it), or without any driver NVIDIA's GPUs on the PCI bus."""
     present = [gpu for gpu in machine.gpus or () if not gpu.lost]
     gpus = list(visible_gpus(machine)) or present
     if not gpus:

@@ -156,6 +156,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
             return _unchanged(run, task, notes, verdict)
         out.talk("The right build is there but fails its test: it will be installed again.")
     if task.is_done:
+        # The right build failed its test, or an interrupted run may have left only a part of it.
         task = task.again()
     _check_environment(run, task.elsewhere)
     task, plan = plan_newest(job, target, task)

@@ -73,7 +73,7 @@ def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
         yield replace(
             wheel,
             sha256=sums.get(wheel.filename, wheel.sha256),
-            size_bytes=path.stat().st_size,
+            size_bytes=path.stat().st_size if path.is_file() else wheel.size_bytes,
             unpacked_bytes=unpacked_bytes,
         )
 
