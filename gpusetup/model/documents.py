@@ -21,6 +21,22 @@ from gpusetup.model.finding import Finding, RuledOut, Stage
 from gpusetup.model.frozen import Amount, Flag, Frozen, Number, Text
 from gpusetup.model.machine import Snapshot
 
+Verdict = Literal[
+    "good",
+    "input-starved",
+    "launch-bound",
+    "communication-bound",
+    "memory-bound",
+    "memory-tight",
+    "throttled",
+    "idle",
+    "uneven",
+    "bursty",
+    "cpu-bound",
+    "faulty",
+]
+"""What `gpusetup monitor` says of a run or a GPU."""
+
 
 class ErrorAnswer(Frozen):
     schema: Literal["gpusetup.error/1"] = "gpusetup.error/1"

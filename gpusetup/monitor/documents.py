@@ -9,22 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from gpusetup.model.documents import Verdict
 from gpusetup.model.frozen import Frozen
-
-Verdict = Literal[
-    "good",
-    "input-starved",
-    "launch-bound",
-    "communication-bound",
-    "memory-bound",
-    "memory-tight",
-    "throttled",
-    "idle",
-    "uneven",
-    "bursty",
-    "cpu-bound",
-    "faulty",
-]
 
 Figure = float | None
 Count = int | None

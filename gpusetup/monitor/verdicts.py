@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gpusetup.model.documents import Verdict
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.signs import Sign
 
