@@ -252,7 +252,7 @@ training = of_kind("training", "")
 no_loader = server | notebook | physics
 no_training = no_loader | of_kind("inference")
 # Neither the process nor the card receives data, so no loader can be too slow.
-nothing_comes_in = reads_nothing & copies_nothing & ~of_kind("simulation")
+nothing_comes_in = reads_nothing & copies_nothing
 
 
 @Sign
