@@ -25,7 +25,6 @@ COMMANDS = {
     "doctor": "finds what is wrong with this machine, or with a pasted report, and how to fix it",
     "resolve": "says which PyTorch build fits this machine, and why the others do not",
     "install": "installs the build that fits and tests it; restores the previous one if it fails",
-    "guard": "keeps pip and uv from replacing torch and the packages that need it",
     "verify": "tests that torch works on the GPUs, by computing with it",
     "plan": "says whether a training run fits on these GPUs, and with which settings",
     "tune": "adapts a training config to this machine, and can measure which batch size is best",

@@ -36,8 +36,6 @@ NOT_PASSED_ON = (
     *("PYTHONHOME", "PYTHONPATH"),
 )
 """The user's variables that uv does not get. It gets all others."""
-GUARD_FILE = "gpusetup-constraints.txt"
-"""The constraints file of `gpusetup guard`, which holds back other programs."""
 
 
 def uv_program() -> str:
@@ -58,10 +56,6 @@ def uv_environment(
     environment = {
         name: value for name, value in os.environ.items() if name not in (*NOT_PASSED_ON, *drop)
     }
-    constraints = environment.get("UV_CONSTRAINT", "").split()
-    environment["UV_CONSTRAINT"] = " ".join(
-        word for word in constraints if not word.endswith(GUARD_FILE)
-    )
     _, login = split_login(login_of)
     if login:
         name = TORCH_INDEX_NAME.replace("-", "_").upper()

@@ -303,7 +303,7 @@ def test_two_wheels_may_bring_the_same_file_with_the_same_content(
 ENDLESS = "1" * 5_000
 
 
-@pytest.mark.parametrize("command", ["doctor", "install --dry-run", "guard"])
+@pytest.mark.parametrize("command", ["doctor", "install --dry-run"])
 def test_a_package_with_an_endless_version(
     world: World, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
