@@ -3,11 +3,8 @@ described machine. Each makes a plan, shows it, asks for confirmation, and carri
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,13 +25,12 @@ from gpusetup.commands.install_choice import (
 )
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
-from gpusetup.errors import Blocked, ToolFailed
-from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, run_step, torch_stays
+from gpusetup.errors import Blocked
+from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
 from gpusetup.install.switching import change
 from gpusetup.install.switching.change import recover_unfinished, target_folder
 from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, Journal, read_journal
-from gpusetup.install.switching.lock import locked
 from gpusetup.install.target import (
     Target,
     check_target,
@@ -46,26 +42,19 @@ from gpusetup.install.target import (
     versions,
 )
 from gpusetup.install.task import Task, check_described, refuse_unnamed_base
-from gpusetup.install.wheels import fetch_into_folder, newest_torch
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
-from gpusetup.model.steps import Step
-from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
 from gpusetup.project.decide import afterwards, described_python, keeps_image
 from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.progress import fetching
-from gpusetup.render.screen import Screen, ScreenLine, section
-from gpusetup.system.processes import run as run_program
-from gpusetup.system.signals import interruptible
-from gpusetup.uv.errors import said_by
+from gpusetup.render.screen import Screen
 from gpusetup.uv.package_index import PersonIndex
 
 if TYPE_CHECKING:
@@ -124,23 +113,15 @@ def install(question: InstallQuestion, out: Console) -> Reply:
         python, new_venv = sys.executable, question.venv
     machine = gather(out, python=python, need_target=True)
     target = read_target(machine.python.executable, new_venv)
-    job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
+    job = InstallJob(talk=out.talk)
     run = Run(question, out, job, machine, target)
     # If conda installed torch, conda must change it. Another installer would leave two torches in
     # one place, because conda keeps its own record of packages.
-    if by_conda(machine) and not (question.offline or question.venv or question.download):
-        return _by_conda(run)
+    if by_conda(machine) and not question.venv:
+        return _show_conda(run)
     decision = decision_of(question, machine)
     notes = (*decision.notes, *afterwards(decision.later, machine))
-    wish = decision.wish
-    if question.offline:
-        # The folder has everything. Without a named torch, its newest one is installed.
-        job.wheels = os.path.realpath(question.offline)
-        torch = newest_torch(job.wheels, target.layout.version)
-        wish = wish if wish.torch else replace(wish, torch=f"=={torch}")
-    task = _chosen(run, wish)
-    if question.download:
-        return _download(run, task, notes)
+    task = _chosen(run, decision.wish)
     # Only a dry run can find an unfinished installation here. Other runs have completed or reverted
     # it before the machine was read. `half_made` marks a new environment, which is not this target.
     is_unfinished = any(
@@ -174,9 +155,8 @@ def install(question: InstallQuestion, out: Console) -> Reply:
 def _chosen(run: Run, wish: Wish) -> Task:
     """The task for a request in an environment, after looking for reasons to stop."""
     question, out = run.question, run.out
-    is_new = run.target.venv is not None or question.download is not None
-    host = host_for(question, wish, run.machine, is_new=is_new)
-    if not wish.packages or question.offline or question.download:
+    host = host_for(question, wish, run.machine, is_new=run.target.venv is not None)
+    if not wish.packages:
         return choose_task(question, wish, host, out.talk)
 
     def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
@@ -214,21 +194,6 @@ def _unchanged(
         notes=notes,
     )
     return reply(answer, screens.end_screen(answer, notes=(*task.notes, *notes)))
-
-
-def _download(run: Run, task: Task, notes: tuple[str, ...]) -> Reply:
-    """Show and download everything that a new environment needs, without installing it."""
-    folder = os.path.realpath(run.question.download or "")
-    task, plan = plan_newest(run.job, replace(run.target, venv=folder), task)
-    plan = replace(plan, steps=(), before={})
-    answer = _planned(plan, task, notes)
-
-    def fetch() -> Reply:
-        count = fetch_into_folder(run.job, plan)
-        text = f"{count} wheels are in {folder}; there: `gpusetup install --offline DIR`\n"
-        return reply(answer, text)
-
-    return carry_out(run.question, run.out, answer, _plan_screen(answer, plan, task, notes), fetch)
 
 
 def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
@@ -288,16 +253,7 @@ def _plan_screen(
     return screens.plan_screen(planned, rows, screens.downloads(plan.wheels), (*plan.notes, *notes))
 
 
-# --- by conda, if conda installed torch -----------------------------------------------------------
-# Each change is a transaction, so conda can return to the revision before it.
-
-SOLVE_SECONDS = 600.0
-"""The time limit in seconds for conda's solver, which takes minutes on a slow disk or with a newly
-loaded channel."""
-INSTALL_SECONDS = 6 * 3600.0
-"""The time limit in seconds for an installation. Gigabytes take hours over a slow connection."""
-CLEANING_SECONDS = 30.0
-"""How many seconds conda may take to roll back after Ctrl-C."""
+# --- conda, if conda installed torch --------------------------------------------------------------
 
 
 def by_conda(machine: Snapshot) -> bool:
@@ -305,75 +261,20 @@ def by_conda(machine: Snapshot) -> bool:
     return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
-def _by_conda(run: Run) -> Reply:
-    """Let conda change a torch that conda installed. If conda cannot run, raise Blocked with the
-    command to type."""
-    question, out, job, machine, target = run
-    prefix = target.layout.prefix
-    answer, task = describe(question, out.talk, machine)
-    if task.is_done:
-        return reply(answer, _described_screen(machine, answer, task))
-    # The program of an active environment is preferred.
-    active = (os.environ.get("CONDA_EXE"), os.environ.get("MAMBA_EXE"))
-    names = filter(None, (*active, "conda", "mamba", "micromamba"))
-    program = next(filter(None, map(shutil.which, names)), None)
-    argv = (program or "conda", *answer.steps[0].argv[1:])
-    answer = replace(answer, steps=(DoneStep(argv=argv),))
-    conda_lines: tuple[str, ...] = ()
-    problem = None if program else "conda, mamba and micromamba are not found"
-    if not os.access(Path(prefix, "conda-meta"), os.W_OK):
-        problem = f"{prefix} cannot be written by this user"
-    # conda's own preview takes a minute, so it is only made for a user who is about to answer yes
-    # or no.
-    if not (problem or question.yes or question.dry_run):
-        out.talk("Asking conda what it would change ...")
-        output = run_program((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
-        said = without_logins(output.stdout.strip() or output.problem or output.stderr.strip())
-        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in said.splitlines())
-    screen = _described_screen(machine, answer, task, section("conda says", conda_lines))
-    if problem and not question.dry_run:
-        out.talk(screen)
-        test = own_line("gpusetup", "verify", "--python", target.python)
-        raise Blocked(
-            f"conda installed torch into {prefix}, so only conda can change it: {problem}",
-            hint=f"nothing was changed; `{own_line(*argv)}` does it, then test it: `{test}`",
-        )
-
-    def run_conda() -> Reply:
-        verdict = _conda_done(run, argv, task)
-        after = family_of(target.installed)
-        how_it_ended = None if torch_stays(verdict) else "unproven"
-        # conda's solver may choose another release than the one in its command.
-        installed, chosen = parsed(after.get("torch", "")), parsed(task.build.torch)
-        if installed.base_version != chosen.base_version:
-            how_it_ended = "other"
-        changed = replace(
-            answer, state="installed", after=after, steps=tuple(job.done), verdict=verdict
-        )
-        way_back = own_line("conda", "install", "--prefix", prefix, "--revision", "N")
-        end = screens.end_screen(changed, how_it_ended, undo=f"`{way_back}`")
-        return reply(changed, end, yes=how_it_ended is None)
-
-    return carry_out(question, out, answer, screen, run_conda)
-
-
-def _conda_done(run: Run, argv: tuple[str, ...], task: Task) -> dict[str, Any] | None:
-    """Run conda's command while the environment is locked, and return verify's result; None if no
-    test was requested."""
-    job, layout = run.job, run.target.layout
-    job.store = Path(layout.prefix, STORE)
-    with interruptible(), locked(job.store, job.talk):
-        job.talk("conda solves, downloads and installs: this takes minutes ...")
-        step = Step(argv=argv, timeout_seconds=INSTALL_SECONDS)
-        output = run_step(job, step, os.environ, gently_seconds=CLEANING_SECONDS)
-        if not output.ok:
-            raise ToolFailed(
-                f"conda cannot install it: {output.problem or said_by(output)}",
-                hint="conda rolls back the change; `conda list --revisions` shows its changes",
-            )
-        if run.question.no_verify:
-            return None
-        return prove(job, layout.python, device_to_prove(task.build.backend, task.gpus_here))
+def _show_conda(run: Run) -> Reply:
+    """Show the command with which conda changes a torch that it installed. Raises Blocked if more
+    than a dry run was asked for, because only conda knows what else its solver would move."""
+    answer, task = describe(run.question, run.out.talk, run.machine)
+    screen = _described_screen(run.machine, answer, task)
+    if task.is_done or run.question.dry_run:
+        return reply(answer, screen)
+    run.out.talk(screen)
+    command = own_line(*answer.steps[0].argv)
+    test = own_line("gpusetup", "verify", "--python", run.target.python)
+    raise Blocked(
+        f"conda installed torch into {run.target.prefix}, so conda must change it",
+        hint=f"nothing was changed; run `{command}`, then test it: `{test}`",
+    )
 
 
 # --- `--undo` -----------------------------------------------------------------------------------
@@ -523,11 +424,9 @@ def labelled(build: TorchBuild, family: tuple[str, ...]) -> dict[str, str]:
     return {name: f"{version}{label}" for name, version in build.family(family).items()}
 
 
-def _described_screen(
-    machine: Snapshot, answer: InstallAnswer, task: Task, last_lines: Iterable[str] = ()
-) -> Screen:
+def _described_screen(machine: Snapshot, answer: InstallAnswer, task: Task) -> Screen:
     """The screen with the commands for a machine, or with a line which says that nothing needs to
-    be installed. `last_lines` come at the end."""
+    be installed."""
     build, coming = task.build, task.coming
     if task.is_done:
         return screens.end_screen(answer, notes=task.notes)
@@ -542,4 +441,4 @@ def _described_screen(
     }
     system = machine.os.family or OWN_SYSTEM
     notes = (*answer.notes, *task.all_notes)
-    return screens.plan_screen(answer, rows, last_lines, notes, system=system)
+    return screens.plan_screen(answer, rows, notes=notes, system=system)

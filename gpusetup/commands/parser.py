@@ -303,7 +303,6 @@ CALLED: Mapping[str, str] = {
     "--yes": "force assume-yes no-input non-interactive",
     "--dry-run": "simulate preview check what-if",
     "--index": "i index-root index-url extra-index-url default-index mirror",
-    "--offline": "f wheelhouse no-index find-links",
     "--undo": "rollback revert restore uninstall remove",
     "--from": "machine host snapshot replay file input load",
     "--report": "log text input stdin file read",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpusetup.install.wheels import size_text
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.logins import without_logins
@@ -25,7 +24,7 @@ from gpusetup.render.screen import (
     verdict,
 )
 from gpusetup.render.screen import notes as notes_after_a_gap
-from gpusetup.uv.question import Wheel
+from gpusetup.uv.question import Wheel, size_text
 
 
 def plan_screen(
@@ -92,8 +91,6 @@ ENDS = {
     "unchanged": (OK, "Nothing to do"),
     "restored": (NO, "The new packages failed their test, so the previous ones were restored"),
     "undone": (OK, "Undone"),
-    "unproven": (NO, "Installed, but it fails its test"),
-    "other": (NO, "conda reported no error, but did not install the requested torch"),
 }
 """Maps each possible end of an installation to its mark and a sentence."""
 

@@ -78,12 +78,6 @@ def with_torch_index(url: str) -> str:
     return f"{TORCH_INDEX_NAME}={split_login(url)[0]} {os.environ.get('UV_INDEX', '')}".strip()
 
 
-def cache_folder() -> Path:
-    """The folder of the user's uv cache, as uv itself names it."""
-    output = run((uv_program(), "cache", "dir"), timeout=30.0, environment=uv_environment())
-    return Path(output.stdout.strip() or ".uv_cache")
-
-
 class Settings(Frozen):
     """What gpusetup has to know of the settings with which `uv pip` runs in the current folder."""
 

@@ -324,3 +324,20 @@ def test_the_kernels_for_the_named_target_come_as_an_extra(world: World, install
     assert said.exit == 0, said.err
     assert said.answer["after"]["torch"] == label
     assert said.answer["after"][kernels] == label
+
+
+def test_conda_changes_what_conda_installed_so_its_command_is_named(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv = world.venv()
+    (venv / "conda-meta").mkdir()
+    world.fill(venv, world.wheel("torch", "2.0.0", files={"torch/__init__.py": ""}))
+    next(venv.glob("lib/*/site-packages/torch-*/INSTALLER")).write_text("conda")
+    with_a_gpu(monkeypatch)
+    before = state_of(venv)
+    words = ("--torch", "2.5.1", "--python", str(venv / "bin/python"))
+    shown = install(*words, "--dry-run", "--json").answer["steps"][0]["argv"]
+    assert shown[:5] == ["conda", "install", "--yes", "--prefix", str(venv)]
+    said = install(*words, "--yes")
+    assert (said.exit, state_of(venv)) == (3, before), said.err
+    assert " ".join(shown[:5]) in said.err and "gpusetup verify --python" in said.err

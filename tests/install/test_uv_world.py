@@ -275,36 +275,17 @@ def test_no_index_with_a_folder_of_wheels_installs_from_that_folder(
     for wheel in (world.folder / "wheels").glob("*.whl"):
         (links / wheel.name).symlink_to(wheel)
     users_file(world, f'no-index = true\nfind-links = ["{links}"]\n')
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 0, said.err
-    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
+    world.fill(world.venv("old"), world.wheel("torch", "2.0.0"))
+    # Without `--torch`, the newest in the folder.
+    for words in (("--venv", "env", *WANTED), ("--venv", "old", "--upgrade", *WANTED[2:])):
+        said = install(*words)
+        assert said.exit == 0, said.err
+        assert versions_in(Path(words[1]))["torch"] == f"{TORCH}+cpu"
     assert world.index.asked == []
-
-
-def test_a_limit_by_date_is_not_put_on_torchs_index_which_states_no_dates(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for wheel in (world.folder / "wheels").glob("*.whl"):
-        world.index.uploaded[wheel.name] = "2023-01-01T00:00:00Z"
-    world.index.uploaded["typing_extensions-4.15.0-py3-none-any.whl"] = "2025-08-25T00:00:00Z"
-    world.index.faults["/whl/cpu/torch/"] = torch_page_without_dates(world)
-    monkeypatch.setenv("UV_EXCLUDE_NEWER", "2024-01-01")
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 0, said.err
-    versions = versions_in(Path("env"))
-    assert versions["torch"] == f"{TORCH}+cpu" and versions["typing-extensions"] == "4.9.0"
-    assert "except on torch's index, which states no dates" in " ".join(said.err.split())
-    for wheel in (world.folder / "wheels").glob("torch-*"):
-        world.index.uploaded[wheel.name] = "2025-01-01T00:00:00Z"
-    world.index.faults.clear()
-    dated = install("--venv", "dated", *WANTED)
-    assert dated.exit == 3 and f"torch=={TORCH}" in dated.err
-
-
-def torch_page_without_dates(world: World) -> Fault:
-    name = next((world.folder / "wheels").glob("torch-*")).name
-    link = f'<a href="{name}">{name}</a>'
-    return Fault(body=f"<!DOCTYPE html><html><body>{link}</body></html>".encode())
+    next(links.glob("filelock-*")).unlink()
+    missing = install("--venv", "third", *WANTED)
+    assert missing.exit == 3 and "filelock was not found" in missing.err
+    assert not Path("third").exists()
 
 
 # --- folders with odd names -----------------------------------------------------------------------

@@ -71,14 +71,14 @@ CTRL_C = (
         "823543",
         "Watched",
     ),
-    ("install --yes --torch 2.5.1 --offline {house}", "Unpacking", "interrupted"),
+    ("install --yes --torch 2.5.1 --index {root}", "Fetching", "interrupted"),
 )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("typed", "at", "said"), CTRL_C)
 def test_ctrl_c_in_a_console(laptop: Any, typed: str, at: str, said: str) -> None:
-    words = typed.format(house=windows.seen_from_windows(laptop.house)).split()
+    words = typed.format(root=laptop.indexes.index_root).split()
     ended = laptop.there.in_console(
         f"{story.BIN}\\gpusetup.exe", *words, keys=b"\3", at=at,
         cwd=laptop.there.drive / "project", VIRTUAL_ENV=f"{story.PROJECT}\\.venv",

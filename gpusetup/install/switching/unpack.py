@@ -34,7 +34,7 @@ from gpusetup.install.target import (
 )
 from gpusetup.uv.errors import complaint
 from gpusetup.uv.program import forget_step, uv_environment
-from gpusetup.uv.question import Wheel, fetching_environment, lock_text
+from gpusetup.uv.question import Wheel, fetching_environment, lock_text, size_text
 
 UV_LOCK = ".lock"
 """The file that uv leaves in a prefix into which it has installed."""
@@ -87,8 +87,9 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "tmp").mkdir(parents=True)
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
-    with job.show_progress(plan.wheels):
-        output = run_step(job, plan.steps[-1], fetching_environment(plan.torch_index))
+    size_bytes = sum(wheel.size_bytes or 0 for wheel in plan.wheels)
+    job.talk(f"Fetching {len(plan.wheels)} wheels ({size_text(size_bytes)}) ...")
+    output = run_step(job, plan.steps[-1], fetching_environment(plan.torch_index))
     if not output.ok:
         raise complaint("cannot download and unpack the wheels", output, Unreached)
     return compared(folder / "root", plan.wheels, layout)
