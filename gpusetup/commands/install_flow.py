@@ -30,10 +30,9 @@ from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
 from gpusetup.install.switching import change
 from gpusetup.install.switching.change import recover_unfinished, target_folder
-from gpusetup.install.switching.journal import RECEIPT, STORE, UNDO, Journal, read_journal
+from gpusetup.install.switching.journal import RECEIPT, STORE, Journal
 from gpusetup.install.target import (
     Target,
-    check_target,
     distributions,
     family_of,
     layout_of_folder,
@@ -41,14 +40,13 @@ from gpusetup.install.target import (
     read_target,
     versions,
 )
-from gpusetup.install.task import Task, check_described, refuse_unnamed_base
+from gpusetup.install.task import Task, check_environment
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import OWN_SYSTEM, own_line
-from gpusetup.probe.own_files import interruptions
 from gpusetup.project.decide import afterwards, described_python, keeps_image
 from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
@@ -122,13 +120,7 @@ def install(question: InstallQuestion, out: Console) -> Reply:
     decision = decision_of(question, machine)
     notes = (*decision.notes, *afterwards(decision.later, machine))
     task = _chosen(run, decision.wish)
-    # Only a dry run can find an unfinished installation here. Other runs have completed or reverted
-    # it before the machine was read. `half_made` marks a new environment, which is not this target.
-    is_unfinished = any(
-        event.kind == "install-unfinished" and "half_made" not in event.values
-        for event in machine.events
-    )
-    if task.is_done and not is_unfinished:
+    if task.is_done:
         verdict = None
         if not (question.no_verify or question.dry_run):
             device = device_to_prove(task.build.backend, task.gpus_here)
@@ -136,20 +128,11 @@ def install(question: InstallQuestion, out: Console) -> Reply:
         if torch_stays(verdict):
             return _unchanged(run, task, notes, verdict)
         out.talk("The right build is there but fails its test: it will be installed again.")
-    if task.is_done:
-        # The right build failed its test, or an interrupted run may have left only a part of it.
         task = task.again()
-    _check_environment(run, task.elsewhere)
+    if target.venv is None:
+        check_environment(machine, task.elsewhere)
     task, plan = plan_newest(job, target, task)
-    if plan.wheels:
-        return _switch(run, task, plan, notes)
-    if is_unfinished:
-        # "Nothing to do" would be wrong, because these packages would be removed again.
-        raise Blocked(
-            "An earlier installation was interrupted, so it is not known what would be installed",
-            hint="nothing was changed; the command above ends it",
-        )
-    return _unchanged(run, task, notes)
+    return _switch(run, task, plan, notes) if plan.wheels else _unchanged(run, task, notes)
 
 
 def _chosen(run: Run, wish: Wish) -> Task:
@@ -161,19 +144,12 @@ def _chosen(run: Run, wish: Wish) -> Task:
 
     def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
         stop_early(question, wish, host, choice, out.talk)
-        _check_environment(run, new_environment(question, wish, choice, host.machine))
+        if run.target.venv is None:
+            check_environment(run.machine, new_environment(question, wish, choice, host.machine))
         out.talk(f"Looking for versions that work together: {without_logins(', '.join(words))} ...")
 
     index = PersonIndex(host.machine, question.root, look_before_asking)
     return choose_task(question, wish, host, out.talk, index)
-
-
-def _check_environment(run: Run, elsewhere: str) -> None:
-    """Raise Blocked if an existing environment must not be changed. `elsewhere` is the command that
-    creates another one."""
-    if run.target.venv is None:
-        refuse_unnamed_base(run.machine, elsewhere)
-        check_target(run.target.layout, elsewhere)
 
 
 def _unchanged(
@@ -198,7 +174,16 @@ def _unchanged(
 
 def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
     """Show and carry out a plan, which changes an environment or creates one."""
-    answer = _planned(plan, task, notes)
+    answer = InstallAnswer(
+        state="planned",
+        target=plan.target,
+        before=plan.before,
+        after=plan.after,
+        steps=tuple(DoneStep(argv=step.argv) for step in plan.steps),
+        why=task.why,
+        newest=task.newest,
+        notes=notes,
+    )
 
     def carry_out_plan() -> Reply:
         verdict = change.install(run.job, run.target, plan, verify=not run.question.no_verify)
@@ -210,28 +195,14 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
             steps=tuple(run.job.done),
             verdict=verdict,
             receipt=str(Path(plan.target, STORE, RECEIPT)) if is_kept else None,
-            why=task.why,
         )
-        undo = undo_offered(plan) if is_kept else None
+        way_back = own_line("gpusetup", "install", "--undo", "--python", plan.target)
+        undo = f"`{way_back}`" if is_kept else None
         return reply(ended, screens.end_screen(ended, undo=undo), yes=is_kept)
 
     created = "the environment is new" if run.target.venv else None
     screen = _plan_screen(answer, plan, task, (*notes_of_target(run.target), *notes), created)
     return carry_out(run.question, run.out, answer, screen, carry_out_plan)
-
-
-def _planned(plan: Plan, task: Task, notes: tuple[str, ...]) -> InstallAnswer:
-    """The document of a plan."""
-    return InstallAnswer(
-        state="planned",
-        target=plan.target,
-        before=plan.before,
-        after=plan.after,
-        steps=tuple(DoneStep(argv=step.argv) for step in plan.steps),
-        why=" ".join(filter(None, (*interruptions(task.machine), task.why))) or None,
-        newest=task.newest,
-        notes=notes,
-    )
 
 
 def _plan_screen(
@@ -283,32 +254,27 @@ def _show_conda(run: Run) -> Reply:
 def undo(question: InstallQuestion, out: Console) -> Reply:
     """Restore the packages that the last installation replaced."""
     folder = target_folder(question.python, question.venv, is_undo=True)
-    store = folder / STORE
     ended = recover_unfinished(folder, out.talk, dry_run=question.dry_run)
     # An interrupted installation was found and has just been reverted, so there is nothing more to
     # undo.
     if ended and ended.phase != "keeping":
         return _undone(folder, ended)
-    # Only a dry run can find an unfinished change here; its half-finished state cannot be compared
-    # with a plan.
-    unfinished = read_journal(store)
-    if unfinished is not None:
-        # A change that was about to be kept is completed first. If that change did not replace
-        # torch, `--undo` then reverts the last change that did.
-        if unfinished.phase == "keeping" and "torch" not in unfinished.after:
-            unfinished = (change.keeps_torch(store) and read_journal(store, UNDO)) or unfinished
-        planned = _planned_undo(folder, unfinished)
-        return reply(planned, _undo_screen(planned))
     layout = layout_of_folder(folder)
-    check_target(layout)
-    journal = change.undo_known(store, layout).journal
-    planned = _planned_undo(folder, journal)
+    journal = change.undo_known(folder / STORE, layout).journal
+    planned = InstallAnswer(
+        state="planned", target=str(folder), before=journal.after, after=journal.before, steps=()
+    )
+    changes = []
+    for name, version in journal.after.items():
+        former = journal.before.get(name)
+        changes.append(f"{name} {version} -> {former}" if former else f"{name} {version} goes")
+    screen = screens.plan_screen(planned, {"undo": ", ".join(changes), "change": None})
 
     def restore_previous() -> Reply:
         change.undo(out.talk, layout)
         return _undone(folder, journal)
 
-    return carry_out(question, out, planned, _undo_screen(planned), restore_previous)
+    return carry_out(question, out, planned, screen, restore_previous)
 
 
 def _undone(folder: Path, journal: Journal) -> Reply:
@@ -318,36 +284,6 @@ def _undone(folder: Path, journal: Journal) -> Reply:
         state="restored", target=str(folder), before=journal.after, after=restored, steps=()
     )
     return reply(answer, screens.end_screen(answer, "undone"))
-
-
-def _planned_undo(folder: Path, journal: Journal) -> InstallAnswer:
-    return InstallAnswer(
-        state="planned", target=str(folder), before=journal.after, after=journal.before, steps=()
-    )
-
-
-def _undo_screen(planned: InstallAnswer) -> Screen:
-    """The screen of a planned undo, with changes such as `torch 2.5.1+cpu -> 2.4.0, filelock 3.20.0
-    goes`."""
-    changes = []
-    for name, version in planned.before.items():
-        former = planned.after.get(name)
-        changes.append(f"{name} {version} -> {former}" if former else f"{name} {version} goes")
-    text = ", ".join(changes) or "no package was replaced yet; what was unpacked goes"
-    return screens.plan_screen(planned, {"undo": text, "change": None})
-
-
-def undo_offered(plan: Plan) -> str | None:
-    """The command that undoes this installation; None if nothing can be undone. If the undo would
-    restore other packages than this installation replaced, a remark says so."""
-    kept_copy = read_journal(Path(plan.target, STORE), UNDO)
-    if kept_copy is None:
-        return None
-    command = own_line("gpusetup", "install", "--undo", "--python", plan.target)
-    # An installation that does not change torch keeps the undo of the last one that did.
-    if "torch" in plan.after or "torch" not in kept_copy.after:
-        return f"`{command}`"
-    return f"`{command}` (restores {screens.versions(family_of(kept_copy.before))})"
 
 
 # --- for a described machine ----------------------------------------------------------------------
@@ -393,7 +329,7 @@ def describe(
     decision = decision_of(question, machine, by_conda=installer == "conda")
     task = choose_task(question, decision.wish, host_for(question, decision.wish, machine), talk)
     if not task.is_done and installer == "uv":
-        check_described(machine, task.elsewhere)
+        check_environment(machine, task.elsewhere)
     coming, build = task.coming, task.build
     # Packages that change with torch have other names in conda, so name them only for uv.
     beside = (*coming.followers, *coming.pinned) if installer == "uv" else ()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,7 +30,6 @@ class Plan(Frozen):
     target: str
     python: str
     """The path of the target's interpreter."""
-    backend: str
     torch_index: str
     """The URL of the index of torch and its companions. It may contain a login."""
     fallbacks: tuple[str, ...] = ()
@@ -68,18 +65,6 @@ def run_step(job: InstallJob, step: Step, environment: Mapping[str, str]) -> Out
     )
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))
     return replace(output, argv=step.argv)
-
-
-def in_image_build() -> bool:
-    """Whether this process runs in an image build, as far as the builder can be recognised.
-
-    BuildKit, buildah and kaniko can be recognised, but the old docker builder cannot.
-    """
-    return (
-        platform.node() == "buildkitsandbox"
-        or "BUILDAH_ISOLATION" in os.environ
-        or Path("/kaniko/executor").exists()
-    )
 
 
 # --- the test of an environment -------------------------------------------------------------------

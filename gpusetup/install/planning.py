@@ -24,7 +24,7 @@ from gpusetup.errors import BadInput, Blocked, ToolFailed, Unreached, Unsatisfia
 from gpusetup.install.job import InstallJob, Plan, device_to_prove
 from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
 from gpusetup.install.switching.unpack import stage_of
-from gpusetup.install.target import Layout, Target, check_importable, files_listed, files_of_all
+from gpusetup.install.target import Layout, Target, files_listed, files_of_all
 from gpusetup.install.task import Task
 from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.frozen import replace
@@ -90,7 +90,7 @@ def _newest_of_mirror(job: InstallJob, target: Target, task: Task) -> Task | Non
         any_release = (f"torch{task.wish.torch or ''}", *question.names[1:])
         question = replace(question, family=any_release, others=())
         with suppress(Unsatisfiable):
-            found.append(lock_of(question).packages["torch"]["version"].partition("+")[0])
+            found.append(lock_of(question)["torch"]["version"].partition("+")[0])
     with suppress(Unsatisfiable):
         if found:
             return task.within(f"=={max(found, key=parsed)}", "the newest on the mirror that fits")
@@ -115,8 +115,6 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     Raises before anything is downloaded if the change could not be made, or not be reverted, and
     LacksWheel if no index has it all.
     """
-    if target.venv is None:
-        check_importable(target.layout, task.coming.family)
     passed_over: list[tuple[str, str]] = []
     for build in task.builds:
         question = question_of(target, task, build)
@@ -146,7 +144,6 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     return Plan(
         target=target.prefix,
         python=target.python,
-        backend=build.backend,
         torch_index=question.index,
         fallbacks=tuple(one.backend for one in task.builds[len(passed_over) + 1 :]),
         wheels=wheels,
@@ -258,7 +255,7 @@ def wheels_for(
     sources: dict[str, str] = {}
     while True:
         try:
-            wheels, notes = _wheels_for(job, target, question)
+            wheels = _wheels_for(job, target, question)
             break
         except Unsatisfiable as problem:
             missing = {}
@@ -270,50 +267,44 @@ def wheels_for(
             sources |= missing
         question = replace(question, without=tuple(sources))
     asked = {name_of(word): word for word in question.others}
+    notes = []
     for name, word in sources.items():
         uses_torch = companion_table().project(name) is not None
         options = ("--no-build-isolation",) if uses_torch else ()
         needs = " (if it compiles CUDA code, this needs nvcc)" if uses_torch else ""
         install = ("uv", "pip", "install", "--python", target.python, *options)
         line = own_line(*install, asked.get(name, word))
-        text = f"built from source when you install: {name}: afterwards, run `{line}`{needs}"
-        notes = (*notes, text)
-    return wheels, notes
+        notes.append(f"built from source when you install: {name}: afterwards, run `{line}`{needs}")
+    return wheels, tuple(notes)
 
 
-def _wheels_for(
-    job: InstallJob, target: Target, question: Question
-) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
-    """The wheels to download, and notes about them. For an existing environment, these are only the
-    packages that change.
+def _wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wheel, ...]:
+    """The wheels to download. For an existing environment, these are only the packages that change.
 
     If torch and all requested companions are already installed in these versions, they are all
     downloaded again, because the user requested them.
     """
     installed = target.installed
-    notes: tuple[str, ...] = ()
     if installed:
-        changes = changes_of(question)
-        coming = {name: row["version"] for name, row in changes.packages.items()}
+        coming = {name: row["version"] for name, row in changes_of(question).items()}
         names = [name for name in question.names if installed.get(name) != coming.get(name)]
         names = names or [*question.names]
         others = [name for name in coming if name not in question.names]
         if not names and not others:
-            return (), ()
+            return ()
         question = replace(
             question,
             family=tuple(f"{name}=={coming[name]}" for name in names),
             others=tuple(f"{name}=={coming[name]}" for name in others),
         )
-        notes = changes.notes
     locked = lock_of(question, with_dependencies=not installed)
-    wheels = [wheel_of(row, question, job.settings) for row in locked.packages.values()]
+    wheels = [wheel_of(row, question, job.settings) for row in locked.values()]
     wheels.sort(key=lambda wheel: not wheel.is_of_torch_index)
     if not job.settings.is_offline:
         login, silent = split_login(question.index)[1], set[str]()
         with ThreadPoolExecutor(WORKERS) as pool, new_session() as session:
             wheels = [*pool.map(lambda one: as_served(one, login, silent, session), wheels)]
-    return tuple(wheels), notes if installed else locked.notes
+    return tuple(wheels)
 
 
 def as_served(

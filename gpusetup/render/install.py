@@ -51,12 +51,6 @@ def plan_screen(
     return Screen((heading("Plan"), *body, *notes_after_a_gap(notes)))
 
 
-def versions(packages: Mapping[str, str]) -> str:
-    """Packages and their versions as text, such as `torch 2.9.1, torchvision 0.24.1`; `no torch` if
-    there are none."""
-    return ", ".join(f"{name} {version}" for name, version in packages.items()) or "no torch"
-
-
 def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
     """A section with each wheel to download, its size and its source; empty if there are none."""
     rows = []
@@ -106,7 +100,8 @@ def end_screen(
     restores the previous packages, and the receipt. `how` is a key of ENDS, by default the result's
     state."""
     mark, sentence = ENDS[how or answer.state]
-    lines = [verdict(mark, sentence, f": {answer.target} has {versions(answer.after)}")]
+    has = ", ".join(f"{name} {version}" for name, version in answer.after.items()) or "no torch"
+    lines = [verdict(mark, sentence, f": {answer.target} has {has}")]
     if answer.verdict is not None or answer.state == "installed":
         lines += proven(answer)
     why = answer.why if answer.state == "unchanged" else None

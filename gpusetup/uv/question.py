@@ -24,7 +24,7 @@ from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.steps import Step
 from gpusetup.system.processes import run
@@ -128,15 +128,11 @@ class Question(Frozen):
         return uv_environment({**more, **self.environment}, login_of=self.index)
 
 
-class Answer(Frozen):
-    """The packages in uv's answer, and notes about them."""
-
-    packages: Mapping[str, Mapping[str, Any]] = {}
-    """Maps a package's name to uv's data about it, such as its `version`."""
-    notes: tuple[str, ...] = ()
+Packages = Mapping[str, Mapping[str, Any]]
+"""The packages in uv's answer: a package's name and uv's data about it, such as its `version`."""
 
 
-def lock_of(question: Question, *, with_dependencies: bool = True) -> Answer:
+def lock_of(question: Question, *, with_dependencies: bool = True) -> Packages:
     """The packages that meet the requirements, with their files, from uv's lock.
 
     Raises Unsatisfiable if nothing meets them, and Unreached if an index does not respond.
@@ -145,7 +141,7 @@ def lock_of(question: Question, *, with_dependencies: bool = True) -> Answer:
     return _without_prereleases(question, words if with_dependencies else [*words, "--no-deps"])
 
 
-def changes_of(question: Question) -> Answer:
+def changes_of(question: Question) -> Packages:
     """The packages that uv would install into the existing environment.
 
     torch and its companions are always looked up again, because another build of the same version
@@ -165,7 +161,7 @@ def changes_of(question: Question) -> Answer:
                 lock.unlink()
 
 
-def _ask(question: Question, words: Sequence[str]) -> Answer:
+def _ask(question: Question, words: Sequence[str]) -> Packages:
     """uv's answer to `uv pip compile` or `uv pip install --dry-run` with these words. If uv fails,
     raise the gpusetup error for that failure.
 
@@ -199,8 +195,7 @@ def _ask(question: Question, words: Sequence[str]) -> Answer:
             argv.append("--no-sources")
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         if output.ok:
-            packages = _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
-            return Answer(packages=packages)
+            return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
     problem = complaint(question.title, output)
     if isinstance(problem, Unsatisfiable) and not has_no_index:
         for name in question.names:
@@ -209,7 +204,7 @@ def _ask(question: Question, words: Sequence[str]) -> Answer:
     raise problem
 
 
-def _packages_in_lock(lock: Path) -> dict[str, Mapping[str, Any]]:
+def _packages_in_lock(lock: Path) -> Packages:
     """The packages in a pylock.toml, by name. uv names a wheel on this disk by its path from the
     lock; here it gets a path that stays valid."""
     packages = parse_toml(lock.read_text(encoding="utf-8")).get("packages", ())
@@ -219,7 +214,7 @@ def _packages_in_lock(lock: Path) -> dict[str, Mapping[str, Any]]:
     return {package["name"]: package for package in packages}
 
 
-def _packages_in_plan(text: str) -> dict[str, Mapping[str, Any]]:
+def _packages_in_plan(text: str) -> Packages:
     """The packages that come by a plan of `uv pip install --dry-run --output-format json`."""
     try:
         # A package that is only removed does not count; a replaced package is also listed as
@@ -255,44 +250,34 @@ def _require_page(index: str, name: str) -> None:
 # --- pre-releases that were not requested ---------------------------------------------------------
 
 
-def _without_prereleases(question: Question, words: Sequence[str]) -> Answer:
-    """uv's answer, without pre-releases that the user did not request, and a note about each one
-    that remains.
+def _without_prereleases(question: Question, words: Sequence[str]) -> Packages:
+    """uv's answer, without pre-releases that the user did not request.
 
     Because gpusetup builds nothing, uv ignores releases without a wheel. So if a project's only
     wheels are old pre-releases, uv would choose a development version from years ago. uv is
     therefore asked once more without pre-releases.
     """
-    answer = _ask(question, words)
+    packages = _ask(question, words)
     named = {name_of(word): Requirement(word).specifier.prereleases for word in question.others}
     expected = {*question.names, *(name for name, is_asked in named.items() if is_asked)}
-    unasked = _prereleases(answer.packages, expected)
+    unasked = set()
+    for name, row in packages.items():
+        # uv states no version for a package from a folder or a URL.
+        with suppress(InvalidVersion):
+            if Version(str(row.get("version", ""))).is_prerelease:
+                unasked.add(canonicalize_name(name))
     # The user may have decided in a setting how to treat pre-releases.
-    if not unasked or read_settings().decides_prereleases:
-        return answer
+    if not unasked - expected or read_settings().decides_prereleases:
+        return packages
     try:
-        answer = _ask(question, (*words, "--prerelease", "explicit"))
+        return _ask(question, (*words, "--prerelease", "explicit"))
     except Unsatisfiable as problem:
         # If a package that the user named has regular releases, but only as source, that is the
         # reason to stop. A dependency may be a pre-release if another package requires one.
         sources = map(name_of, names_without_wheel(problem.message, only_sources=True))
-        if named.keys() & {*sources} & unasked.keys():
+        if named.keys() & {*sources} & (unasked - expected):
             raise
-    rest = _prereleases(answer.packages, expected)
-    texts = (f"{name} {version} is a pre-release" for name, version in rest.items())
-    return replace(answer, notes=tuple(texts))
-
-
-def _prereleases(packages: Mapping[str, Mapping[str, Any]], expected: set[str]) -> dict[str, str]:
-    """The versions of the packages that are unexpected pre-releases, by name."""
-    prereleases: dict[str, str] = {}
-    for name, row in packages.items():
-        version = str(row.get("version", ""))
-        # uv states no version for a package from a folder or a URL.
-        with suppress(InvalidVersion):
-            if Version(version).is_prerelease and canonicalize_name(name) not in expected:
-                prereleases[name] = version
-    return prereleases
+        return packages
 
 
 # --- the wheels of a lock -------------------------------------------------------------------------

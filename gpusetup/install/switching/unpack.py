@@ -101,10 +101,8 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
 class Differs(ToolFailed):
     """The unpacked files differ from what the wheels' lists say."""
 
-
-def differs(message: str) -> Differs:
-    """The error for unpacked files that differ from the wheels' lists, with this message."""
-    return Differs(message, hint="nothing was changed; run this again")
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="nothing was changed; run this again")
 
 
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
@@ -133,12 +131,12 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
     for path in unpacked_files:
         # A link could lead out of the environment, so only regular files are accepted.
         if os.path.islink(path) or not os.path.isfile(path):
-            raise differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
+            raise Differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
     records = [path for path in unpacked_files if _is_record(path)]
     unexpected = {_project_of(record) for record in records} ^ names
     if unexpected:
         message = f"The files unpacked in {root} are not the requested package"
-        raise differs(f"{message}: {', '.join(sorted(unexpected))}")
+        raise Differs(f"{message}: {', '.join(sorted(unexpected))}")
     promises: dict[str, list[Promise]] = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
@@ -152,10 +150,10 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
             promises.setdefault(path, []).append(Promise(digest, record))
     missing = sorted(promises.keys() - unpacked_files)
     if missing:
-        raise differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
+        raise Differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
     unlisted = sorted(unpacked_files - promises.keys() - {str(root / UV_LOCK)})
     if unlisted:
-        raise differs(f"uv wrote what no wheel lists: {os.path.relpath(unlisted[0], root)}")
+        raise Differs(f"uv wrote what no wheel lists: {os.path.relpath(unlisted[0], root)}")
     return promises
 
 
@@ -180,7 +178,7 @@ def _require_same_content(root: Path, promises: Promises) -> None:
         wrong = next(chain.from_iterable(pool.map(wrong_in, batches)), None)
     if wrong is not None:
         name = os.path.relpath(wrong, root)
-        raise differs(f"The unpacked files differ from the wheel's list: {name}")
+        raise Differs(f"The unpacked files differ from the wheel's list: {name}")
 
 
 def _project_of(record: str) -> str:
