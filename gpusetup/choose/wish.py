@@ -204,7 +204,7 @@ NO_PACKAGES = {
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
     r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
     r"[^@]*\.(?:whl|tar\.gz|zip)": (
-        "`gpusetup install --offline DIR` installs from a folder of wheels"
+        "with UV_NO_INDEX=1 and UV_FIND_LINKS=DIR, `gpusetup install` uses a folder of wheels"
     ),
     r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
     r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (
