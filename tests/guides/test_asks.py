@@ -59,21 +59,14 @@ def test_each_extra_of_a_project_gets_its_source_and_they_exclude_each_other(
     assert "docs" not in said.out
 
 
-def test_a_script_gets_the_lines_of_its_block_and_is_not_added_as_a_package(
-    folder: Path, says: Any
-) -> None:
-    """ask-12: PEP 723 metadata."""
-    text = '# /// script\n# dependencies = ["torch"]\n# ///\nimport torch\n'
-    (folder / "train.py").write_text(text, encoding="utf-8")
+def test_a_script_gets_uvs_command_and_is_not_added_as_a_package(folder: Path, says: Any) -> None:
+    """ask-12: PEP 723 metadata, which uv writes."""
+    (folder / "train.py").write_text("import torch\n", encoding="utf-8")
     said = says("install", "--project", "train.py", "--from", "rtx3050-laptop")
     assert said.code == 0
-    for words in (
-        '# [[tool.uv.index]]\n# name = "pytorch"\n# url = "https://download.pytorch',
-        "# [tool.uv.sources]\n# torch = [{ index = ",
-        "uv add --script train.py torch==",
-        "uv run train.py",
-    ):
-        assert words in said.out
+    for words in ("uv add --script train.py torch==", "--index pytorch=https://download.pytorch"):
+        assert words in said.words
+    assert "uv run train.py" in said.out
 
 
 @pytest.mark.parametrize("command", [("install", "--dry-run"), ("resolve",)])
