@@ -123,18 +123,6 @@ def check_usage(question: InstallQuestion) -> None:
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
         )
-    asks_for_torch = (
-        question.packages
-        or question.requirements
-        or question.torch
-        or question.upgrade
-        or question.gpu
-    )
-    if question.undo and (asks_for_torch or question.machine or question.project):
-        raise UsageError(
-            "`--undo` installs nothing",
-            hint="it takes `--python` or `--venv` to name the target",
-        )
     if not (question.dry_run or question.yes or question.project or sys.stdin.isatty()):
         action = "undoes" if question.undo else "installs"
         raise UsageError(

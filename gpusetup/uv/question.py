@@ -149,16 +149,7 @@ def changes_of(question: Question) -> Packages:
     """
     words = ["install", "--dry-run", "--output-format", "json"]
     words += [f"--reinstall-package={name}" for name in question.names]
-    # uv locks an environment with its file `.lock`, even in a dry run, which should leave no trace.
-    # A file that existed before belongs to another uv process.
-    lock = Path(question.python).parent.parent / ".lock"
-    was_there = lock.exists()
-    try:
-        return _without_prereleases(question, words)
-    finally:
-        with suppress(OSError):
-            if not was_there and lock.stat().st_size == 0:
-                lock.unlink()
+    return _without_prereleases(question, words)
 
 
 def _ask(question: Question, words: Sequence[str]) -> Packages:
@@ -300,12 +291,9 @@ class Wheel(Frozen):
     sha256: str | None = None
     """The hash that the index states; None if it states none."""
     size_bytes: int | None = None
-    served_by: str | None = None
-    """The host to which the URL is redirected; None if it is not, or if that is unknown."""
     index: str | None = None
     """The URL of the index that the wheel comes from, without a login; None if it is unknown."""
     is_of_torch_index: bool = False
-    """The size of its files, if the wheel is on this disk."""
 
     @property
     def host(self) -> str:

@@ -303,17 +303,6 @@ def test_an_output_that_cannot_be_written_is_found_before_the_installation(
     assert everything_in(home) == before
 
 
-def test_a_dry_run_that_fails_leaves_no_lock(venv: Path, install: Install) -> None:
-    info = site_of(venv) / "filelock-3.0.dist-info"
-    info.mkdir()
-    (info / "RECORD").touch()
-    (venv / ".lock").unlink(missing_ok=True)
-    before = everything_in(venv)
-    said = install("--venv", str(venv), *WANTED, "--dry-run")
-    assert said.exit == 3, said.err
-    assert everything_in(venv) == before
-
-
 def everything_in(folder: Path) -> list[str]:
     """Every entry below a folder, hidden ones and locks too."""
     return sorted(str(path) for path in folder.rglob("*"))

@@ -62,6 +62,15 @@ def journal_in(venv: Path) -> Journal | None:
 # --- undo ----------------------------------------------------------------------------------------
 
 
+def test_undo_of_a_first_installation_takes_it_out(install: Install) -> None:
+    assert install("--venv", "env", *WANTED).exit == 0
+    said = install("--venv", "env", *UNDO)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env")) == {}
+    assert not Path("env/bin/torchrun").exists()
+    assert Path("env/bin/python").exists()
+
+
 def test_what_came_or_was_updated_since_stays_and_torch_comes_back(
     world: World, venv: Path, install: Install
 ) -> None:
