@@ -109,10 +109,13 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
             if torch_stays(verdict):
                 write_receipt(store / NEXT_RECEIPT, plan, verdict)
-        if torch_stays(verdict):
-            change.finish()
-        else:
+        if not torch_stays(verdict):
             change.restore(job)
+            return verdict
+        # Ctrl-C takes effect only after this.
+        hint = "fix that, then `gpusetup install` finishes it"
+        with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
+            change.keep()
     return verdict
 
 
@@ -294,12 +297,6 @@ class Change:
             write_journal(store, replace(self.journal, phase="keeping", kept=kept), UNDO)
         remove_empty(self.aside)
         self._forget()
-
-    def finish(self) -> None:
-        """Make the new state final. Ctrl-C takes effect only after that."""
-        hint = "fix that, then `gpusetup install` finishes it"
-        with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
-            self.keep()
 
     # --- backwards --------------------------------------------------------------------------------
 
