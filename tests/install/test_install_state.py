@@ -320,9 +320,8 @@ input()
 """
 
 
-@pytest.mark.parametrize("code", [32, None])
 def test_a_folder_that_a_program_holds_on_windows_is_named_with_the_program(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch, code: int | None
+    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (held,) = venv.glob("lib/*/site-packages/torch")
     (held / "own.so").write_bytes(b"own")
@@ -332,7 +331,7 @@ def test_a_folder_that_a_program_holds_on_windows_is_named_with_the_program(
         if not Path(source).is_relative_to(held):
             return honest(source, target)
         problem = PermissionError(13, "Sharing violation", str(held))
-        vars(problem)["winerror"] = code
+        vars(problem)["winerror"] = 32
         raise problem
 
     monkeypatch.setattr(os, "rename", rename)
@@ -342,8 +341,8 @@ def test_a_folder_that_a_program_holds_on_windows_is_named_with_the_program(
         said = install("--python", str(venv), *WANTED)
         user.communicate(b"\n")
     assert said.exit == 3 and f"{held}: Sharing violation" in said.err
-    assert (f"(process {user.pid}) holds it" in said.err) is (code is not None)
-    assert ("close that, then run this again" in said.err) is (code is not None)
+    assert f"(process {user.pid}) holds it" in said.err
+    assert "close that, then run this again" in said.err
     assert state_of(venv) == before and not (venv / ".gpusetup").exists()
 
 

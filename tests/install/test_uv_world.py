@@ -7,7 +7,6 @@ with which bare uv works.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tarfile
@@ -61,7 +60,7 @@ name = "evil"
 url = "{evil}"
 default = true
 """
-PLACES = {"TMPDIR": "tmp", "the cache": "uv-cache", "the environment": "home/env"}
+PLACES = {"TMPDIR": "tmp", "the cache": "uv-cache"}
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -234,23 +233,6 @@ def test_requirements_come_from_standard_input(world: World) -> None:
     )
     assert said.returncode == 0, said.stderr
     assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
-
-
-def test_a_home_whose_name_is_not_utf_8(world: World) -> None:
-    home = os.fsencode(world.folder) + b"/h\xff"
-    Path(os.fsdecode(home)).mkdir()
-    environment = {**os.environb, b"HOME": home}
-    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "GPUSETUP_CACHE_DIR", "UV_CACHE_DIR"):
-        environment.pop(name.encode(), None)
-    argv = [sys.executable, "-m", "gpusetup", "install", "--venv", "env", *WANTED]
-    said = subprocess.run(
-        [*argv, "--index", world.index.index_root],
-        env=environment,
-        capture_output=True,
-        check=False,
-    )
-    assert said.returncode == 0, said.stderr
-    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
 
 
 def test_a_file_torch_py_in_the_working_folder_stops_no_installation_elsewhere(
