@@ -314,28 +314,17 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
         undo = f"`{way_back}`" if is_kept else None
         return reply(ended, screens.end_screen(ended, undo=undo), yes=is_kept)
 
-    created = "the environment is new" if run.target.venv else None
-    screen = _plan_screen(answer, plan, task, (*notes_of_target(run.target), *notes), created)
-    return carry_out(run.question, run.out, answer, screen, carry_out_plan)
-
-
-def _plan_screen(
-    planned: InstallAnswer,
-    plan: Plan,
-    task: Task,
-    notes: tuple[str, ...],
-    created: str | None = None,
-) -> Screen:
-    """The screen of a plan, with its notes and these at the end."""
     rows = {
         "hosts": ", ".join(plan.hosts),
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
         "stays": ", ".join(task.coming.pinned),
-        "created": created,
+        "created": "the environment is new" if run.target.venv else None,
         "fallback": ", then ".join(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    return screens.plan_screen(planned, rows, screens.downloads(plan.wheels), (*plan.notes, *notes))
+    all_notes = (*plan.notes, *notes_of_target(run.target), *notes)
+    screen = screens.plan_screen(answer, rows, screens.downloads(plan.wheels), all_notes)
+    return carry_out(run.question, run.out, answer, screen, carry_out_plan)
 
 
 # --- conda, if conda installed torch --------------------------------------------------------------
