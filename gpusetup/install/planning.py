@@ -241,7 +241,6 @@ def question_of(target: Target, task: Task, source: Fallback) -> Question:
         needs_more_of_index=maker_of(backend) in NEEDS_ITS_INDEX,
         python=target.layout.python,
         python_version=target.layout.version,
-        title="uv cannot plan the installation",
     )
 
 

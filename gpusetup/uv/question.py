@@ -70,8 +70,6 @@ class Question(Frozen):
     """The path of the Python interpreter."""
     python_version: str
     """The Python version of the environment or of the described machine."""
-    title: str
-    """What failed, for the error message if uv finds no answer."""
     others: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
@@ -187,7 +185,7 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         if output.ok:
             return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
-    problem = complaint(question.title, output)
+    problem = complaint("uv cannot plan the installation", output)
     if isinstance(problem, Unsatisfiable) and not has_no_index:
         for name in question.names:
             if lacks(problem.message, name):
