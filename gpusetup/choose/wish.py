@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from gpusetup.accelerators.makers import LABEL
+from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companions import releases_with
 from gpusetup.errors import UsageError
 from gpusetup.model.builds import FAMILY
@@ -158,12 +159,12 @@ def check_wish(wish: Wish, catalog: Catalog) -> None:
     backend = wish.wanted_backend
     if backend in ("auto", *catalog.backends):
         return
-    # Only show the user's own word in a command if it looks like a label.
+    # Only show the user's own word in a URL if it looks like a label.
     shown = backend if re.fullmatch(LABEL, backend) else "NAME"
     raise UsageError(
         f"The catalog of {catalog.as_of} has no torch for {backend!r}",
         hint="`auto` chooses a backend that fits; or name a backend, such as `cpu` or `cu126`. "
-        f"`gpusetup resolve --backend {shown} --refresh` asks PyTorch's index now",
+        f"What PyTorch's index has today is at {index_url(shown)}/torch/",
     )
 
 
