@@ -7,8 +7,6 @@ with which bare uv works.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -223,16 +221,6 @@ def test_no_index_with_a_folder_of_wheels_installs_from_that_folder(
 
 
 # --- folders with odd names -----------------------------------------------------------------------
-
-
-def test_requirements_come_from_standard_input(world: World) -> None:
-    words = ("install", "--venv", "env", "-r", "/dev/stdin", *WANTED)
-    argv = [sys.executable, "-m", "gpusetup", *words, "--index", world.index.index_root]
-    said = subprocess.run(
-        argv, input="typing-extensions<4.10\n", capture_output=True, text=True, check=False
-    )
-    assert said.returncode == 0, said.stderr
-    assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
 
 
 def test_a_file_torch_py_in_the_working_folder_stops_no_installation_elsewhere(
