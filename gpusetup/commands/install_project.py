@@ -20,8 +20,7 @@ from gpusetup.choose.host import Host, question_of
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import gather
-from gpusetup.commands.install_choice import host_for, wish_of
-from gpusetup.commands.install_flow import labelled, show_described
+from gpusetup.commands.install_flow import host_for, labelled, show_described, wish_of
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script, refuse_scripts

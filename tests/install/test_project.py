@@ -32,14 +32,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexServer]:
-    """torch and torchvision for a GPU and for the CPU, AMD's with a Triton of its own, and the
-    default index, which has torch for a Mac and a placeholder of that Triton."""
+    """torch and torchvision for a GPU and for the CPU, and the default index, which has torch for a
+    Mac."""
     folder = tmp_path_factory.mktemp("projects")
     with index_server(folder / "served") as index:
 
-        def add(shelf: str, name: str, version: str, tag: str, *requires: str) -> None:
-            wheel = build_wheel(folder / shelf, name, version, tag=tag, requires=requires)
-            index.add(shelf, wheel)
+        def add(shelf: str, name: str, version: str, tag: str) -> None:
+            index.add(shelf, build_wheel(folder / shelf, name, version, tag=tag))
 
         for name, version in (("torch", "2.5.1"), ("torchvision", "0.20.1")):
             for backend in ("cpu", "cu124"):
@@ -48,10 +47,6 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexServer]:
             add("simple", name, version, "cp311-none-macosx_11_0_arm64")
         for name in ("mkdocs", "rich"):
             add("simple", name, "14.0", "py3-none-any")
-        tag = f"cp311-cp311-{SYSTEMS[0]}"
-        add("whl/rocm7.2", "torch", "2.13.0+rocm7.2", tag, "triton-rocm==3.8.0")
-        add("whl/rocm7.2", "triton-rocm", "3.8.0", "py3-none-any")
-        add("simple", "triton-rocm", "0.0.1", "py3-none-any")
         yield index
 
 
@@ -154,18 +149,6 @@ def test_uv_locks_extras_that_exclude_each_other(
     locked = (here / "uv.lock").read_text(encoding="utf-8")
     assert 'version = "2.5.1+cu124"' in locked and 'version = "2.5.1+cpu"' in locked
     assert "conflicts = [[" in locked
-
-
-def test_uv_locks_amds_build_with_the_triton_of_its_index(
-    here: Path, index: IndexServer, capsys: Out
-) -> None:
-    words = ("--backend", "rocm7.2", "--torch", "2.13.0", "--index", index.index_root)
-    answer = asked(capsys, "install", "--project", *words)
-    (here / "pyproject.toml").write_text("\n".join((PROJECT, *answer["lines"], "")))
-    by_uv(here, index, *answer["steps"][0]["argv"][1:], "--no-sync")
-    locked = (here / "uv.lock").read_text(encoding="utf-8")
-    assert 'version = "2.13.0+rocm7.2"' in locked
-    assert 'name = "triton-rocm"\nversion = "3.8.0"' in locked
 
 
 SCRIPT = """\
