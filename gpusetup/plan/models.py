@@ -1,5 +1,5 @@
-"""Finds the shape of the model that the user names: a known name, a `config.json` (local, or
-downloaded from the hub for `plan --fetch-config`), or a number of parameters.
+"""Finds the shape of the model that the user names: a known name, a `config.json` (a file, or in
+the hub's cache), or a number of parameters.
 
 Names usually have the form `owner/Family-Version-Size-Tuning-Date-Format`. Parts that do not affect
 the shape (tuning, date, format) are removed before a name is looked up. A fine-tuned model often
@@ -13,16 +13,14 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from gpusetup import named_file
-from gpusetup.errors import BadInput, ToolFailed, UsageError
+from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT, shape_of
@@ -182,9 +180,8 @@ def is_known(text: str) -> bool:
 
 
 def is_at_hand(text: str) -> bool:
-    """Whether a model's shape is available without the network: a known name, or a file or folder
-    on this machine."""
-    if text.endswith(".json") or is_known(text):
+    """Whether a model's shape is available: a known name, or a file or folder on this machine."""
+    if text.endswith(".json") or is_known(text) or config_in_hub_cache(text):
         return True
     return named_file.is_there(Path(text)) or named_file.is_folder(Path(text))
 
@@ -240,6 +237,8 @@ def model_named(text: str) -> Shape:
     8030261248
     """
     if not is_known(text):
+        if cached := config_in_hub_cache(text):
+            return replace(model_in(cached), name=text.rpartition("/")[2])
         if text and is_at_hand(text):
             return model_in(Path(text))
         refuse_uncounted(text)
@@ -263,10 +262,10 @@ def unknown_hint(text: str) -> str:
     similar = dict.fromkeys(ids[key].rpartition("/")[2] for key in close)
     config = (
         "for any other model, give its config.json (`--model path/to/config.json`, the file or "
-        "its folder), or its hub id with `--fetch-config`"
+        "its folder), or its id at the hub if it was downloaded"
     )
     if HUB_ID.fullmatch(text):
-        config = f"to read its config.json from the hub, add `--fetch-config`, or {by_hand(text)}"
+        config = f"to let plan read its shape, run `hf download {text} config.json` first"
     size_word = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
     size = size_word[1].upper() if size_word else "7B"
     return (
@@ -322,7 +321,7 @@ def shape_or_assumed(text: str) -> Shape:
         model_of_size(size.parameters, vocabulary=RECENT_VOCABULARY),
         name=name,
         active=size.active,
-        assumed="the usual one of its size; `--fetch-config` reads its own",
+        assumed=f"the usual one of its size; to plan its own, `hf download {text} config.json`",
     )
 
 
@@ -382,13 +381,10 @@ def is_in_order(part: list[str], whole: list[str]) -> bool:
     return position == len(part)
 
 
-# --- a config.json, from this machine or from the hub ---------------------------------------------
+# --- a config.json --------------------------------------------------------------------------------
 
 LARGEST_CONFIG_BYTES = 1 << 20
 """The size limit for a `config.json`, in case the path is a very large file."""
-HUB = "https://huggingface.co"
-SECONDS = 20
-"""The timeout for the hub; a config has only a few kilobytes."""
 
 
 def model_in(path: Path) -> Shape:
@@ -408,42 +404,18 @@ def model_in(path: Path) -> Shape:
     return shape if has_name or not folder else replace(shape, name=folder)
 
 
-def by_hand(model: str) -> str:
-    """The commands with which a user reads a model's config from the hub."""
-    return f"run `hf download {model} config.json --local-dir .` and give `--model ./config.json`"
-
-
-def fetched_shape(model: str, say: Callable[[str], None]) -> Shape:
-    """The shape of a model, from the `config.json` on its hub or on the mirror in HF_ENDPOINT;
-    plan uses the network for nothing else, without a login, and does not save the file. `say` is
-    called with the URL before the download.
-
-    Raises UsageError if the name is not a hub id, and ToolFailed if the hub has no such config.
-    """
+def config_in_hub_cache(model: str) -> Path | None:
+    """The newest `config.json` of a model in the cache in which transformers and `hf download` keep
+    what they fetched from the hub; None if it is not there."""
     if not HUB_ID.fullmatch(model):
-        raise UsageError(
-            f"`--fetch-config` needs the model's id at its hub; {model!r} is none",
-            hint="an id has an owner and a name: `--model Qwen/Qwen3-8B --fetch-config`",
-        )
-    endpoint = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
-    if urlsplit(endpoint).scheme not in ("http", "https"):
-        raise UsageError(f"HF_ENDPOINT is {endpoint!r}: an address with http or https is needed")
-    url = f"{endpoint}/{model}/resolve/main/config.json"
-    say(f"network: reading {url}")
-    try:
-        with urlopen(Request(url, headers={"User-Agent": "gpusetup"}), timeout=SECONDS) as answer:
-            raw = answer.read(LARGEST_CONFIG_BYTES + 1)
-    except (OSError, ValueError) as problem:
-        reason = str(problem)
-        if isinstance(problem, HTTPError):
-            reason = f"the hub answers {problem.code}"
-            if problem.code in (401, 403):
-                reason = "the model is private or gated, or its name is wrong"
-        raise ToolFailed(f"No config.json of {model}: {reason}", hint=by_hand(model)) from problem
-    if len(raw) > LARGEST_CONFIG_BYTES:
-        raise ToolFailed(f"The config.json of {model} is too large to be one", hint=by_hand(model))
-    shape = shape_of(from_json(raw, dict[str, Any], what=url), source=url)
-    return replace(shape, name=model.rpartition("/")[2])
+        return None
+    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
+    cache = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
+    with suppress(OSError, RuntimeError):  # an unreadable folder, or no home
+        folder = cache.expanduser() / f"models--{model.replace('/', '--')}"
+        found = folder.glob("snapshots/*/config.json")
+        return max(found, key=lambda file: file.lstat().st_mtime, default=None)
+    return None
 
 
 # --- a number of parameters -----------------------------------------------------------------------
