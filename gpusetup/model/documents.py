@@ -83,12 +83,6 @@ class ResolveAnswer(Frozen):
     """If a PACKAGE was given: the set of packages that work together, with their versions."""
     held_back: tuple[HeldBack, ...] = ()
     """If a PACKAGE was given: packages that are not at their newest version, and why."""
-    live: bool = False
-    """Whether gpusetup found this build on the index just now, because its catalog does not contain
-    the build."""
-    asked_index: Text = None
-    """The page of torch's index that gpusetup read (`--refresh`); null if it only used its
-    catalog."""
     catalog_as_of: str = ""
     """The date of gpusetup's catalog of torch builds."""
 
