@@ -2,9 +2,8 @@
 the hub's cache), or a number of parameters.
 
 Names usually have the form `owner/Family-Version-Size-Tuning-Date-Format`. Parts that do not affect
-the shape (tuning, date, format) are removed before a name is looked up. A fine-tuned model often
-has its base in its name (`Hermes-3-Llama-3.1-8B`), and nearly every name says how many parameters
-it has (`Kimi-Linear-48B-A3B`).
+the shape (tuning, date, format) are removed before a name is looked up; the rest must match whole.
+Nearly every name says how many parameters the model has (`Kimi-Linear-48B-A3B`).
 """
 
 from __future__ import annotations
@@ -59,14 +58,6 @@ def name_with_dashes(text: str) -> str:
     return text.strip().lower().rpartition("/")[2].replace("_", "-")
 
 
-def plain_name(text: str) -> str:
-    """A model's name in lower case with dashes, without owner, variant and format."""
-    name = name_with_dashes(text).removeprefix("meta-")
-    # Remove the format first, because it comes after the variant.
-    without_format = FORMAT_PART.sub("", name.replace(" ", "-"))
-    return NAME_VARIANT.sub("", REVISION.sub(r"\1", without_format))
-
-
 def short_name(text: str) -> str:
     """A model's name reduced for comparison: lower case, without owner, variant, format and dashes.
 
@@ -77,7 +68,10 @@ def short_name(text: str) -> str:
     >>> short_name("Qwen1.5-7B-Chat-GPTQ-Int4") == short_name("Qwen/Qwen1.5-7B")
     True
     """
-    return re.sub(r"[- ]", "", plain_name(text))
+    name = name_with_dashes(text).removeprefix("meta-")
+    # Remove the format first, because it comes after the variant.
+    without_format = FORMAT_PART.sub("", name.replace(" ", "-"))
+    return NAME_VARIANT.sub("", REVISION.sub(r"\1", without_format)).replace("-", "")
 
 
 def format_in_name(text: str) -> str | None:
@@ -274,111 +268,30 @@ def unknown_hint(text: str) -> str:
     )
 
 
-# --- fine-tuned models and models of a known size -------------------------------------------------
-
-WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?[bm](?![a-z])|\d+(?:\.\d+)?")
-"""A word of a name; numbers and sizes are separated from letters (`hermes 3 llama 3.1 8b`)."""
-SIZE_WORD = re.compile(r"\d+(?:\.\d+)?b|\d{2,}(?:\.\d+)?m")
-"""A number of parameters. `1M` is left out, because it names a context (`Qwen2.5-7B-1M`)."""
-PARTS_OF_OTHER_KINDS = frozenset((
-    "audio", "document", "image", "multimodal", "ocr", "omni", "speech", "tts", "video", "vision",
-    "vl", "vla",
-))  # fmt: skip
-"""Words in a name which show that the model has more parts than a text model."""
 RECENT_VOCABULARY = 128_256
 """The vocabulary of Llama 3, for models of unknown shape: most models since 2024 have at least
 100,000 tokens, which is the width of the logits."""
 
 
 def shape_or_assumed(text: str) -> Shape:
-    """The shape of a model; for an unknown name, the shape of its base model or of its size.
+    """The shape of a model; for an unknown hub id with a size in its name, the usual shape of that
+    size.
 
-    A fine-tuned model has the shape of its base model (`Hermes-3-Llama-3.1-8B`). Any other hub id
-    with a size in its name gets the usual shape of that size; `assumed` then says so, and the plan
-    is never clear. Raises UsageError if the name contains neither a known base model nor a size.
+    `assumed` then says so, and the plan is never clear. Raises UsageError for a name without size.
 
-    >>> shape_or_assumed("NousResearch/Hermes-3-Llama-3.1-8B").layers
-    32
     >>> shape_or_assumed("some-lab/Thing-48B-A3B").assumed != ""
     True
     """
-    if is_at_hand(text):
+    size = size_in_name(text)
+    if is_at_hand(text) or size is None or not HUB_ID.fullmatch(text):
         return model_named(text)
     refuse_uncounted(text)
-    name = text.rpartition("/")[2]
-    base = base_in_name(text)
-    if base is not None:
-        shape = known_shape(hub_id(base))
-        base_words = words_of_name(base)
-        more = [word for word in words_of_name(text) if word in PARTS_OF_OTHER_KINDS]
-        more = [word for word in more if word not in base_words]
-        lacks = f"as {shape.name} by its name, without what {', '.join(more)} adds"
-        return replace(shape, name=name, base=shape.name, assumed=lacks if more else "")
-    size = size_in_name(text)
-    if size is None or not HUB_ID.fullmatch(text):
-        return model_named(text)  # raises the error that lists similar names
     return replace(
         model_of_size(size.parameters, vocabulary=RECENT_VOCABULARY),
-        name=name,
+        name=text.rpartition("/")[2],
         active=size.active,
         assumed=f"the usual one of its size; to plan its own, `hf download {text} config.json`",
     )
-
-
-def words_of_name(text: str) -> list[str]:
-    """The words of a model's name, without owner, variant and format."""
-    return WORD.findall(plain_name(text))
-
-
-def base_in_name(text: str) -> str | None:
-    """The known model whose name is contained in a longer name, word by word in the same order;
-    None if there is none. The longest match wins.
-
-    Only names with a size count, because a word such as `phi` occurs in too many other names. Both
-    names must have the same sizes (an active size, `a3b`, included), and a version after the
-    family's name must be the same.
-
-    >>> base_in_name("Hermes-3-Llama-3.1-8B")
-    'meta-llama/Meta-Llama-3.1-8B'
-    >>> base_in_name("Llama-4-8B") is None
-    True
-    """
-    words = words_of_name(text)
-    sizes = set(filter(SIZE_WORD.fullmatch, words))
-    if not sizes:
-        return None  # `rugpt3large_based_on_gpt2` is no gpt2
-    best, most_words = None, 0
-    for known, row in model_table().models.items():
-        for name in (known, *row.get("also", ())):
-            name_words = words_of_name(name)
-            has_same_sizes = sizes == set(filter(SIZE_WORD.fullmatch, name_words))
-            if len(name_words) > most_words and has_same_sizes and is_in_order(name_words, words):
-                best, most_words = name, len(name_words)
-    return best
-
-
-def is_in_order(part: list[str], whole: list[str]) -> bool:
-    """Whether `whole` contains all words of `part` in the same order, and no other version after
-    one of them.
-
-    >>> is_in_order(["llama", "8b"], ["llama", "tuned", "8b"])
-    True
-    >>> is_in_order(["llama", "8b"], ["llama", "3.1", "8b"])
-    False
-    """
-    position = 0
-    follows_match = False
-    for word in whole:
-        if part[position : position + 1] == [word]:
-            position += 1
-            follows_match = True
-            continue
-        # `llama-4-8b` is another model than `llama-8b`; a number after a word that the base lacks
-        # (`tulu-3`) is that word's.
-        if re.fullmatch(r"\d+(?:\.\d+)?", word) and follows_match and position < len(part):
-            return False
-        follows_match = False
-    return position == len(part)
 
 
 # --- a config.json --------------------------------------------------------------------------------

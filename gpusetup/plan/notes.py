@@ -19,8 +19,6 @@ from gpusetup.plan.trainers import row_of
 def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
     """All notes of a plan, with those about the model first."""
     job, shape = decision.job, decision.job.shape
-    if shape.base:
-        yield f"{shape.name} has the shape of {shape.base}, which is in its name"
     if shape.assumed:
         yield f"the shape of {shape.name} is not known: {shape.assumed}"
     yield from notes_on_parts(question, job)

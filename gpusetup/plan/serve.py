@@ -161,8 +161,6 @@ def uncounted_by_serving(shape: Shape, place: Place, left: float) -> Iterator[st
 def serve_notes(shape: Shape, context: int, place: Place) -> Iterator[str]:
     """Notes about vLLM's version, the model's shape and context, and the machine."""
     yield f"planned for {VERSION}; other versions and servers need more or less"
-    if shape.base:
-        yield f"{shape.name} has the shape of {shape.base}, which is in its name"
     if shape.native_context and context > shape.native_context:
         yield (
             f"{context:,} tokens are beyond the native {shape.native_context:,}: a server "
