@@ -25,14 +25,13 @@ from gpusetup.plan.place import (
     Place,
     count_in_name,
     memory_size,
+    named_gpu,
     place_of,
     place_of_machine,
-    place_of_name,
 )
 from gpusetup.plan.question import TrainingQuestion, job_of, shape_of_question
 from gpusetup.plan.rl import method_named
 from gpusetup.plan.serve import BITS, serve_plan
-from gpusetup.plan.trained_parts import EmbeddingTable, table_named
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text
@@ -83,16 +82,9 @@ class PlanQuestion(CommandQuestion):
         "read the job from this training config", metavar="FILE", group=MODEL
     )
     freeze: str | None = option(
-        "freeze the whole model, or only this PART of it: embeddings, 10 (the first ten "
-        "layers), 90%%",
+        "freeze the whole model, or only this PART of it: embeddings, or 10 (the first ten layers)",
         const="all",
         metavar="PART",
-        group=MODEL,
-    )
-    embedding: tuple[EmbeddingTable, ...] = options(
-        "add an embedding table to the model, e.g. users=6040x64; repeatable",
-        metavar="NAME=ROWSxWIDTH",
-        parse=table_named,
         group=MODEL,
     )
 
@@ -282,7 +274,6 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
     question = TrainingQuestion(
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
-        tables=options.embedding,
         job_fields=options.job_fields(),
     )
     from_config = None
@@ -322,8 +313,6 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     )
     overrides = {name: getattr(from_options, name) for name in QUESTION_OPTIONS}
     overrides = {name: value for name, value in overrides.items() if value is not None}
-    if from_options.tables:
-        overrides["tables"] = from_options.tables
     # plan finds this value itself.
     if from_options.solve in ("context", "batch"):
         overrides[from_options.solve] = None
@@ -348,7 +337,7 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
         return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
     if options.gpu:
-        return place_of_name(options.gpu, catalog.gpus)
+        return named_gpu(options.gpu, catalog.gpus)
     machine = gather(out, options.machine)
     return place_of_machine(completed_from_catalog(machine, catalog))
 

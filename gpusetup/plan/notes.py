@@ -66,8 +66,8 @@ def notes_on_parts(question: TrainingQuestion, job: TrainingJob) -> Iterator[str
     )
     if not job.trained_parameters:
         yield (
-            "plan knows of nothing that is trained: add the parts around the model "
-            "(`--embedding ROWSxWIDTH`, `--lora 16`)"
+            "plan knows of nothing that is trained: add the parts around the model (`--lora 16`, "
+            "or `n_users` and `embedding_dim` in a config)"
         )
 
 
