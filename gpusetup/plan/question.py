@@ -249,7 +249,7 @@ def models_beside(setup: RlSetup, job: TrainingJob) -> Iterator[ModelBeside]:
                 parameters=parameters,
                 weight_bytes=2 if setup.frozen_in_16_bits else policy_bytes,
             )
-    if setup.critic == "model":
+    if setup.critic:
         # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
         # small to count.
         yield ModelBeside(
