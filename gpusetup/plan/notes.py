@@ -19,8 +19,6 @@ from gpusetup.plan.trainers import row_of
 def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
     """All notes of a plan, with those about the model first."""
     job, shape = decision.job, decision.job.shape
-    if shape.base:
-        yield f"{shape.name} has the shape of {shape.base}, which is in its name"
     if shape.assumed:
         yield f"the shape of {shape.name} is not known: {shape.assumed}"
     yield from notes_on_parts(question, job)
@@ -68,8 +66,8 @@ def notes_on_parts(question: TrainingQuestion, job: TrainingJob) -> Iterator[str
     )
     if not job.trained_parameters:
         yield (
-            "plan knows of nothing that is trained: add the parts around the model "
-            "(`--embedding ROWSxWIDTH`, `--lora 16`)"
+            "plan knows of nothing that is trained: add the parts around the model (`--lora 16`, "
+            "or `n_users` and `embedding_dim` in a config)"
         )
 
 
