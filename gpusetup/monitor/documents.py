@@ -42,25 +42,15 @@ class GpuSample(Frozen):
     utilization.memory)."""
     memory_used_bytes: Count = None
     memory_total_bytes: Count = None
-    memory_is_unified: bool = False
-    """Whether the GPU shares the machine's memory (GB10, Jetson); in that case, the memory figures
-    are the machine's."""
     temperature_celsius: Figure = None
     power_watts: Figure = None
     power_limit_watts: Figure = None
     power_limit_default_watts: Figure = None
     """The card's rated power limit, as set by its maker."""
-    power_limit_max_watts: Figure = None
     pcie_rx_bytes_per_second: Figure = None
     pcie_tx_bytes_per_second: Figure = None
     pcie_limit_bytes_per_second: Figure = None
     """The most that the link can carry in one direction with its current generation and width."""
-    pcie_generation: Count = None
-    """The link's current generation. It drops to 1 while the GPU is idle, to save power."""
-    pcie_generation_max: Count = None
-    pcie_width: Count = None
-    """The link's current number of lanes."""
-    pcie_width_max: Count = None
     nvlink_rx_bytes_per_second: Figure = None
     nvlink_tx_bytes_per_second: Figure = None
     """The total over all of the GPU's NVLinks."""

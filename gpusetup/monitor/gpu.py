@@ -174,17 +174,6 @@ class GpuRun:
     def working(self) -> list[GpuSample]:
         return [row.gpu for row in self.rows if not is_quiet(row.gpu)]
 
-    @property
-    def link_limit(self) -> float:
-        """Bytes per second that the GPU's PCIe link can carry one way while the GPU works."""
-        # An idle link is slower, to save power; the first samples after a rest still show that.
-        limits = [or_zero(gpu.pcie_limit_bytes_per_second) for gpu in self.working]
-        return percentile(limits, 75) if limits else 0.0
-
-    @property
-    def lanes(self) -> int | None:
-        return highest(gpu.pcie_width for gpu in self.working)
-
     @cached_property
     def new_memory_errors(self) -> int:
         """Uncorrectable memory errors since the first sample."""
@@ -259,9 +248,8 @@ class GpuRun:
     def ended_at(self) -> float | None:
         """The second at which the last process freed the GPU's memory, after which the GPU did
         nothing; None if the recording does not show such an end."""
-        # Memory that the GPU shares with the CPU is never empty; lost GPUs report nothing.
         known = [row.gpu for row in self.rows if row.gpu.memory_used_bytes is not None]
-        known = [gpu for gpu in known if not gpu.memory_is_unified and not gpu.lost]
+        known = [gpu for gpu in known if not gpu.lost]
         if not known:
             return None
         # If the GPU is quiet and nearly empty at first, only a desktop is in memory, which varies.

@@ -30,8 +30,6 @@ NOTES: tuple[tuple[Sign, str], ...] = (
     (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}"),
     (Sign(lambda subject: subject.gpu.only_draws),
      "only programs that draw on the screen use this GPU"),
-    (s.slow_link,
-     "{lanes}: check the slot and the riser (two cards may share the lanes)"),
     (s.busy & s.clocks_low & s.unexplained,
      "SM clock at {work.clock_share} % of its maximum, and the driver gives no reason; "
      "`nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),

@@ -165,11 +165,6 @@ links_carry = nvlink_carries | pcie_carries
 link_full = Sign(
     lambda s: at_least(percent(s.work.pcie_one_way, s.work.pcie_limit or 15.8e9), 70.0)
 )
-# Slots wired with half of the lanes are normal; with a quarter or fewer, the card is in the wrong
-# slot or in a bad riser, or has a bad contact.
-narrow_link = Sign(lambda s: 0 < (s.gpu.lanes or 0) * 4 <= (s.gpu.latest.pcie_width_max or 0))
-# Four lanes of PCIe 4 or eight of PCIe 3 carry 7.9e9 bytes per second; 0 means unknown.
-slow_link = narrow_link | Sign(lambda s: 1.0 <= s.gpu.link_limit < 8e9)
 
 # --- the command's processes ----------------------------------------------------------------------
 

@@ -113,7 +113,7 @@ def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
     """The sample with these values, as far as a sample has them, and what its PCIe link can
     carry."""
     known = {name: values[name] for name in SAMPLE_FIELDS & values.keys()}
-    generation, lanes = known.get("pcie_generation"), known.get("pcie_width")
+    generation, lanes = values.get("pcie_generation"), values.get("pcie_width")
     # The rate is unknown if the generation is newer than the table.
     if generation and lanes and 0 < generation < len(LANE_BYTES):
         known["pcie_limit_bytes_per_second"] = LANE_BYTES[generation] * lanes

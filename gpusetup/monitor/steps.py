@@ -139,12 +139,6 @@ STEPS: dict[str, StepRule] = {
     "ask-the-driver": StepRule(
         "See what the driver reports about this card. With MIG, only NVIDIA's DCGM shows how busy "
         "an instance is: `dcgmi dmon -e 1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
-    "look-at-the-link": StepRule(
-        "Check the PCIe link: with 16 lanes it would carry at least 15000 MB/s in one direction. "
-        "Seat the card again, try another slot and leave out the riser, and check the lanes in the "
-        "firmware's settings",
-        "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
-        "pcie.link.width.current,pcie.link.width.max --format=csv", s.slow_link),
     "see-whether-torch-can": StepRule(
         "Nothing ran on the GPU: check whether this torch can use the GPU", "gpusetup doctor"),
     "move-to-the-gpu": StepRule(

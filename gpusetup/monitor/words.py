@@ -119,23 +119,11 @@ def team(subject: Subject) -> str:
 def host_link(subject: Subject) -> str:
     """What went over the GPU's PCIe link, and how much it can carry."""
     work = subject.work
-    if work.pcie_rate is None:
-        return f"{lanes(subject)}: data reach the GPU slowly"
-    sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
     carries = "about as much as a link can carry"
     if work.pcie_limit is not None:
         carries = f"the link carries {megabytes(work.pcie_limit)} each way"
+    sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
     return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
-
-
-def lanes(subject: Subject) -> str:
-    """How many of its lanes the PCIe link uses, and how much they can carry."""
-    gpu, facts = subject.gpu, []
-    if gpu.lanes and gpu.latest.pcie_width_max:
-        facts.append(f"uses {gpu.lanes} of {gpu.latest.pcie_width_max} lanes")
-    if gpu.link_limit:
-        facts.append(f"carries {gpu.link_limit / 1e6:.0f} MB/s in one direction")
-    return f"its PCIe link {' and '.join(facts)}".rstrip()
 
 
 def well_used(subject: Subject) -> str:
@@ -224,10 +212,10 @@ def holders(subject: Subject) -> str:
 
 
 def held_memory(subject: Subject) -> str:
-    """How much GPU memory is in use in an idle run, such as `, with 40.0 GiB of GPU memory in use`,
-    without memory that the GPU shares with the machine (DGX Spark, Jetson)."""
+    """How much GPU memory is in use in an idle run, such as `, with 40.0 GiB of GPU memory in
+    use`."""
     run = subject.run
-    held = [gpu.latest for gpu in run.gpus if run.held(gpu) and not gpu.latest.memory_is_unified]
+    held = [gpu.latest for gpu in run.gpus if run.held(gpu)]
     held_bytes = sum(or_zero(gpu.memory_used_bytes) for gpu in held)
     return f", with {held_bytes / GIB:.1f} GiB of GPU memory in use" if held_bytes else ""
 
@@ -349,7 +337,7 @@ def watch_command(subject: Subject) -> str | None:
 # fmt: off
 FUNCTIONS: tuple[Phrase, ...] = (
     worked, at_power, paused, in_pauses, rates, team,
-    host_link, lanes, well_used, nothing_slows_it_down, sm_clock, slowed,
+    host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
     watts_and_limit, memory_growth, holders, held_memory, idle_cpu, sharers,
     other_users, whose, for_loaders, config, script, pid,
     where_it_waits, watching, watch_command,
@@ -363,7 +351,6 @@ PHRASES: dict[str, Phrase] = {
     "blocked": lambda s: None if s.work.blocked is None else f"{s.work.blocked:.1f}",
     "read": lambda s: megabytes(s.work.read_rate),
     "received": lambda s: megabytes(s.work.network_rate),
-    "pcie": lambda s: megabytes(or_zero(s.work.pcie_rate)),
     "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if gpu.lost_at is None])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
     "unused_count": lambda s: str(len(s.run.unused_gpus)),
