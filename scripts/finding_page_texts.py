@@ -83,8 +83,6 @@ COMMANDS = {
     "    # if no installer is named\n"
     "gpusetup install --venv .venv    # if the distribution installed it",
     "invalid-device-ordinal": "nvidia-smi -L",
-    "kernel-image-invalid": "unset TRITON_PTXAS_PATH\nrm -rf ~/.triton/cache ~/.nv/ComputeCache\n"
-    'rm -rf "${TMPDIR:-/tmp}/torchinductor_$USER"    # the cache of torch.compile',
     "libcuda-driver-mismatch": "ldconfig -p | grep libcuda\n"
     + WITHOUT_FOLDERS.format("compat|stubs")
     + "\nsudo reboot    # if the driver was updated",
