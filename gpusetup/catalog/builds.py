@@ -28,7 +28,6 @@ from gpusetup.catalog.rows import (
     FirstDriver,
     Floor,
     Milestone,
-    Nightly,
     OlderKernels,
     OlderRelease,
     OtherMakers,
@@ -77,7 +76,6 @@ class Catalog(Frozen):
     """torch's builds for the GPUs of AMD and Intel, oldest torch first."""
     amd_index: tuple[AmdRelease, ...] = ()
     """The torch releases on AMD's own index, oldest first."""
-    nightly: tuple[Nightly, ...] = ()
     builds: tuple[TorchBuild, ...] = ()
 
     # Compare catalogs by identity: cached functions use a catalog as a key, and comparing thousands
@@ -244,13 +242,6 @@ class Catalog(Frozen):
         place = (public, backend, family, machine)
         wheels = _wheels_by_place(self)
         return wheels.get(place)
-
-    def nightly_on(self, platform: str) -> Nightly | None:
-        """The nightly builds on a platform such as `linux-x86_64`."""
-        for row in self.nightly:
-            if row.on == platform:
-                return row
-        return None
 
     def release_of(self, torch_version: str) -> TorchRelease | None:
         """The release of a torch version (with or without label)."""

@@ -195,10 +195,9 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{name} was {was} when it was {how} on {when}, and is now {now}",
         plain="An installer replaced torch or a package that must match it",
-        means="`gpusetup guard` or `gpusetup install` recorded which package versions work "
-        "together, and an installer has since replaced one of them.",
-        text="Restore the recorded versions. If the change was intended, run `gpusetup guard "
-        "--write` to record the new versions",
+        means="`gpusetup install` recorded which package versions work together, and an installer "
+        "has since replaced one of them.",
+        text="Restore the recorded versions, unless the change was intended",
     ),
     Cause(
         "companion-torch-mismatch",

@@ -1,7 +1,6 @@
 """The files that gpusetup stores in the environment.
 
-They are the journal of an interrupted installation, the receipt of the last one, and the
-constraints of `guard`.
+They are the journal of an interrupted installation and the receipt of the last one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.shell import shell_line
 from gpusetup.probe.target import TargetPython
-from gpusetup.readings.packages import normalised
 from gpusetup.readings.paths import join, parent
 from gpusetup.system.own_cache import MAKING, own_path
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
@@ -91,14 +89,13 @@ def half_made_environments(system: System) -> Iterator[str]:
             yield prefix
 
 
-CONSTRAINTS = "gpusetup-constraints.txt"
-"""Where `guard --write` puts the constraints, relative to the target's prefix."""
 RECEIPT = (".gpusetup", "receipt.json")
-MOST_CHARACTERS = 1 << 16
-"""The maximum length of a constraints file, in characters. A longer file is not gpusetup's."""
-MOST_PINS = 100
-DATE = re.compile(r"(?:# gpusetup guard, )?(\d{4}-\d\d-\d\d)T")
-"""The date in the first line of the guard's file or in a receipt."""
+MOST_CHARACTERS = 1 << 18
+"""The maximum length of a receipt, in characters. A longer file is not gpusetup's."""
+
+
+DATE = re.compile(r"(\d{4}-\d\d-\d\d)T")
+VERSION = re.compile(r"[\w.+!-]{1,99}")
 
 
 class _Receipt(Frozen):
@@ -110,54 +107,21 @@ class _Receipt(Frozen):
 
 
 def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]:
-    """An event with the versions that `guard` pins or, without a guard, the versions that gpusetup
-    installed, and with their date if it is known.
-
-    There is no event if neither source names a torch. Anybody may have written these files, so
-    lines that are not pins are ignored.
-    """
+    """An event with the versions of torch and its companions that gpusetup installed, and with the
+    date if it is known. Anybody may have written the receipt, so what is no version is ignored."""
     if target is None:
         return
-
-    def text_in(*file: str) -> str:
-        """The text of a file in the target's folder; empty if it cannot be read."""
-        return (read_or_none(system, join(target.prefix, *file)) or "")[: 4 * MOST_CHARACTERS]
-
-    guard_text = text_in(CONSTRAINTS)
-    source, how, pins, dated = CONSTRAINTS, "guarded", pins_in(guard_text), guard_text
-    if not any(pin.startswith("torch==") for pin in pins):
-        try:
-            receipt = from_json(text_in(*RECEIPT) or "{}", _Receipt, what="the receipt")
-        except BadInput:
-            receipt = _Receipt()
-        installed = [f"{name}=={receipt.after[name]}" for name in FAMILY if name in receipt.after]
+    text = read_or_none(system, join(target.prefix, *RECEIPT)) or "{}"
+    try:
+        receipt = from_json(text[:MOST_CHARACTERS], _Receipt, what="the receipt")
+    except BadInput:
+        return
+    installed = {name: receipt.after[name] for name in FAMILY if name in receipt.after}
+    pins = [f"{name}=={of}" for name, of in installed.items() if VERSION.fullmatch(of)]
+    if "torch" in installed and pins:
         passed = receipt.verdict is not None and receipt.verdict.get("verdict") == "passed"
-        source, how = RECEIPT[-1], "proven" if passed else "installed"
-        pins, dated = pins_in("\n".join(installed)), receipt.installed_at
-    if any(pin.startswith("torch==") for pin in pins):
-        text = " ".join(pins)
-        # `how` says where the versions come from: pinned, installed and tested, or installed.
-        values = {"pins": text, "how": how}
-        if date := DATE.match(dated):
+        # `how` says where the versions come from: installed and tested, or installed.
+        values = {"pins": " ".join(pins), "how": "proven" if passed else "installed"}
+        if date := DATE.match(receipt.installed_at):
             values["when"] = date[1]
-        yield Event(kind="guarded-set", values=values, source=source, text=text)
-
-
-PIN = re.compile(
-    r"(?m)^[ \t]*"
-    # A name with or without extras, such as `jax[cuda13]`.
-    r"([A-Za-z0-9][\w.-]{0,99})(?:\[[^\]\n]*\])?"
-    r"[ \t]*==[ \t]*"
-    r"([\w.+!-]{1,99})[ \t]*$"
-)
-"""A line with an exact version, such as `torch == 2.13.0+cu130`."""
-
-
-def pins_in(text: str) -> tuple[str, ...]:
-    """The exact pins in a constraints file; all other lines are ignored.
-
-    >>> pins_in("# a\\nTorch == 2.13.0+cu130\\nnumpy<3\\n-r /etc/passwd\\ntorch @ file:///x\\n")
-    ('torch==2.13.0+cu130',)
-    """
-    rows = PIN.findall(text[:MOST_CHARACTERS])
-    return tuple(f"{normalised(name)}=={version}" for name, version in rows[:MOST_PINS])
+        yield Event(kind="guarded-set", values=values, source=RECEIPT[-1], text=values["pins"])

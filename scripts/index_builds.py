@@ -13,10 +13,9 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from gpusetup.accelerators.makers import LABEL, NVIDIA, maker_of
+from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release as cuda_release
-from gpusetup.catalog.rows import OtherMakers
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.versions import cuda_of, parsed
@@ -175,45 +174,6 @@ def _torchvision_for(torch: str, catalog: Catalog) -> str | None:
     if accepted and torch in SpecifierSet(accepted):
         return newest.torchvision
     return None
-
-
-def with_other_makers(
-    names: Iterable[tuple[str, str]], catalog: Catalog
-) -> tuple[tuple[OtherMakers, ...], frozenset[Place]]:
-    """The table of builds for other makers' GPUs, extended with the builds in these names; and the
-    new builds.
-
-    A torch version is only added if the catalog has its CPU build, from which the Python versions
-    are taken.
-    """
-    platforms_by_torch = {row.torch: dict(row.seen) for row in catalog.other_makers}
-    new_places: set[Place] = set()
-    for name, _ in names:
-        wheel = wheel_named(name, catalog)
-        if wheel is None or not _is_for_another_maker(wheel):
-            continue
-        if catalog.row_of(wheel.torch, "cpu", wheel.family, wheel.machine) is None:
-            continue
-        platforms = platforms_by_torch.setdefault(wheel.torch, {})
-        platform = f"{wheel.family}-{wheel.machine}"
-        backends = platforms.get(platform, "").split()
-        if wheel.label not in backends:
-            platforms[platform] = " ".join((*backends, wheel.label))
-            new_places.add((wheel.torch, wheel.label, wheel.family, wheel.machine))
-
-    rows = []
-    for torch in sorted(platforms_by_torch, key=parsed):
-        rows.append(OtherMakers(torch=torch, seen=platforms_by_torch[torch]))
-    return tuple(rows), frozenset(new_places)
-
-
-def _is_for_another_maker(wheel: NamedWheel) -> bool:
-    """Whether a wheel is for GPUs from AMD or Intel."""
-    # A wheel may have any label, such as `+local`, so accept only those of known makers.
-    if not re.fullmatch(LABEL, wheel.label):
-        return False
-    maker = maker_of(wheel.label)
-    return maker not in (None, NVIDIA.id)
 
 
 def most_similar(catalog: Catalog, backend: str, family: str, machine: str) -> TorchBuild | None:
