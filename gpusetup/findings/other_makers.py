@@ -161,27 +161,6 @@ def no_kernels(context: RuleContext) -> Findings:
     )
 
 
-def old_rocm(context: RuleContext) -> Findings:
-    """torch loads the machine's ROCm, whose major version is older than torch needs."""
-    stack, hip = stack_of(context), context.torch.hip
-    if stack is None or not hip or not stack.runtime or stack.bundles_runtime is not False:
-        return
-    wanted = parsed(".".join(hip.split(".")[:2])).major
-    if parsed(stack.runtime).major >= wanted:
-        return
-    yield seen(
-        context,
-        "maker-libraries-mixed",
-        "makers.runtime",
-        f"ROCm {stack.runtime}; torch was built with HIP {hip}",
-        fix=Fix(
-            text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own "
-            "wheels, which include their own ROCm and do not use the installed one",
-            commands=(makers.pip_from(context, str(AMD.index)),),
-        ),
-    )
-
-
 def metal(context: RuleContext) -> Findings:
     """A Python for Intel Macs runs on an Apple chip, or the macOS is too old for torch's MPS."""
     stack, version, macos = stack_of(context), context.torch.version, macos_version(context)
@@ -465,7 +444,6 @@ RULES = (
     driver_and_nodes,
     wrong_build,
     no_kernels,
-    old_rocm,
     metal,
     no_nvidia_gpu,
 )

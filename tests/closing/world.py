@@ -211,7 +211,6 @@ def importing(world: World) -> World:
         version=last.version,
         backend=backend,
         cuda=f"{cuda[1]}.{cuda[2]}" if cuda else None,
-        debug=False,
         installer=last.installer,
         location=last.location or site,
     )
