@@ -203,7 +203,7 @@ def new_environment(world: World, folder: str, version: str | None = None) -> Wo
     )
     environment = {**world.snapshot.environment, "VIRTUAL_ENV": folder}
     environment.pop("CONDA_PREFIX", None)
-    world = world.without_events("foreign-library", "install-unfinished", "guarded-set")
+    world = world.without_events("foreign-library", "install-unfinished")
     return importing(
         world.showing(python=made, packages=(), environment=environment, conda=Conda())
     )

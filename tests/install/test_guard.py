@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 import uv
@@ -101,34 +98,6 @@ def test_a_former_constraint_counts_on(
 def test_without_torch_the_answer_is_no(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["guard", "--python", str(world.venv()), "--write"]) == 1
     assert "gpusetup install" in capsys.readouterr().err
-
-
-def changed(venv: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    capsys.readouterr()
-    cli.main(["doctor", "--python", str(venv), "--json"])
-    rows = json.loads(capsys.readouterr().out)["findings"]
-    return [row for row in rows if row["id"] == "guarded-set-changed"]
-
-
-def test_doctor_says_from_the_receipt_what_pip_replaced(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    venv = world.venv_with_pip()
-    world.add_torch("cpu", requires=())
-    world.add_default("torch", "2.99.0")
-    world.add_default("wants-another", "1.0", requires=("torch==2.99.0",))
-    install = ("install", "--index", world.index.index_root, "--yes", "--no-verify")
-    assert cli.main([*install, "--python", str(venv), "--torch", TORCH, "--backend", "cpu"]) == 0
-
-    assert not changed(venv, capsys)
-    assert pip(world, venv, "wants-another").returncode == 0
-    (row,) = changed(venv, capsys)
-    day = datetime.now(timezone.utc).date().isoformat()
-    was = f"torch was {TORCH}+cpu when it was installed on {day}"
-    assert row["title"] == f"{was}, and is now 2.99.0"
-    assert f"--torch {TORCH} --backend cpu" in row["fix"]["commands"][0]
-    (venv / ".gpusetup" / "receipt.json").write_text("[" * 9999)
-    assert not changed(venv, capsys)
 
 
 # --- files of somebody else -----------------------------------------------------------------------
