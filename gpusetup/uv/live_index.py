@@ -14,7 +14,7 @@ from itertools import islice
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog
-from gpusetup.catalog.index_builds import Place, new_builds, with_other_makers
+from gpusetup.catalog.index_builds import Place, new_builds
 from gpusetup.errors import Unreached, Unsatisfiable
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
@@ -85,10 +85,8 @@ def ask_index(root: str, backend: str, catalog: Catalog, talk: Callable[[str], N
         raise Unreached(problem.message, hint=hint) from problem
     places = [(name, path_folder or folder.lstrip("/")) for path_folder, name in names]
     builds = new_builds(places, catalog)
-    others, of_others = with_other_makers(places, catalog)
-    full = replace(catalog, builds=(*builds, *catalog.builds), other_makers=others)
-    listed = frozenset((*map(place_of, builds), *of_others))
-    return LiveIndex(catalog=full, places=listed, url=shown)
+    full = replace(catalog, builds=(*builds, *catalog.builds))
+    return LiveIndex(catalog=full, places=frozenset(map(place_of, builds)), url=shown)
 
 
 def place_of(build: TorchBuild) -> Place:
