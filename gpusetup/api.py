@@ -105,11 +105,10 @@ def resolve(
     glibc: str | None = None,
     torch: str | None = None,
     backend: str | None = None,
-    installer: Literal["uv", "pip", "conda", "uv-tool"] | None = None,
+    installer: Literal["uv", "pip", "conda"] | None = None,
     name: str | None = None,
     requirements: Sequence[str | Path] = (),
     explain: bool = False,
-    refresh: bool = False,
     offline: bool = False,
     index: str | None = None,
 ) -> ResolveAnswer:
@@ -118,8 +117,7 @@ def resolve(
 
     If you leave a value out, gpusetup reads it from this machine. With `packages`, it chooses torch
     and the packages together and queries your package index, unless you set `offline`. With
-    `refresh`, it also queries PyTorch's index. With `name`, the conda commands create a new
-    environment with that name.
+    `name`, the conda commands create a new environment with that name.
     """
     return _answer("resolve", ResolveAnswer, locals())
 

@@ -28,7 +28,6 @@ from gpusetup.catalog.rows import (
     FirstDriver,
     Floor,
     Milestone,
-    Nightly,
     OlderKernels,
     OlderRelease,
     OtherMakers,
@@ -77,7 +76,6 @@ class Catalog(Frozen):
     """torch's builds for the GPUs of AMD and Intel, oldest torch first."""
     amd_index: tuple[AmdRelease, ...] = ()
     """The torch releases on AMD's own index, oldest first."""
-    nightly: tuple[Nightly, ...] = ()
     builds: tuple[TorchBuild, ...] = ()
 
     # Compare catalogs by identity: cached functions use a catalog as a key, and comparing thousands
@@ -209,10 +207,6 @@ class Catalog(Frozen):
     def row_of(self, torch: str, backend: str, family: str, machine: str) -> TorchBuild | None:
         """PyTorch's own build for a torch version (with or without label), backend and platform."""
         return _wheels_by_place(self).get((torch.partition("+")[0], backend, family, machine))
-
-    def nightly_on(self, platform: str) -> Nightly | None:
-        """The nightly builds on a platform such as `linux-x86_64`."""
-        return next((row for row in self.nightly if row.on == platform), None)
 
     def release_of(self, torch_version: str) -> TorchRelease | None:
         """The release of a torch version (with or without label)."""

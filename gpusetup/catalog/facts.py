@@ -134,11 +134,15 @@ def _document() -> dict[str, Any]:
 
 
 @cache
-def facts(kind: type[FactRow]) -> tuple[FactRow, ...]:
-    """All rows of one kind. A table is only read when it is first needed."""
+def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
     name = kind.__name__
     rows = _document()[name]["rows"]
     return tuple(from_plain(row, kind, what=f"the table {name}") for row in rows)
+
+
+def facts(kind: type[FactRow]) -> tuple[FactRow, ...]:
+    """All rows of one kind. A table is only read when it is first needed."""
+    return _rows(kind)  # type: ignore[arg-type]
 
 
 @cache

@@ -69,14 +69,6 @@ class InstallQuestion(CommandQuestion):
         metavar="DIR",
         one_of="target",
     )
-    download: str | None = option(
-        "only download the wheels into this folder, for `--offline`", metavar="DIR", one_of="files"
-    )
-    offline: str | None = option(
-        "install from this folder of downloaded wheels, without a network",
-        metavar="DIR",
-        one_of="files",
-    )
     project: bool = switch(
         "install nothing; print what to add to a uv project's pyproject.toml or to a SCRIPT.py"
     )
@@ -131,8 +123,6 @@ def check_usage(question: InstallQuestion) -> None:
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
         )
-    if question.machine and question.offline:
-        raise UsageError("`--from` and `--offline` cannot be used together")
     asks_for_torch = (
         question.packages
         or question.requirements

@@ -110,12 +110,9 @@ def stop_early(
 ) -> None:
     """Raise Unsatisfiable if installing torch would not fix the machine's problem, or if no build
     fits."""
-    trouble = None
-    # Wheels that are only downloaded are meant for another machine, whose problems are unknown.
-    if not question.download:
-        other_host = question.for_other_host
-        diagnosis = diagnose(host.machine, load_catalog(), choice, other_host=other_host)
-        trouble = blocks_torch(diagnosis.findings, torch_stays=choice.action == "kept")
+    other_host = question.for_other_host
+    diagnosis = diagnose(host.machine, load_catalog(), choice, other_host=other_host)
+    trouble = blocks_torch(diagnosis.findings, torch_stays=choice.action == "kept")
     if trouble:
         # The problem does not matter if torch stays as it is, or if a build was requested. A file
         # in the working folder that hides one of torch's modules only affects programs that are

@@ -53,13 +53,10 @@ QUESTION_OPTIONS = (
     "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve", "method",
 )  # fmt: skip
 """Options that have the same name as a field of a question."""
-JOB_OPTIONS = {
-    **{name: name for name in (
-        "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "attention", "loss",
-    )},
-    "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-}  # fmt: skip
-"""Job field -> the option that sets it."""
+JOB_OPTIONS = (
+    "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "attention", "loss",
+)  # fmt: skip
+"""Options that have the same name as a field of a job."""
 SERVING_OPTIONS = (
     "serve", "model", "params", "context", "batch", "weights", "gpu_memory_utilization",
 )  # fmt: skip
@@ -213,9 +210,6 @@ class PlanQuestion(CommandQuestion):
         group=GPUS,
     )
     sp: int | None = option("degree of sequence parallelism", metavar="N", parse=int, group=GPUS)
-    tp: int | None = option("degree of tensor parallelism", metavar="N", parse=int, group=GPUS)
-    pp: int | None = option("degree of pipeline parallelism", metavar="N", parse=int, group=GPUS)
-    cp: int | None = option("degree of context parallelism", metavar="N", parse=int, group=GPUS)
 
     max_context: bool = switch(
         "find the longest context that fits", group=ANSWER, one_of=ONE_UNKNOWN
@@ -261,7 +255,7 @@ class PlanQuestion(CommandQuestion):
 
     def job_fields(self) -> dict[str, Any]:
         """The job fields that the options set. Fields that were not given are left out."""
-        values = {name: getattr(self, option) for name, option in JOB_OPTIONS.items()}
+        values = {name: getattr(self, name) for name in JOB_OPTIONS}
         fields = {name: value for name, value in values.items() if value is not None}
         for what in self.offload:
             fields[f"offload_{what}"] = True
@@ -273,8 +267,7 @@ class PlanQuestion(CommandQuestion):
     def serving(self) -> dict[str, Any]:
         """The options for planning an inference server, with None for those that were not given."""
         values = {name: getattr(self, name) for name in SERVING_OPTIONS}
-        # A server splits its model across all of its GPUs (tensor parallelism).
-        return {**values, "gpus": self.gpus or self.tp}
+        return {**values, "gpus": self.gpus}
 
 
 QUESTION = PlanQuestion
@@ -293,11 +286,6 @@ def run(options: PlanQuestion, out: Console) -> Reply:
     # Without `--fetch-config`, gpusetup must not use the network.
     fetch = (lambda model: fetched_shape(model, out.talk)) if options.fetch_config else None
     if options.serve:
-        if options.gpus and options.tp and options.gpus != options.tp:
-            raise UsageError(
-                f"a server on {options.gpus} GPUs is divided among all of them, not {options.tp}",
-                hint="leave out `--tp`",
-            )
         served = serve_plan(options.serving(), place_of_options(options, out), fetch)
         return reply(served, serve_text, yes=served.fits)
     plan = answer(request_of(options, out, fetch))
@@ -335,7 +323,7 @@ def request_of(
     shape = shape_of_question(question, fetch)
     place = place_of_options(options, out)
     uses_one = question.job_fields.get("strategy") == "single"
-    usual_gpus = 1 if uses_one else place.count or question.group_size
+    usual_gpus = 1 if uses_one else place.count or question.sp or 1
     gpus = options.gpus or (from_config and from_config.gpus) or usual_gpus
     question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
     place = replace(place, sp=question.sp, predict=options.predict)
@@ -346,7 +334,6 @@ def request_of(
         place=place,
         job=job_of(question, shape, place),
         from_config=from_config,
-        gpu_rows=tuple(load_catalog().gpus),
     )
 
 
@@ -402,7 +389,7 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
 WHERE = ("--gpu", "--gpu-mem", "--from")
 ONLY_FOR_SERVERS = ("--weights", "--gpu-memory-utilization")
 TAKES = {
-    "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus", "--tp",
+    "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus",
                 *ONLY_FOR_SERVERS, *WHERE),
     "--cells": ("--predict",),
 }  # fmt: skip

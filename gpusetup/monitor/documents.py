@@ -109,9 +109,6 @@ class TreeSample(Frozen):
     write_bytes_per_second: Figure = None
     blocked_processes: Count = None
     """The number of processes in uninterruptible sleep (state D), which usually wait for a disk."""
-    cpu_wait_percent: Figure = None
-    """How long its threads were ready to run but had no free core, summed over threads: 100 means
-    one thread all the time. Only Linux reports this."""
     gpu_processes: Count = None
     """The number of processes that use a watched GPU; in a distributed job these are the ranks."""
 
@@ -180,7 +177,6 @@ class TreeSummary(Frozen):
     memory_bytes: Spread | None = None
     loader_workers: Spread | None = None
     loader_cpu_percent: Spread | None = None
-    cpu_wait_percent: Spread | None = None
     read_bytes_per_second: Spread | None = None
     input_bytes_per_second: Spread | None = None
     write_bytes_per_second: Spread | None = None

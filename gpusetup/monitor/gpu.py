@@ -91,8 +91,6 @@ class GpuRun:
         self.lost_at: str | None = None
         self.lost_since = 0.0
         """Seconds after the start of the run."""
-        self.highest_clock: float | None = None
-        """The highest SM clock in MHz of all cards of the same model, set when all are known."""
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         """Add the GPU's next sample."""
@@ -187,18 +185,6 @@ class GpuRun:
     def lanes(self) -> int | None:
         return highest(gpu.pcie_width for gpu in self.working)
 
-    @property
-    def own_highest_clock(self) -> float | None:
-        """The highest SM clock in MHz while the GPU worked."""
-        return highest(gpu.clock_sm_mhz for gpu in self.working)
-
-    @property
-    def model(self) -> str:
-        """Only GPUs with the same `model` can be compared by their clocks."""
-        # `nvidia-smi dmon` prints no names, but working cards of one model have the same memory
-        # clock.
-        return self.name or f"memory at {highest(gpu.clock_memory_mhz for gpu in self.working)} MHz"
-
     @cached_property
     def new_memory_errors(self) -> int:
         """Uncorrectable memory errors since the first sample."""
@@ -223,8 +209,8 @@ class GpuRun:
             if usual / 2 <= self.seconds_after_work <= usual * 1.5:
                 body = [*body, *after_work]
         return Parts(
-            work=work_of([row for row in body if row.phase == WORK], self.highest_clock),
-            body=work_of(body, self.highest_clock),
+            work=work_of([row for row in body if row.phase == WORK]),
+            body=work_of(body),
             paused=work_of([row for row in body if row.phase != WORK]),
             rest=work_of(after_work),
             pauses=[length for since, length in self.all_pauses if since >= judged_from],

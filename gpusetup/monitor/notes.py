@@ -99,7 +99,7 @@ MIXED = re.compile(
     re.I,
 )
 """Words in a command line that switch mixed precision on."""
-STARVED = ("workers", "by-itself", "slow-items", "each-step")
+STARVED = ("workers", "by-itself", "each-step")
 """Causes of an input-starved run against which more loader workers help."""
 has_room = Sign(
     # Unknown memory counts as empty.

@@ -54,7 +54,6 @@ TREE_COLUMNS = {
     "command.input [MB/s]": "input_bytes_per_second",
     "command.write [MB/s]": "write_bytes_per_second",
     "command.blocked": "blocked_processes",
-    "command.cpu_wait [%]": "cpu_wait_percent",
     "command.gpu_processes": "gpu_processes",
     "command.cores": "cores",
 }

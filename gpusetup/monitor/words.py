@@ -192,7 +192,11 @@ def slowed(subject: Subject) -> str:
 def watts_and_limit(subject: Subject) -> str:
     watts, limit = subject.work.power_watts, subject.gpu.latest.power_limit_watts
     words = "" if watts is None else f", at {watts:.0f} W"
-    return words if limit is None else f"{words} (its limit: {limit:.0f} W)"
+    if limit is None:
+        return words
+    rated = subject.gpu.power_default
+    of_rated = f", rated: {rated:.0f} W" if rated and limit < rated else ""
+    return f"{words} (its limit: {limit:.0f} W{of_rated})"
 
 
 # --- memory and processes -------------------------------------------------------------------------
@@ -264,11 +268,14 @@ def whose(subject: Subject) -> str:
 # --- the command ----------------------------------------------------------------------------------
 
 
-def loaders(subject: Subject) -> str:
-    """The number of loader workers (a mean over the run) and how much CPU each of them uses."""
+def for_loaders(subject: Subject) -> str:
+    """The number of loader workers (a mean over the run) that the process waited for, and how much
+    CPU each of them used; "" without any."""
     count = subject.work.workers
+    if not count:
+        return ""
     noun = "loader worker" if round(count) == 1 else "loader workers"
-    return f"{count:.0f} {noun} at {or_zero(subject.work.worker_cpu):.0f} % of a core each"
+    return f" for {count:.0f} {noun} at {or_zero(subject.work.worker_cpu):.0f} % of a core each"
 
 
 def config(subject: Subject) -> str | None:
@@ -339,36 +346,13 @@ def watch_command(subject: Subject) -> str | None:
     return None if run.at_work or run.is_reading else "gpusetup doctor"
 
 
-# --- the GPUs that need the same fix --------------------------------------------------------------
-
-
-def peers(subject: Subject) -> list[Subject]:
-    """The GPUs of this model in the run with the same cause."""
-    from gpusetup.monitor.verdicts import case_of
-
-    case = case_of(subject)
-    alike = [one for one in subject.run.subjects if one.gpu.model == subject.gpu.model]
-    return [one for one in alike if case_of(one).cause == case.cause] or [subject]
-
-
-def peer_labels(subject: Subject) -> str:
-    """The indexes of these GPUs in the form that `nvidia-smi -i` accepts."""
-    return labels((one.gpu for one in peers(subject)), ",")
-
-
-def of_peers(subject: Subject) -> str:
-    """Words such as ` of GPU 0, 1`; "" if the machine has only one GPU."""
-    gpus = labels(one.gpu for one in peers(subject))
-    return f" of GPU {gpus}" if len(subject.run.gpus) > 1 else ""
-
-
 # fmt: off
 FUNCTIONS: tuple[Phrase, ...] = (
     worked, at_power, paused, in_pauses, rates, team,
     host_link, lanes, well_used, nothing_slows_it_down, sm_clock, slowed,
     watts_and_limit, memory_growth, holders, held_memory, idle_cpu, sharers,
-    other_users, whose, loaders, config, script, pid,
-    where_it_waits, watching, watch_command, peer_labels, of_peers,
+    other_users, whose, for_loaders, config, script, pid,
+    where_it_waits, watching, watch_command,
 )
 # fmt: on
 PHRASES: dict[str, Phrase] = {
@@ -386,12 +370,6 @@ PHRASES: dict[str, Phrase] = {
     "gpu_count": lambda s: str(len(s.run.gpus)),
     "unused": lambda s: labels(s.run.unused_gpus),
     "faulty": lambda s: labels((gpu for gpu in s.run.gpus if gpu.faults), ",") or None,
-    "unlaunched": lambda s: (
-        ""
-        if s.run.launched
-        else ". If one process drives all GPUs (DataParallel), start one process for each GPU "
-        "(DistributedDataParallel with torchrun)"
-    ),
     "foreign": lambda s: named(s.foreign_holders),
 }
 """What the sentences can name in braces."""

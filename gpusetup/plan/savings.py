@@ -64,7 +64,7 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
             return {}
         return {f"max_token_len_per_gpu {least}": {"tokens": least}}
     # Each group of GPUs needs at least one sequence.
-    if job.sequences < 2 * max(job.data_parallel // recipe.sp, 1):
+    if job.sequences < 2 * max(job.gpus // recipe.sp, 1):
         return {}
     half = job.sequences // 2
     return {f"batch {half} with twice the accumulation": {"batch": half, "accumulate": 2}}
@@ -176,7 +176,7 @@ def fitting(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]
         shorter = max_context(job, place)
         if shorter.fits:
             yield f"{shorter.job.context:,} tokens", shorter.job
-    if job.sequences > job.data_parallel:
+    if job.sequences > job.gpus:
         smaller = max_batch(job, place)
         if smaller.fits:
             accumulated = replace(smaller.job, accumulate=2)
@@ -212,9 +212,8 @@ def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None
     best: Decision | None = None
     # With the same recipe more GPUs are faster, so the largest number comes first.
     for gpus in range(job.gpus - 1, max(job.gpus - MOST_TRIED, 0), -1):
-        # The GPUs of a group share one copy of the model, and a degree that the user chose must
-        # divide the smaller number too.
-        if gpus % job.group_size or gpus % (place.sp or 1):
+        # A degree that the user chose must divide the smaller number too.
+        if gpus % (place.sp or 1):
             continue
         found = solver(replace(job, gpus=gpus), place)
         if rank(found) <= rank(decision):

@@ -232,7 +232,6 @@ FIGURES = (
     ("utilization_percent", "utilisation", "%", 1, 0),
     ("cpu_percent", "CPU{of_cores}", "%", 1, 0),
     ("busiest_cpu_percent", "busiest process", "%", 1, 0),
-    ("cpu_wait_percent", "threads waiting for a core", "%", 1, 0),
     ("memory_used_bytes", "memory{of_total}", "GiB", GIB, 1),
     ("memory_bytes", "memory", "GiB", GIB, 1),
     ("loader_workers", "loader workers", "", 1, 0),

@@ -1,5 +1,4 @@
-"""Sends gpusetup's own requests to an index: for a size, for a page of torch's index, and for the
-wheels of `--download`."""
+"""Sends gpusetup's own requests to an index: for a size, and for a page of torch's index."""
 
 from __future__ import annotations
 

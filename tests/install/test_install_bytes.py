@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import zipfile
 from collections.abc import Callable, Sequence
@@ -115,8 +116,6 @@ def test_what_differs_from_its_wheel_never_reaches_the_environment(
     spoil: Callable[[Path], object],
     cause: str,
 ) -> None:
-    import re
-
     world.add_torch("cpu", files=NOISE)
     world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
     before = state_of(venv)

@@ -14,7 +14,7 @@ pytestmark = needs_linux
 
 SECRET = "geheim0815"
 LOGIN = f"wer:{SECRET}@"
-PLANTED = (".netrc", "uv.toml", "keyring", "credentials.toml")
+PLANTED = (".netrc", "keyring", "credentials.toml")
 """The files in which we put it ourselves."""
 
 
@@ -53,15 +53,6 @@ def with_login(url: str, login: str = LOGIN) -> str:
 def default_index(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
     lock(world)
     set_.setenv("UV_DEFAULT_INDEX", with_login(world.index.simple))
-    return ()
-
-
-def uv_toml(world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
-    set_.delenv("UV_DEFAULT_INDEX")
-    lock(world)
-    path = world.folder / "home/.config/uv/uv.toml"
-    path.parent.mkdir(parents=True)
-    path.write_text(f"[[index]]\nurl = '{with_login(world.index.simple)}'\ndefault = true\n")
     return ()
 
 
@@ -108,10 +99,6 @@ def proxy(_world: World, set_: pytest.MonkeyPatch) -> tuple[str, ...]:
     return ()
 
 
-def package_address(_world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
-    return (f"big @ http://{LOGIN}127.0.0.1:9/big-1.0-py3-none-any.whl",)
-
-
 def wrong_password(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
     lock(world, "/whl/*")
     world.index.login = ("wer", "another")
@@ -121,15 +108,13 @@ def wrong_password(world: World, _set: pytest.MonkeyPatch) -> tuple[str, ...]:
 WAYS: dict[str, Way] = {
     "--index": index_root,
     "UV_DEFAULT_INDEX": default_index,
-    "uv.toml": uv_toml,
     ".netrc": netrc,
     "uv auth login": stored_by_uv,
     "a keyring": keyring,
-    "a package's address": package_address,
     "a proxy": proxy,
     "a wrong password": wrong_password,
 }
-FAILS = ("a proxy", "a wrong password", "a package's address")
+FAILS = ("a proxy", "a wrong password")
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -153,23 +138,13 @@ PASSWORDS = (f"x/{SECRET}", f"[{SECRET}", f"x@y/{SECRET}", f"x#{SECRET}", f"x?{S
 
 
 @pytest.mark.parametrize("password", PASSWORDS)
-@pytest.mark.parametrize("place", ["UV_DEFAULT_INDEX", "--index"])
 @pytest.mark.one_in(4)
 def test_a_password_with_letters_that_a_url_cannot_hold_is_told_to_nobody(
-    world: World,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    place: str,
-    password: str,
+    world: World, capsys: pytest.CaptureFixture[str], password: str
 ) -> None:
-    words: tuple[str, ...] = ()
-    if place == "--index":
-        world.index.login, world.index.locked = ("u", password), "/whl/*"
-        words = ("--index", with_login(world.index.index_root, f"u:{password}@"))
-    else:
-        monkeypatch.setenv(place, with_login(world.index.simple, f"u:{password}@"))
-    environment = str(world.folder / "env")
-    said = installer(world, capsys)("--venv", environment, *WANTED, *words)
-    is_used = place == "--index" and password in PASSWORDS[:2]
+    world.index.login, world.index.locked = ("u", password), "/whl/*"
+    words = ("--index", with_login(world.index.index_root, f"u:{password}@"))
+    said = installer(world, capsys)("--venv", str(world.folder / "env"), *WANTED, *words)
+    is_used = password in PASSWORDS[:2]
     assert said.exit == 0 if is_used else said.exit in (0, 1, 2, 3), said.err
     assert SECRET not in said.out + said.err

@@ -72,11 +72,8 @@ def check(said: Said, venv: Path, before: dict[str, str], code: int, cause: str)
 LOGIN_PAGE = b"<html>" + b"<p>Log in</p>" * 400
 FAULTS = {
     "the page wants a login": (PAGE, Fault(status=401), "torch/: 401"),
-    "the page forbids": (PAGE, Fault(status=403), "torch/: 403"),
     "the page times out": (PAGE, Fault(stall_seconds=2), "timed out"),
     "a web page for an index": (PAGE, Fault(body=LOGIN_PAGE), "no list of wheels"),
-    "a list of another kind": (PAGE, Fault(body=b"x", kind="application/x"), "Content-Type"),
-    "the wheel says 404": (WHEEL, Fault(status=404), "404 Not Found"),
     "the wheel breaks off": (WHEEL, Fault(cut_at=100), "end of file"),
     "the wheel has another byte": (WHEEL, Fault(flip=True), "Invalid zip"),
     "the metadata is nonsense": (DATA, Fault(body=b"nonsense"), "uv cannot plan"),
@@ -86,11 +83,6 @@ FAULTS = {
         "authentication credentials",
     ),
     "the rest's page says 500": ("/simple/filelock/", Fault(status=500), "uv cannot plan"),
-    "the rest's wheel says 403": (
-        "/simple/filelock/*.whl",
-        Fault(status=403),
-        "cannot download and unpack",
-    ),
 }
 
 
@@ -287,13 +279,10 @@ def test_a_path_at_which_no_environment_can_be(
     assert everything_in(home) == before
 
 
-@pytest.mark.parametrize("answer", ["null", '{"prefix": "/", "path": 5}'])
-def test_an_interpreter_that_answers_something_else(
-    venv: Path, install: Install, answer: str
-) -> None:
+def test_an_interpreter_that_answers_something_else(venv: Path, install: Install) -> None:
     python = venv / "bin/python"
     python.unlink()
-    python.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    python.write_text('#!/bin/sh\necho \'{"prefix": "/", "path": 5}\'\n')
     python.chmod(0o755)
     before = state_of(venv)
     said = install("--venv", str(venv), *WANTED)
@@ -353,23 +342,3 @@ def test_only_a_page_that_is_not_there_is_a_no(
     assert cause in said.err
     assert code == 1 or ("127.0.0.1" in said.err and "No torch" not in said.err)
     assert state_of(venv) == before
-
-
-def test_a_wrong_mirror_is_named(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.add_torch("cpu")
-    monkeypatch.setenv("UV_DEFAULT_INDEX", f"{world.index.url}/wrong/simple")
-    said = install("--venv", str(world.venv()), *WANTED)
-    assert said.exit == 3
-    assert "filelock was not found" in said.err
-
-
-def test_a_setting_that_forbids_the_network_is_named(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    file = world.folder / "home/.config/uv/uv.toml"
-    file.parent.mkdir(parents=True)
-    file.write_text("offline = true\n")
-    said = install("--venv", str(world.venv()), *WANTED)
-    assert said.exit == 3
-    assert "network was disabled" in " ".join(said.err.split())

@@ -95,8 +95,6 @@ def test_it_is_shown_and_nothing_is_written(here: Path, capsys: Out) -> None:
     assert main([*WORDS, "torchvision", "rich"]) == 0
     assert capsys.readouterr().out == SHOWN
     assert not [*here.iterdir()]
-    main([*WORDS, "--backend", "cu121"])
-    assert "== 'aarch64'" not in capsys.readouterr().out  # torch 2.5.1 has no such build of cu121
     main(["install", "--project", "--gpu", "RTX 3090", "--driver", "580.95.05"])
     assert "whl/cu" in capsys.readouterr().out
 
@@ -112,16 +110,15 @@ dependencies = [
 """
 
 
-@pytest.mark.parametrize("own", ["", "[tool.uv]\nenvironments = [\"sys_platform == 'linux'\"]"])
-def test_uv_locks_what_was_pasted(here: Path, index: IndexServer, capsys: Out, own: str) -> None:
+def test_uv_locks_what_was_pasted(here: Path, index: IndexServer, capsys: Out) -> None:
     answer = asked(capsys, *WORDS, "--index", index.index_root)
-    (here / "pyproject.toml").write_text("\n".join((PROJECT, *answer["lines"], own, "")))
+    (here / "pyproject.toml").write_text("\n".join((PROJECT, *answer["lines"], "")))
     add = answer["steps"][0]["argv"]
     assert shlex.join(add) == "uv add torch==2.5.1"
     by_uv(here, index, *add[1:], "--no-sync")
     locked = (here / "uv.lock").read_text(encoding="utf-8")
     assert 'version = "2.5.1+cu124"' in locked and "2.5.1+cpu" not in locked
-    assert own or 'version = "2.5.1"\n' in locked  # the Mac's, from the default index
+    assert 'version = "2.5.1"\n' in locked  # the Mac's, from the default index
 
 
 EXTRAS = """\
@@ -205,7 +202,6 @@ def test_uv_locks_a_script_with_what_was_pasted(
     [
         "[project",
         "[project]\noptional-dependencies = 5",
-        '[project.optional-dependencies]\n"a b" = ["torch"]\ncpu = "torch"\nx = [3, {y = 1}]',
         "a = " + "[" * 5000,
     ],
 )
@@ -221,7 +217,6 @@ def test_a_strangers_project_file_never_ends_the_command(
 
 
 PROJECTS = {
-    "a lock": ("uv.lock", "version = 1\n", True),
     "a project of uv": ("pyproject.toml", '[project]\nname = "a"\n[tool.uv]\n', True),
     "another project": ("pyproject.toml", '[project]\nname = "a"\n', False),
 }

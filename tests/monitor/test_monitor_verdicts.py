@@ -48,11 +48,11 @@ CPU_RUNS: dict[str, tuple[Tree, Host, str]] = {
                     "input-starved/storage"),
     "the network": (Tree(main=20, blocked=1), Host(network=9e7), "input-starved/network"),
     "another program's download": (Tree(main=20), Host(network=9e7), "bursty/waits"),
-    "all cores compute": (Tree(main=1550), Host(), "cpu-bound/all-cores"),
-    "one core computes": (Tree(main=100), Host(), "cpu-bound/one-process"),
+    "all cores compute": (Tree(main=1550), Host(), "cpu-bound/computes"),
+    "one core computes": (Tree(main=100), Host(), "cpu-bound/computes"),
     "it waits": (Tree(main=3), Host(), "idle/waits"),
     "the memory is full": (Tree(main=100), Host(memory=97), "memory-tight/host-memory"),
-    "others use the CPU": (Tree(main=60), Host(others=1500), "input-starved/neighbours"),
+    "others use the CPU": (Tree(main=60), Host(others=1500), "input-starved/cores"),
 }  # fmt: skip
 
 

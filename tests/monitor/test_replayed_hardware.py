@@ -181,7 +181,7 @@ def test_a_gpu_without_rows_after_such_a_line_was_lost_then(judged: Judge) -> No
     text = "\n".join([*lines[:since], f"{HANDLE}1: 0000:A1:00.0: Unknown Error", *rest])
     summary = judged(text)
     assert verdict_and_step(summary) == LOST
-    assert "GPU 1 was lost at second 40 of 59" in summary["evidence"]
+    assert "GPU 1 was lost" in summary["evidence"]
 
 
 @each(

@@ -71,7 +71,6 @@ def test_the_largest_context_and_concurrency_are_just_what_fits(planned: Any) ->
         ("llama.cpp --weights int4", "is not a valid format"),
         ("vllm --gpus 5", "do not divide"),
         ("vllm --model dinov2-large", "does not generate text"),
-        ("vllm --gpus 4 --tp 2", "divided among all of them"),
         ("vllm==new", "not a version"),
         ("vllm --gpu-memory-utilization 95", "not a share"),
     ],
@@ -87,7 +86,7 @@ def test_a_tick_is_only_for_what_was_counted(
     for version, counted in (("0.11.2", True), ("0.6.3", False), ("0.1", False)):
         answer = planned("--serve", f"vllm=={version}", *LLAMA, "--context", "8192")
         assert answer["fits"] and (not answer["uncounted"]) is counted
-    images = planned("--serve", "vllm", "--model", "qwen2.5-vl-72b", "--gpu", "H200", "--tp", "4",
+    images = planned("--serve", "vllm", "--model", "qwen2.5-vl-72b", "--gpu", "H200", "--gpus", "4",
                      "--gpu-memory-utilization", "0.95", "--batch", "2")  # fmt: skip
     assert any("image" in reason for reason in images["uncounted"])
     beyond = ("--model", "llama-2-7b", "--gpu-mem", "80GiB", "--context", "16384")

@@ -23,12 +23,10 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked, GpuSetupError
 from gpusetup.install.job import (
     InstallJob,
     Plan,
-    in_image_build,
     prove,
     run_step,
     torch_stays,
@@ -70,7 +68,6 @@ from gpusetup.install.target import (
     versions,
 )
 from gpusetup.model.builds import FAMILY
-from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
 from gpusetup.probe.own_files import how_to_end, interruption
 from gpusetup.probe.target import choose_target
@@ -111,7 +108,7 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
             if torch_stays(verdict):
-                write_receipt(store / NEXT_RECEIPT, plan, job, verdict)
+                write_receipt(store / NEXT_RECEIPT, plan, verdict)
         if torch_stays(verdict):
             change.finish()
         else:
@@ -159,8 +156,6 @@ def begun(store: Path, *, makes_venv: bool) -> Change:
         # kept.
         former=f"former-{secrets.token_hex(4)}",
         venv=makes_venv,
-        # What is kept in an image's layer would make the image larger for ever.
-        keep=not in_image_build(),
     )
     change = Change(store, journal)
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
@@ -279,7 +274,7 @@ class Change:
         )
 
     def keep(self) -> None:
-        """Make the new state final. The old files are kept for one undo, or deleted.
+        """Make the new state final. The old files are kept for one undo.
 
         An installation that does not change torch does not delete an older torch that is kept for
         an undo.
@@ -289,9 +284,7 @@ class Change:
         self.enter("keeping")
         if (store / NEXT_RECEIPT).exists():
             (store / NEXT_RECEIPT).replace(store / RECEIPT)
-        if not self.journal.keep:
-            (store / UNDO).unlink(missing_ok=True)
-        elif "torch" in self.journal.after or not keeps_torch(store):
+        if "torch" in self.journal.after or not keeps_torch(store):
             kept = files_in(self.former)
             write_journal(store, replace(self.journal, phase="keeping", kept=kept), UNDO)
         remove_empty(self.aside)
@@ -490,15 +483,16 @@ def target_folder(python: str | None, venv: str | None, *, is_undo: bool = False
 def recover_unfinished(
     folder: Path, talk: Callable[[str], None], *, dry_run: bool = False
 ) -> Journal | None:
-    """Finish or roll back an interrupted change and return its journal; None if there is none. A
-    dry run only reports it."""
+    """Finish or roll back an interrupted change and return its journal; None if there is none.
+    Raises Blocked in a dry run, because it changes nothing, and cannot read a half-finished
+    state."""
     store = folder / STORE
     journal = read_journal(store)
     head = interruption(str(folder)) if journal else ""
     if dry_run:
         if journal:
             half_made = journal.venv and journal.phase != "keeping"
-            talk(f"{head}; {how_to_end(str(folder), System().family, half_made=half_made)}.")
+            raise Blocked(head, hint=how_to_end(str(folder), System().family, half_made=half_made))
         return None
     # These folders remain if a run was killed after it had deleted its journal.
     leftovers = (store / STAGING, store / "installer")
@@ -523,9 +517,7 @@ def recover_unfinished(
 # --- the receipt ----------------------------------------------------------------------------------
 
 
-def write_receipt(
-    path: Path, plan: Plan, job: InstallJob, verdict: Mapping[str, Any] | None
-) -> None:
+def write_receipt(path: Path, plan: Plan, verdict: Mapping[str, Any] | None) -> None:
     """Write the receipt of an installation, without logins, user names and home folders.
 
     The host of each file stays, because a reader of the receipt wants to know where a package came
@@ -535,18 +527,13 @@ def write_receipt(
 
     receipt = {
         "schema": "gpusetup.receipt/1",
-        "gpusetup": __version__,
         "installed_at": now(),
-        "python": plan.python,
-        "backend": plan.backend,
-        "installer": "uv",
         "before": {**plan.before},
         "after": {**plan.after},
         "wheels": [
             {name: getattr(wheel, name) for name in ("name", "version", "url", "sha256")}
             for wheel in plan.wheels
         ],
-        "steps": list(map(to_plain, job.done)),
         "verdict": {"verdict": verdict["verdict"]} if verdict else None,
     }
     redacted = redact_document(receipt)
@@ -554,7 +541,6 @@ def write_receipt(
     for row, wheel in zip(redacted["wheels"], plan.wheels, strict=True):
         row["file"] = wheel.filename
         row["host"] = wheel.host or None
-    redacted["hosts"] = list(plan.hosts)
     write_safely(path, json.dumps(redacted, indent=2) + "\n")
 
 
@@ -595,9 +581,9 @@ def undo_known(store: Path, layout: Layout) -> Change:
     if undo is None:
         raise Blocked(
             f"There is nothing to undo in {layout.prefix}",
-            hint="gpusetup can undo only the last installation, and none in an image build. If "
-            "conda made the change, `conda list --revisions` shows the revisions, and "
-            "`conda install --revision N` returns to revision N",
+            hint="gpusetup can undo only the last installation. If conda made the change, "
+            "`conda list --revisions` shows the revisions, and `conda install --revision N` "
+            "returns to revision N",
         )
     installed = versions(distributions(layout))
     changed = {name for name, version in undo.after.items() if installed.get(name) != version}

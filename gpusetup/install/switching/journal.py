@@ -78,8 +78,6 @@ class Journal(Frozen):
     venv: bool = False
     """Whether this change creates the whole environment, so that reverting it removes the
     environment."""
-    keep: bool = True
-    """Whether the old files are kept for `--undo`."""
     undoes: bool = False
     """Whether this is the journal of an installation that is being undone."""
     beside: Mapping[str, str] = {}
