@@ -161,7 +161,6 @@ def no_kernels(context: RuleContext) -> Findings:
     )
 
 
-<<<<<<< HEAD
 def _target_of_override(value: str) -> str | None:
     """The target that a value of HSA_OVERRIDE_GFX_VERSION selects, `gfx1030` for `10.3.0`; None for
     another form."""
@@ -171,8 +170,6 @@ def _target_of_override(value: str) -> str | None:
     return f"gfx{int(numbers[1])}{int(numbers[2]):x}{int(numbers[3]):x}"
 
 
-=======
->>>>>>> a-probe
 def metal(context: RuleContext) -> Findings:
     """A Python for Intel Macs runs on an Apple chip, or the macOS is too old for torch's MPS."""
     stack, version, macos = stack_of(context), context.torch.version, macos_version(context)
