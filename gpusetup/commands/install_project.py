@@ -68,8 +68,8 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
     # uv can add nothing without a `[project]` table: torch first, then the project with its other
     # packages.
     of_kind = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
-    words = of_kind.get(ask.kind)
-    last_step = ("uv", "pip", "install", *words) if words else None
+    in_words = of_kind.get(ask.kind)
+    last_step = ("uv", "pip", "install", *in_words) if in_words else None
     note = (
         f"{ask.path}: there is no pyproject.toml with a [project] table to add to, so torch is "
         "installed first, then the project"
