@@ -9,7 +9,6 @@ So the metapackage and `cuda-version` state which build is wanted.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
@@ -230,26 +229,6 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
 
 INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}
 """Maps an installer to its pure function, so what is shown is also what is run."""
-
-# --- a tool of uv ---------------------------------------------------------------------------------
-
-UV_BACKENDS = r"cpu|xpu|cu(?:118|12[0-9]|13[02])|rocm7\.[12]"
-"""The backends of torch releases since 2.0 that `uv tool install --torch-backend` accepts,
-according to the help of uv 0.13.9. For other backends the command names the index."""
-
-
-def tool_command(packages: Sequence[str], answer: ResolveAnswer) -> tuple[Words, ...]:
-    """The uv command that installs a tool together with torch from its own index; none if no
-    package or no torch is given."""
-    if not packages or answer.torch is None:
-        return ()
-    tool, *libraries = packages
-    # With an exact version, `uv tool upgrade` does not replace torch.
-    beside = [word for one in (f"torch=={answer.torch}", *libraries) for word in ("--with", one)]
-    source = ("--index", answer.index_url) if answer.index_url else ()
-    if re.fullmatch(UV_BACKENDS, answer.backend or ""):
-        source = ("--torch-backend", answer.backend or "")
-    return (("uv", "tool", "install", *source, *beside, tool),)
 
 
 # --- the public document --------------------------------------------------------------------------

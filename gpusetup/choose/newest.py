@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Literal
 
 from gpusetup.accelerators.makers import MAKERS
+from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companions import beside
 from gpusetup.catalog.jetpack import FIRST_OF_THOR, JETPACKS, UNIFIED, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
@@ -221,11 +222,10 @@ def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Itera
         nowhere = f"no torch is built for {host.family} on {host.architecture}"
         yield ELSEWHERE.get((host.family, host.architecture), nowhere)
     if backend in catalog.other_backends:
-        command = f"gpusetup resolve --backend {backend} --refresh"
-        ask_now = f"; `{command}` asks PyTorch's index now" if cuda_of(backend) else ""
+        today = f"; {index_url(backend)}/torch/ lists what is there today"
         yield (
             f"the catalog of {catalog.as_of} knows no build for NVIDIA GPUs of the backend "
-            f"{backend}{ask_now}"
+            f"{backend}{today if cuda_of(backend) else ''}"
         )
     releases = [row.torch for row in catalog.releases]
     if not any(map(question.takes, releases)):

@@ -150,6 +150,9 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     if build is None:
         return None
     if torch is not None and choice.moves:
+        # Several bounds of a project are joined with those that its companions imply.
+        if choice.wish.from_project and "," in torch:
+            return "it is inside the bounds of the project's files"
         return f"asked for: {torch}"
     # This choice may surprise users, for example on a login node or while they build an image.
     is_cpu = build.cuda is None and question.maker is None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from gpusetup.accelerators.makers import LABEL
+from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companions import releases_with
 from gpusetup.errors import UsageError
 from gpusetup.model.builds import FAMILY
@@ -158,12 +159,12 @@ def check_wish(wish: Wish, catalog: Catalog) -> None:
     backend = wish.wanted_backend
     if backend in ("auto", *catalog.backends):
         return
-    # Only show the user's own word in a command if it looks like a label.
+    # Only show the user's own word in a URL if it looks like a label.
     shown = backend if re.fullmatch(LABEL, backend) else "NAME"
     raise UsageError(
         f"The catalog of {catalog.as_of} has no torch for {backend!r}",
         hint="`auto` chooses a backend that fits; or name a backend, such as `cpu` or `cu126`. "
-        f"`gpusetup resolve --backend {shown} --refresh` asks PyTorch's index now",
+        f"What PyTorch's index has today is at {index_url(shown)}/torch/",
     )
 
 
@@ -203,7 +204,7 @@ NO_PACKAGES = {
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
     r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
     r"[^@]*\.(?:whl|tar\.gz|zip)": (
-        "`gpusetup install --offline DIR` installs from a folder of wheels"
+        "with UV_NO_INDEX=1 and UV_FIND_LINKS=DIR, `gpusetup install` uses a folder of wheels"
     ),
     r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
     r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (

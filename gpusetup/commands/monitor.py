@@ -182,10 +182,9 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
     """
     from gpusetup.monitor.polled import open_amdgpu, open_nvidia_smi
     from gpusetup.monitor.sources import Machine, SourceEnded, open_nvml
-    from gpusetup.probe.deadline import Deadline
 
     try:
-        return open_nvml(nvml, Deadline(timeout_of(question.timeout), out.talk))
+        return open_nvml(nvml, timeout_of(question.timeout), out.talk)
     except SourceEnded as problem:
         blocked, reasons = problem.blocked, [str(problem)]
     for open_source in (open_nvidia_smi, open_amdgpu):

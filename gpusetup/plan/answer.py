@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpusetup.catalog.gpus import GpuRow
 from gpusetup.model.documents import PlanAnswer, PlanCell, PlanMemory, Way
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB
@@ -34,7 +33,6 @@ from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion, job_of, parameters_of
 from gpusetup.plan.rl import GENERATING, SUPERVISED
 from gpusetup.plan.savings import better_with_fewer, helps, visible_devices
-from gpusetup.plan.speed import speed_of_several
 from gpusetup.plan.trainers import trainer_settings
 
 ALLOCATOR = "expandable_segments:True"
@@ -64,8 +62,6 @@ class PlanRequest(Frozen):
     job: TrainingJob
     from_config: FromConfig | None = None
     """What was read from a training config; None without a config."""
-    gpu_rows: tuple[GpuRow, ...] = ()
-    """The catalog's GPUs, which give the card's speed."""
 
 
 def answer(request: PlanRequest) -> PlanAnswer:
@@ -81,8 +77,6 @@ def answer(request: PlanRequest) -> PlanAnswer:
     config = read_for_gpus(from_config, job.gpus) if from_config else None
     uncounted = tuple(dict.fromkeys(uncounted_parts(request)))
     reasons = tuple(reasons_for_close(request, decision, uncounted))
-    # A user who asks for the fewest GPUs does not need the speed-up over one GPU.
-    speed = None if question.solve == "gpus" else speed_of_several(decision, request.gpu_rows)
     variables = dict(plain.env)
     # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
     asks_for_fewest = question.solve == "gpus" and decision.job.gpus <= GPUS_IN_A_MACHINE
@@ -96,7 +90,6 @@ def answer(request: PlanRequest) -> PlanAnswer:
         "uncounted": uncounted,
         "env": variables,
         "better": better_with_fewer(decision, question.solve),
-        "speed": speed,
         "trainer_settings": trainer_settings(trainer_of_settings(request), decision),
         "assumed": tuple(assumed_settings(question, decision.job)),
         "helps": helps(decision),

@@ -9,7 +9,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 from gpusetup.plan.config import RopeScaling
-from gpusetup.plan.decide import Decision, doubt, fewest_gpus, gpus_needed, max_batch
+from gpusetup.plan.decide import Decision, decide, doubt, fewest_gpus, gpus_needed, max_batch
 from gpusetup.plan.job import BYTES, TrainingJob, samples, yarn
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.question import TrainingQuestion
@@ -19,8 +19,6 @@ from gpusetup.plan.trainers import row_of
 def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
     """All notes of a plan, with those about the model first."""
     job, shape = decision.job, decision.job.shape
-    if shape.base:
-        yield f"{shape.name} has the shape of {shape.base}, which is in its name"
     if shape.assumed:
         yield f"the shape of {shape.name} is not known: {shape.assumed}"
     yield from notes_on_parts(question, job)
@@ -29,6 +27,12 @@ def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
     yield from assumed_sizes(question, decision)
     if question.solve == "gpus":
         yield from number_notes(decision)
+    elif decision.fits and job.gpus > 1 and one_gpu_is_enough(decision):
+        how = "" if job.fills_token_budget else ", by accumulating"
+        yield (
+            f"one GPU would be enough{how}; {job.gpus} GPUs are up to {job.gpus} times as fast, "
+            "less the time in which they exchange gradients (short over NVLink, longer over PCIe)"
+        )
     yield from machine_notes(decision)
     # A measured result is not in doubt, and a job that does not fit needs no warning.
     if not decision.fits or decision.measured:
@@ -62,8 +66,8 @@ def notes_on_parts(question: TrainingQuestion, job: TrainingJob) -> Iterator[str
     )
     if not job.trained_parameters:
         yield (
-            "plan knows of nothing that is trained: add the parts around the model "
-            "(`--embedding ROWSxWIDTH`, `--lora 16`)"
+            "plan knows of nothing that is trained: add the parts around the model (`--lora 16`, "
+            "or `n_users` and `embedding_dim` in a config)"
         )
 
 
@@ -214,6 +218,17 @@ def factor_remark(scaling: RopeScaling, job: TrainingJob) -> str | None:
 
 
 # --- the number of GPUs, and the machine ----------------------------------------------------------
+
+
+def one_gpu_is_enough(decision: Decision) -> bool:
+    """Whether a single GPU could train one GPU's share of the batch without offload; it would
+    process the other shares later, with accumulated gradients."""
+    job = decision.job
+    alone = replace(job, gpus=1)
+    if not job.fills_token_budget:
+        alone = replace(alone, batch=max(job.sequences // job.gpus, 1))
+    on_one = decide(alone, replace(decision.place, sp=None))
+    return on_one.fits and not on_one.recipe.offload
 
 
 def number_notes(decision: Decision) -> Iterator[str]:

@@ -38,7 +38,7 @@ lists them for the CUDA of its own machine, so they are not asked for."""
 ADDRESS = re.compile(r"(?i)(?:(?:git|hg|svn|bzr)\+|https?://|file:|ssh://|git@)\S*|[./~\\]\S*")
 
 
-Kind = Literal["requirements", "pyproject", "setup", "environment", "dockerfile", "lock", "script"]
+Kind = Literal["requirements", "pyproject", "setup", "environment", "dockerfile", "lock"]
 
 
 class Requested(Frozen):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpusetup.model.documents import ConfigKey, ConfigRead, FewerGpus, Help, PlanCell, Speed, Way
+from gpusetup.model.documents import ConfigKey, ConfigRead, FewerGpus, Help, PlanCell, Way
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -79,8 +79,6 @@ def plan_text(plan: PlanCell) -> Screen:
     # If there is a table of the usual ways to train, it already shows what helps.
     if not plan.ways:
         lines += _helps(plan)
-    if plan.speed:
-        lines += _speed(plan, plan.speed)
 
     if plan.config:
         lines += _config(plan.config)
@@ -229,36 +227,6 @@ def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
     ]
     lines += [command(f"export {name}={value}") for name, value in fewer.environment.items()]
     return section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", lines)
-
-
-def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
-    """A section on how much faster all GPUs are than a single one, and how this is estimated."""
-    low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
-    if speed.computing_seconds is None:
-        times = f"up to {high}"
-        computing = ", which matters less the longer a step computes"
-    else:
-        times = f"about {high}" if low == high else f"{low} to {high}"
-        computing = f" and computes for {_seconds(speed.computing_seconds)} (an estimate)"
-    sentence = (
-        f"  Each GPU computes different samples, so a step does {speed.gpus} times the work. In "
-        f"each step, a GPU sends {speed.exchanged_gib:.2f} GiB over {speed.link} in "
-        f"{_seconds(speed.sending_seconds)}{computing}."
-    )
-    # A single GPU has to split a batch that all GPUs share into several micro-batches.
-    how = ", by accumulating" if plan.batch else ""
-    title = f"One GPU would be enough{how}; {speed.gpus} are {times} times as fast"
-    return section(title, [ScreenLine(sentence, hang=2)])
-
-
-def _seconds(seconds: float) -> str:
-    """A time in seconds, or in milliseconds if it is below one second; at least 1 ms, because
-    "0 ms" would look as if nothing were sent.
-
-    >>> _seconds(0.0042), _seconds(1.234)
-    ('4 ms', '1.23 s')
-    """
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{max(1000 * seconds, 1):.0f} ms"
 
 
 def _helps(plan: PlanCell) -> Iterator[str]:

@@ -201,7 +201,7 @@ def test_an_amd_gpu_gets_its_own_nightly_and_its_own_build_of_a_project_for_cuda
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     nightly = resolved(capsys, "--gpu", "RX 7900 XTX", "--os", "linux", "--torch", "nightly")
-    assert "/whl/nightly/rocm" in str(nightly["index_url"])
+    assert "/whl/nightly/rocm" in str(nightly["notes"])
     file = tmp_path / "requirements.txt"
     file.write_text("--extra-index-url https://download.pytorch.org/whl/cu124\ntorch>=2.6,<2.10\n")
     document = resolved(capsys, "--from", "amd", "-r", str(file))

@@ -39,7 +39,7 @@ def test_a_cuda_version_is_no_driver(option: tuple[str, str], text: str, capsys:
         (["nvidia-driver-535"], "gpusetup doctor"),
         (["torchvison"], "gpusetup install torchvision"),
         (["."], "uv pip install ."),
-        (["./torch-2.5.1-cp311-cp311-linux_x86_64.whl"], "gpusetup install --offline DIR"),
+        (["./torch-2.5.1-cp311-cp311-linux_x86_64.whl"], "UV_FIND_LINKS=DIR"),
         (["git+https://github.com/x/y"], "uv pip install git+https://github.com/x/y"),
         (["requirements.txt"], "gpusetup install -r requirements.txt"),
     ],

@@ -41,8 +41,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "--strategy zero2", "--strategy zero2 --offload optimizer", "--strategy zero3",
         "--strategy fsdp", "--strategy shard-grad-op",
         "--strategy fsdp1 --lora 16", "--strategy hsdp --gpus 16", "--strategy fsdp --sp 4",
-        "--strategy fsdp --tp 4", "--strategy fsdp --tp 4 sequence_parallel=yes",
-        "--strategy fsdp --cp 2", "--strategy zero1 --pp 4 --accumulate 2",
     ),
     NAMED: tuple(
         f"--trainer {name}"
@@ -131,7 +129,7 @@ SAID = (
     ("--params 57M --max-batch --gpu-mem 80GiB", 2, "what a sample keeps", ""),
     ("--params 57M --model yolo11x --gpu-mem 80GiB", 2, "no attention layers", ""),
     (f"{ONE} --gpu-mem 80GiB loss=none", 2, "No loss is called", ""),
-    (f"{ONE} --gpu-mem 80GiB context_parallel=many", 2, "plan.context_parallel", ""),
+    (f"{ONE} --gpu-mem 80GiB accumulate=many", 2, "plan.accumulate", ""),
 )  # fmt: skip
 
 
