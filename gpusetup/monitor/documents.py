@@ -151,19 +151,6 @@ class GpuSummary(Frozen):
     lost_at: str | None = None
 
 
-class HostSummary(Frozen):
-    """The figures of the whole machine over the run, including all other programs."""
-
-    samples: int
-    cpu_percent: Spread | None = None
-    cores: Count = None
-    memory_used_bytes: Spread | None = None
-    memory_total_bytes: Count = None
-    disk_read_bytes_per_second: Spread | None = None
-    disk_write_bytes_per_second: Spread | None = None
-    network_receive_bytes_per_second: Spread | None = None
-
-
 class EpochTimes(Frozen):
     """How long the epochs took, measured from the command's output."""
 
@@ -205,7 +192,8 @@ class Summary(Frozen):
     """The epochs' times; None if the command did not print two epochs, or if its output was not
     read."""
     gpus: tuple[GpuSummary, ...] = ()
-    host: HostSummary | None = None
+    machine: HostSample | None = None
+    """The means of the machine's figures over the run, including all other programs."""
     command: tuple[str, ...] | None = None
     exit: Count = None
     error: str | None = None

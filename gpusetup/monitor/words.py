@@ -278,15 +278,8 @@ def pid(subject: Subject) -> str:
 
 def where_it_waits(subject: Subject) -> str:
     """How to see where a process waits, or which rank the others wait for."""
-    run = subject.run
-    has_one_gpu = len(run.gpus) <= 1
-    words = "See where the process waits"
-    if not run.at_work and not run.is_watched and has_one_gpu:
-        words = "A loaded model that gets no requests is normal. Otherwise, see where it waits"
-    # `launched` only shows whether there are ranks if the command's processes were watched.
-    processes_are_known = run.command is not None and run.is_watched
-    if not run.launched and (has_one_gpu or processes_are_known):
-        return f"{words}: the command prints what it is doing now"
+    if not subject.run.launched and len(subject.run.gpus) <= 1:
+        return "See where the process waits: the command prints what it is doing now"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
         "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
@@ -297,13 +290,8 @@ def where_it_waits(subject: Subject) -> str:
 def watching(subject: Subject) -> str:
     """What to run so that the monitor sees more than the GPU."""
     run = subject.run
-    if run.command:
-        return (
-            "The recording does not show the command's processes: run the command under the "
-            "monitor to see what the GPU waits for"
-        )
-    if run.at_work or run.is_reading:
-        return "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"
+    if run.command or run.at_work or run.is_reading:
+        return "Let the monitor watch the process too, to see what the GPU waits for"
     return (
         "Nothing computed on the GPU. Start your training under the monitor (`gpusetup monitor -- "
         "COMMAND`). If it runs already, `gpusetup doctor` says whether its torch can use the GPU"

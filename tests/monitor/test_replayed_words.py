@@ -73,7 +73,7 @@ BURSTS = csv(USE, [[f"{CARD}, {use}, 200, 400, 50"] for use in [0, 95, 20, 60, 1
         ((), "Let the monitor watch the process too", None),
         (
             ("python", "t.py"),
-            "does not show the command's",
+            "Let the monitor watch the process too",
             "gpusetup monitor -- python t.py",
         ),
     ],
