@@ -322,13 +322,12 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
     "sm": ("utilization_percent", 1),
     "mem": ("memory_busy_percent", 1),
     "pclk": ("clock_sm_mhz", 1),
-    "mclk": ("clock_memory_mhz", 1),
     "fb": ("memory_used_bytes", MIB),
     "rxpci": ("pcie_rx_bytes_per_second", 1e6),
     "txpci": ("pcie_tx_bytes_per_second", 1e6),
 }
 """Maps each column of `nvidia-smi dmon` to our field and the factor to convert its unit."""
-WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz", "clock_memory_mhz")
+WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz")
 VIOLATIONS: Mapping[str, tuple[str, float]] = {
     "tviol": (THERMAL_VIOLATION, 1),
     "pviol": (POWER_VIOLATION, 50),

@@ -68,7 +68,6 @@ def gpu_summary(gpu: GpuRun) -> GpuSummary:
         throttled={
             name: round(share / 100, 4) for name, share in (work.reasons if work else {}).items()
         },
-        working_share=round((work.samples if work else 0) / len(gpu.rows), 4),
         lost_at=gpu.lost_at,
         **spreads(GpuSummary, gpu.counted_samples()),
     )

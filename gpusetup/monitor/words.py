@@ -87,13 +87,10 @@ def paused(subject: Subject) -> str:
 
 
 def in_pauses(subject: Subject) -> str:
-    """What the command did while the GPU paused or, if it was not watched, a guess."""
+    """What the command did while the GPU paused."""
     part = subject.gpu.parts.paused
     if part is None or part.busiest_cpu is None:
-        return (
-            ", and was fully busy in between; the pauses are most likely an evaluation, a "
-            "checkpoint, compilation or the start of an epoch"
-        )
+        return ""
     words = f", while the process used {part.busiest_cpu:.0f} % of a core"
     return f"{words} and {megabytes(part.write_rate)} were written" if part.write_rate else words
 
@@ -105,14 +102,6 @@ def rates(subject: Subject) -> str:
     # Metrics and logs need less than 50 MB/s, so this says nothing about the exchange.
     used = {link: rate for link, rate in links.items() if or_zero(rate) >= 5e7}
     return "".join(f", {or_zero(rate) / 1e9:.1f} GB/s over {link}" for link, rate in used.items())
-
-
-def team(subject: Subject) -> str:
-    """Which GPUs wait for each other in collectives."""
-    gpus = subject.together
-    if not subject.run.launched:
-        return f"alike on all {gpus} GPUs, most likely ranks of one job that wait for each other"
-    return f"the job's GPUs wait for each other (here: {gpus})"
 
 
 def host_link(subject: Subject) -> str:
@@ -311,7 +300,7 @@ def watch_command(subject: Subject) -> str | None:
 
 # fmt: off
 FUNCTIONS: tuple[Phrase, ...] = (
-    worked, at_power, paused, in_pauses, rates, team,
+    worked, at_power, paused, in_pauses, rates,
     host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
     watts_and_limit, memory_growth, holders, held_memory, idle_cpu, sharers,
     others, for_loaders, config, script, pid,
