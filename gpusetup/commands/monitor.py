@@ -99,9 +99,9 @@ class MonitorQuestion(CommandQuestion):
         "also write every sample into this CSV file, for a spreadsheet", metavar="FILE"
     )
     replay: str | None = option(
-        "analyze a recording (from `--json` or `--csv`) or the output of nvidia-smi (its table, "
-        "-q, dmon, a log of --query-gpu); a command after `--` does not run, but tells monitor "
-        "what was recorded",
+        "analyze a recording (from `--json`; from `--csv`, its GPUs) or the output of nvidia-smi "
+        "(its table, -q, dmon, a log of --query-gpu); a command after `--` does not run, but tells "
+        "monitor what was recorded",
         metavar="FILE",
         one_of="how",
     )

@@ -19,7 +19,6 @@ from gpusetup.model.frozen import fields
 from gpusetup.model.machine import GpuProcess
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
-from gpusetup.monitor.samples_csv import host_of, tree_of
 from gpusetup.monitor.sources import plausible
 from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
 from gpusetup.readings.nvidia_smi import (
@@ -40,11 +39,10 @@ MOST_LINES_OF_A_MOMENT = 20_000
 
 
 class LoggedMoment(NamedTuple):
-    """The GPUs at one time, which is None if the output does not tell it. `row` is the CSV row."""
+    """The GPUs at one time, which is None if the output does not tell it."""
 
     time: datetime | None
     gpus: tuple[GpuSample, ...]
-    row: Mapping[str, str] | None = None
 
 
 class SmiLog(NamedTuple):
@@ -58,18 +56,15 @@ class SmiLog(NamedTuple):
         """Yields a sample for each moment, at its own time or, if that is missing, `interval`
         seconds after the previous sample."""
         start: datetime | None = None
-        # A row of our own CSV may be from a machine without a GPU.
-        told = (moment for moment in self.moments(lines) if moment.gpus or moment.row)
-        for count, (time, gpus, row) in enumerate(told):
+        told = (moment for moment in self.moments(lines) if moment.gpus)
+        for count, (time, gpus) in enumerate(told):
             start = start or time
             # If the clock was set back, no time counts as passed.
             passed = max(0.0, (time - start).total_seconds()) if time and start else None
             yield Sample(
-                at=row.get("timestamp", "") if row else time.isoformat() if time else "",
+                at=time.isoformat() if time else "",
                 seconds=count * interval if passed is None else passed,
                 gpus=gpus,
-                tree=tree_of(row) if row else None,
-                host=host_of(row) if row else None,
             )
 
 
@@ -130,7 +125,7 @@ def headings(line: str) -> list[str]:
 def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[LoggedMoment]:
     for rows in rows_by_moment(rows_of(names, lines)):
         first_row = next(iter(rows.values()))
-        yield LoggedMoment(time_of(first_row.get("timestamp", "")), gpus_of(rows), first_row)
+        yield LoggedMoment(time_of(first_row.get("timestamp", "")), gpus_of(rows))
 
 
 ROWS_APART_SECONDS = 0.05
