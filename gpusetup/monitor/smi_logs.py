@@ -38,25 +38,21 @@ MOST_LINES_OF_A_MOMENT = 20_000
 """How many lines of a moment are read; `-q` prints about 6,000 for 16 GPUs."""
 
 
-class LoggedMoment(NamedTuple):
-    """The GPUs at one time, which is None if the output does not tell it."""
-
-    time: datetime | None
-    gpus: tuple[GpuSample, ...]
+LoggedMoment = tuple[datetime | None, tuple[GpuSample, ...]]
+"""The GPUs at one time, which is None if the output does not tell it."""
 
 
 class SmiLog(NamedTuple):
-    """One form of nvidia-smi's output, and what a text in this form tells."""
+    """One form of nvidia-smi's output."""
 
     name: str
     moments: Callable[[Iterable[str]], Iterator[LoggedMoment]]
-    has_times: bool = True
 
     def samples(self, lines: Iterable[str], interval: float) -> Iterator[Sample]:
         """Yields a sample for each moment, at its own time or, if that is missing, `interval`
         seconds after the previous sample."""
         start: datetime | None = None
-        told = (moment for moment in self.moments(lines) if moment.gpus)
+        told = (moment for moment in self.moments(lines) if moment[1])
         for count, (time, gpus) in enumerate(told):
             start = start or time
             # If the clock was set back, no time counts as passed.
@@ -68,24 +64,18 @@ class SmiLog(NamedTuple):
             )
 
 
-def log_that_begins(line: str, beginning: Sequence[str]) -> SmiLog | None:
-    """The form of nvidia-smi's output that begins with this line; None if none does.
-
-    `beginning`: the first lines of the text, which show whether it tells its times.
-    """
+def log_that_begins(line: str) -> SmiLog | None:
+    """The form of nvidia-smi's output that begins with this line; None if none does."""
     columns = headings(line)
     if columns:
-        return SmiLog(CSV, partial(csv_moments, columns), "timestamp" in columns)
-    columns = dmon_columns(line)
-    if columns:
-        has_times = not {"time", "hh:mm:ss"}.isdisjoint(columns)
-        return SmiLog("nvidia-smi dmon", dmon_moments, has_times)
-    has_times = any(map(date_of, beginning))
+        return SmiLog(CSV, partial(csv_moments, columns))
+    if dmon_columns(line):
+        return SmiLog("nvidia-smi dmon", dmon_moments)
     if begins_query(line):
-        return SmiLog("nvidia-smi -q", query_moments, has_times)
+        return SmiLog("nvidia-smi -q", query_moments)
     # The banner may be missing.
     if begins_table(line) or ("|" in line and row_of(line)):
-        return SmiLog("nvidia-smi table", table_moments, has_times)
+        return SmiLog("nvidia-smi table", table_moments)
     return None
 
 
@@ -125,7 +115,7 @@ def headings(line: str) -> list[str]:
 def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[LoggedMoment]:
     for rows in rows_by_moment(rows_of(names, lines)):
         first_row = next(iter(rows.values()))
-        yield LoggedMoment(time_of(first_row.get("timestamp", "")), gpus_of(rows))
+        yield (time_of(first_row.get("timestamp", "")), gpus_of(rows))
 
 
 ROWS_APART_SECONDS = 0.05
@@ -280,7 +270,7 @@ def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
         for row in gpu_rows(text):
             index = row["nvml_index"]
             gpus.append(sample_of(index, {**row, "processes": uses_of(processes.get(index, ()))}))
-        yield LoggedMoment(time, tuple(gpus))
+        yield (time, tuple(gpus))
 
 
 def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
@@ -289,7 +279,7 @@ def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
         gpus = (sample_of(index, query_values(page)) for index, page in enumerate(pages))
-        yield LoggedMoment(time, tuple(gpus))
+        yield (time, tuple(gpus))
 
 
 KINDS: Mapping[str | None, Any] = {
@@ -347,7 +337,7 @@ def dmon_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     time: datetime | None = None
     for rows in rows_by_moment(dmon_rows(lines)):
         time = time_of_dmon(next(iter(rows.values())), time)
-        yield LoggedMoment(time, tuple(gpu_of_dmon(index, row) for index, row in rows.items()))
+        yield (time, tuple(gpu_of_dmon(index, row) for index, row in rows.items()))
 
 
 def dmon_rows(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
