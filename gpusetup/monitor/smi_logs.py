@@ -10,7 +10,7 @@ import contextlib
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -49,19 +49,17 @@ class SmiLog(NamedTuple):
     moments: Callable[[Iterable[str]], Iterator[LoggedMoment]]
 
     def samples(self, lines: Iterable[str], interval: float) -> Iterator[Sample]:
-        """Yields a sample for each moment, at its own time or, if that is missing, `interval`
-        seconds after the previous sample."""
+        """Yields a sample for each moment, at its own time or, if that is missing or not later than
+        the previous one (a clock that was set back), `interval` seconds after it."""
         start: datetime | None = None
-        told = (moment for moment in self.moments(lines) if moment[1])
-        for count, (time, gpus) in enumerate(told):
+        seconds = -interval
+        for time, gpus in self.moments(lines):
+            if not gpus:
+                continue
             start = start or time
-            # If the clock was set back, no time counts as passed.
-            passed = max(0.0, (time - start).total_seconds()) if time and start else None
-            yield Sample(
-                at=time.isoformat() if time else "",
-                seconds=count * interval if passed is None else passed,
-                gpus=gpus,
-            )
+            passed = (time - start).total_seconds() if time and start else 0.0
+            seconds = passed if time and passed > seconds else seconds + interval
+            yield Sample(at=time.isoformat() if time else "", seconds=seconds, gpus=gpus)
 
 
 def log_that_begins(line: str) -> SmiLog | None:
@@ -334,9 +332,8 @@ def dmon_columns(line: str) -> list[str]:
 
 
 def dmon_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
-    time: datetime | None = None
     for rows in rows_by_moment(dmon_rows(lines)):
-        time = time_of_dmon(next(iter(rows.values())), time)
+        time = time_of_dmon(next(iter(rows.values())))
         yield (time, tuple(gpu_of_dmon(index, row) for index, row in rows.items()))
 
 
@@ -368,24 +365,13 @@ def gpu_of_dmon(index: int, row: Mapping[str, str]) -> GpuSample:
     return sample_of(index, values)
 
 
-HALF_A_DAY = timedelta(hours=12)
-"""If the time goes back by less than this, the clock was set back; otherwise midnight passed."""
-
-
-def time_of_dmon(row: Mapping[str, str], before: datetime | None) -> datetime | None:
+def time_of_dmon(row: Mapping[str, str]) -> datetime | None:
     """The time in the columns of `-o DT`, such as `20251120 06:03:41`, or of `-o T`, where only the
-    time between rows is known; None if the row has no time.
-
-    `before`: the time of the previous row, after which midnight may have passed.
-    """
+    time between rows is known; None if the row has no time."""
     day, hour = row.get("date", "20000101"), row.get("time", row.get("hh:mm:ss"))
-    try:
-        time = datetime.strptime(f"{day} {hour}", "%Y%m%d %H:%M:%S")
-    except ValueError:
-        return None
-    while before is not None and before - time > HALF_A_DAY:
-        time += timedelta(days=1)
-    return time
+    with contextlib.suppress(ValueError):
+        return datetime.strptime(f"{day} {hour}", "%Y%m%d %H:%M:%S")
+    return None
 
 
 # --- GPUs that nvidia-smi can no longer read ------------------------------------------------------

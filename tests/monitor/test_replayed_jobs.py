@@ -42,7 +42,7 @@ TIGHT = "memory-tight/margin free-the-card"
         (
             (OLLAMA, (1, "python", 5000)),
             "good/ see-whose-they-are",
-            "not the job's: ollama (PID 9921, 14.5 GiB)",
+            "ollama (PID 9921, 14.5 GiB)",
         ),
         (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB)"),
         (((1, "VLLM::EngineCore", 24000),), "good/ none", ""),
