@@ -14,16 +14,11 @@ from typing import Any
 import jsonschema
 import pytest
 import standin
+from composed_runs import RUNS
 from conftest import Same
-from monitor_composer import Run
-from monitor_kinds import composed
 from standin import A100, RTX_3050
 
 from gpusetup import cli
-from gpusetup.model.codec import to_json
-from gpusetup.model.frozen import replace
-from gpusetup.monitor.run import RunTally
-from gpusetup.monitor.summary import UNJUDGED, summarise
 
 HERE = Path(__file__).resolve().parents[1]
 Machine = Callable[..., Path]
@@ -373,41 +368,11 @@ def test_a_real_training_is_judged_by_what_holds_it_back(
 # --- recordings -----------------------------------------------------------------------------------
 
 
-def written(run: Run, file: Path, exit_code: int | None = 0) -> Path:
-    """A composed run as its record."""
-    told = summarise(
-        RunTally(run.samples), replace(UNJUDGED, source="nvml", command=run.command, exit=exit_code)
-    )
-    file.write_text("".join(to_json(one) + "\n" for one in (*run.samples, told)), "utf-8")
-    return file
-
-
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    return written(composed("workers decode without rest, cores are free", 0), tmp_path / "a.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("kind", "code", "verdict", "cause"),
-    [
-        ("a steady training beside its workers", 0, "good", ""),
-        ("a steady training beside its workers", 137, None, "failed"),
-        (
-            "memory touches 99 % and the command ends with an error",
-            1,
-            "memory-tight",
-            "before-the-end",
-        ),
-    ],
-)
-def test_a_run_that_ended_with_an_error_says_so_first_and_is_never_good(
-    kind: str, code: int, verdict: str, cause: str, tmp_path: Path, capsys: Any
-) -> None:
-    file = written(composed(kind, 0), tmp_path / "run.jsonl", code)
-    assert cli.main(["monitor", "--replay", str(file), "--json"]) == 0
-    (told,) = documents(capsys.readouterr().out)
-    assert (told["verdict"], told["cause"]) == (verdict, cause)
-    assert told["evidence"].startswith(f"the command ended with exit {code}; ") == bool(code)
+    file = tmp_path / "a.jsonl"
+    file.write_text(RUNS["busy workers"].text(), encoding="utf-8")
+    return file
 
 
 def test_a_live_run_and_its_replay_agree(
