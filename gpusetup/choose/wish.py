@@ -187,12 +187,10 @@ def backend_label(text: str) -> str:
 
 
 NO_PACKAGES = {
-    r"(doctor|resolve|install|verify|plan|tune|monitor)": r"did you mean `gpusetup \1`?",
-    r"v?(\d+(?:\.\d+)+\S*)": r"did you mean `gpusetup install --torch \1`?",
     r"([<>=!~^].*)": r'did you mean `gpusetup install --torch "\1"`?',
-    r"(?:pytorch-)?cuda-?=?=?(\d+\.\d+)[\d.*]*": r"did you mean `gpusetup install --backend \1`?",
-    r"(cu\d{2,3}|cpu|rocm[\d.]*|xpu)": r"did you mean `gpusetup install --backend \1`?",
-    r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
+    r"(?:pytorch-)?cuda-?=?=?(\d+\.\d+)[\d.*]*|(cu\d{2,3}|cpu|rocm[\d.]*|xpu)": (
+        r"did you mean `gpusetup install --backend \1\2`?"
+    ),
     r"(?:cuda|gpu|nvidia|(?:nvidia-)?cuda-?toolkit|cudnn|nvcc|pytorch-cuda)(?:[=<>].*)?": (
         "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
     ),
@@ -200,14 +198,10 @@ NO_PACKAGES = {
         "it belongs to the system: `gpusetup doctor` names the driver and the commands to install "
         "it"
     ),
-    r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}": r'did you mean `--gpu "\g<0>"`?',
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
     r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
-    r"[^@]*\.(?:whl|tar\.gz|zip)": (
-        "`gpusetup install --offline DIR` installs from a folder of wheels"
-    ),
     r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
-    r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (
+    r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*|[^@]*\.(?:whl|tar\.gz|zip)": (
         "`gpusetup install` first, then `uv pip install WORD`"
     ),
 }

@@ -67,7 +67,7 @@ def facts_of(answer: dict[str, Any]) -> str:
         ("--gpu T4 --installer conda --torch 2.5.1", "2.5.1 cu124", '"index_url": null'),
         ("--gpu T4 --backend rocm6.4", "", "no build for NVIDIA GPUs of the backend rocm6.4"),
         ("--gpu T4 --torch 2.15.0 --backend cu126", "", "was never built for cu126"),
-        (f"--gpu T4 {WINDOWS} --machine aarch64", "", "CPU builds for Windows on Arm"),
+        (f"--gpu T4 {WINDOWS} --machine aarch64", "", "has no torch for windows on aarch64"),
         ("--gpu 'RTX 5090' --driver 550.54.14", "", "needs NVIDIA driver 570 or newer, found 550"),
     ],
 )  # fmt: skip
