@@ -15,7 +15,7 @@ from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.choose.choice import Choice, fallback_of, index_of
 from gpusetup.choose.host import python_tag
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.model.builds import FAMILY
+from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
