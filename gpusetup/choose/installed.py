@@ -152,13 +152,6 @@ def vendors_of(machine: Snapshot) -> frozenset[str]:
     return frozenset(on_bus | {event.values.get("vendor", "") for event in events})
 
 
-def is_damaged(machine: Snapshot) -> bool:
-    """Whether files of the installed torch are missing, or importing it failed."""
-    packages = [package for package in machine.packages or () if package.name == "torch"]
-    is_incomplete = any(package.intact is False for package in packages)
-    return is_incomplete or machine.torch.import_error is not None
-
-
 # --- packages that need a certain torch -----------------------------------------------------------
 
 

@@ -236,13 +236,8 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
     if host.presence == "unknown":
         yield "the GPU is unknown: gpusetup cannot tell whether the build has kernels for it"
     if not (host.driver or host.driver_cuda):
-        problem = "the driver is unknown, so a CUDA that most drivers support was chosen"
-        if machine.driver.module_loaded is False or machine.driver.library_found is False:
-            problem = "no NVIDIA driver was found"
-        elif host.cuda_at_work:
-            problem = (
-                f"the driver is unknown, but it started the torch for CUDA {host.cuda_at_work}"
-            )
+        is_absent = False in (machine.driver.module_loaded, machine.driver.library_found)
+        problem = "no NVIDIA driver was found" if is_absent else "the driver is unknown"
         yield f"{problem}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"
     unknown = [gpu.name for gpu in host.gpus if gpu.compute_capability is None]
     if unknown:

@@ -251,8 +251,16 @@ class Search:
                 if not (answer.reason or years_behind):
                     return self._set(build, answer)
         answers: list[IndexAnswer] = []
+
+        def at_newest(word: str) -> str:
+            newest = self.newest.get(name_of(word))
+            # Naming a pre-release by its version would count as a request for one.
+            if newest is None or Requirement(word).marker or parsed(newest.version).is_prerelease:
+                return word
+            return f"{word}=={newest.public}"
+
         # Without the pins, uv looks through years of older releases, until one fits this torch.
-        for asked in dict.fromkeys((tuple(map(self._at_newest, words)), words)):
+        for asked in dict.fromkeys((tuple(map(at_newest, words)), words)):
             for build in chain(builds[:1], self._named_by_uv(builds, asked)):
                 answers.append(self._try(build, asked))
                 if not answers[-1].reason:
@@ -367,14 +375,6 @@ class Search:
             if not answer.reason or len(names) < 2:
                 break
         return answer.packages
-
-    def _at_newest(self, word: str) -> str:
-        """The requirement, pinned to the newest release if it names no version."""
-        newest = self.newest.get(name_of(word))
-        # Naming a pre-release by its version would count as a request for one.
-        if newest is None or Requirement(word).marker or parsed(newest.version).is_prerelease:
-            return word
-        return f"{word}=={newest.public}"
 
     # --- the answer ---
 

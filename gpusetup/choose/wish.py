@@ -330,21 +330,18 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     if not wish.companions:
         return wish
     public = [(name, versions.partition("+")[0]) for name, versions in wish.companions]
-    releases = releases_with(catalog, public)
-    fitting = [torch for torch in releases if allows_torch(wish.torch, torch)]
+    fitting = [torch for torch in releases_with(catalog, public) if allows_torch(wish.torch, torch)]
     if not fitting:
         words = " ".join(f"{name}{versions}" for name, versions in wish.companions)
-        belongs = f"torch {releases[-1]}, not with {wish.torch}" if releases else "no torch"
         raise UsageError(
-            f"{words} goes with {belongs}",
+            f"{words} goes with no torch{f' {wish.torch}' if wish.torch else ''}",
             hint="do not name versions of its companions: they follow torch's",
         )
-    if len(fitting) > 1:
-        # torchvision 0.20.* works with several torch versions, so the host decides among them.
-        return replace(wish, torch=f">={fitting[0]},<={fitting[-1]}")
+    if wish.label:
+        return wish
+    # torchvision 0.20.* works with several torch versions, so the host decides among them, and
     # `torchvision==0.20.1+cu124` also requests a backend.
-    labels = (label_of(versions) for _, versions in wish.companions)
-    label = next(filter(None, labels), None)
-    if wish.label is None:
-        wish = replace(wish, torch=f"{fitting[0]}+{label}" if label else fitting[0])
-    return wish
+    label = next(filter(None, (label_of(versions) for _, versions in wish.companions)), None)
+    if fitting[1:]:
+        return replace(wish, torch=f">={fitting[0]},<={fitting[-1]}")
+    return replace(wish, torch=f"{fitting[0]}+{label}" if label else fitting[0])

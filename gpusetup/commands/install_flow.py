@@ -11,11 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpusetup.catalog.builds import completed_from_catalog
-from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.commands import INSTALLERS, InstallerOptions
-from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import installed_packages
 from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import gather
@@ -460,11 +457,9 @@ def show_described(
     note: str | None = None,
 ) -> Reply:
     """Show the commands for a machine, followed by one more step, without asking or changing
-    anything. Raises Unsatisfiable if an image's own torch has no kernels for the GPU."""
-    catalog = load_catalog()
-    host = host_of(completed_from_catalog(machine, catalog), catalog)
+    anything."""
     for ask in map(read_ask, question.requirements):
-        if note is None and keeps_image(ask, host):
+        if note is None and keeps_image(ask):
             own = {"torch": "(the image's)"}
             why = f"the image {ask.image} brings its own torch, which pip in that image keeps"
             kept = InstallAnswer(

@@ -21,7 +21,7 @@ def project_answer(ask: Ask, host: Host, catalog: Catalog) -> ProjectAnswer | No
     decision = Decision(wish=Wish())
     refusal: Unsatisfiable | None = None
     try:
-        if keeps_image(ask, host):
+        if keeps_image(ask):
             sentence = f"{ask.path}: the image {ask.image} brings its own torch: keep that one"
             return ProjectAnswer(file=ask.path, asks=f"the torch of {ask.image}", sentence=sentence)
         decision = decide((ask,), Wish(), host, catalog)
