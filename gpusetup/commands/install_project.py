@@ -51,9 +51,9 @@ PROJECT_FILE = "pyproject.toml"
 def show_project(question: InstallQuestion, out: Console) -> Reply:
     """The reply with the edit for the project in this folder or, if one is named, for a script."""
     script = next(filter(is_script, question.packages), None)
-    words = tuple(word for word in question.packages if word != script)
-    refuse_scripts(words)
-    question = question.replaced(packages=words)
+    others = tuple(word for word in question.packages if word != script)
+    refuse_scripts(others)
+    question = question.replaced(packages=others)
     machine = gather(out, question.machine, question.python)
     wish = wish_of(question, machine)
     # Ignore the packages that are installed here, because uv locks a project for other machines
