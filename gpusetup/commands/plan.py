@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import FROM, Machine, gather, shared
-from gpusetup.commands.question import CommandQuestion, HelpGroup, option, options, switch
+from gpusetup.commands.question import CommandQuestion, HelpGroup, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.configs.config import read_config
@@ -55,7 +55,6 @@ JOB_OPTIONS = (
 """Options that have the same name as a field of a job."""
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
-OFFLOADED = ("optimizer", "checkpoints")
 MODEL = HelpGroup("model", "for example: --model meta-llama/Llama-3.1-8B")
 JOB = HelpGroup("job", "for example: --context 4096 --batch 8 --trainer trl --lora 16")
 GPUS = HelpGroup("GPUs", 'for example: --gpu "A100 80GB" --gpus 4 --strategy fsdp')
@@ -160,12 +159,6 @@ class PlanQuestion(CommandQuestion):
         metavar="full",
         group=JOB,
     )
-    offload: tuple[str, ...] = options(
-        "what to keep in RAM: optimizer or checkpoints",
-        choices=OFFLOADED,
-        metavar="WHAT",
-        group=JOB,
-    )
 
     gpu: str | None = option(
         'the name of the GPU, e.g. "A100 80GB"', metavar="NAME", group=GPUS, one_of=ONE_GPU
@@ -215,18 +208,13 @@ class PlanQuestion(CommandQuestion):
     def solve(self) -> str | None:
         """The job field to find: `context`, `batch` (the largest that fits) or `gpus` (the smallest
         number). None if all are given."""
-        if self.max_context:
-            return "context"
-        if self.max_batch:
-            return "batch"
-        return "gpus" if self.gpus_needed else None
+        asked = {"context": self.max_context, "batch": self.max_batch, "gpus": self.gpus_needed}
+        return next((name for name, is_asked in asked.items() if is_asked), None)
 
     def job_fields(self) -> dict[str, Any]:
         """The job fields that the options set. Fields that were not given are left out."""
         values = {name: getattr(self, name) for name in JOB_OPTIONS}
         fields = {name: value for name, value in values.items() if value is not None}
-        for what in self.offload:
-            fields[f"offload_{what}"] = True
         if self.checkpointing:
             name = "selective" if self.checkpointing == "selective" else "checkpointing"
             fields[name] = self.checkpointing != "none"
@@ -289,25 +277,13 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
     place = replace(place, sp=question.sp, predict=options.predict)
     if question.solve == "gpus" and not options.gpus:  # plan finds the number of GPUs
         question = replace(question, gpus=None)
-    return PlanRequest(
-        question=question,
-        place=place,
-        job=job_of(question, shape, place),
-        from_config=from_config,
-    )
-
-
-SHELL_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch")
+    job = job_of(question, shape, place)
+    return PlanRequest(question=question, place=place, job=job, from_config=from_config)
 
 
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
     """The question in a config; the options override it. Raises UsageError if neither names a
     model."""
-    if file.endswith(SHELL_ENDINGS):
-        raise UsageError(
-            f"{file} is a shell script, which plan does not read",
-            hint="give its words as options: `gpusetup plan --model NAME --trainer NAME ...`",
-        )
     from_config = config.question_of(
         read_config(read_bytes(file), Path(file).name), from_options.trainer, os.environ
     )
@@ -321,10 +297,9 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     job_fields = {**from_config.question.job_fields, **from_options.job_fields}
     question = replace(from_config.question, **overrides, job_fields=job_fields)
     if question.model is None and question.params is None:
-        variables = [line for line in from_config.read.assumed if "variable" in line]
-        hint = "add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`"
         raise UsageError(
-            f"{file} does not say which model is trained", hint="\n".join((*variables, hint))
+            f"{file} does not say which model is trained",
+            hint="add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`",
         )
     if from_options.batch is not None or from_options.solve == "batch":
         from_config = replace(from_config, per_gpu=None, total=None)
@@ -341,8 +316,6 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
     machine = gather(out, options.machine)
     return place_of_machine(completed_from_catalog(machine, catalog))
 
-
-# --- options that exclude each other --------------------------------------------------------------
 
 TAKES = {
     "--serve": ("--model", "--params", "--context", "--batch", "--weights", "--gpus", "--gpu",
