@@ -26,7 +26,6 @@ from gpusetup.commands.reply import Reply, answer
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
-from gpusetup.render.screen import plural
 from gpusetup.system.processes import StreamingChild
 
 if TYPE_CHECKING:
@@ -287,17 +286,10 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
         if log and not log.has_times and recording.tally.samples > 1:
             apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
             out.talk(f"{file} tells no time: {apart}")
-        if log and not log.names_its_gpus:
-            gpu_count = plural(len(recording.tally.gpus), "GPU")
-            out.talk(
-                f"{file} has no column index, uuid or pci.bus_id: its rows are taken for "
-                f"{gpu_count}. If there are more, record again with `timestamp,index`"
-            )
         source = recorded.source or (log.name if log else None)
         command = question.after or recorded.command
         about = replace(recorded, source=source, command=command)
-        has_utilization = log is None or log.has_utilization
-        recording.finish(about, aside=False, has_utilization=has_utilization)
+        recording.finish(about, aside=False)
     return Reply()
 
 

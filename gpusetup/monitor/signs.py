@@ -285,11 +285,12 @@ def is_starting(subject: Subject) -> bool:
 
 @Sign
 def stays_awake(subject: Subject) -> bool:
-    """Whether the GPU's clocks are high in nearly all samples since a process first used it,
+    """Whether the GPU's clocks are high in nearly all samples of the second half of the run,
     although its utilisation is low. Only throttle reasons show whether an idle GPU explains the
     clock."""
-    later = [row.gpu for row in subject.gpu.rows if row.seconds >= subject.run.held_from]
-    told = [gpu for gpu in later if gpu.throttle_reasons is not None]
+    # In the first half, the program may still start.
+    later = subject.gpu.rows[len(subject.gpu.rows) // 2 :]
+    told = [row.gpu for row in later if row.gpu.throttle_reasons is not None]
     awake = [
         gpu
         for gpu in told

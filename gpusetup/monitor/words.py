@@ -13,12 +13,11 @@ from operator import attrgetter
 
 from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
-from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
 from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.work import Work, or_zero
+from gpusetup.monitor.work import or_zero
 
 Phrase = Callable[[Subject], str | None]
 NAMES = re.compile(r"\{([\w.]+)\}")
@@ -221,15 +220,10 @@ def held_memory(subject: Subject) -> str:
 
 
 def idle_cpu(subject: Subject) -> str:
-    """How much CPU the command used in an idle run since it used the GPU, or since its start."""
-    held = subject.run.since_held
-    if held is None or held.cpu is None:
-        cpu = Work(subject.run.rows).cpu
-        return "" if cpu is None else f" while the command used {cpu:.0f} % of a core"
-    words, start = f" while the command used {held.cpu:.0f} % of a core", held.rows[0].seconds
-    if start < marks.START_UP_NOTE:
-        return words
-    return f"{words} (the first {start:.0f} s, before it used the GPU, are not counted)"
+    """How much CPU the command used in the second half of an idle run (`judge.idle`)."""
+    cpu = subject.work.cpu
+    words = " while the command used {:.0f} % of a core (in the second half of the run)"
+    return "" if cpu is None else words.format(cpu)
 
 
 def sharers(subject: Subject) -> str:
@@ -237,20 +231,13 @@ def sharers(subject: Subject) -> str:
     return f"{len(using)} processes share GPU {subject.gpu.label}: {named(using)}"
 
 
-def other_users(subject: Subject) -> str:
-    """Which processes to end on the GPU."""
-    if subject.foreign_holders:
-        names = named(subject.foreign_holders)
-        return f"Stop or unload {names}, or run the job on another GPU"
-    return f"{whose(subject)}: end what is not part of the job, or use another GPU"
-
-
-def whose(subject: Subject) -> str:
-    """The processes that share a GPU, for the question whose they are."""
+def others(subject: Subject) -> str:
+    """The processes to end on the GPU, as far as they are known: those that are not part of the
+    job or, if no command shows what is, all that hold much of its memory."""
     # A single reading is judged as a whole; use the first shared GPU then.
     shared = [gpu for gpu in subject.run.gpus if len(gpu.big_holders) > 1]
-    gpu = next(iter(shared), subject.gpu)
-    return f"{named(gpu.big_holders, ' and ') or 'Several processes'} share GPU {gpu.label}"
+    holders = next(iter(shared), subject.gpu).big_holders
+    return named(subject.foreign_holders or holders, " and ") or "what is not part of the job"
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -339,7 +326,7 @@ FUNCTIONS: tuple[Phrase, ...] = (
     worked, at_power, paused, in_pauses, rates, team,
     host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
     watts_and_limit, memory_growth, holders, held_memory, idle_cpu, sharers,
-    other_users, whose, for_loaders, config, script, pid,
+    others, for_loaders, config, script, pid,
     where_it_waits, watching, watch_command,
 )
 # fmt: on
@@ -356,7 +343,6 @@ PHRASES: dict[str, Phrase] = {
     "unused_count": lambda s: str(len(s.run.unused_gpus)),
     "gpu_count": lambda s: str(len(s.run.gpus)),
     "unused": lambda s: labels(s.run.unused_gpus),
-    "faulty": lambda s: labels((gpu for gpu in s.run.gpus if gpu.faults), ",") or None,
     "foreign": lambda s: named(s.foreign_holders),
 }
 """What the sentences can name in braces."""

@@ -111,7 +111,6 @@ def test_once_prints_one_sample_that_the_schema_accepts(
         "clock_sm_max_mhz": 1410, "throttle_reasons": [], "pcie_limit_bytes_per_second": 31.504e9,
         "processes": [{"pid": 4711, "name": "python3", "memory_bytes": 32212254720,
                        "kind": "compute", "sm_percent": None}],
-        "ecc_uncorrected": 0, "retired_pending": False, "remap_failed": False,
         "lost": False}  # fmt: skip
     assert laptop["power_watts"] is None, "what a GPU does not tell is null"
     assert laptop["throttle_reasons"] == ["sw_power_cap"]
