@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, Callable, Dict, Tuple
 
 Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
@@ -63,7 +63,6 @@ NOT_AVAILABLE = 1 << 62
 """If NVML cannot report a process's memory (Windows with WDDM), it returns a number with all bits
 set. Every number from this one on therefore means unknown."""
 MOST_PROCESSES = 64
-FIRST_64 = itemgetter(slice(64))
 
 
 def call_field(function: str, *more: Any, of: Callable[[Any], Any] = lambda value: value) -> Any:
@@ -312,10 +311,8 @@ FIELDS: Fields = (
     ("nvlinks_inactive", lambda n, h: [i for i, active in enumerate(nvlinks(n, h)) if not active]),
     ("processes", processes),
     ("clock_sm_max_mhz", call_field("nvmlDeviceGetMaxClockInfo", 1)),
-    ("clock_memory_max_mhz", call_field("nvmlDeviceGetMaxClockInfo", 2)),
     ("clock_sm_application_mhz", call_field("nvmlDeviceGetApplicationsClock", 0)),
-    ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=FIRST_64)),
-    ("inforom_version", call_field("nvmlDeviceGetInforomImageVersion", of=FIRST_64)),
+    ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=lambda text: text[:64])),
 )
 """The names are the fields of `gpusetup.model.machine.Gpu`."""
 

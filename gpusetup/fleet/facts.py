@@ -42,7 +42,6 @@ FACTS: dict[Severity, dict[str, str]] = {
         "gpus.fabric_state": "fabric",
         "gpus.vbios_version": "VBIOS",
         "gpus.clock_sm_max_mhz": "highest SM clock",
-        "gpus.clock_memory_max_mhz": "highest memory clock",
         "gpus.clock_sm_application_mhz": "application clock",
         "gpus.driver_model": "driver model",
     },
@@ -61,7 +60,6 @@ FACTS: dict[Severity, dict[str, str]] = {
         "memory.shm_total_bytes": "/dev/shm",
         "memory.memlock_bytes": "locked memory",
         "gpus.power_limit_default_watts": "rated power",
-        "gpus.inforom_version": "InfoROM",
         "gpus.virtualization": "virtualisation",
     },
 }
