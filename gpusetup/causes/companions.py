@@ -65,31 +65,22 @@ CAUSES = (
         ),
     ),
     Cause(
-        "triton-mismatch",
-        certain_if=proofs.message_states_it,
-        title="The installed triton does not match this torch: it lacks {name}",
-        means="torch.compile uses Triton's internals, which change with every release: each torch "
-        "works with one release of triton only.",
-        text="Keep torch, and install the triton release that it requires (`pip check` names it)",
-        # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
+        "triton-missing",
+        refuted_by=(Refutation(facts.a_run_ended_well),),
+        title="torch.compile finds no working Triton that fits this torch",
+        means="torch for Linux needs the triton package in exactly one release. The package is missing, "
+        "broken, or of another release; or the driver does not respond to Triton.",
+        text="Keep torch, and install the release of triton that it requires (`pip check` names it). "
+        '`python -c "import triton"` shows why Triton cannot be imported',
+        # Source: torch/_inductor/scheduler.py.
+        events=("triton-missing", "triton-missing-windows"),
+        where=(no(ON_WINDOWS), no(ON_MACOS)),
         look=("pip check",),
+        formerly=("triton-mismatch",),
         says=(
             says(r"cannot import name ['\"]?(?P<name>\w{3,40})['\"]? from ['\"]?triton\.(?:compiler|runtime|backends)\b", "cannot import name", example="ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'"),
             says(r"module ['\"]?triton\.(?:compiler|runtime|backends)[\w.]*['\"]? has no attribute ['\"]?(?P<name>\w{3,40})", "has no attribute", example="AttributeError: module 'triton.compiler' has no attribute 'OutOfResources'"),
         ),
-    ),
-    Cause(
-        "triton-missing",
-        refuted_by=(Refutation(facts.a_run_ended_well),),
-        title="torch.compile finds no working Triton",
-        means="torch for Linux needs the triton package. This package is missing or broken, or "
-        "the driver does not respond to Triton.",
-        text='Install the version of Triton that torch requires. `python -c "import triton"` '
-        "shows why Triton cannot be imported",
-        # Source: torch/_inductor/scheduler.py.
-        events=("triton-missing-windows",),
-        where=(ON_LINUX,),
-        look=("pip check",),
     ),
     Cause(
         "triton-build-failed",

@@ -135,7 +135,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
 
 ASKED_OF_TORCH = (
     *("cuda-unavailable", "torch-not-compiled-with-cuda", "torch-missing", "smi-sees-it"),
-    *("no-nvidia-driver", "smi-not-found", "launcher-deprecated"),
+    *("no-nvidia-driver", "smi-not-found"),
 )
 """Kinds of events in a text that asks why torch finds no GPU. None of them comes from a build."""
 
@@ -197,20 +197,6 @@ def toolkit_lines(context: RuleContext) -> Lines:
 
 
 CAUSES = (
-    Cause(
-        "extension-too-old-for-torch",
-        title="The package's sources include {header}, which torch no longer has",
-        means="torch 1.11 removed the THC headers; ATen and c10 replace them.",
-        text="Use a newer release or a fork of the package, or build it in an "
-        "environment with torch 1.10 or older",
-        # Source: release notes of torch 1.11, removed headers.
-        look=(alike.TORCHS_CUDA,),
-        says=(
-            r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
-            says(r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to", example='error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists'),
-            says(r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope|identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined", example="error: 'AT_CHECK' was not declared in this scope"),
-        ),
-    ),
     Cause(
         "gpu-too-old-for-flash-attention",
         certain_if=proofs.message_states_it,
@@ -321,21 +307,24 @@ CAUSES = (
     Cause(
         "cxx-standard-too-old",
         certain_if=proofs.message_states_it,
-        title="The build, its compiler or nvcc uses a C++ standard that is too old for torch's "
-        "headers",
+        title="The package's sources, its compiler or nvcc are too old for torch's headers",
         means="torch's headers need C++14 since torch 1.5, C++17 since torch 2.1, and C++20 since "
-        "torch 2.14.",
-        text="Use a newer release of the extension, or set a newer -std=c++ in its setup.py. "
+        "torch 2.14. torch 1.11 removed the THC headers; ATen and c10 replace them.",
+        text="Use a newer release or a fork of the extension, or set a newer -std=c++ in its setup.py. "
         "Build with gcc 9 or newer (for C++20: gcc 11; set CC and CXX) and the nvcc of torch's "
-        "CUDA (set CUDA_HOME). nvcc 11.0 and newer supports C++17, and 12.0 and newer supports C++20. "
-        "As an alternative, install the torch release that the extension was written for",
+        "CUDA (set CUDA_HOME). As an alternative, install the torch release that the extension was "
+        "written for",
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
         look=(*WHICH_CUDA, "g++ --version"),
         says=(
             says(r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch|C\+\+(?:1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)", example="#error You need C++17 to compile PyTorch", who="build"),
             says(r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)", "-std=", who="compiler", example="cc1plus: error: unrecognized command line option '-std=c++17'"),
             says(r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'", who="nvcc", example="nvcc fatal   : Value 'c++20' is not defined for option 'std'"),
+            r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
+            says(r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to", example='error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists'),
+            says(r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope|identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined", example="error: 'AT_CHECK' was not declared in this scope"),
         ),
+        formerly=("extension-too-old-for-torch",),
     ),
     Cause(
         "compiler-too-new",

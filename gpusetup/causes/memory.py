@@ -41,7 +41,7 @@ CAUSES = (
         "share the GPU's memory, and together they need more than it has.",
         text=training.STEPS,
         # Source: torch documentation, memory management.
-        explains=("gpu-check-failed", "cuda-library-error", "torch-internal-error"),
+        explains=("gpu-check-failed", "cuda-library-error"),
         way=training.full_memory,
         cases=(
             Message(where=(lambda context: has_nvidia(context) is False,), text=WITHOUT_CUDA),

@@ -5,26 +5,9 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, says_nothing_else
-from gpusetup.fixes.training import by_torchrun
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Severity
-
-WORKS = r"(?:works?|worked|working|complet(?:es|ed)|succeed(?:s|ed)|pass(?:es|ed)|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"
-
-RANK_FROM_ENVIRONMENT = (
-    "In the script, read the rank from the environment instead of an argument: "
-    '`local_rank = int(os.environ["LOCAL_RANK"])`'
-)
 
 LOCAL_RANK = r"--local[-_]rank(?![\w-])"
-
-
-def _something_else_failed(context: RuleContext) -> bool:
-    """Whether the text shows another failure, so that the launcher's notice is not the problem."""
-    if "program-failed" in [event.kind for event in context.snapshot.events]:
-        return True
-    return not says_nothing_else(context, "launcher-deprecated")
 
 
 CAUSES = (
@@ -35,26 +18,17 @@ CAUSES = (
         means="torch.distributed.launch is deprecated. That launcher passes the rank as an "
         "argument (since torch 2.0 with a hyphen), but torchrun sets the LOCAL_RANK variable "
         "instead.",
-        text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
+        text="Start the training with torchrun (replace train.py with your own script). In the "
+        "script, read the rank from the environment instead of an argument: "
+        '`local_rank = int(os.environ["LOCAL_RANK"])`',
+        commands=("torchrun --nproc-per-node=gpu train.py",),
         # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
-        explains=("launcher-deprecated",),
-        way=by_torchrun,
         says=(
             says(rf"unrecognized arguments?: (?:\S{{1,80}} ){{0,30}}?{LOCAL_RANK}", example="train.py: error: unrecognized arguments: --local-rank=0"),
             says(rf"no such option:? {LOCAL_RANK}", example="Error: No such option: --local_rank"),
             says(r"unknown (?:command line )?(?:flag|option|argument):? ['\"]?(?:--)?local[-_]rank\b", example="FATAL Flags parsing error: Unknown command line flag 'local_rank'"),
         ),
-    ),
-    Cause(
-        "launcher-deprecated",
-        severity=Severity.WARNING,
-        title="torch.distributed.launch is deprecated, so use torchrun instead",
-        means="The old launcher still starts the processes, but later releases of torch remove it.",
-        text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
-        # Source: torch/distributed/launch.py.
-        way=by_torchrun,
-        cases=(Message(where=(_something_else_failed,), only=Severity.NOTE),),
-        says=(says(r"The module torch\.distributed\.launch is (?:going to be )?deprecated", example="FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun."),),
+        formerly=("launcher-deprecated",),
     ),
     Cause(
         "nccl-no-socket-interface",

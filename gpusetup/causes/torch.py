@@ -318,19 +318,6 @@ CAUSES = (
         look=("gpusetup verify -v",),
     ),
     Cause(
-        "smi-banner-misread",
-        title="{program} misreads the output of a newer nvidia-smi; the driver is fine",
-        means="Since driver 610, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
-        "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
-        text="Set the build that you want in the tool's options, or update the tool",
-        # Source: nvidia-smi of driver 610.
-        commands=("gpusetup install",),
-        says=(
-            says(r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version|(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi", example="ValueError: could not parse 'CUDA UMD Version: 13.1'"),
-            r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
-        ),
-    ),
-    Cause(
         "torch-lacks-device",
         certain_if=proofs.message_states_it,
         title='The installed torch is too old for the device "{device}"',
@@ -368,6 +355,7 @@ CAUSES = (
         explains=("extension-abi-mismatch",),
         way=_replace_cpu_build,
         asks=(alike.LIST_GPUS,),
+        formerly=("smi-banner-misread",),
     ),
     Cause(
         "rocm-wheel-on-nvidia",
