@@ -404,7 +404,7 @@ class Search:
             build=build,
             packages=tuple(packages),
             held_back=tuple(self._held_back(build, answer)),
-            notes=(*notes, *answer.notes),
+            notes=tuple(notes),
             left_out=(*self.sources, *self.others),
         )
 

@@ -20,8 +20,7 @@ from gpusetup.choose.host import Host, question_of
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import gather
-from gpusetup.commands.install_choice import host_for, wish_of
-from gpusetup.commands.install_flow import labelled, show_described
+from gpusetup.commands.install_flow import host_for, labelled, show_described, wish_of
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script, refuse_scripts
@@ -69,8 +68,8 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
     # uv can add nothing without a `[project]` table: torch first, then the project with its other
     # packages.
     of_kind = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
-    words = of_kind.get(ask.kind)
-    last_step = ("uv", "pip", "install", *words) if words else None
+    in_words = of_kind.get(ask.kind)
+    last_step = ("uv", "pip", "install", *in_words) if in_words else None
     note = (
         f"{ask.path}: there is no pyproject.toml with a [project] table to add to, so torch is "
         "installed first, then the project"

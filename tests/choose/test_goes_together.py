@@ -230,9 +230,8 @@ def test_a_package_of_torchs_own_index_does_not_pull_torch_down(package: str, as
 
 
 @needs_linux
-@pytest.mark.parametrize("option", ["--venv", "--download"])
 def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, option: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     with new_world(tmp_path) as world:
         enter(world, monkeypatch)
@@ -240,7 +239,7 @@ def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
         world.add_torch("cu126", "2.12.0")
         for name in ("filelock", "typing-extensions"):
             world.add_default(name, "9.0")
-        place = (option, str(tmp_path / "new"), "--index", world.index.index_root)
+        place = ("--venv", str(tmp_path / "new"), "--index", world.index.index_root)
         host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
         planned = run("install", "--dry-run", "--json", *place, *host)
         assert planned.exit == 0, planned.err
