@@ -81,16 +81,16 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
 def _project_here(out: Console) -> Ask:
     """What the project in this folder asks for. A file that cannot be read does not end the
     command, because its lines are only printed."""
+    ask = Ask(path=PROJECT_FILE, kind="pyproject")
     try:
         if named_file.is_there(Path(PROJECT_FILE)):
             ask = read_ask(PROJECT_FILE)
-            # A pyproject.toml may only configure tools, beside a requirements.txt.
-            if ask.has_project or ask.is_poetry or ask.requests:
-                return ask
     except BadInput as problem:
         out.talk(f"{PROJECT_FILE} was not looked at: {problem.message}")
-        return Ask(path=PROJECT_FILE, kind="pyproject")
-    return ask_of_folder() or Ask(path=PROJECT_FILE, kind="pyproject")
+        return ask
+    # A pyproject.toml may only configure tools, beside a requirements.txt.
+    is_of_project = ask.has_project or ask.is_poetry or ask.requests
+    return ask if is_of_project else ask_of_folder() or ask
 
 
 def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root: str) -> Reply:

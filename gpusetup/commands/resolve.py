@@ -46,7 +46,7 @@ from gpusetup.probe.own_files import interruptions
 from gpusetup.project.decide import afterwards, decide, described_python
 from gpusetup.project.read import read_ask
 from gpusetup.render.console import Console
-from gpusetup.render.resolution import family, resolution_text
+from gpusetup.render.resolution import resolution_text
 from gpusetup.system.system import System
 from gpusetup.uv.package_index import PersonIndex
 
@@ -55,7 +55,6 @@ why the other builds do not. If you leave an option out, its value is read from 
 EXAMPLES = (
     "gpusetup resolve",
     'gpusetup resolve --os linux --driver 580.95.05 --gpu "GTX 1080 Ti" --python 3.11',
-    "gpusetup resolve --from rtx3050-laptop --torch 2.5.1 --installer pip",
     "gpusetup resolve --torch 2.5.1 --name torch-cu124",
     'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux',
 )
@@ -228,9 +227,10 @@ def _document(
     names: tuple[str, ...] = FAMILY
     notes = [*choice.notes, *choice.notes_on_packages]
     if packages:
+        there = {one.name for one in packages}
         asked = [one for one in packages if one.asked and one.name not in FAMILY]
         beside = (one.requirement for one in asked if not one.index_url)
-        names = (*family(packages), *beside)
+        names = (*(name for name in FAMILY if name in there), *beside)
     elif build is not None and is_in_environment:
         names = (*FAMILY, *followers(machine, build))
         notes += notes_on_installed(machine, build, load_catalog())
