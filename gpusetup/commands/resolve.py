@@ -35,7 +35,6 @@ from gpusetup.commands.question import CommandQuestion, HelpGroup, arguments, op
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import index_root_of, refuse_scripts
-from gpusetup.errors import UsageError
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
@@ -125,11 +124,6 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     typed = with_torch_named(parse_words(question.packages), question.torch)
     # A nightly build's version changes every day: the release that fits names its backend.
     is_nightly = typed.torch == "nightly"
-    if question.name and question.installer not in (None, "conda"):
-        raise UsageError(
-            f"`--name` names a conda environment, but {question.installer} cannot create one",
-            hint="leave out `--installer`, or use `gpusetup install --venv DIR` for a new folder",
-        )
     question = question.replaced(
         packages=question.packages if typed.words else (),
         torch=None if is_nightly else typed.torch,
