@@ -15,7 +15,7 @@ from gpusetup.evidence.places import (
     on_windows_without_container,
 )
 from gpusetup.fixes import drivers
-from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
+from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -234,7 +234,7 @@ CAUSES = (
                 for event in events(context, "secure-boot-rejected")
             ),
         ),
-        commands=lambda context: (*mok_command(context), *lines(REBOOT)),
+        commands=(ENROLL_KEY, REBOOT),
         needs_root=True,
         needs_reboot=True,
         says=(
