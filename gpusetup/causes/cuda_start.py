@@ -345,7 +345,7 @@ CAUSES = (
         "UUIDs of GPUs without MIG. As an alternative, turn MIG off as administrator while no "
         "program uses the GPUs: `sudo nvidia-smi -mig 0`",
         # Source: NVIDIA, "MIG User Guide".
-        explains=("invalid-device-ordinal"),
+        explains=("invalid-device-ordinal",),
         commands=_chosen,
         look=("nvidia-smi -L",),
         says=(

@@ -12,7 +12,7 @@ from gpusetup.evidence.places import (
     no,
 )
 from gpusetup.fixes import drivers
-from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
+from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines, lines
@@ -216,7 +216,7 @@ CAUSES = (
                 for event in events(context, "secure-boot-rejected")
             ),
         ),
-        commands=lambda context: (*mok_command(context), *lines(REBOOT)),
+        commands=(ENROLL_KEY, REBOOT),
         needs_root=True,
         needs_reboot=True,
         says=(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from gpusetup import named_file
