@@ -187,17 +187,14 @@ def backend_label(text: str) -> str:
 
 
 NO_PACKAGES = {
-    r"([<>=!~^].*)": r'did you mean `gpusetup install --torch "\1"`?',
     r"(?:pytorch-)?cuda-?=?=?(\d+\.\d+)[\d.*]*|(cu\d{2,3}|cpu|rocm[\d.]*|xpu)": (
         r"did you mean `gpusetup install --backend \1\2`?"
     ),
     r"(?:cuda|gpu|nvidia|(?:nvidia-)?cuda-?toolkit|cudnn|nvcc|pytorch-cuda)(?:[=<>].*)?": (
         "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
     ),
-    r"(?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi": (
-        "it belongs to the system: `gpusetup doctor` names the driver and the commands to install "
-        "it"
-    ),
+    r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
+    # conda's spelling.
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
     r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
     r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
