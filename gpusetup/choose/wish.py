@@ -266,10 +266,8 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
         except (InvalidRequirement, RecursionError) as problem:
             # Python's recursion limit is lower than the nesting of a marker with thousands of
             # brackets.
-            shown = without_logins(word)
-            shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
             raise UsageError(
-                f"{shown!r} is neither a package nor a requirement",
+                f"{without_logins(word)[:LONGEST_SHOWN]!r} is neither a package nor a requirement",
                 hint='for example `torchvision`, `transformers` or `"numpy>=2"`',
             ) from problem
         marker = requirement.marker
