@@ -440,7 +440,7 @@ PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
 
 
 def guarded_set_changed(context: RuleContext) -> Findings:
-    """One finding for all guarded packages whose versions have changed; removed packages are not
+    """One finding for all recorded packages whose versions have changed; removed packages are not
     judged here."""
     versions = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
     versions["torch"] = context.torch.version or versions.get("torch", "")

@@ -93,7 +93,6 @@ RECEIPT = (".gpusetup", "receipt.json")
 MOST_CHARACTERS = 1 << 18
 """The maximum length of a receipt, in characters. A longer file is not gpusetup's."""
 
-
 DATE = re.compile(r"(\d{4}-\d\d-\d\d)T")
 VERSION = re.compile(r"[\w.+!-]{1,99}")
 
@@ -106,7 +105,7 @@ class _Receipt(Frozen):
     verdict: Mapping[str, object] | None = None
 
 
-def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]:
+def receipt_events(system: System, target: TargetPython | None) -> Iterator[Event]:
     """An event with the versions of torch and its companions that gpusetup installed, and with the
     date if it is known. Anybody may have written the receipt, so what is no version is ignored."""
     if target is None:
