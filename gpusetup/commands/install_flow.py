@@ -399,11 +399,9 @@ def show_described(
     note: str | None = None,
 ) -> Reply:
     """Show the commands for a machine, followed by one more step, without asking or changing
-    anything. Raises Unsatisfiable if an image's own torch has no kernels for the GPU."""
-    catalog = load_catalog()
-    host = host_of(completed_from_catalog(machine, catalog), catalog)
+    anything."""
     for ask in map(read_ask, question.requirements):
-        if note is None and keeps_image(ask, host):
+        if note is None and keeps_image(ask):
             own = {"torch": "(the image's)"}
             why = f"the image {ask.image} brings its own torch, which pip in that image keeps"
             kept = InstallAnswer(
