@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""The journal of an interrupted installation, which gpusetup stores in the environment."""
-=======
 """The journal that an interrupted installation leaves in the environment."""
->>>>>>> main
 
 from __future__ import annotations
 
