@@ -253,7 +253,7 @@ def pieces(text: str) -> Iterable[str]:
 
 
 def redact_document(plain: Any) -> Any:
-    """A copy of a document of gpusetup's own, such as a receipt or an error, with private data
+    """A copy of a document of gpusetup's own, such as an error, with private data
     removed. Its words stay; servers, addresses and people that it quotes do not.
 
     >>> redact_document({"url": "https://me:sesame@mirror.example/whl/cu124", "sha256": "ab" * 32})
