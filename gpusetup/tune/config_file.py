@@ -34,7 +34,7 @@ def read_bytes(path: str) -> bytes:
         raise blocked_by(problem, f"Cannot read {path}") from problem
 
 
-CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".toml")
+CONFIG_ENDINGS = (".yaml", ".yml", ".json")
 MOST_NAMES = 5
 """The maximum number of file names in a hint."""
 
@@ -53,7 +53,7 @@ def what_is_there(path: str) -> str:
             return f"did you mean {folder / alike[0]}?"
         if names:
             return f"the folder {folder} has {', '.join(names[:MOST_NAMES])}"
-    return f"the folder {folder} has no config: YAML, JSON or TOML"
+    return f"the folder {folder} has no config: YAML or JSON"
 
 
 def write_bytes(path: str, raw: bytes) -> None:
