@@ -12,14 +12,19 @@ from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 from gpusetup.plan.config import FromConfig, RopeScaling, read_for_gpus
 from gpusetup.plan.decide import (
+    NONE,
     SOLVERS,
     Decision,
+    better_with_fewer,
     decide,
     doubt,
     gpus_needed,
+    helps,
+    is_standard,
     max_batch,
     max_context,
     near_limit,
+    visible_devices,
 )
 from gpusetup.plan.job import (
     BESIDE_FIELDS,
@@ -31,12 +36,10 @@ from gpusetup.plan.job import (
     tokens,
     yarn,
 )
-from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion, job_of, parameters_of
 from gpusetup.plan.rl import GENERATING, SUPERVISED
-from gpusetup.plan.savings import better_with_fewer, helps, visible_devices
 from gpusetup.plan.trainers import row_of, trainer_settings
 
 ALLOCATOR = "expandable_segments:True"

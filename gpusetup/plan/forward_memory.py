@@ -133,7 +133,7 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
 # --- the logits and their loss --------------------------------------------------------------------
 
 TRAINER_LOGIT = 8.246
-"""Bytes per logit with Trinity-RFT, fitted to the measured table (`measured.py`)."""
+"""Bytes per logit with Trinity-RFT, fitted to the measured table (`cells.csv`)."""
 LOSSES: dict[str, tuple[float, float]] = {
     "trainer": (TRAINER_LOGIT, TRAINER_LOGIT + 4), "eager": (14, 16), "hf": (12, 12),
     "eager-old": (12, 16), "eager-half": (8, 16), "compiled": (12, 12), "in-graph": (6, 12),

@@ -8,7 +8,7 @@ from gpusetup.plan.job import BYTES, SHARDED, Recipe, Shardable, TrainingJob
 
 UNSHARDED_EXTRA = 1.065
 """Extra bytes per parameter if a sharded strategy runs on one GPU. Fitted to the measured table
-(`measured.py`), as are the next two numbers."""
+(`cells.csv`), as are the next two numbers."""
 GATHERED_UNIT = 11.565
 """Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients."""
 OFFLOADED_UNIT = 7.998
