@@ -166,10 +166,8 @@ def own_segments(job: TrainingJob, recipe: Recipe) -> float:
         return 0.0
     bytes_per_logit = 0.0
     # Old transformers copy the shifted logits in float32 (4 bytes, and 5 % for the segment's
-    # rounding); a single sample is shifted as a view, without a copy. Megatron's loss keeps a copy
-    # of the same size.
-    copies_shifted_logits = job.loss == "eager-old" and samples(job, recipe) > 1
-    if copies_shifted_logits or job.loss == "vocab-parallel":
+    # rounding); a single sample is shifted as a view, without a copy.
+    if job.loss == "eager-old" and samples(job, recipe) > 1:
         bytes_per_logit += 4.2
     # Current transformers versions keep one more copy of 16-bit logits, in 16 bits.
     if job.loss == "hf" and job.compute_bytes < 4:
