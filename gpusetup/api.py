@@ -105,11 +105,10 @@ def resolve(
     glibc: str | None = None,
     torch: str | None = None,
     backend: str | None = None,
-    installer: Literal["uv", "pip", "conda", "uv-tool"] | None = None,
+    installer: Literal["uv", "pip", "conda"] | None = None,
     name: str | None = None,
     requirements: Sequence[str | Path] = (),
     explain: bool = False,
-    refresh: bool = False,
     offline: bool = False,
     index: str | None = None,
 ) -> ResolveAnswer:
@@ -118,8 +117,7 @@ def resolve(
 
     If you leave a value out, gpusetup reads it from this machine. With `packages`, it chooses torch
     and the packages together and queries your package index, unless you set `offline`. With
-    `refresh`, it also queries PyTorch's index. With `name`, the conda commands create a new
-    environment with that name.
+    `name`, the conda commands create a new environment with that name.
     """
     return _answer("resolve", ResolveAnswer, locals())
 
@@ -128,10 +126,10 @@ def plan(**question: Any) -> PlanAnswer | ServePlan:
     """Predict whether a training run (or a server, with `serve`) fits on these GPUs, and with which
     settings.
 
-    Each argument has the same meaning as the command-line option with the same name. With `code`, a
-    child process runs and traces one step of that code. Sizes in the answer are in GiB.
+    Each argument has the same meaning as the command-line option with the same name. Sizes in the
+    answer are in GiB.
     """
-    if question.get("serve") is not None:
+    if question.get("serve"):
         return _answer("plan", ServePlan, question)
     return _answer("plan", PlanAnswer, question)
 

@@ -72,7 +72,6 @@ COMMANDS = {
     "gpu-memory-taken": "nvidia-smi\n"
     "sudo fuser -v /dev/nvidia*    # also what nvidia-smi does not list",
     "gpu-unused": "gpusetup install",
-    "guarded-set-changed": "gpusetup guard",
     "hybrid-gpu-off": "sudo prime-select on-demand    # for prime-select\n"
     "supergfxctl --mode Hybrid    # for supergfxctl\n"
     "sudo envycontrol --switch hybrid    # for envycontrol\nsudo reboot",
@@ -83,8 +82,6 @@ COMMANDS = {
     "    # if no installer is named\n"
     "gpusetup install --venv .venv    # if the distribution installed it",
     "invalid-device-ordinal": "nvidia-smi -L",
-    "kernel-image-invalid": "unset TRITON_PTXAS_PATH\nrm -rf ~/.triton/cache ~/.nv/ComputeCache\n"
-    'rm -rf "${TMPDIR:-/tmp}/torchinductor_$USER"    # the cache of torch.compile',
     "libcuda-driver-mismatch": "ldconfig -p | grep libcuda\n"
     + WITHOUT_FOLDERS.format("compat|stubs")
     + "\nsudo reboot    # if the driver was updated",

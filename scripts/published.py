@@ -39,10 +39,14 @@ BESIDE = {"offload", "sp", "mlm", "classes", "accumulation", "micro_batches"}
 """Words of `how` that are no settings of a job."""
 LEFT = {
     "adapter_dtype", "autocast", "dora", "encoders", "frozen_dtype", "fused_activation",
-    "kept_inputs", "lora_dropout", "lora_targets", "reference", "repeat_kv", "reshard", "varied",
+    "kept_inputs", "lora_dropout", "lora_targets", "reference", "repeat_kv", "reshard",
+    "sequence_parallel", "varied",
 }  # fmt: skip
 """Settings that the model does not tell apart."""
-UNASKED = ("expert_parallel=", "load_whole=", "trained_layers=")
+UNASKED = (
+    "context_parallel=", "expert_parallel=", "load_whole=", "pipeline_parallel=",
+    "tensor_parallel=", "trained_layers=",
+)  # fmt: skip
 """Settings that cannot be said."""
 LOSSES = {"eager-32": "eager", "eager-16": "eager-old", "half": "in-graph", "dpo": "eager",
           "in-place-shifted": "in-graph", **SAME_LOSS}  # fmt: skip

@@ -63,7 +63,6 @@ CAUSES = (
             says(r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))", unless="matching Triton is not available|comfy_kitchen|unavailable_reason", example="ModuleNotFoundError: No module named 'triton'"),
             says(r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b", example="ERROR: No matching distribution found for triton==2.1.0"),
         ),
-        not_examples=("if it fails because triton is not installed",),
     ),
     Cause(
         "triton-mismatch",
@@ -78,7 +77,6 @@ CAUSES = (
             says(r"cannot import name ['\"]?(?P<name>\w{3,40})['\"]? from ['\"]?triton\.(?:compiler|runtime|backends)\b", "cannot import name", example="ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'"),
             says(r"module ['\"]?triton\.(?:compiler|runtime|backends)[\w.]*['\"]? has no attribute ['\"]?(?P<name>\w{3,40})", "has no attribute", example="AttributeError: module 'triton.compiler' has no attribute 'OutOfResources'"),
         ),
-        not_examples=("cannot import name 'flash_attn_func' from 'flash_attn'",),
     ),
     Cause(
         "triton-missing",
@@ -130,7 +128,7 @@ CAUSES = (
                 commands=("pip install --upgrade triton-windows",),
             ),
         ),
-        alike={"gcc --version": ("compiler-missing",)},
+        asks=("gcc --version",),
         says=(
             says(r"failed to find c compiler|No working C(?:\+\+)? compiler found|InvalidCxxCompiler|compiler: cl is not found", example="torch._inductor.exc.InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx"),
             says(r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'", unless=IN_A_BUILD, example="FileNotFoundError: [Errno 2] No such file or directory: 'gcc'"),
@@ -162,7 +160,6 @@ CAUSES = (
             says(r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)", example="torchvision 0.19.1 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
             r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
         ),
-        not_examples=("We should not register a meta kernel directly to the operator 'mylib::add'",),
     ),
     Cause(
         "torchaudio-mismatch",
@@ -191,17 +188,8 @@ CAUSES = (
         ),
     ),
     Cause(
-        "guarded-set-changed",
-        severity=Severity.WARNING,
-        title="{name} was {was} when it was {how} on {when}, and is now {now}",
-        plain="An installer replaced torch or a package that must match it",
-        means="`gpusetup guard` or `gpusetup install` recorded which package versions work "
-        "together, and an installer has since replaced one of them.",
-        text="Restore the recorded versions. If the change was intended, run `gpusetup guard "
-        "--write` to record the new versions",
-    ),
-    Cause(
         "companion-torch-mismatch",
+        formerly=("guarded-set-changed",),
         severity=Severity.WARNING,
         title="A package needs a different torch version from the installed one",
         means="The package's libraries are compiled against one torch version. If the package's "

@@ -79,7 +79,6 @@ CAUSES = (
             says(r"\bpip3?: (?:command )?not found|command not found: pip3?\b|'pip3?' is not recognized", example="bash: pip: command not found"),
             says(r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b", "pip", example="RUN python3 -m pip install torch says that the module pip is not installed"),
         ),
-        not_examples=("the package pip is not the newest",),
     ),
     Cause(
         "conda-missing",
@@ -92,7 +91,6 @@ CAUSES = (
         # Source: conda-forge, Miniforge's README.
         commands=("gpusetup install --venv .venv",),
         says=(says(r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found|command not found: conda(?![\w-])", example="'conda' is not recognized as an internal or external command,"),),
-        not_examples=("zsh: command not found: conda-build",),
     ),
     Cause(
         "externally-managed",
@@ -148,11 +146,7 @@ CAUSES = (
             "torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing",
             "torch-missing", "torch-half-installed",
         ),
-        alike={
-            'python -c "import torch; print(torch.__file__, torch.__path__)"': (
-                "torch-half-installed",
-            )
-        },
+        asks=('python -c "import torch; print(torch.__file__, torch.__path__)"',),
         says=(
             rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
             says(rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)", example="ImportError: cannot import name 'Queue' from 'multiprocessing' (/home/u/proj/multiprocessing.py)"),

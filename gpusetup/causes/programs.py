@@ -223,12 +223,6 @@ CAUSES = (
             says(r"cuda backend failed to initialize|no supported devices found for platform cuda", program="JAX"),
             says(r"offloaded 0/\d{1,4} layers to GPU", program="llama.cpp", example="llm_load_tensors: offloaded 0/33 layers to GPU"),
         ),
-        not_examples=(
-            "Current node has a GPU available",
-            "there is no GPU device in the box",
-            "tf.config.list_physical_devices('GPU')\n[PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]",
-            "2 compatible GPUs were discovered",
-        ),
     ),
     Cause(
         "gpu-unused",
@@ -256,10 +250,7 @@ CAUSES = (
         symptom=True,
         failure=6,
         where=(_says_nothing_of_a_failure, _is_not_known_to_be_the_cpus, _holds_no_memory),
-        alike={
-            alike.ASK_TORCH: ("torch-cpu-build", "driver-too-old", "driver-missing"),
-            alike.TORCH_SEES: ("cuda-visible-devices-hidden", "driver-not-loaded"),
-        },
+        asks=(alike.ASK_TORCH, alike.TORCH_SEES,),
     ),
     Cause(
         "input-bound",
@@ -277,7 +268,7 @@ CAUSES = (
         failure=7,
         where=(says_nothing_else, _is_not_known_to_be_the_cpus),
         events=("gpu-starved",),
-        alike={alike.LOADER: ()},
+        asks=(alike.LOADER,),
     ),
     Cause(
         "program-without-gpu-support",
@@ -300,12 +291,6 @@ CAUSES = (
             says(r"jaxlib is not installed\. falling back", program="JAX"),
             says("xformers wasn't build with cuda support", program="xformers"),
             says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow", example="tf.test.is_built_with_cuda() is False"),
-        ),
-        not_examples=(
-            "tf.test.is_built_with_cuda() tells it",
-            "it was compiled without GPU support of any kind by our own Makefile",
-            "this build was not compiled with CUDA support of cuDNN",
-            "get_available_providers() -> ['CUDAExecutionProvider', 'CPUExecutionProvider']",
         ),
     ),
     Cause(
@@ -402,10 +387,6 @@ CAUSES = (
             says(rf"{CANNOT_PICKLE}(?=.{{0,1500}}?{WORKERS})", *PICKLES, unless=SAVES, workers="after", example="PicklingError: Can't pickle <function <lambda> at 0x13fee15a0>: attribute lookup <lambda> on __main__ failed\n  for x in DataLoader(data, num_workers=4)"),
             says(rf"{WORKERS}.{{0,1500}}?{CANNOT_PICKLE}", *PICKLES, unless=SAVES, workers="before"),
         ),
-        not_examples=(
-            "torch.save(model): AttributeError: Can't pickle local object 'f.<locals>.g'",
-            "DataLoader workers read a pickle",
-        ),
     ),
     Cause(
         "torch-internal-error",
@@ -439,7 +420,6 @@ CAUSES = (
             says(r"cublas runtime error : the GPU program failed to execute", library="CUBLAS", status="CUBLAS_STATUS_EXECUTION_FAILED"),
             says("cublaslt ran into an error", library="CUBLAS", status="CUBLAS_STATUS_NOT_SUPPORTED"),
         ),
-        not_examples=("cuFFT error: CUFFT_SUCCESS",),
     ),
     Cause(
         "cuda-call-not-supported",
@@ -495,23 +475,6 @@ CAUSES = (
             says(r"Unsupported \.version \d+\.\d+; current version is", example="ptxas application ptx input, line 9; fatal   : Unsupported .version 8.7; current version is '8.4'"),
             says(r"\bPTX mismatch\b", unless=r"\b(?:if|may|might|avoid|no|without) (?:\S{1,12} ){0,2}PTX", example="one sees a PTX mismatch"),
         ),
-        not_examples=("to avoid a PTX mismatch compile for the card",),
-    ),
-    Cause(
-        "kernel-image-invalid",
-        title="The driver cannot load a compiled kernel: its image is invalid (error 200)",
-        means="The kernel is for another GPU, from a toolkit that is too new (see "
-        "TRITON_PTXAS_PATH), or from an incomplete cache file.",
-        text="Empty the caches of compiled kernels, and let Triton use its own ptxas (unset "
-        "TRITON_PTXAS_PATH). If the error remains, update the driver, or install the Triton that "
-        "torch requires",
-        # Source: CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE.
-        symptom=True,
-        codes=(200,),
-        commands=("unset TRITON_PTXAS_PATH", "rm -rf ~/.triton/cache ~/.nv/ComputeCache"),
-        windows=(r"Remove-Item -Recurse -Force $env:USERPROFILE\.triton\cache",),
-        look=("pip check",),
-        alike={alike.COLLECT_ENV: ("driver-too-old", "extension-arch-mismatch")},
     ),
     Cause(
         "cuda-program-error",
@@ -574,13 +537,6 @@ CAUSES = (
             says(rf"(?:{DIVERGES}).{{0,300}}?(?P<half>{HALF_PRECISION})", *DIVERGES_LETTERS, unless=NOT_HAD, example="Epoch 3, step 120: loss=nan with fp16"),
             says(DIVERGES, *DIVERGES_LETTERS, unless=NOT_HAD),
         ),
-        not_examples=(
-            "if the loss is nan, lower the learning rate",
-            "assert not torch.isnan(loss)",
-            "the loss is not nan",
-            "we clip at 1.0 to avoid exploding gradients",
-            "the loss function handles nan values",
-        ),
     ),
     Cause(
         "mixed-precision-no-gain",
@@ -603,10 +559,5 @@ CAUSES = (
             ),
         ),
         says=(says(rf"{MIXED_PRECISION}.{{0,90}}?{NO_GAIN}|{NO_GAIN} (?:\w+ ){{1,3}}?{MIXED_PRECISION}", *PRECISION_LETTERS, unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
-        not_examples=(
-            "AMP is enabled and training is twice as fast now",
-            "without AMP the training is slower",
-            "mixed precision did not change the memory",
-        ),
     ),
 )  # fmt: skip

@@ -372,11 +372,6 @@ EVERY_SAMPLE: Fields = (
 EVERY_HALF_MINUTE: Fields = (
     *probe_fields("power_limit_watts power_limit_default_watts clock_sm_max_mhz"),
     *probe_fields("retired_pending remap_failed"),
-    *probe_fields("pcie_generation pcie_generation_max pcie_width pcie_width_max"),
-    (
-        "power_limit_max_watts",
-        call_field("nvmlDeviceGetPowerManagementLimitConstraints", of=lambda mw: mw[1] / 1000),
-    ),
     ("pcie_limit_bytes_per_second", pcie_limit),
 )
 """Fields that hardly change, read every half minute."""

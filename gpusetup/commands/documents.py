@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusetup.commands.guard import GuardAnswer
 from gpusetup.fleet.node_check import NodeCheckAnswer
 from gpusetup.fleet.show import FleetAnswer
 from gpusetup.model import documents as of
@@ -17,7 +16,6 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
     "doctor": (of.DoctorAnswer, of.FindingAnswer),
     "resolve": (of.ResolveAnswer,),
     "install": (of.InstallAnswer,),
-    "guard": (GuardAnswer,),
     "verify": (of.VerifyAnswer,),
     "plan": (of.PlanAnswer, of.PlanCellsAnswer, of.ServePlan),
     "tune": (TuneAnswer,),

@@ -83,12 +83,6 @@ class ResolveAnswer(Frozen):
     """If a PACKAGE was given: the set of packages that work together, with their versions."""
     held_back: tuple[HeldBack, ...] = ()
     """If a PACKAGE was given: packages that are not at their newest version, and why."""
-    live: bool = False
-    """Whether gpusetup found this build on the index just now, because its catalog does not contain
-    the build."""
-    asked_index: Text = None
-    """The page of torch's index that gpusetup read (`--refresh`); null if it only used its
-    catalog."""
     catalog_as_of: str = ""
     """The date of gpusetup's catalog of torch builds."""
 
@@ -368,23 +362,6 @@ class FewerGpus(Frozen):
     """The environment variable that makes only these GPUs visible."""
 
 
-class Speed(Frozen):
-    """How much faster several GPUs are than one of them."""
-
-    gpus: int
-    times_low: float
-    """How many times faster, if the GPUs cannot send data while they compute."""
-    times_high: float
-    """How many times faster, if the GPUs can send all data while they compute."""
-    exchanged_gib: float
-    """How much data one GPU sends in a micro-step."""
-    sending_seconds: float
-    computing_seconds: Amount
-    """The computing time of a micro-step, assuming the share of the peak that published runs reach;
-    null if the peak is unknown."""
-    link: str
-
-
 class TrainerSettings(Frozen):
     """A plan as settings for one trainer, ready to paste."""
 
@@ -428,8 +405,6 @@ class PlanCell(Frozen):
     own."""
     better: FewerGpus | None = None
     """A smaller number of GPUs, if the job runs better on them than on all GPUs."""
-    speed: Speed | None = None
-    """How much faster training is on several GPUs, if one GPU would be enough."""
     ways: tuple[Way, ...] = ()
     """If you ask about one GPU and name no method: how much memory full training, LoRA and QLoRA
     need."""
@@ -484,14 +459,11 @@ class ServePlan(Frozen):
     fits: bool
     """Whether all requests fit at the same time, each with the full context."""
     uncounted: tuple[str, ...] = ()
-    """Why a server that fits may still fail to start, for example an unknown shape or another
-    version."""
+    """Why a server that fits may still fail to start, for example an unknown shape."""
     model: str
     """The name of the model."""
     parameters: int
     """The number of parameters."""
-    engine: str
-    """The inference engine."""
     gpu: str
     """The name of the GPU."""
     gpus: int

@@ -214,7 +214,6 @@ class PciDevice(Frozen):
     name: Text = None
     driver: Text = None
     """The kernel driver bound to it: `nvidia`, `nouveau`, `vfio-pci`, …; None if there is none."""
-    numa_node: Number = None
 
 
 class Package(Frozen):
@@ -249,7 +248,6 @@ class Torch(Frozen):
     backend: Text = None
     """The kind of build: `cpu`, `cu124`, `rocm6.4`, `xpu`; None if unknown."""
     hip: Text = None
-    debug: Flag = None
     installer: Text = None
     location: Text = None
     kernels: tuple[str, ...] | None = None
@@ -327,8 +325,6 @@ class MakerStack(Frozen):
     nodes: tuple[DeviceNode, ...] | None = None
     """The device nodes `/dev/kfd` and `/dev/dri/renderD*`; None if gpusetup did not look for them.
     """
-    bundles_runtime: Flag = None
-    """Whether the installed torch comes with HIP itself."""
     translated: Flag = None
     """Whether Python is built for Intel processors but runs on an Apple chip, through Rosetta."""
 
@@ -353,7 +349,6 @@ class Wanted(Frozen):
     """The label of a wheel or index: `cu121`."""
     cuda: Text = None
     """The CUDA version for building an extension: `11.8`."""
-    python: Text = None
     source: Text = None
 
 

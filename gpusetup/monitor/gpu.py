@@ -91,8 +91,6 @@ class GpuRun:
         self.lost_at: str | None = None
         self.lost_since = 0.0
         """Seconds after the start of the run."""
-        self.highest_clock: float | None = None
-        """The highest SM clock in MHz of all cards of the same model, set when all are known."""
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         """Add the GPU's next sample."""
@@ -176,29 +174,6 @@ class GpuRun:
     def working(self) -> list[GpuSample]:
         return [row.gpu for row in self.rows if not is_quiet(row.gpu)]
 
-    @property
-    def link_limit(self) -> float:
-        """Bytes per second that the GPU's PCIe link can carry one way while the GPU works."""
-        # An idle link is slower, to save power; the first samples after a rest still show that.
-        limits = [or_zero(gpu.pcie_limit_bytes_per_second) for gpu in self.working]
-        return percentile(limits, 75) if limits else 0.0
-
-    @property
-    def lanes(self) -> int | None:
-        return highest(gpu.pcie_width for gpu in self.working)
-
-    @property
-    def own_highest_clock(self) -> float | None:
-        """The highest SM clock in MHz while the GPU worked."""
-        return highest(gpu.clock_sm_mhz for gpu in self.working)
-
-    @property
-    def model(self) -> str:
-        """Only GPUs with the same `model` can be compared by their clocks."""
-        # `nvidia-smi dmon` prints no names, but working cards of one model have the same memory
-        # clock.
-        return self.name or f"memory at {highest(gpu.clock_memory_mhz for gpu in self.working)} MHz"
-
     @cached_property
     def new_memory_errors(self) -> int:
         """Uncorrectable memory errors since the first sample."""
@@ -223,8 +198,8 @@ class GpuRun:
             if usual / 2 <= self.seconds_after_work <= usual * 1.5:
                 body = [*body, *after_work]
         return Parts(
-            work=work_of([row for row in body if row.phase == WORK], self.highest_clock),
-            body=work_of(body, self.highest_clock),
+            work=work_of([row for row in body if row.phase == WORK]),
+            body=work_of(body),
             paused=work_of([row for row in body if row.phase != WORK]),
             rest=work_of(after_work),
             pauses=[length for since, length in self.all_pauses if since >= judged_from],
@@ -273,9 +248,8 @@ class GpuRun:
     def ended_at(self) -> float | None:
         """The second at which the last process freed the GPU's memory, after which the GPU did
         nothing; None if the recording does not show such an end."""
-        # Memory that the GPU shares with the CPU is never empty; lost GPUs report nothing.
         known = [row.gpu for row in self.rows if row.gpu.memory_used_bytes is not None]
-        known = [gpu for gpu in known if not gpu.memory_is_unified and not gpu.lost]
+        known = [gpu for gpu in known if not gpu.lost]
         if not known:
             return None
         # If the GPU is quiet and nearly empty at first, only a desktop is in memory, which varies.

@@ -79,21 +79,16 @@ def judgement_of(run: WatchedRun) -> Judgement:
     if unevenness:
         return unevenness
     if case.verdict == "good":
-        return left_out(run) or good_or_to_act_on(run, subject, case)
-    return with_gpus_named(run, of_case(case, subject), case)
+        return good_or_to_act_on(run, subject, case)
+    return with_gpu_named(run, of_case(case, subject))
 
 
-def with_gpus_named(run: WatchedRun, judgement: Judgement, case: VerdictCase) -> Judgement:
-    """The judgement, whose evidence begins with the GPUs that it is about if there are several."""
+def with_gpu_named(run: WatchedRun, judgement: Judgement) -> Judgement:
+    """The judgement, whose evidence begins with the GPU that it is about if there are several."""
     # Some sentences of the table name the GPU themselves.
     if judgement.subject is None or len(run.gpus) == 1 or judgement.evidence.startswith("GPU "):
         return judgement
-    equals = [one for one in run.subjects if case_of(one) is case]
-    # For throttled clocks, name all GPUs that need the same fix.
-    shown_gpu = judgement.subject.gpu
-    named = [one.gpu for one in equals] if case.verdict == "throttled" else [shown_gpu]
-    whose = f" (figures of GPU {shown_gpu.label})" if len(named) > 1 else ""
-    return judgement._replace(evidence=f"GPU {labels(named)}: {judgement.evidence}{whose}")
+    return judgement._replace(evidence=f"GPU {judgement.subject.gpu.label}: {judgement.evidence}")
 
 
 def severity(case: VerdictCase) -> int:
@@ -356,18 +351,4 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     # If a GPU does nothing and no launcher started ranks, one process drives all GPUs.
     has_ranks = run.launched or lowest_use >= marks.IDLE
     step = "balance-the-work" if has_ranks else "one-process-each"
-    return Judgement("uneven", "less" if shares[least] else "none", words, (step,))
-
-
-def left_out(run: WatchedRun) -> Judgement | None:
-    """The verdict on a machine where a few GPUs are unused, while most GPUs of the same model work
-    alike, as if on one job; None otherwise."""
-    unused, working = run.unused_gpus, run.at_work
-    names = {gpu.name for gpu in (*unused, *working)}
-    # If most GPUs do nothing, the job was never meant to use all of them.
-    if not 0 < len(unused) < len(working) or len(names) > 1 or not run.alike(working):
-        return None
-    evidence = (
-        f"GPU {labels(unused)} did nothing, while GPU {labels(working)} worked alike, as on one job"
-    )
-    return Judgement("uneven", "unused", evidence, ("use-the-other-gpus",))
+    return Judgement("uneven", "less", words, (step,))

@@ -30,8 +30,6 @@ NOTES: tuple[tuple[Sign, str], ...] = (
     (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}"),
     (Sign(lambda subject: subject.gpu.only_draws),
      "only programs that draw on the screen use this GPU"),
-    (s.slow_link,
-     "{lanes}: check the slot and the riser (two cards may share the lanes)"),
     (s.busy & s.clocks_low & s.unexplained,
      "SM clock at {work.clock_share} % of its maximum, and the driver gives no reason; "
      "`nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),
@@ -99,7 +97,7 @@ MIXED = re.compile(
     re.I,
 )
 """Words in a command line that switch mixed precision on."""
-STARVED = ("workers", "by-itself", "slow-items", "each-step")
+STARVED = ("workers", "by-itself", "each-step")
 """Causes of an input-starved run against which more loader workers help."""
 has_room = Sign(
     # Unknown memory counts as empty.

@@ -13,9 +13,6 @@ from collections.abc import Sequence
 from gpusetup.model.units import GIB
 from gpusetup.monitor.documents import ProcessUse
 
-SIMULATION = "simulation"
-"""Its options tell it (`--num_envs 4096`); otherwise they contain names of models and data sets,
-which say nothing about the program."""
 PROGRAMS = (
     (
         "server",
@@ -31,12 +28,6 @@ PROGRAMS = (
         "physics",
         r"(^|[ /])(gmx(_mpi)?|mdrun|lmp(_\w+)?|namd\d?|pmemd[\w.]*|cp2k[\w.]*|vasp\w*"
         r"|relion\w*|amber\w*|fluent|hashcat|blender|ffmpeg|octane\w*)( |$)|openmm|lammps|gromacs",
-    ),
-    (
-        SIMULATION,
-        r"isaac|gymnas|(^|[ /_-])(gym|ppo|sac|dqn|ddpg|a2c|impala|dreamer\w*|rl|rllib"
-        r"|rollouts?|actor|selfplay|self_play|simulat(e|or|ion)\w*|mujoco|brax|habitat|carla"
-        r"|num[_-]envs|env[_-]id)([ =._-]|$)",
     ),
     (
         "inference",
@@ -73,12 +64,10 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
     >>> kind_of(("python", "train.py", "--model", "vit-s")), kind_of(None)
     ('training', '')
     """
-    whole = " ".join(command or names)
-    runs = " ".join(what_runs(command)) if command else whole
+    # Windows paths contain backslashes.
+    text = " ".join(what_runs(command) if command else names).lower().replace("\\", "/")
     for kind, pattern in PROGRAMS:
-        text = whole if kind == SIMULATION else runs
-        # Windows paths contain backslashes.
-        if re.search(pattern, text.lower().replace("\\", "/")):
+        if re.search(pattern, text):
             return kind
     return "training" if command else ""
 

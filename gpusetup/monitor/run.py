@@ -12,7 +12,7 @@ from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample, Summary
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import WAITING_KINDS, is_display, is_launched, kind_of
 from gpusetup.monitor.throttling import Throttle, active_throttle
-from gpusetup.monitor.work import Work, below, highest, or_zero, percent, percentile, work_of
+from gpusetup.monitor.work import Work, highest, or_zero, percent, work_of
 
 NO_GPU = GpuSample(index=-1)
 """Stands in for the GPU in moments that are only about the command and the machine."""
@@ -53,11 +53,6 @@ class WatchedRun:
         """Whether there is only a single reading of nvidia-smi instead of a run."""
         self.has_utilization = has_utilization
         self.gpus = tuple(tally.gpus.values())
-        # `nvidia-smi dmon` does not print the maximum clock, so a card that is always slow would
-        # look normal if it were not compared with the others of its model.
-        for gpu in self.gpus:
-            clocks = [one.own_highest_clock for one in self.gpus if one.model == gpu.model]
-            gpu.highest_clock = highest(clocks)
         self.machine = tally.machine
         self.rows = self.machine.rows
         trees = [row.tree for row in self.rows if row.tree is not None]
@@ -218,19 +213,9 @@ class Subject:
         return [] if is_job else waiting
 
     @cached_property
-    def is_slower(self) -> bool:
-        """Whether the SM clock is below 80 % of that of other busy cards of the same model."""
-        others = [gpu for gpu in self.run.at_work if gpu is not self.gpu]
-        works = [gpu.judged for gpu in others if gpu.model == self.gpu.model]
-        busy = [work for work in works if work and work.utilization >= marks.BUSY]
-        clocks = [work.clock_mhz for work in busy if work.clock_mhz is not None]
-        usual_clock = percentile(clocks, 50) if clocks else None
-        return below(percent(self.work.clock_mhz, usual_clock), marks.LOW_CLOCKS)
-
-    @cached_property
     def throttle(self) -> Throttle | None:
         """The throttle reason that slows the GPU's clocks down; None if there is none."""
-        return active_throttle(self.work, self.gpu, is_slower=self.is_slower)
+        return active_throttle(self.work, self.gpu)
 
     @property
     def throttle_share(self) -> float:

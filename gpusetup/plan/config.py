@@ -29,11 +29,8 @@ from gpusetup.plan.rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.trained_parts import frozen_in, tables_in
 from gpusetup.plan.trainers import usual_batch
 
-NUMBERS = {
-    "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "sp": "sp", "accumulation": "accumulate",
-}  # fmt: skip
-SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
+NUMBERS = {"sp": "sp", "accumulation": "accumulate"}
+SWITCHES = {"compile": "compile"}
 """Role of a key that is a number or a switch -> the field of the job or question that it sets."""
 
 
@@ -59,8 +56,7 @@ class FromConfig(Frozen):
 
     question: TrainingQuestion
     per_gpu: int | None
-    """The number of sequences in one micro-batch of a GPU group (see
-    `TrainingQuestion.group_size`)."""
+    """The number of sequences in one micro-batch of the GPUs that share a sequence (`sp`)."""
     total: int | None
     """The number of sequences in one optimizer step over all GPUs, gradient accumulation
     included."""
@@ -127,7 +123,7 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
     """The question for this number of GPUs, with the batch of all GPUs together."""
     question = replace(from_config.question, gpus=gpus)
     per_gpu, total, accumulate = from_config.per_gpu, from_config.total, question.accumulate
-    groups = max(gpus // question.group_size, 1)
+    groups = max(gpus // (question.sp or 1), 1)
     if per_gpu is not None:
         batch = per_gpu * groups
         if accumulate is None and total:
@@ -159,9 +155,7 @@ def model(reader: Reader, fields: Fields) -> Fields:
     """The field `model`, from the first setting that names a model or its folder; `BadInput` for a
     file that is not a config.json."""
     for setting, text in reader.all("named-model"):
-        # torchtitan gives the size in a separate key: name `llama3`, flavor `8B`.
-        flavor = reader.word("flavor")
-        name = known_name(f"{text}-{flavor}" if flavor else text)
+        name = known_name(text)
         # The key `model` may name a kind of network instead (`model: lstm`).
         is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
         if setting.path[-1] == "model" and not is_hub_id and not is_known(name):
@@ -175,28 +169,16 @@ def model(reader: Reader, fields: Fields) -> Fields:
                 "this file is not the config.json of a model",
                 hint="a name, a config.json or its folder",
             )
-        # torchtune's QLoRA builders quantise the base model.
-        return {"model": name, **({"quantize": "nf4"} if ".qlora_" in text else {})}
+        return {"model": name}
     return {}
 
 
 def known_name(text: str) -> str:
-    """The known model name that a text contains, for example at the end of a path; otherwise the
+    """The known model name at the end of a path, such as `checkpoints/Qwen/Qwen3-8B`; otherwise the
     text itself."""
     if named_file.is_there(Path(text) / "config.json"):
         return text
-    # In torchtitan, `llama3` means Llama 3.1.
-    name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", text)
-    names = [name, name.rstrip("/").rpartition("/")[2]]
-    if "torchtune." in text:
-        # A builder's name (`lora_llama3_1_8b`) has `_` in place of a version's or a size's point.
-        name = re.sub(r"^(?:qlora|lora|dora)_", "", text.rpartition(".")[2])
-        names = [
-            re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1),
-            re.sub(r"_(\d+)_(\d+b)", r"_\1.\2", name),
-            re.sub(r"(\d)_(\d)", r"\1.\2", name),
-        ]
-    return next(filter(is_known, names), name)
+    return next(filter(is_known, (text, text.rstrip("/").rpartition("/")[2])), text)
 
 
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
@@ -447,12 +429,24 @@ UNCOUNTED = {
     "ep": "expert parallelism is not counted: plan assumes all experts on each GPU",
 }
 """Role of a number above 1 that plan does not count -> the note that says so."""
+REFUSED = {
+    "tp": "plan does not count a model whose layers are split (tensor parallelism)",
+    "pp": "plan does not count a model that is split into stages (pipeline parallelism)",
+    "cp": "plan does not count context parallelism, except with `--sp`",
+}
+"""Role of a number above 1 with which each GPU needs much less than plan would say -> why there is
+no plan."""
 
 
 def parallel(reader: Reader, fields: Fields) -> Fields:
     """The number of GPUs in the config over all nodes, and the parallel strategy: DeepSpeed's ZeRO
     stage if the config names one, otherwise that in the settings of FSDP or Megatron-LM. None for
     what the config does not set."""
+    for role, reason in REFUSED.items():
+        degree = reader.number(role, LARGEST["gpus"]) or 1
+        if degree > 1:
+            setting, _ = next(reader.all(role))
+            raise reader.refused(setting, f"{degree}: {reason}", "1 plans it by FSDP or ZeRO alone")
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
     for role, note in UNCOUNTED.items():

@@ -201,13 +201,11 @@ def sequence_degrees(job: TrainingJob) -> tuple[int, ...]:
     """
     if job.copies_model:
         return (1,)
-    gpus = job.data_parallel
-    heads = job.shape.heads // job.tensor_parallel
-    key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
+    heads, key_value_heads = job.shape.heads, job.shape.key_value_heads
     return tuple(
         degree
-        for degree in range(1, min(gpus, heads) + 1)
-        if gpus % degree == 0
+        for degree in range(1, min(job.gpus, heads) + 1)
+        if job.gpus % degree == 0
         and heads % degree == 0
         and (key_value_heads % degree == 0 or degree % key_value_heads == 0)
     )
@@ -253,8 +251,7 @@ def gpus_needed(job: TrainingJob, place: Place) -> Decision:
     if with_offload is not None:
         return with_offload
     # If each GPU holds a whole copy of the model, more GPUs do not make the copy smaller.
-    groups = 1 if job.copies_model else max(MOST_GPUS // job.group_size, 1)
-    return decide(replace(job, gpus=groups * job.group_size), place)
+    return decide(replace(job, gpus=1 if job.copies_model else MOST_GPUS), place)
 
 
 def fewest_gpus(job: TrainingJob, place: Place) -> Decision | None:
@@ -264,14 +261,12 @@ def fewest_gpus(job: TrainingJob, place: Place) -> Decision | None:
 
 
 def decisions_by_gpus(job: TrainingJob, place: Place) -> Iterator[Decision]:
-    """The decisions for a growing number of GPU groups: one to seven, then multiples of eight. A
-    group holds one copy of the model (`TrainingJob.group_size`)."""
+    """The decisions for a growing number of GPUs: one to seven, then multiples of eight."""
     most_gpus = MOST_GPUS
     # If every GPU has a whole copy, more GPUs than samples do not help.
     if job.copies_model:
-        most_gpus = min(job.group_size * max(job.sequences, 2), MOST_GPUS)
-    for groups in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)):
-        gpus = groups * job.group_size
+        most_gpus = min(max(job.sequences, 2), MOST_GPUS)
+    for gpus in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)):
         if gpus > most_gpus:
             return
         # A loop for one GPU becomes DDP on several GPUs, with one process per GPU.

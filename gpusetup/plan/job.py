@@ -128,11 +128,6 @@ class TrainingJob(Frozen):
 
     # Several GPUs.
     strategy: Strategy = "fsdp"
-    tensor_parallel: int = 1
-    sequence_parallel: bool = False
-    """Whether tensor parallelism also divides the norms and residuals between attention and MLP."""
-    pipeline_parallel: int = 1
-    context_parallel: int = 1
 
     @property
     def fills_token_budget(self) -> bool:
@@ -146,21 +141,9 @@ class TrainingJob(Frozen):
         return self.batch if isinstance(self.batch, int) else 0
 
     @property
-    def data_parallel(self) -> int:
-        """The number of GPUs left for data, sequence and context parallelism after tensor and
-        pipeline parallelism."""
-        return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
-
-    @property
-    def group_size(self) -> int:
-        """The number of GPUs that together hold one copy of the model under tensor, context and
-        pipeline parallelism."""
-        return self.tensor_parallel * self.context_parallel * self.pipeline_parallel
-
-    @property
     def copies_model(self) -> bool:
-        """Whether the strategy shards nothing, so that every GPU (or pipeline of GPUs) holds the
-        whole model and its states."""
+        """Whether the strategy shards nothing, so that every GPU holds the whole model and its
+        states."""
         return not SHARDED[self.strategy]
 
     @property
@@ -288,7 +271,7 @@ def samples(job: TrainingJob, recipe: Recipe) -> int:
     """The number of sequences in one micro-batch of a data-parallel group: the batch divided by the
     number of groups, rounded up."""
     # If a sequence needs more GPUs than there are, all GPUs form one group.
-    groups = max(job.data_parallel // (recipe.sp * job.context_parallel), 1)
+    groups = max(job.gpus // recipe.sp, 1)
     return math.ceil(job.sequences / groups)
 
 
@@ -301,7 +284,7 @@ def tokens(job: TrainingJob, recipe: Recipe) -> int:
     """
     if not job.fills_token_budget:
         tokens_of_group = samples(job, recipe) * job.sequences_of_sample * job.length
-        return math.ceil(tokens_of_group / (recipe.sp * job.context_parallel))
+        return math.ceil(tokens_of_group / recipe.sp)
     return math.ceil(2 * job.length / recipe.sp) if job.tokens is None else job.tokens
 
 

@@ -3,7 +3,7 @@ that follows from it and from the trainer's defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from gpusetup.errors import GpuSetupError, UsageError
@@ -22,7 +22,6 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.models import (
     format_in_name,
-    is_at_hand,
     model_named,
     model_of_size,
     parameter_count,
@@ -45,9 +44,7 @@ from gpusetup.plan.trainers import row_of, trainer_defaults
 
 LARGEST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
-    "lora": 10**5, "tensor_parallel": 1024,
-    "pipeline_parallel": 1024, "context_parallel": 1024,
-    "sp": 1024,
+    "lora": 10**5, "sp": 1024,
 }  # fmt: skip
 """Option -> the largest number that makes sense; a larger one must be a typo."""
 USUAL_CONTEXT = 2048
@@ -83,15 +80,6 @@ class TrainingQuestion(Frozen):
     """Name -> value of other job fields that the user set."""
 
     @property
-    def group_size(self) -> int:
-        """The number of GPUs in one data-parallel group: the product of the SP, TP, PP and CP
-        degrees."""
-        size = self.sp or 1
-        for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
-            size *= self.job_fields.get(name) or 1
-        return size
-
-    @property
     def describes_training(self) -> bool:
         """Whether the user set any option about how to train the model, as opposed to the model and
         the length."""
@@ -99,25 +87,13 @@ class TrainingQuestion(Frozen):
         return any((*job, self.batch, self.tokens, self.solve))
 
 
-FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp"}  # fmt: skip
-"""Field name -> the name of its option, if the two differ."""
-
-
-def shape_of_question(
-    question: TrainingQuestion, fetch: Callable[[str], Shape] | None = None
-) -> Shape:
+def shape_of_question(question: TrainingQuestion) -> Shape:
     """The shape of the model in the question, by name, file or size; UsageError if the question
-    names no model, or an unknown one, or if a number is absurd.
-
-    `fetch` returns the shape of a model that plan does not know; None if downloads are not allowed.
-    """
+    names no model, or an unknown one, or if a number is absurd."""
     for name, largest in LARGEST.items():
         value = getattr(question, name, question.job_fields.get(name))
         if value is not None and not 1 <= value <= largest:
-            raise UsageError(
-                f"`--{FLAGS.get(name, name)} {value}` is out of range",
-                hint=f"1 to {largest:,}",
-            )
+            raise UsageError(f"`--{name} {value}` is out of range", hint=f"1 to {largest:,}")
     if question.model is not None and question.params is not None:
         refuse_uncounted(question.model)
         raise UsageError(
@@ -125,8 +101,6 @@ def shape_of_question(
             hint="leave one of them out",
         )
     if question.model is not None:
-        if fetch is not None and not is_at_hand(question.model):
-            return fetch(question.model)
         return shape_or_assumed(question.model)
     if question.params is not None:
         parameters = parameter_count(question.params)
@@ -249,7 +223,7 @@ def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup:
         return question.rl
     if question.method is None or question.method in SUPERVISED:
         return SUPERVISED_SETUP
-    sequences_of_gpu = -(-job.sequences // job.data_parallel)
+    sequences_of_gpu = -(-job.sequences // job.gpus)
     adapters = job.lora is not None
     return usual_setup(question.method, question.trainer, sequences_of_gpu, adapters=adapters)
 
@@ -275,7 +249,7 @@ def models_beside(setup: RlSetup, job: TrainingJob) -> Iterator[ModelBeside]:
                 parameters=parameters,
                 weight_bytes=2 if setup.frozen_in_16_bits else policy_bytes,
             )
-    if setup.critic == "model":
+    if setup.critic:
         # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
         # small to count.
         yield ModelBeside(
@@ -321,17 +295,12 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
 def check(job: TrainingJob, question: TrainingQuestion) -> None:
     """Raise UsageError for the first parts of the job that contradict each other; others may follow
     from it."""
-    gpus, shape = job.gpus, job.shape
+    gpus = job.gpus
     solves = question.solve and getattr(question, question.solve) is not None
     flag = "--gpus-needed" if question.solve == "gpus" else f"--max-{question.solve}"
     contradictions: tuple[tuple[object, str, str | None], ...] = (
         (job.strategy == "single" and gpus > 1,
          f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"),
-        (gpus % job.group_size > 0,
-         f"`--tp` times `--pp` times `--cp` does not divide {gpus} GPUs",
-         f"{job.group_size} or a multiple of it is needed"),
-        (shape.heads % job.tensor_parallel > 0,
-         f"`--tp` does not divide the {shape.heads} heads of the model", None),
         (job.stored_bytes is not None and job.trains_layers,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
@@ -370,15 +339,13 @@ def impossible_degree(job: TrainingJob, sp: int) -> UsageError:
             "whole copy on each GPU",
             hint="add `--strategy fsdp`",
         )
-    gpus = "1 GPU" if job.data_parallel == 1 else f"{job.data_parallel} GPUs"
-    # Tensor parallelism already divides the heads among its GPUs.
-    key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
+    gpus = "1 GPU" if job.gpus == 1 else f"{job.gpus} GPUs"
     needs_sharding = " with `--strategy fsdp`" if job.copies_model and len(degrees) > 1 else ""
     numbers = " or ".join(map(str, degrees))
     options = ", ".join(f"`--sp {degree}`" for degree in degrees)
     return UsageError(
         f"`--sp {sp}` does not work: the number must divide both the {gpus} and the "
-        f"{job.shape.heads} heads of attention, and suit the {key_value_heads} heads of keys and "
-        "values",
+        f"{job.shape.heads} heads of attention, and suit the {job.shape.key_value_heads} heads of "
+        "keys and values",
         hint=f"possible here{needs_sharding}: {numbers} ({options})",
     )

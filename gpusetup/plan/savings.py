@@ -3,7 +3,6 @@ settings, another kind of training, or fewer GPUs."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -64,7 +63,7 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
             return {}
         return {f"max_token_len_per_gpu {least}": {"tokens": least}}
     # Each group of GPUs needs at least one sequence.
-    if job.sequences < 2 * max(job.data_parallel // recipe.sp, 1):
+    if job.sequences < 2 * max(job.gpus // recipe.sp, 1):
         return {}
     half = job.sequences // 2
     return {f"batch {half} with twice the accumulation": {"batch": half, "accumulate": 2}}
@@ -106,16 +105,14 @@ def helps(decision: Decision) -> tuple[Help, ...]:
     steps: list[Help] = []
     for step, changed_job in jobs.items():
         saved = saved_gib(decision, changed_job, recipe)
-        changed = None if decision.fits else decide(changed_job, place)
-        if saved > LEAST_GIB:
-            kind: Literal["setting", "job"] = "setting" if step in settings else "job"
-            found = str(recipe) if changed is None else recipe_of(changed)
-            steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=found))
+        if saved <= LEAST_GIB:
+            continue
+        kind: Literal["setting", "job"] = "setting" if step in settings else "job"
+        changed = decision if decision.fits else decide(changed_job, place)
+        found = str(changed.recipe) if changed.fits else None
+        steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=found))
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
-    # If no single setting is enough, add the smallest combination that is enough.
-    if not any(help.recipe and help.kind == "setting" for help in steps):
-        steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
     return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
 
 
@@ -136,32 +133,10 @@ def next_recipes(decision: Decision) -> Iterator[Help]:
             yield Help(step=f"`{recipe}`", kind="recipe", saves_gib=saved, recipe=str(recipe))
 
 
-def recipe_of(decision: Decision) -> str | None:
-    """The recipe that makes a job fit; None if it does not fit."""
-    return str(decision.recipe) if decision.fits else None
-
-
 def saved_gib(decision: Decision, job: TrainingJob, recipe: Recipe) -> float:
     """The GiB per GPU that another job or recipe saves compared with the decision; negative if it
     needs more."""
     return round((decision.memory.total - memory(job, recipe).total) / GIB, 2)
-
-
-def together(decision: Decision, changes: Changes) -> Iterator[Help]:
-    """Yields the smallest set of changes that together make the job fit, if there is one, trying
-    the mildest changes first."""
-    for count in range(2, len(changes) + 1):
-        for steps in itertools.combinations(changes, count):
-            fields: dict[str, Any] = {}
-            # If two changes set the same field, the later one counts.
-            for step in steps:
-                fields |= changes[step]
-            changed = decide(replace(decision.job, **fields), decision.place)
-            if changed.fits:
-                saved = saved_gib(decision, changed.job, changed.recipe)
-                step = " and ".join(steps)
-                yield Help(step=step, saves_gib=saved, recipe=recipe_of(changed))
-                return
 
 
 def fitting(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]:
@@ -176,7 +151,7 @@ def fitting(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]
         shorter = max_context(job, place)
         if shorter.fits:
             yield f"{shorter.job.context:,} tokens", shorter.job
-    if job.sequences > job.data_parallel:
+    if job.sequences > job.gpus:
         smaller = max_batch(job, place)
         if smaller.fits:
             accumulated = replace(smaller.job, accumulate=2)
@@ -212,9 +187,8 @@ def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None
     best: Decision | None = None
     # With the same recipe more GPUs are faster, so the largest number comes first.
     for gpus in range(job.gpus - 1, max(job.gpus - MOST_TRIED, 0), -1):
-        # The GPUs of a group share one copy of the model, and a degree that the user chose must
-        # divide the smaller number too.
-        if gpus % job.group_size or gpus % (place.sp or 1):
+        # A degree that the user chose must divide the smaller number too.
+        if gpus % (place.sp or 1):
             continue
         found = solver(replace(job, gpus=gpus), place)
         if rank(found) <= rank(decision):

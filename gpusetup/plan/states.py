@@ -66,25 +66,16 @@ def shard_count(job: TrainingJob, state: Shardable) -> int:
     states; 1 if it does not divide them."""
     if state not in SHARDED[job.strategy]:
         return 1
-    return min(job.data_parallel, NODE) if job.strategy == "hsdp" else job.data_parallel
+    return min(job.gpus, NODE) if job.strategy == "hsdp" else job.gpus
 
 
 def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None) -> float:
-    """How many of the given parameters one GPU holds in the largest pipeline stage.
+    """How many of the given parameters one GPU holds.
 
     `state` tells whether weights, gradients or optimizer states are counted, which the strategy may
     shard; None means that nothing is sharded.
     """
-    shape, stages = job.shape, job.pipeline_parallel
-    share = 1 / stages
-    # Adapters are only in the layers, and all stages have the same number of layers. The embedding
-    # is on the first stage and the head on the last; a tied embedding is on both.
-    if stages > 1 and job.lora is None:
-        at_one_end = shape.outside if shape.tied else shape.outside / 2
-        in_layers = shape.parameters - shape.outside
-        share = (in_layers / stages + at_one_end) / shape.parameters
-    shards = shard_count(job, state) if state else 1
-    return parameters * share / job.tensor_parallel / shards
+    return parameters / (shard_count(job, state) if state else 1)
 
 
 # --- bytes per parameter --------------------------------------------------------------------------
@@ -223,7 +214,7 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
         rate = FROZEN_UNIT
     # Scale by the type used for computing, because the rates were fitted to runs that compute in 16
     # bits.
-    unit = job.shape.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
+    unit = job.shape.largest_unit * rate * job.compute_bytes / 2
     # Additional embedding tables are in FSDP's outermost unit, which stays gathered with its
     # gradients.
     unit += job.tables * 2 * job.compute_bytes
@@ -282,8 +273,7 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
         return 8 * (min(stepped, LIVE_PARAMETERS) if job.strategy == "zero3" else stepped)
     if job.optimizer == "adafactor":
         largest_matrix = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
-        shards = job.tensor_parallel * shard_count(job, "optimizer")
-        return ADAFACTOR_COPIES * 4 * largest_matrix / shards
+        return ADAFACTOR_COPIES * 4 * largest_matrix / shard_count(job, "optimizer")
     if job.step != "foreach":
         return 0.0
     parameter_bytes = 4 if job.master_weights else job.trained_bytes
@@ -295,7 +285,7 @@ def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
     last token's logits in 32 bits."""
     shape = job.shape
     bytes_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
-    cache = job.rl.generated_at_once * job.length * bytes_per_token / job.tensor_parallel
+    cache = job.rl.generated_at_once * job.length * bytes_per_token
     return cache + job.rl.generated_at_once * shape.vocabulary * 4
 
 
@@ -314,4 +304,4 @@ def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     size += job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
     size += sum(model.parameters * model.weight_bytes for model in job.models_beside)
     # Every group of GPUs that shards the model has a full copy in RAM.
-    return size * job.data_parallel / shard_count(job, "parameters")
+    return size * job.gpus / shard_count(job, "parameters")

@@ -191,7 +191,7 @@ HF_OPTIMIZERS = {
 """Optimizers other than AdamW -> their names in `TrainingArguments.optim`."""
 NEVER_MISSING = {
     "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
-    "tables", "shape", "gradient_dtype", "sequence_parallel", "upcast_rest", *BESIDE_FIELDS,
+    "tables", "shape", "gradient_dtype", "upcast_rest", *BESIDE_FIELDS,
 }  # fmt: skip
 """Job fields that need no key: the trainer derives them itself, or they depend on the user's model
 and the additional models."""
@@ -290,8 +290,6 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "quantized bits": bits,
         "quantizes scales": scales if four_bits else None,
         "llama-factory attention": {"flash": "fa2", "sdpa": "sdpa"}.get(job.attention, "disabled"),
-        "tensor parallel": job.tensor_parallel if job.tensor_parallel > 1 else None,
-        "context parallel": job.context_parallel if job.context_parallel > 1 else None,
         # The user has to write DeepSpeed's config.
         "deepspeed config": f"ds_{stage}.json" if stage else None,
         "axolotl deepspeed config": f"deepspeed_configs/{stage}.json" if stage else None,

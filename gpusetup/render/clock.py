@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from shutil import get_terminal_size
 
@@ -57,11 +57,8 @@ class Clock:
             words = (step or self._name, self._over)
             threading.Thread(target=self._ticks, args=words, daemon=True).start()
 
-    def reached(
-        self, done: int | Callable[[], int], total: int, unit: str = "", since: float | None = None
-    ) -> None:
-        """Set the progress of the current step: `done` of `total` units. A function is called each
-        time the line is drawn.
+    def reached(self, done: int, total: int, unit: str = "", since: float | None = None) -> None:
+        """Set the progress of the current step: `done` of `total` units.
 
         `since` is the time (monotonic) at which the work began; needed if other lines were written
         since then.
@@ -90,10 +87,9 @@ class Clock:
         while not over.wait(wait_seconds):
             wait_seconds = REDRAW_SECONDS
             done, total, unit, since = self._progress
-            count = done() if callable(done) else done
             seconds = time.monotonic() - (since or began)
             # Limit the count to the total, which may be an estimate.
-            progress = progress_text(seconds, min(count, total), total, unit)
+            progress = progress_text(seconds, min(done, total), total, unit)
             # Shorten the label, because a row that reaches the last column would wrap and could not
             # be erased.
             columns_for_label = max(get_terminal_size().columns - len(progress) - 1, 0)

@@ -101,8 +101,6 @@ TITLES = ("GPU", "util", "memory", "heat", "power", "SM clock", "throttled by", 
 def cells(gpu: GpuSample) -> tuple[Part, ...]:
     """A GPU's row in the table of a sample: the text and role of each cell."""
     used_memory = memory(gpu.memory_used_bytes, gpu.memory_total_bytes)
-    # On a DGX Spark or a Jetson, the CPU uses the same memory.
-    shared = " (shared)" if gpu.memory_is_unified else ""
     power = measured(gpu.power_watts, "W")
     if gpu.power_limit_watts is not None:
         power = f"{power.removesuffix(' W')}/{gpu.power_limit_watts:.0f} W"
@@ -111,7 +109,7 @@ def cells(gpu: GpuSample) -> tuple[Part, ...]:
     return (
         (str(gpu.index), ""),
         ("lost", RED) if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
-        (used_memory + shared, YELLOW if (gpu.memory_percent or 0) > MEMORY_HIGH else ""),
+        (used_memory, YELLOW if (gpu.memory_percent or 0) > MEMORY_HIGH else ""),
         # So hot that the GPU lowers its clocks.
         (
             measured(gpu.temperature_celsius, "°C"),
@@ -232,7 +230,6 @@ FIGURES = (
     ("utilization_percent", "utilisation", "%", 1, 0),
     ("cpu_percent", "CPU{of_cores}", "%", 1, 0),
     ("busiest_cpu_percent", "busiest process", "%", 1, 0),
-    ("cpu_wait_percent", "threads waiting for a core", "%", 1, 0),
     ("memory_used_bytes", "memory{of_total}", "GiB", GIB, 1),
     ("memory_bytes", "memory", "GiB", GIB, 1),
     ("loader_workers", "loader workers", "", 1, 0),

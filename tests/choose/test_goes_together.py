@@ -226,22 +226,12 @@ def test_a_package_of_torchs_own_index_does_not_pull_torch_down(package: str, as
     assert "torchcodec==0.17.0+cu126" in first and "--no-deps" in first
 
 
-def test_a_script_that_is_not_there_is_no_package(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    answer = run("install", "--project", "--from", "healthy", "missing.py")
-    assert answer.exit == 2
-    assert "There is no script 'missing.py' here" in answer.err
-
-
 # --- a mirror, and a new environment --------------------------------------------------------------
 
 
 @needs_linux
-@pytest.mark.parametrize("option", ["--venv", "--download"])
 def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, option: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     with new_world(tmp_path) as world:
         enter(world, monkeypatch)
@@ -249,7 +239,7 @@ def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
         world.add_torch("cu126", "2.12.0")
         for name in ("filelock", "typing-extensions"):
             world.add_default(name, "9.0")
-        place = (option, str(tmp_path / "new"), "--index", world.index.index_root)
+        place = ("--venv", str(tmp_path / "new"), "--index", world.index.index_root)
         host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
         planned = run("install", "--dry-run", "--json", *place, *host)
         assert planned.exit == 0, planned.err

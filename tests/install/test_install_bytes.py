@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import zipfile
 from collections.abc import Callable, Sequence
@@ -99,15 +100,11 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "what is no file",
     ),
-    "no metadata": (
-        lambda site: next(site.glob("torch-*.dist-info/RECORD")).unlink(),
-        "not the requested package: torch",
-    ),
 }
 
 
 @pytest.mark.parametrize(("spoil", "cause"), SPOILED.values(), ids=SPOILED.keys())
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(3)
 def test_what_differs_from_its_wheel_never_reaches_the_environment(
     world: World,
     install: Install,
@@ -115,8 +112,6 @@ def test_what_differs_from_its_wheel_never_reaches_the_environment(
     spoil: Callable[[Path], object],
     cause: str,
 ) -> None:
-    import re
-
     world.add_torch("cpu", files=NOISE)
     world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
     before = state_of(venv)

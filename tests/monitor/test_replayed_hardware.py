@@ -88,44 +88,6 @@ def test_reports_of_many_moments(
     assert verdict_and_step(summary) == said, summary["evidence"]
 
 
-FEW_LANES = "communication-bound/host look-at-the-link"
-LINK = (
-    "name, utilization.gpu [%], power.draw [W], power.limit [W], pcie.link.gen.current, "
-    "pcie.link.gen.max, pcie.link.width.current, pcie.link.width.max"
-)
-
-
-def with_a_link(use: int, watts: int, link: str) -> str:
-    """A log of a GPU that works in short pieces, if `use` is low."""
-    spread = 5 if use < 90 else 1
-    moments = []
-    for number in range(60):
-        now = use + (number % 3 - 1) * spread
-        moments.append([f"NVIDIA GeForce RTX 4090, {now} %, {watts} W, 450 W, {link}"])
-    return csv(LINK, moments)
-
-
-@each(
-    "use, watts, link, said, noted",
-    [
-        (40, 160, "1, 4, 1, 16", FEW_LANES, "1 of 16 lanes"),
-        (40, 160, "4, 4, 4, 16", FEW_LANES, "4 of 16 lanes"),
-        # Half of the lanes is what two cards on one board get, and such a GPU rarely waits for it.
-        (40, 160, "4, 4, 8, 16", "input-starved/short-pieces help-the-host", ""),
-        (40, 160, "4, 4, 16, 16", "input-starved/short-pieces help-the-host", ""),
-        (98, 400, "4, 4, 1, 16", "good/ none", "1 of 16 lanes"),
-        (98, 400, "4, 4, 16, 16", "good/ none", ""),
-    ],
-)  # fmt: skip
-def test_lanes_that_are_missing_under_load(
-    use: int, watts: int, link: str, said: str, noted: str, judged: Judge
-) -> None:
-    summary = judged(with_a_link(use, watts, link))
-    assert verdict_and_step(summary) == said, summary["evidence"]
-    assert noted in summary["text"]
-    assert noted or "lanes" not in summary["text"]
-
-
 @each(
     "use, received, said",
     [
@@ -181,7 +143,7 @@ def test_a_gpu_without_rows_after_such_a_line_was_lost_then(judged: Judge) -> No
     text = "\n".join([*lines[:since], f"{HANDLE}1: 0000:A1:00.0: Unknown Error", *rest])
     summary = judged(text)
     assert verdict_and_step(summary) == LOST
-    assert "GPU 1 was lost at second 40 of 59" in summary["evidence"]
+    assert "GPU 1 was lost" in summary["evidence"]
 
 
 @each(

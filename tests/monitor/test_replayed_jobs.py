@@ -112,8 +112,7 @@ SLOW_RANK = f"{CARD}, 98 %, 135 W, 300 W, 20000 MiB, 49140 MiB"
 @each(
     "gpus, command, said",
     [
-        ([BUSY, BUSY, BUSY, UNUSED], (), "uneven/unused use-the-other-gpus"),
-        ([BUSY, BUSY, BUSY, UNUSED], ("torchrun", "train.py"), "uneven/unused use-the-other-gpus"),
+        ([BUSY, BUSY, BUSY, UNUSED], (), "good/ use-the-other-gpus"),
         # Half of the machine may be somebody else's: the step asks whose they are.
         ([BUSY, BUSY, UNUSED, UNUSED], (), "good/ use-the-other-gpus"),
         ([BUSY, UNUSED], (), "good/ use-the-other-gpus"),
@@ -129,8 +128,6 @@ def test_several_gpus_of_one_job_without_a_command(
 ) -> None:
     summary = judged(csv(MEMORY, [gpus] * 60), *command)
     assert verdict_and_step(summary) == said, summary["evidence"]
-    if "unused" in said:
-        assert f"did nothing (GPU {len(gpus) - 1})" in summary["next"]["text"]
 
 
 @each(

@@ -149,7 +149,6 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         (H20, "`--from-config` or `--params`"),
         ((*MODEL, *H20, "--gpus", "0"), "`--gpus 0` is out of range"),
         ((*MODEL, *H20, "--gpus", "4", "--strategy", "single"), "uses one GPU"),
-        ((*MODEL, *H20, "--gpus", "4", "--tp", "3"), "does not divide 4 GPUs"),
         ((*MODEL, *H20, "--checkpointing", "bogus"), "invalid choice: 'bogus'"),
         ((*MODEL, *H20, "--quantize", "nf4"), "not trained themselves"),
         ((*MODEL, *H20, "--optimizer", "magic"), "No optimizer 'magic'"),

@@ -45,6 +45,7 @@ def test_every_key_is_read_assumed_or_named_as_not_understood(planned: Any) -> N
         # A config cannot make another file be read.
         ("a: 1\nmodel_name_or_path: /dev/zero\nmax_seq_length: 8\n", "line 2"),
         ("model: lstm\nbatch_size: 4\n", "does not say which model is trained"),
+        ("model: gpt2\ntensor_parallel_size: 2\n", "line 2: `tensor_parallel_size` is 2"),
     ],
 )
 def test_a_hostile_or_empty_config_is_refused_with_its_place(

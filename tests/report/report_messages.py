@@ -105,7 +105,7 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("ninja-missing", "RuntimeError: Ninja is required to load C++ extensions"),
     ("cxx-standard-too-old", "/srv/torch/include/ATen/ATen.h:4:2: error: #error C++17 or later compatible compiler is required to use ATen."),
     ("gpu-too-old-for-flash-attention", "RuntimeError: FlashAttention only supports Ampere GPUs or newer."),
-    ("kernel-image-invalid", "RuntimeError: Triton Error [CUDA]: device kernel image is invalid"),
+    ("no-kernel-image", "RuntimeError: Triton Error [CUDA]: device kernel image is invalid"),
     ("compiler-missing", "nvcc fatal   : Cannot find compiler 'cl.exe' in PATH"),
     ("ok", "Python: 3.10.4\nCUDA available: True\n/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found\nNVCC: Not Available\nPyTorch: 2.5.1+cu124"),
     ("ok", "- `llamafactory` version: 0.9.2\n- PyTorch version: 2.5.1+cu124 (GPU)\n- GPU type: NVIDIA GeForce RTX 3090\n- GPU number: 2"),

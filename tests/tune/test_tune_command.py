@@ -101,9 +101,7 @@ REFUSED = (
     ("x.json", b'{"a": 1, "a": 2}', "the key 'a' is there twice"),
     ("x.json", b"/* {}", "line 1, column 1: not JSON"),
     ("x.json", b'{"a": NaN}', "not JSON"),
-    ("x.py", b"a = 1\n b = 2\n", "x.py, line 2: not Python"),
-    ("x.py", b"a = " + b"-" * 100_000 + b"1\n", "nested too deeply"),
-    ("x.py", b"a = '\0'\n", "not Python"),
+    ("x.py", b"a = 1\n", "x.py is Python code"),
     ("x.yaml", b"[" * 1500, "nested too deeply"),
 )
 
