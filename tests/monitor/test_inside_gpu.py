@@ -74,7 +74,6 @@ def test_nvml_tells_everything_about_a_healthy_gpu(ask: Ask) -> None:
         "init": 0,
         "message": "Success",
         "nvml_version": "13.580.95.05",
-        "links": [],
         "driver_version": "580.95.05",
         "cuda_version": "13.0",
         "problems": [],
