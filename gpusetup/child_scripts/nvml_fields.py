@@ -361,19 +361,12 @@ EVEN_IF_LOST = probe_fields("memory_used_bytes memory_total_bytes processes")
 take seconds."""
 EVERY_SAMPLE: Fields = (
     *probe_fields("utilization_percent temperature_celsius power_watts throttle_reasons"),
-    *probe_fields("ecc_uncorrected"),
     ("memory_busy_percent", call_field("nvmlDeviceGetUtilizationRates", of=attrgetter("memory"))),
     ("clock_sm_mhz", call_field("nvmlDeviceGetClockInfo", 1)),
     ("counters", link_counters),
 )
 EVERY_HALF_MINUTE: Fields = (
     *probe_fields("power_limit_watts power_limit_default_watts clock_sm_max_mhz"),
-    *probe_fields("retired_pending remap_failed"),
-    *probe_fields("pcie_generation pcie_generation_max pcie_width pcie_width_max"),
-    (
-        "power_limit_max_watts",
-        call_field("nvmlDeviceGetPowerManagementLimitConstraints", of=lambda mw: mw[1] / 1000),
-    ),
     ("pcie_limit_bytes_per_second", pcie_limit),
 )
 """Fields that hardly change, read every half minute."""

@@ -138,7 +138,7 @@ def no_kernels(context: RuleContext) -> Findings:
         return
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     targets = [gpu.target for gpu in stack.gpus if gpu.target]
-    chosen = makers.target_of_override(value)
+    chosen = _target_of_override(value)
     if chosen and targets and chosen not in targets and all(t in BUILT_FOR for t in targets):
         text = f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})"
         yield seen(context, "rocm-override-wrong", "environment", text)
@@ -159,6 +159,15 @@ def no_kernels(context: RuleContext) -> Findings:
         torch_name=f"torch {version}",
         is_dropped="yes" if targets[0] in DROPPED else "",
     )
+
+
+def _target_of_override(value: str) -> str | None:
+    """The target that a value of HSA_OVERRIDE_GFX_VERSION selects, `gfx1030` for `10.3.0`; None for
+    another form."""
+    numbers = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value)
+    if numbers is None:
+        return None
+    return f"gfx{int(numbers[1])}{int(numbers[2]):x}{int(numbers[3]):x}"
 
 
 def metal(context: RuleContext) -> Findings:

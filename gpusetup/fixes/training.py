@@ -1,11 +1,8 @@
 """Training: what to do when a GPU's memory is full, by the steps of the training guides that fit a
-text, and how to start it on several GPUs with torchrun instead of torch's old launcher.
+text.
 """
 
 from __future__ import annotations
-
-import re
-import shlex
 
 from gpusetup.evidence.context import RuleContext, events, gpus, on, whole_number
 from gpusetup.fixes import paste
@@ -14,31 +11,6 @@ from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.units import GIB
 from gpusetup.readings.sources import UNNAMED
-
-TAKEN_AWAY = ("--use_env", "--use-env")
-"""Options of the old launcher that torchrun does not have: it always sets LOCAL_RANK."""
-
-
-def by_torchrun(context: RuleContext, text: str) -> Fix:
-    """The command line that the text shows, rewritten for torchrun; without one, an example."""
-    for launch in events(context, "old-launch"):
-        # The command ends at a pipe or a redirection.
-        command = re.split(r"\s(?:\d?[|&;<>])", launch.values.get("arguments", ""))[0]
-        try:
-            words = [word for word in shlex.split(command) if word not in TAKEN_AWAY]
-        except ValueError:  # An open quotation mark raises ValueError.
-            continue
-        # A shell variable would be quoted, which changes its meaning.
-        if not words or re.search(r"[$`]", command):
-            continue
-        variables = [word.split("=", 1) for word in launch.values.get("variables", "").split()]
-        settings = [paste.setting(context, name, value) for name, value in variables]
-        return Fix(text=text, commands=(*settings, paste.command(context, "torchrun", *words)))
-    return Fix(
-        text=f"{text}. Replace train.py with your own script",
-        commands=lines("torchrun --nproc-per-node=gpu train.py"),
-    )
-
 
 STEPS = (
     "For training, take these steps in order until the training fits: 1. a smaller batch with "

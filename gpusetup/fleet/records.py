@@ -91,10 +91,6 @@ class Records(Frozen):
     """Files that are not records, each with the reason."""
 
 
-class _NoRecord(Exception):
-    """Raised for a file that is not a record of gpusetup."""
-
-
 def read_folder(folder: Path, reached: Callable[[int, int], None]) -> Records:
     """The records in a folder and its direct subfolders, grouped by node. `reached` is called with
     the number of files read so far and the total. Raises BadInput if it is not a folder or has too
@@ -113,11 +109,11 @@ def read_folder(folder: Path, reached: Callable[[int, int], None]) -> Records:
         if not name:
             # A file such as `snapshot.json` may be in a folder with the node's name.
             name = path.parent.name if path.parent != folder else path.stem
-        try:
-            node = read_record(path, on_one_line(name))
+        node = read_record(path, on_one_line(name))
+        if isinstance(node, str):
+            left_out.append(f"{on_one_line(str(path.relative_to(folder)))}: {node}")
+        else:
             records_of[node.name].append(node)
-        except _NoRecord as problem:
-            left_out.append(f"{on_one_line(str(path.relative_to(folder)))}: {problem}")
     nodes = [merged(records_of[name]) for name in sorted(records_of, key=natural)]
     return Records(folder=str(folder), nodes=tuple(nodes), left_out=tuple(left_out))
 
@@ -134,19 +130,19 @@ class _Header(Frozen):
     problem: str | None = None
 
 
-def read_record(path: Path, name: str) -> Node:
-    """The node in one file. A file that cannot be read gives a node with a problem instead of
-    facts."""
+def read_record(path: Path, name: str) -> Node | str:
+    """The node in one file; a text says why the file is not a record of gpusetup. A record that
+    cannot be read gives a node with a problem instead of facts."""
     try:
         raw = read_bytes(path)
         if not RECORD_START.match(raw):
-            raise _NoRecord("this is not a record of gpusetup (no JSON object)")
+            return "this is not a record of gpusetup (no JSON object)"
         # PowerShell writes UTF-16.
         raw = text_of(raw, path.name).encode()
         header = from_json(raw, _Header, what=path.name)
         family = (header.schema or "").partition("/")[0]
         if family not in READERS:
-            raise _NoRecord(f"not a record of gpusetup ({header.schema or 'it has no schema'})")
+            return f"not a record of gpusetup ({header.schema or 'it has no schema'})"
         node = READERS[family](raw, path.name)
     except BadInput as problem:
         return Node(name=name, problem=problem.message, broken_file=str(path))

@@ -165,11 +165,6 @@ links_carry = nvlink_carries | pcie_carries
 link_full = Sign(
     lambda s: at_least(percent(s.work.pcie_one_way, s.work.pcie_limit or 15.8e9), 70.0)
 )
-# Slots wired with half of the lanes are normal; with a quarter or fewer, the card is in the wrong
-# slot or in a bad riser, or has a bad contact.
-narrow_link = Sign(lambda s: 0 < (s.gpu.lanes or 0) * 4 <= (s.gpu.latest.pcie_width_max or 0))
-# Four lanes of PCIe 4 or eight of PCIe 3 carry 7.9e9 bytes per second; 0 means unknown.
-slow_link = narrow_link | Sign(lambda s: 1.0 <= s.gpu.link_limit < 8e9)
 
 # --- the command's processes ----------------------------------------------------------------------
 
@@ -290,11 +285,12 @@ def is_starting(subject: Subject) -> bool:
 
 @Sign
 def stays_awake(subject: Subject) -> bool:
-    """Whether the GPU's clocks are high in nearly all samples since a process first used it,
+    """Whether the GPU's clocks are high in nearly all samples of the second half of the run,
     although its utilisation is low. Only throttle reasons show whether an idle GPU explains the
     clock."""
-    later = [row.gpu for row in subject.gpu.rows if row.seconds >= subject.run.held_from]
-    told = [gpu for gpu in later if gpu.throttle_reasons is not None]
+    # In the first half, the program may still start.
+    later = subject.gpu.rows[len(subject.gpu.rows) // 2 :]
+    told = [row.gpu for row in later if row.gpu.throttle_reasons is not None]
     awake = [
         gpu
         for gpu in told

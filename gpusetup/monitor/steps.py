@@ -64,14 +64,6 @@ STEPS: dict[str, StepRule] = {
         "or give the GPU more work in each launch (a larger batch, torch.compile). {watching}",
         "{watch_command}"),
     "see-where-it-waits": StepRule("{where_it_waits}", PY_SPY),
-    "reset-the-gpu": StepRule(
-        "Save a checkpoint, stop the run and reset the GPU (or hand it back, if it is rented): "
-        "results on faulty memory may be wrong. If errors come back after the reset, have the card "
-        "replaced", "sudo nvidia-smi --gpu-reset -i {faulty}"),
-    "replace-the-gpu": StepRule(
-        "Save a checkpoint, stop the run and have this GPU replaced (or hand it back, if it is "
-        "rented): it has no spare memory left for its faulty places",
-        "nvidia-smi -q -d ECC,ROW_REMAPPER"),
     "see-why-it-was-lost": StepRule(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that the "
         "GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`",
@@ -94,8 +86,9 @@ STEPS: dict[str, StepRule] = {
     "stay-on-the-gpu": StepRule(
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes", "gpusetup plan {config}"),
-    "free-the-card": StepRule("{other_users}", ON_THE_GPU,
-        s.held_by_others | s.shared_by_programs),
+    "free-the-card": StepRule(
+        "Other programs are on the GPU: stop or unload {others}, or run the job on another GPU",
+        ON_THE_GPU, s.held_by_others | s.shared_by_programs),
     "leave-a-margin": StepRule(
         "Find the largest batch that leaves a margin, and accumulate gradients",
         "gpusetup tune --batch-size --code MODULE:FUNCTION"),
@@ -107,8 +100,8 @@ STEPS: dict[str, StepRule] = {
         "--report LOG` explains an error) and, if it was killed, the kernel log",
         "sudo dmesg -T | grep -iE 'killed process|xid'"),
     "see-whose-they-are": StepRule(
-        "{whose}. Are all of them yours? If not, or if one is left over from an earlier run, end "
-        "it or use another GPU", ON_THE_GPU),
+        "The GPU is shared by {others}. Are all of them yours? If not, or if one is left over from "
+        "an earlier run, end it or use another GPU", ON_THE_GPU),
     "find-the-holder": StepRule(
         "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
         "container, or one that has died without giving its memory back. End it; if nothing is "
@@ -137,23 +130,14 @@ STEPS: dict[str, StepRule] = {
         "Watch longer: nothing ran on the GPU in the first {run.seconds} s. The command may still "
         "be loading or downloading. If nothing changes, see where the process waits", PY_SPY),
     "ask-the-driver": StepRule(
-        "See what the driver reports about this card. With MIG, only NVIDIA's DCGM shows how busy "
-        "an instance is: `dcgmi dmon -e 1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
-    "look-at-the-link": StepRule(
-        "Check the PCIe link: with 16 lanes it would carry at least 15000 MB/s in one direction. "
-        "Seat the card again, try another slot and leave out the riser, and check the lanes in the "
-        "firmware's settings",
-        "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
-        "pcie.link.width.current,pcie.link.width.max --format=csv", s.slow_link),
+        "See what the driver reports about this card; a log needs the column utilization.gpu. With "
+        "MIG, only NVIDIA's DCGM shows how busy an instance is: `dcgmi dmon -e "
+        "1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
     "see-whether-torch-can": StepRule(
         "Nothing ran on the GPU: check whether this torch can use the GPU", "gpusetup doctor"),
     "move-to-the-gpu": StepRule(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it'),
-    "log-the-utilisation": StepRule(
-        "Log the utilisation too: the recording has no column for it",
-        "nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,memory.used,memory.total,"
-        "power.draw,power.limit,temperature.gpu,clocks.sm,clocks.max.sm --format=csv -l 1"),
     "watch-the-command": StepRule("{watching}", "{watch_command}", ~s.watched),
     "send-more-requests": StepRule(
         "If requests are rare, this is normal. Otherwise send more requests at once, or run a "

@@ -79,10 +79,8 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("communication-bound", "host",
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
-         | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly)))
-         | (s.narrow_link & partly & ~(s.workers_full | s.core_full | s.blocked | s.no_loader)),
-         "{kernels_ran}{at_power}; {host_link}",
-         ("look-at-the-link", "stay-on-the-gpu")),
+         | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly))),
+         "{kernels_ran}{at_power}; {host_link}", ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
                       | (s.spins & s.light & (s.launched | s.alike))),

@@ -110,6 +110,7 @@ COLUMNS: Mapping[str, tuple[str, Reader]] = {
     "throttle reasons": ("throttle_reasons", lambda text: tuple(text.split())),
     "pcie.rx": ("pcie_rx_bytes_per_second", megabytes),
     "pcie.tx": ("pcie_tx_bytes_per_second", megabytes),
+    "pcie.limit": ("pcie_limit_bytes_per_second", megabytes),
 }
 """A column -> the field of `Gpu` or of the monitor's samples, and the function that reads the
 column's cells. If a field has several columns, the first one with a value counts."""
