@@ -10,7 +10,7 @@ from tapes import ReplaySystem, Tape, system
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.probe.container import read_container
-from gpusetup.probe.host import free_memory, read_cgroup_limit, read_os
+from gpusetup.probe.host import free_memory, read_memory, read_os
 from gpusetup.probe.target import TargetPython
 from gpusetup.probe.torch import library_events, runtime_events
 from gpusetup.system.system import Stat
@@ -136,7 +136,7 @@ def test_foreign_libraries_and_stubs_on_the_library_path_are_events() -> None:
     ],
 )
 def test_the_memory_limit_of_our_own_cgroup(files: dict[str, str], limit: int | None) -> None:
-    assert read_cgroup_limit(system(files)) == limit
+    assert read_memory(system(files)).cgroup_limit_bytes == limit
 
 
 def test_what_a_cgroup_leaves_counts_its_files_as_free() -> None:
