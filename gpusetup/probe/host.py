@@ -240,7 +240,9 @@ def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
     caches = environ.get("LOCALAPPDATA" if on_windows else "XDG_CACHE_HOME")
     if not caches and home and not on_windows:
         caches = join(home, ".cache")
-    folders: dict[str, str | None] = {"site-packages": target.site_packages if target else None}
+    folders: dict[str, str | None] = {
+        "site-packages": target.record.site_packages if target else None
+    }
     for tool in ("uv", "pip"):
         usual = join(caches, tool) if caches else None
         folders[f"{tool}-cache"] = environ.get(f"{tool.upper()}_CACHE_DIR") or usual
