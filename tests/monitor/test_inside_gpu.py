@@ -106,7 +106,6 @@ def test_nvml_tells_everything_about_a_healthy_gpu(ask: Ask) -> None:
         "virtualization": "none",
         "licensed": None,
         "fabric_state": "completed",
-        "driver_model": None,
         "fabric_status": "success",
         "fabric_faults": None,
         "processes": [],
