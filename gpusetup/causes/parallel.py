@@ -6,7 +6,6 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, says_nothing_else
-from gpusetup.fixes.training import by_torchrun
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
@@ -35,10 +34,10 @@ CAUSES = (
         means="torch.distributed.launch is deprecated. That launcher passes the rank as an "
         "argument (since torch 2.0 with a hyphen), but torchrun sets the LOCAL_RANK variable "
         "instead.",
-        text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
+        text=f"Start the training with torchrun, as below with your own script. {RANK_FROM_ENVIRONMENT}",
         # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
         explains=("launcher-deprecated",),
-        way=by_torchrun,
+        commands=("torchrun --nproc-per-node=gpu train.py",),
         says=(
             says(rf"unrecognized arguments?: (?:\S{{1,80}} ){{0,30}}?{LOCAL_RANK}", example="train.py: error: unrecognized arguments: --local-rank=0"),
             says(rf"no such option:? {LOCAL_RANK}", example="Error: No such option: --local_rank"),
@@ -51,9 +50,9 @@ CAUSES = (
         severity=Severity.WARNING,
         title="torch.distributed.launch is deprecated, so use torchrun instead",
         means="The old launcher still starts the processes, but later releases of torch remove it.",
-        text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
+        text=f"Start the training with torchrun, as below with your own script. {RANK_FROM_ENVIRONMENT}",
         # Source: torch/distributed/launch.py.
-        way=by_torchrun,
+        commands=("torchrun --nproc-per-node=gpu train.py",),
         cases=(Message(where=(_something_else_failed,), only=Severity.NOTE),),
         says=(says(r"The module torch\.distributed\.launch is (?:going to be )?deprecated", example="FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun."),),
     ),

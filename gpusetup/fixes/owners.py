@@ -269,26 +269,16 @@ def _project(context: RuleContext) -> EnvironmentOwner | None:
 WAYS_OF_PROGRAMS = {
     "ComfyUI portable": r"run `update\update_comfyui_and_python_dependencies.bat`, or unpack the "
     "newest portable release and move `models` and `custom_nodes` into it",
-    "ComfyUI Desktop": "update the program (it updates its own environment), or use its own "
-    "terminal, which has that environment",
-    "Stability Matrix": "use its package's menu (Packages, the three dots, Update or Python "
-    "Packages), which changes the package's own environment",
-    "Pinokio": "use the program's own Update or Reset in Pinokio, which builds its environment "
-    "again",
     "text-generation-webui": "run `update_wizard_windows.bat` (`update_wizard_linux.sh`), or "
     "delete `installer_files` and start it again for its newest torch",
     "stable-diffusion-webui": "its start script installs a particular torch: set TORCH_COMMAND "
     "in webui-user.bat (webui-user.sh) to the pip command, remove `--xformers` from "
     "COMMANDLINE_ARGS (its release fits only the old torch), delete `venv` and start again",
-    "SD.Next": "start it once with `--reinstall` (its installer chooses torch; TORCH_COMMAND "
-    "overrides it)",
     "kohya_ss": "run its setup script again (`setup.bat`, `setup.sh`), which installs torch and "
     "xformers together",
-    "Fooocus": "install its newest release, whose folder `python_embeded` contains torch",
-    "InvokeAI": "use its launcher (Manage Installation: reinstall the newest release), which "
-    "chooses torch",
 }
 """A program that creates its own environment -> how to change torch there."""
+USUAL_WAY = "update or reinstall it with its own menu or launcher, which chooses torch"
 
 
 def _program(context: RuleContext) -> EnvironmentOwner | None:
@@ -298,6 +288,6 @@ def _program(context: RuleContext) -> EnvironmentOwner | None:
         return None
     return EnvironmentOwner(
         because=f"the environment is {name}'s own",
-        way=f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment",
+        way=f"{name}'s way first: {WAYS_OF_PROGRAMS.get(name, USUAL_WAY)}. Or in its environment",
         is_closed=False,
     )
