@@ -191,15 +191,6 @@ CAUSES = (
         ),
     ),
     Cause(
-        "guarded-set-changed",
-        severity=Severity.WARNING,
-        title="{name} was {was} when it was {how} on {when}, and is now {now}",
-        plain="An installer replaced torch or a package that must match it",
-        means="`gpusetup install` recorded which package versions work together, and an installer "
-        "has since replaced one of them.",
-        text="Restore the recorded versions, unless the change was intended",
-    ),
-    Cause(
         "companion-torch-mismatch",
         severity=Severity.WARNING,
         title="A package needs a different torch version from the installed one",

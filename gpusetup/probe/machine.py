@@ -13,7 +13,7 @@ from gpusetup.probe.container import read_container
 from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
 from gpusetup.probe.other_makers import read_other_makers, with_torchs_runtime
-from gpusetup.probe.own_files import guard_events, unfinished_events
+from gpusetup.probe.own_files import unfinished_events
 from gpusetup.probe.snapshot_files import without_endless_numbers
 from gpusetup.probe.target import TargetPython, choose_target, read_python
 from gpusetup.probe.torch import library_events, read_torch, runtime_events
@@ -81,7 +81,6 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
             *library_events(system, target),
             *runtime_events(system, target),
             *unfinished_events(system, target),
-            *guard_events(system, target),
         ),
     )
 
