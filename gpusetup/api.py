@@ -126,10 +126,10 @@ def plan(**question: Any) -> PlanAnswer | ServePlan:
     """Predict whether a training run (or a server, with `serve`) fits on these GPUs, and with which
     settings.
 
-    Each argument has the same meaning as the command-line option with the same name. With `code`, a
-    child process runs and traces one step of that code. Sizes in the answer are in GiB.
+    Each argument has the same meaning as the command-line option with the same name. Sizes in the
+    answer are in GiB.
     """
-    if question.get("serve") is not None:
+    if question.get("serve"):
         return _answer("plan", ServePlan, question)
     return _answer("plan", PlanAnswer, question)
 

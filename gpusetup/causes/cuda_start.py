@@ -9,7 +9,6 @@ from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import gpu_facts, places, proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version, is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus, in_container, on
-from gpusetup.evidence.places import in_wsl, on_windows_without_container
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -134,9 +133,7 @@ CAUSES = (
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
         # Source: CUDA Driver API reference, CUresult.
         symptom=True,
-        alike={
-            alike.LIST_GPUS: ("cuda-visible-devices-hidden", "container-no-gpu", "no-nvidia-gpu"),
-        },
+        asks=(alike.LIST_GPUS,),
         look=(
             "nvidia-smi -L",
             'nvidia-smi "--query-gpu=compute_mode,mig.mode.current" --format=csv',
@@ -164,7 +161,7 @@ CAUSES = (
         "exactly.",
         text="Install the Fabric Manager version that matches the driver exactly, and start it",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
-        alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
+        asks=("nvidia-smi -q | grep -A 3 Fabric",),
         says=(
             says(r"(?:Failed to start|nvidia-fabricmanager\.service.{0,60}(?:failed|inactive)|fabric ?manager never reported|Fabric Manager .{0,60}(?:failed|not running|is not))", "fabric", example="nvidia-fabricmanager.service: Main process exited, code=exited; state failed"),
             says(r"\bFabric State ?: In Progress", example="Fabric\n    State : In Progress\n    Status : N/A"),
@@ -232,12 +229,11 @@ CAUSES = (
         text="On Linux, reload the nvidia_uvm module and restart the program. If reloading the "
         "module does not help, reboot",
         # Source: CUDA Driver API reference, CUresult.
-        alike={alike.NODES: ("uvm-missing", "driver-not-loaded")},
+        asks=(alike.NODES,),
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
         plain="CUDA stopped working after the machine slept",
         says=(says(AFTER_SUSPEND, said="in words", example="After suspend the GPU is no longer used by ollama, until I reboot"),),
-        not_examples=("After suspend the screen stays black",),
     ),
     Cause(
         "cuda-init-failed",
@@ -249,7 +245,7 @@ CAUSES = (
         symptom=True,
         where=(lambda context: not context.other_host,),
         commands=("sudo reboot",),
-        alike={alike.KERNEL_LOG: ("cuda-unknown-error", "uvm-missing", "gpu-init-failed")},
+        asks=(alike.KERNEL_LOG,),
     ),
     Cause(
         "libcuda-stub",
@@ -285,7 +281,6 @@ CAUSES = (
         means="NVML and nvidia-smi work without this module, but CUDA does not.",
         text="Load nvidia_uvm and create its device node",
         # Source: manual page of nvidia-modprobe.
-        impossible=(on_windows_without_container, in_wsl),
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
         says=(
             says(r'adding custom device "/dev/nvidia-uvm[\w-]*": no', example='docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory'),
@@ -338,7 +333,6 @@ CAUSES = (
             says(r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable", unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)", example="with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU"),
             says(r"avc: +denied .{0,200}(?P<path>nvidia\w*)", example='type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"'),
         ),
-        not_examples=('the guest reported fabric status "Insufficient Permissions"',),
     ),
     Cause(
         "mig-misconfigured",
@@ -351,7 +345,7 @@ CAUSES = (
         "UUIDs of GPUs without MIG. As an alternative, turn MIG off as administrator while no "
         "program uses the GPUs: `sudo nvidia-smi -mig 0`",
         # Source: NVIDIA, "MIG User Guide".
-        explains=("invalid-device-ordinal", "torch-internal-error"),
+        explains=("invalid-device-ordinal",),
         commands=_chosen,
         look=("nvidia-smi -L",),
         says=(
@@ -429,7 +423,7 @@ CAUSES = (
         "does not exist.",
         text="Use only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
         # Source: CUDA Driver API reference, CUresult.
-        alike={alike.LIST_GPUS: ("mig-misconfigured", "cuda-visible-devices-hidden")},
+        asks=(alike.LIST_GPUS,),
         says=(
             says(r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]", example="MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]"),
             "invalid device ordinal",

@@ -9,14 +9,10 @@ from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container, listed_gpus
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
-    gpu_is_listed,
-    in_wsl,
     no,
-    on_windows_without_container,
 )
 from gpusetup.fixes import drivers
 from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
-from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines, lines
@@ -91,7 +87,6 @@ CAUSES = (
             says(r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)", example="The minimum required CUDA driver version is 12.0, but the installed CUDA driver version is 11.4."),
             r"your nvidia driver is too old or missing",
         ),
-        not_examples=("The currently installed NVIDIA graphics driver is unsupported or has known issues. The unsupported driver range: [553.0, 560.35)",),
     ),
     Cause(
         "driver-missing",
@@ -105,8 +100,7 @@ CAUSES = (
         text="Install your distribution's driver package and reboot",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
-        impossible=(in_wsl,),
-        alike={alike.ON_THE_BUS: ("no-nvidia-gpu", "container-no-gpu")},
+        asks=(alike.ON_THE_BUS,),
     ),
     Cause(
         "hybrid-gpu-off",
@@ -137,12 +131,6 @@ CAUSES = (
             says(r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)", tool="modprobe", unless=r"nouveau", example="$ cat /etc/modprobe.d/gpu.conf\ninstall nvidia /bin/false"),
             says("alias nvidia off", tool="modprobe"),
         ),
-        not_examples=(
-            "sudo envycontrol -s integrated, and later sudo envycontrol -s hybrid",
-            "envycontrol can go from integrated to hybrid mode",
-            "supergfxctl -m Integrated and back by supergfxctl -m Hybrid",
-            "sudo prime-select intel; afterwards sudo prime-select nvidia",
-        ),
     ),
     Cause(
         "driver-not-loaded",
@@ -156,7 +144,6 @@ CAUSES = (
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".
         lacks="gpu",
-        impossible=(gpu_is_listed, on_windows_without_container, in_wsl, is_lent),
         way=load_fix,
         says=(
             says("nvml error: driver not loaded", place="host"),
@@ -171,7 +158,6 @@ CAUSES = (
             r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
             says(r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'", example="ERROR: Unable to load the kernel module 'nvidia-drm.ko'. This happens most frequently when"),
         ),
-        not_examples=("nvidia-smi shows the NVIDIA driver",),
     ),
     Cause(
         "driver-build-failed",
@@ -214,10 +200,6 @@ CAUSES = (
             says(r"ERROR: Unable to find the kernel source tree for the currently running kernel", why="headers"),
             says(r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found", unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]", why="headers", example="Error! Your kernel headers for kernel 6.1.0-18-amd64 cannot be found at /lib/modules/6.1.0-18-amd64/build or /lib/modules/6.1.0-18-amd64/source."),
         ),
-        not_examples=(
-            "Building DKMS module: nvidia-565.77... done.",
-            "kernels/nv-like.cu:12:3: error: expected a ;",
-        ),
     ),
     Cause(
         "secure-boot-rejected",
@@ -242,7 +224,6 @@ CAUSES = (
             says(r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject", example="nvidia module keys are rejected by the kernel"),
             r"The signed kernel module failed to load",
         ),
-        not_examples=("module.sig_enforce=1 is set and nvidia loads",),
     ),
     Cause(
         "driver-does-not-answer",
@@ -290,7 +271,7 @@ CAUSES = (
             ),
             lambda context: not context.other_host,
         ),
-        alike={"nvidia-smi": ("container-nvml-lost", "uvm-missing", "cuda-unknown-error")},
+        asks=("nvidia-smi",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -361,13 +342,7 @@ CAUSES = (
         look=("sudo dmesg | grep -i nvrm",),
         needs_root=True,
         needs_reboot=True,
-        alike={
-            alike.KERNEL_LOG: (
-                "gpu-fell-off-bus",
-                "gpu-not-supported-by-driver",
-                "device-permission",
-            )
-        },
+        asks=(alike.KERNEL_LOG,),
     ),
     Cause(
         "gpu-not-supported-by-driver",
@@ -381,6 +356,6 @@ CAUSES = (
         kind_of="gpu-init-failed",
         explains=("driver-not-loaded",),
         way=drivers.driver_fix,
-        alike={alike.KERNEL_LOG: ("driver-not-loaded", "gpu-init-failed")},
+        asks=(alike.KERNEL_LOG,),
     ),
 )  # fmt: skip

@@ -41,7 +41,7 @@ CAUSES = (
         "share the GPU's memory, and together they need more than it has.",
         text=training.STEPS,
         # Source: torch documentation, memory management.
-        explains=("gpu-check-failed", "cuda-library-error", "torch-internal-error"),
+        explains=("gpu-check-failed", "cuda-library-error"),
         way=training.full_memory,
         cases=(
             Message(where=(lambda context: has_nvidia(context) is False,), text=WITHOUT_CUDA),
@@ -118,7 +118,7 @@ CAUSES = (
                 look=("gpusetup monitor -- python train.py",),
             ),
         ),
-        alike={"nvidia-smi": ("wsl-driver", "cuda-lib-missing")},
+        asks=("nvidia-smi",),
         says=(
             says(r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp", how="the report of it"),
             r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?" rf"(?:{SAME_MESSAGE}{{0,90}}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?(?:{SAME_MESSAGE}{{0,200}}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?(?:{SAME_MESSAGE}{{0,200}}?(?P<idle>[\d.]+ ?[KMG]i?B) is reserved by PyTorch but unallocated)?",
@@ -144,11 +144,6 @@ CAUSES = (
             says(r"显存(?:不足|不够|溢出|耗尽)|爆显存", "显存", unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存", example="训练到第三轮就报显存不足"),
             says(r"no available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)", engine="vLLM", short="cache", example="(5.62 GiB KV cache is needed, which is larger than the available KV cache memory (3.2 GiB)."),
             says(r"cudaMalloc failed: out of memory", engine="llama.cpp"),
-        ),
-        not_examples=(
-            "a helper is_cuda_out_of_memory(exception)",
-            "except tf.errors.ResourceExhaustedError:",
-            "a backend out of memory of words",
         ),
         formerly=("gpu-gives-no-memory",),
     ),

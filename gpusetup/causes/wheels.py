@@ -93,10 +93,6 @@ CAUSES = (
             says(rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file", example="$ uv pip install x.whl\nzipfile.BadZipFile: File is not a zip file"),
             says(r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid", example="ERROR: Wheel 'llama-cpp-python-cuda' located at G:\\w\\llama_cpp_python_cuda-0.2.85-cp311-cp311-win_amd64.whl is invalid."),
         ),
-        not_examples=(
-            "zipfile.BadZipFile: File is not a zip file",
-            "zipfile.BadZipFile: Bad CRC-32 for file 'data.csv'",
-        ),
     ),
     Cause(
         "download-network-error",
@@ -125,11 +121,6 @@ CAUSES = (
             says(r"Temporary failure in name resolution|NameResolutionError|getaddrinfo failed|dns error", example="Temporary failure in name resolution", how="name"),
             says(r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(|<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]|Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer", example="error: <urlopen error [Errno 104] Connection reset by peer>", how="cut"),
             says(rf"Failed to fetch: `https?://{HOST}", unless=r"40[34] ", example="error: Failed to fetch: `https://index.example.org/simple/numpy/`"),
-        ),
-        not_examples=(
-            "urllib.error.URLError: <urlopen error [Errno 2] No such file or directory>",
-            "queue: The read operation timed out",
-            "the connection timed out while waiting",
         ),
     ),
     Cause(
@@ -210,7 +201,7 @@ CAUSES = (
         text="Use another image or system",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=lambda context, _: Fix(text=way_without_wheels(context)),
-        alike={alike.BITS: ("wrong-index", "python-no-wheel")},
+        asks=(alike.BITS,),
         says=(
             says(rf"{REQUIREMENT} (?:is unusable because no wheels are available with a matching platform|has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?)", example="hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)"),
             says(r"""(?x)
@@ -220,7 +211,6 @@ CAUSES = (
             r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
             says(r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))", what="Python or system", example="Unable to find installation candidates for torch (2.1.0+cu118)"),
         ),
-        not_examples=("a page with neither wheels nor source distribution",),
     ),
     Cause(
         "glibc-too-old",
@@ -243,7 +233,7 @@ CAUSES = (
         "does not have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
         # Source: the wheels and indexes of torch, read for the catalog.
-        alike={alike.BITS: ("python-no-wheel", "python-32bit")},
+        asks=(alike.BITS,),
         says=(
             says(r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})", example="ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/"),
             says(r"(?P<requirement>torch\w*) was not found in the package registry", example="Because torch was not found in the package registry and you require torch, we can conclude"),

@@ -203,14 +203,12 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
     torch does not belong in conda's base environment, because conda itself runs there. One broken
     package in it can break conda.
     """
-    if name in RESERVED:
+    # conda refuses `/`, `:`, `#`, spaces and the names of its own environment, and a word that
+    # begins with `-` would be an option.
+    is_name = name is None or re.fullmatch(r"[A-Za-z0-9_][\w.+-]*", name, re.ASCII)
+    if name in RESERVED or not is_name:
         raise UsageError(
-            f"conda's own environment is called {name!r}", hint="give the new one another name"
-        )
-    # conda refuses `/`, `:`, `#` and spaces, and a word that begins with `-` would be an option.
-    if name is not None and not re.fullmatch(r"[A-Za-z0-9_][\w.+-]*", name, re.ASCII):
-        raise UsageError(
-            f"conda accepts no environment called {name!r}",
+            f"conda accepts no new environment called {name!r}",
             hint="use letters, digits, `-`, `_` and `.`, such as `torch-cu124`",
         )
     if name is not None or machine.python.manager != "conda" or machine.python.prefix is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.node_check import NodeCheckAnswer
 from gpusetup.fleet.show import FleetAnswer
 from gpusetup.model import documents as of
@@ -24,7 +23,7 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
     "fleet show": (FleetAnswer,),
     "fleet run": (FleetAnswer,),
     "fleet check": (NodeCheckAnswer,),
-    "snapshot": (Snapshot, CompareAnswer),
+    "snapshot": (Snapshot,),
 }
 
 

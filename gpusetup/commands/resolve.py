@@ -3,7 +3,6 @@ not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date
 from functools import partial
 from typing import Literal
@@ -19,7 +18,6 @@ from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import followers, marker_environment
-from gpusetup.choose.newest import age_note
 from gpusetup.choose.wish import check_wish, parse_words, with_torch_named
 from gpusetup.commands.common import (
     BACKEND,
@@ -63,6 +61,8 @@ EXAMPLES = (
 )
 ANOTHER_MACHINE = HelpGroup("another machine")
 REQUEST = HelpGroup("request")
+STALE_DAYS = 120
+"""An older catalog is outdated: torch has a release about every two months."""
 ON_APPLE = (
     "torch's ordinary wheel for macOS computes on the GPU of Apple's chips: `torch.device(\"mps\")`"
 )
@@ -164,18 +164,22 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     index = PersonIndex(machine, root, name_indexes) if is_asked else None
     choice = choose(wish, host, catalog, index)
     document = _document(question, choice, machine, root)
-    age = age_note(document.catalog_as_of, date.today().isoformat())
-    has_login = root != without_logins(root)
-    notes = (
-        *decision.notes,
-        *interruptions(machine),
-        *document.notes,
-        *([age] if age else ()),
-        *(["the index's user and password are left out of what is shown"] if has_login else ()),
-        *afterwards(decision.later, machine),
-        *(_nightly_notes(choice, root) if is_nightly else ()),
-    )
-    document = replace(document, notes=notes)
+    notes = [*decision.notes, *interruptions(machine), *document.notes]
+    days = (date.today() - date.fromisoformat(catalog.as_of)).days
+    if days > STALE_DAYS:
+        notes.append(
+            f"the catalog is {days} days old ({catalog.as_of}): a newer gpusetup knows newer builds"
+        )
+    if root != without_logins(root):
+        notes.append("the index's user and password are left out of what is shown")
+    notes += afterwards(decision.later, machine)
+    if is_nightly and choice.build:
+        nightly = f"{without_logins(root)}/nightly/{choice.build.backend}"
+        notes.append(
+            "for a nightly build, made every day without the tests of a release: "
+            f"`pip install --pre --upgrade torch torchvision --index-url {nightly}`"
+        )
+    document = replace(document, notes=tuple(notes))
     screen = partial(
         resolution_text,
         installer=question.installer or "uv",
@@ -248,13 +252,3 @@ def _document(
         notes=tuple(notes),
         newest=None if packages else offer_of(choice, machine, root),
     )
-
-
-def _nightly_notes(choice: Choice, root: str) -> Iterator[str]:
-    """Yields the command for the nightly build with the backend of the chosen release."""
-    if choice.build:
-        index = f"{without_logins(root)}/nightly/{choice.build.backend}"
-        yield (
-            "for a nightly build, made every day without the tests of a release: "
-            f"`pip install --pre --upgrade torch torchvision --index-url {index}`"
-        )

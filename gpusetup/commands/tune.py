@@ -4,7 +4,7 @@ running it."""
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import (
     DEVICE,
@@ -57,7 +57,7 @@ MEASURING = HelpGroup("measuring")
 class TuneQuestion(CommandQuestion):
     """The config, the file to which to write it, and what to measure for it."""
 
-    config: str | None = argument("a YAML, JSON, TOML or Python config", metavar="CONFIG")
+    config: str | None = argument("a YAML, JSON or TOML config", metavar="CONFIG")
     machine: Machine | None = shared(FROM)
     gpu: str | None = option(
         'tune the config for this GPU instead of the machine\'s, e.g. "RTX 4090"',
@@ -102,15 +102,6 @@ class TuneQuestion(CommandQuestion):
         parse=_size,
         value_type=int,
         group=MEASURING,
-    )
-    objective: str = option(
-        "find the largest batch size that fits (fit), or the fastest batch size (speed)",
-        default="fit",
-        choices=("fit", "speed"),
-        group=MEASURING,
-    )
-    amp: Literal["bf16", "fp16"] | None = option(
-        "train with mixed precision", choices=("bf16", "fp16"), group=MEASURING
     )
     device: str = shared(
         DEVICE, help="the device to measure on: auto, cpu, cuda or cuda:1", group=MEASURING
@@ -244,7 +235,6 @@ def _measure(
 
     job = BenchJob(
         code=question.code,
-        amp=question.amp,
         device=question.device,
         memory_limit_bytes=question.gpu_mem,
         python=choose_target(System(), question.python).python,
@@ -253,5 +243,4 @@ def _measure(
     if question.benchmark and facts:
         workers, _ = worker_count(facts)
         return benchmark(job, showing, config, workers=workers, largest=question.max)
-    is_fastest = question.objective == "speed"
-    return search(job, showing, config, finds_fastest=is_fastest, largest=question.max)
+    return search(job, showing, config, largest=question.max)

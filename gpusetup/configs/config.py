@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from gpusetup.configs.python_text import read_python
 from gpusetup.configs.settings import FALSE, TRUE, Path, Setting, dotted, unquoted
 from gpusetup.configs.toml_text import read_toml
 from gpusetup.configs.yaml_text import read_json, read_yaml
@@ -25,7 +24,7 @@ BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
 """Matches values that may be replaced: plain words and numbers without quotes, tags, anchors or
 comments."""
 
-Format = Literal["yaml", "json", "toml", "python"]
+Format = Literal["yaml", "json", "toml"]
 
 
 class Config(Frozen):
@@ -57,8 +56,13 @@ class Edit(Frozen):
 
 
 def read_config(raw: bytes, name: str) -> Config:
-    """Read the settings of a YAML, JSON, TOML or Python file; BadInput names the line if the file
-    is invalid."""
+    """Read the settings of a YAML, JSON or TOML file; BadInput names the line if the file is
+    invalid."""
+    if name.lower().endswith(".py"):
+        raise BadInput(
+            f"{name} is Python code, which gpusetup does not read",
+            hint="write its settings into a YAML, JSON or TOML file",
+        )
     if len(raw) > SIZE_LIMIT_BYTES:
         raise BadInput(f"{name} has {len(raw):,} bytes: too large for a training config")
     try:
@@ -116,8 +120,8 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
     return changed
 
 
-NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
-"""Values that JSON and Python write without quotes."""
+NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|true|false|null")
+"""Values that JSON writes without quotes."""
 
 
 def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
@@ -133,7 +137,7 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
         # TRUE and FALSE list matching spellings (such as `yes` and `no`) in the same order.
         number = (TRUE if old in TRUE else FALSE).index(old)
         new = (TRUE if value == "true" else FALSE)[number]
-    elif config.format in ("json", "python") and not NOT_QUOTED.fullmatch(value):
+    elif config.format == "json" and not NOT_QUOTED.fullmatch(value):
         new = f'"{value}"'
     if old != setting.text:
         # Keep the quotes of the old value.
@@ -145,8 +149,7 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
 def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edit | None:
     """The edit that adds a key on a new line below an existing one; None if that is not possible in
     this file."""
-    # Lines can only be added if the key's position is known; the readers for TOML and Python do not
-    # give it.
+    # Lines can only be added if the key's position is known; the reader for TOML does not give it.
     if neighbour.kind != "scalar" or neighbour.shared or neighbour.key_start is None:
         return None
     text, key_start, end = config.text, neighbour.key_start, neighbour.end
@@ -173,17 +176,10 @@ def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edi
     return Edit(path=path, start=end, end=end, text=addition, value=value)
 
 
-FORMATS: dict[str, Format] = {
-    "json": "json",
-    "jsonc": "json",
-    "json5": "json",
-    "toml": "toml",
-    "py": "python",
-}
+FORMATS: dict[str, Format] = {"json": "json", "jsonc": "json", "json5": "json", "toml": "toml"}
 """File extension -> format; all other files are read as YAML."""
 READERS: dict[Format, Callable[[str, str], Iterator[Setting]]] = {
     "yaml": read_yaml,
     "json": read_json,
     "toml": read_toml,
-    "python": read_python,
 }

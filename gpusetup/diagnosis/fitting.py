@@ -388,6 +388,6 @@ def _kept_variables(context: RuleContext, fix: Fix) -> str:
         where = f"{profile} (on Windows, {in_windows})"
     return (
         f"to {'remove' if all(variables.values()) else 'set'} {' and '.join(variables)} "
-        f"permanently, change it in {where}, then open a new shell. A command changes variables only "
-        "in the shell in which you run it"
+        f"permanently, change it in {where}, then open a new shell. A command changes variables "
+        "only in the shell in which you run it"
     )

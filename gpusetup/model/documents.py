@@ -459,14 +459,11 @@ class ServePlan(Frozen):
     fits: bool
     """Whether all requests fit at the same time, each with the full context."""
     uncounted: tuple[str, ...] = ()
-    """Why a server that fits may still fail to start, for example an unknown shape or another
-    version."""
+    """Why a server that fits may still fail to start, for example an unknown shape."""
     model: str
     """The name of the model."""
     parameters: int
     """The number of parameters."""
-    engine: str
-    """The inference engine."""
     gpu: str
     """The name of the GPU."""
     gpus: int

@@ -44,7 +44,6 @@ YOUNG_SECONDS = 30.0  # s: a busy program that has run for less has only just be
 START_UP_SECONDS = 150.0  # s: if GPU memory rises, a shorter recording shows only the start-up
 DESKTOP_MEMORY = 15.0  # %: GPU memory of a desktop, assumed if no processes are reported
 MANY_THREADS = 250.0  # % of a core: one process that uses more computes on many threads
-HELPER_CPU = 150.0  # % of a core: if they use more, other processes of the command compute
 CPU_USED_UP = 88.0  # % of the cores that the command may use: above this they are used up
 NETWORK_RATE = 2e7  # bytes/s received: more than logs and metrics need
 WRITE_RATE = 5e7  # bytes/s written: a checkpoint rather than a log

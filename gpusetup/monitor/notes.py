@@ -11,7 +11,6 @@ from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import END_OF_WORK, Judgement, picture_of
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
-from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.steps import WORKERS_HELP
 from gpusetup.monitor.words import filled, labels
 from gpusetup.monitor.work import or_zero
@@ -28,10 +27,6 @@ NOTES: tuple[tuple[Sign, str], ...] = (
     (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),
      "the first {gpu.parts.start} s, before the GPU was used, are not counted"),
     (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}"),
-    (Sign(lambda subject: subject.gpu.only_draws),
-     "only programs that draw on the screen use this GPU"),
-    (s.slow_link,
-     "{lanes}: check the slot and the riser (two cards may share the lanes)"),
     (s.busy & s.clocks_low & s.unexplained,
      "SM clock at {work.clock_share} % of its maximum, and the driver gives no reason; "
      "`nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),
@@ -62,33 +57,20 @@ def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
         yield f"the machine's memory is {run.host_memory:.0f} % full"
 
 
-RESTED = HELD, DRAWN_ON, UNUSED = (
-    "its memory is in use, but it did nothing", "only a display draws on it", "not used"
-)  # fmt: skip
+RESTED = HELD, UNUSED = ("its memory is in use, but it did nothing", "not used")
 """Notes on a GPU that did nothing while others worked."""
 
 
 def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
-    """Yields the notes on one GPU. A GPU that did not work only gets notes on its faults, and that
-    it did nothing."""
+    """Yields the notes on one GPU; on one that did not work, only that it did nothing."""
     if gpu.lost_at is not None:
-        # If a working GPU was lost, the verdict already quotes the line at the end of the log.
-        if not (gpu.worked and reason_of(gpu.rows[-1].gpu)):
-            since = f" since {gpu.lost_at}" if gpu.lost_at else ""
-            yield f"lost{since}; `gpusetup doctor` shows the details"
         return
-    errors = gpu.first.ecc_uncorrected
-    if errors and not gpu.new_memory_errors:
-        noun = "error" if errors == 1 else "errors"
-        # The driver counts from the time it was loaded.
-        when = "since the driver was loaded" if run.is_reading else "before the run, none during it"
-        yield f"{errors} uncorrectable memory {noun} {when}"
     work = gpu.judged if gpu.worked else None
     if work is not None:
         subject = Subject(run, gpu, work)
         yield from (filled(sentence, subject) for is_seen, sentence in NOTES if is_seen(subject))
     elif run.at_work:
-        yield HELD if run.held(gpu) else DRAWN_ON if gpu.only_draws else UNUSED
+        yield HELD if run.held(gpu) else UNUSED
 
 
 # --- the acceleration guide's advice --------------------------------------------------------------
@@ -99,7 +81,7 @@ MIXED = re.compile(
     re.I,
 )
 """Words in a command line that switch mixed precision on."""
-STARVED = ("workers", "by-itself", "slow-items", "each-step")
+STARVED = ("workers", "by-itself", "each-step")
 """Causes of an input-starved run against which more loader workers help."""
 has_room = Sign(
     # Unknown memory counts as empty.

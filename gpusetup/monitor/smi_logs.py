@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gpusetup.child_scripts.nvml_fields import LANE_BYTES, THROTTLE_REASONS
-from gpusetup.model.frozen import fields, replace
+from gpusetup.model.frozen import fields
 from gpusetup.model.machine import GpuProcess
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
@@ -56,9 +56,6 @@ class SmiLog(NamedTuple):
     name: str
     moments: Callable[[Iterable[str]], Iterator[LoggedMoment]]
     has_times: bool = True
-    has_utilization: bool = True
-    names_its_gpus: bool = True
-    """False for a log without a column that tells which GPU a row is about."""
 
     def samples(self, lines: Iterable[str], interval: float) -> Iterator[Sample]:
         """Yields a sample for each moment, at its own time or, if that is missing, `interval`
@@ -86,17 +83,11 @@ def log_that_begins(line: str, beginning: Sequence[str]) -> SmiLog | None:
     """
     columns = headings(line)
     if columns:
-        return SmiLog(
-            CSV,
-            partial(csv_moments, columns),
-            "timestamp" in columns,
-            "utilization.gpu" in columns,
-            not set(columns).isdisjoint(IDENTITY_COLUMNS),
-        )
+        return SmiLog(CSV, partial(csv_moments, columns), "timestamp" in columns)
     columns = dmon_columns(line)
     if columns:
         has_times = not {"time", "hh:mm:ss"}.isdisjoint(columns)
-        return SmiLog("nvidia-smi dmon", dmon_moments, has_times, "sm" in columns)
+        return SmiLog("nvidia-smi dmon", dmon_moments, has_times)
     has_times = any(map(date_of, beginning))
     if begins_query(line):
         return SmiLog("nvidia-smi -q", query_moments, has_times)
@@ -113,7 +104,7 @@ def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
     """The sample with these values, as far as a sample has them, and what its PCIe link can
     carry."""
     known = {name: values[name] for name in SAMPLE_FIELDS & values.keys()}
-    generation, lanes = known.get("pcie_generation"), known.get("pcie_width")
+    generation, lanes = values.get("pcie_generation"), values.get("pcie_width")
     # The rate is unknown if the generation is newer than the table.
     if generation and lanes and 0 < generation < len(LANE_BYTES):
         known["pcie_limit_bytes_per_second"] = LANE_BYTES[generation] * lanes
@@ -137,17 +128,6 @@ def headings(line: str) -> list[str]:
     """
     names = [column.partition("[")[0].strip() for column in line.lower().split(",")]
     return [] if set(names).isdisjoint(GPU_COLUMNS) else names
-
-
-def lacks_its_heading(line: str) -> bool:
-    """Whether a line looks like a row of a log that was written with `noheader`.
-
-    >>> lacks_its_heading("2026/11/20 06:03:41.500, 0, 97 %, 8123 MiB"), lacks_its_heading("a, b")
-    (True, False)
-    """
-    cells = [text.strip() for text in line.split(",")]
-    has_unit = any(text.endswith((" %", " MiB", " W", " MHz")) for text in cells)
-    return len(cells) > 1 and (has_unit or time_of(cells[0]) is not None)
 
 
 def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[LoggedMoment]:
@@ -228,9 +208,6 @@ def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
     if "throttle_reasons" not in values and any(map(cell, active.values())):
         reasons = tuple(name for name in THROTTLE_REASONS if flag(active.get(name)))
         values["throttle_reasons"] = reasons
-    # The count over the card's life shows new errors too.
-    aggregate = integer(row.get("ecc.errors.uncorrected.aggregate.total"))
-    values["ecc_uncorrected"] = values.get("ecc_uncorrected", aggregate)
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
     # `[Unknown Error]` in all of those that it reads from the card. A working card may have this in
     # a single one, such as the power on some laptops.
@@ -374,12 +351,11 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
     "pclk": ("clock_sm_mhz", 1),
     "mclk": ("clock_memory_mhz", 1),
     "fb": ("memory_used_bytes", MIB),
-    "dbecc": ("ecc_uncorrected", 1),
     "rxpci": ("pcie_rx_bytes_per_second", 1e6),
     "txpci": ("pcie_tx_bytes_per_second", 1e6),
 }
 """Maps each column of `nvidia-smi dmon` to our field and the factor to convert its unit."""
-WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz", "clock_memory_mhz", "ecc_uncorrected")
+WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz", "clock_memory_mhz")
 VIOLATIONS: Mapping[str, tuple[str, float]] = {
     "tviol": (THERMAL_VIOLATION, 1),
     "pviol": (POWER_VIOLATION, 50),
@@ -457,82 +433,60 @@ def time_of_dmon(row: Mapping[str, str], before: datetime | None) -> datetime | 
 
 # --- GPUs that nvidia-smi can no longer read ------------------------------------------------------
 
-LOST_HANDLE = re.compile(
+LOST = re.compile(
     r"unable to determine the device handle for gpu\s*"
-    r"(?:(?P<index>\d{1,3})\s*:\s+)?(?P<bus>[0-9a-f]+:[0-9a-f:.]+)?",
+    r"(?:(?P<index>\d{1,3})\s*:\s+)?(?P<bus>[0-9a-f]+:[0-9a-f:.]+)?"
+    r"|failed to initialize nvml: .*(?:unknown error|gpu is lost)",
     re.I,
 )
-"""Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`."""
-LOST_DRIVER = re.compile(r"failed to initialize nvml: .*(unknown error|gpu is lost)", re.I)
-"""Matches the message only if its ending shows a faulty GPU. Other endings, such as a version
-mismatch, do not match."""
-NO_LONGER = "nvidia-smi can no longer"
-"""How the `problem` of a lost GPU begins if a line of nvidia-smi told it."""
-
-
-class Loss(NamedTuple):
-    gpu: int | None
-    """The GPU's index; None if the line contains no index."""
-    reason: str
-
-
-def loss_in(line: str) -> Loss | None:
-    """The loss that a line of nvidia-smi reports; None if it reports none.
-
-    >>> loss_in("Unable to determine the device handle for GPU1: 0000:A1:00.0: GPU is lost.")
-    Loss(gpu=1, reason='nvidia-smi can no longer read the GPU at 0000:A1:00.0')
-    >>> loss_in("Failed to initialize NVML: Driver/library version mismatch")
-    """
-    handle = LOST_HANDLE.search(line)
-    if handle:
-        bus_address = (handle["bus"] or "").rstrip(":.")
-        place = f"the GPU at {bus_address}" if bus_address else "a GPU"
-        return Loss(integer(handle["index"]), f"{NO_LONGER} read {place}")
-    return Loss(None, f"{NO_LONGER} reach the driver") if LOST_DRIVER.search(line) else None
+"""Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`. After `failed to
+initialize`, other endings, such as a version mismatch, do not show a faulty GPU."""
 
 
 def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """Yields the samples of a log, and adds the GPUs that its lines report as lost: those that have
-    no row any more or, if such a line ends the log, in a last sample of their own."""
-    loss: Loss | None = None
+    """Yields the samples of a log, and a last one with the GPUs that its lines report as lost: the
+    GPU of such a line, if it has no row any more, or all of them, if such a line ends the log and
+    does not say which."""
+    loss: re.Match[str] | None = None
     ends_the_log = False
 
     def rows() -> Iterator[str]:
         nonlocal loss, ends_the_log
         for line in lines:
-            found = loss_in(line)
+            found = LOST.search(line)
             if found:
                 loss, ends_the_log = found, True
             else:
                 ends_the_log = ends_the_log and not line.strip()
                 yield line
 
-    def lost_among(gpus: Iterable[GpuSample]) -> list[GpuSample]:
-        return [
-            GpuSample(index=gpu.index, name=gpu.name, uuid=gpu.uuid, lost=True, problem=loss.reason)
-            for gpu in gpus
-            if loss and loss.gpu in (None, gpu.index)
-        ]
-
     seen: dict[int, GpuSample] = {}
+    present: set[int] = set()
     seconds, step = 0.0, interval
     for sample in log.samples(rows(), interval):
-        present = {gpu.index for gpu in sample.gpus}
-        # A GPU whose row is only missing at this moment is not lost.
-        lost = lost_among(gpu for index, gpu in seen.items() if index not in present)
-        seen.update((gpu.index, gpu) for gpu in sample.gpus)
         step = sample.seconds - seconds if sample.seconds > seconds else step
         seconds = sample.seconds
-        yield replace(sample, gpus=(*sample.gpus, *lost))
-    if seen and loss and ends_the_log:
-        # If the lost GPU has no row in this log, nvidia-smi can no longer read the others either.
-        if loss.gpu not in seen:
-            loss = loss._replace(gpu=None)
-        yield Sample(at="", seconds=seconds + step, gpus=tuple(lost_among(seen.values())))
-
-
-def reason_of(gpu: GpuSample) -> str | None:
-    """The reason for the loss of a GPU that a line of nvidia-smi gave; None if the GPU's own sample
-    reports the loss."""
-    problem = gpu.problem or ""
-    return problem if problem.startswith(NO_LONGER) else None
+        present = {gpu.index for gpu in sample.gpus}
+        seen.update((gpu.index, gpu) for gpu in sample.gpus)
+        yield sample
+    if loss is None:
+        return
+    # Without an index, the line may be about any GPU.
+    named = {int(loss["index"])} if loss["index"] else set()
+    bus_address = (loss["bus"] or "").rstrip(":.")
+    place = f"the GPU at {bus_address}" if bus_address else "this GPU"
+    problem = f"nvidia-smi can no longer read {place}"
+    # nvidia-smi can no longer read the other GPUs either, if it prints nothing but this line.
+    lost = named & seen.keys() or set(seen)
+    if not ends_the_log:
+        lost = (named & seen.keys()) - present
+    if lost:
+        gpus = (seen[one] for one in sorted(lost))
+        yield Sample(
+            at="",
+            seconds=seconds + step,
+            gpus=tuple(
+                GpuSample(index=gpu.index, name=gpu.name, uuid=gpu.uuid, lost=True, problem=problem)
+                for gpu in gpus
+            ),
+        )

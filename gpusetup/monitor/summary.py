@@ -13,7 +13,6 @@ from gpusetup.monitor.documents import (
     Sample,
     Spread,
     Summary,
-    TreeSummary,
 )
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import judge
@@ -25,22 +24,19 @@ from gpusetup.monitor.work import Work, percentile
 UNJUDGED = Summary(verdict=None, evidence="nothing was watched")
 
 
-def summarise(
-    tally: RunTally, about: Summary = UNJUDGED, *, has_utilization: bool = True
-) -> Summary:
+def summarise(tally: RunTally, about: Summary = UNJUDGED) -> Summary:
     """Summarise a run: the verdict with its evidence and next step, notes, and figures.
 
     `about`: a summary with what the samples do not tell: the source, the command, its exit code,
-    its last error and its epochs. `has_utilization`: False for a log without a column for it.
+    its last error and its epochs.
     """
     if not tally.samples:
         return UNJUDGED
-    run = WatchedRun(tally, about, has_utilization=has_utilization)
+    run = WatchedRun(tally, about)
     judgement = judge(run)
     # A verdict on the whole run has figures of the command and the machine only.
     subject = judgement.subject or Subject(run, run.machine, Work(run.rows))
     moments = tally.machine.moments.all()
-    trees = [moment.tree for moment in moments if moment.tree is not None]
     hosts = [moment.host for moment in moments if moment.host is not None]
     return replace(
         about,
@@ -53,9 +49,6 @@ def summarise(
         seconds=tally.seconds,
         samples=tally.samples,
         gpus=tuple(map(gpu_summary, run.gpus)),
-        tree=TreeSummary(samples=len(trees), cores=trees[-1].cores, **spreads(TreeSummary, trees))
-        if trees
-        else None,
         host=HostSummary(
             samples=len(hosts),
             cores=hosts[-1].cores,

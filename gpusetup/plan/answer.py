@@ -3,16 +3,27 @@ and notes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpusetup.model.documents import PlanAnswer, PlanCell, PlanMemory, Way
 from gpusetup.model.frozen import Frozen, fields, replace
-from gpusetup.model.units import GIB
-from gpusetup.plan.config import FromConfig, read_for_gpus
-from gpusetup.plan.decide import SOLVERS, Decision, decide, max_batch, max_context, near_limit
+from gpusetup.model.units import GIB, MIB
+from gpusetup.model.versions import Capability
+from gpusetup.plan.config import FromConfig, RopeScaling, read_for_gpus
+from gpusetup.plan.decide import (
+    SOLVERS,
+    Decision,
+    decide,
+    doubt,
+    gpus_needed,
+    max_batch,
+    max_context,
+    near_limit,
+)
 from gpusetup.plan.job import (
     BESIDE_FIELDS,
+    BYTES,
     JOB_DEFAULTS,
     Recipe,
     TrainingJob,
@@ -22,18 +33,11 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.memory import memory, other_gpu_bytes
-from gpusetup.plan.notes import (
-    assumed_settings,
-    factor_remark,
-    needs_memory_of_others,
-    notes,
-    older_version,
-)
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import TrainingQuestion, job_of, parameters_of
 from gpusetup.plan.rl import GENERATING, SUPERVISED
 from gpusetup.plan.savings import better_with_fewer, helps, visible_devices
-from gpusetup.plan.trainers import trainer_settings
+from gpusetup.plan.trainers import row_of, trainer_settings
 
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
@@ -184,9 +188,7 @@ def trainer_of_settings(request: PlanRequest) -> str | None:
 
 
 def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
-    """Yields the advice in the answer as sentences, in this order: the assumed machine, a wrong
-    RoPE factor in the config, what to set before the start, what the config says but plan does not
-    count, and the notes on the result."""
+    """Yields the advice in the answer as sentences, what is wrong and what to set first."""
     if request.place.remark:
         yield request.place.remark
     from_config = request.from_config
@@ -312,3 +314,220 @@ def ways(request: PlanRequest) -> Iterator[Way]:
             batch=largest.job.sequences if largest.fits else None,
             context=min(longest.job.context, most_tokens) if longest.fits else None,
         )
+
+
+# --- notes: what was assumed, what is uncertain, and what else to consider ------------------------
+
+
+def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
+    """All notes of a plan, with those about the model first."""
+    job, place, shape = decision.job, decision.place, decision.job.shape
+    if shape.assumed:
+        yield f"the shape of {shape.name} is not known: {shape.assumed}"
+    if job.tables:
+        size = job.tables * BYTES[job.dtype]
+        written = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
+        names = " and ".join(map(str, question.tables))
+        yield (
+            f"embedding tables: {names} are {written} of weights; trained, they "
+            "have gradients of the same size and the optimizer's states as well"
+        )
+    # With adapters the whole model is frozen anyway.
+    if job.frozen and job.lora is None:
+        part = "the model" if job.frozen == 1 else f"{100 * job.frozen:.0f} % of the model"
+        yield (
+            f"{part} is frozen: it has no gradients and no optimizer states. plan counts its "
+            "activations anyway; they are only needed if something before it is trained"
+        )
+    if job.strategy == "dp" and job.gpus > 1:
+        distributed_gib = memory(replace(job, strategy="ddp"), decision.recipe).total / GIB
+        yield (
+            f"DataParallel: the first GPU holds most, {decision.memory.total / GIB:.1f} GiB "
+            "(weights, gradients, the optimizer's states and the outputs of the whole batch); each "
+            f"other GPU holds {other_gpu_bytes(job, decision.recipe) / GIB:.1f} GiB (a copy of the "
+            "weights, its gradients and activations)"
+        )
+        yield (
+            f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
+            f"{distributed_gib:.1f} GiB, each has its own process, and none waits for the first. "
+            f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
+        )
+    yield from assumed_sizes(question, decision)
+    if question.solve == "gpus":
+        sharded = gpus_needed(replace(job, strategy="fsdp"), place)
+        # FSDP2 needs Linux.
+        if not decision.fits and job.copies_model and place.linux and sharded.fits:
+            yield (
+                "`--strategy fsdp` divides the model among the GPUs: then "
+                f"{sharded.job.gpus} of them are enough"
+            )
+        if decision.fits and decision.recipe.offload:
+            yield "no number of these GPUs fits without offload, which is slow"
+    elif decision.fits and job.gpus > 1 and one_gpu_is_enough(decision):
+        how = "" if job.fills_token_budget else ", by accumulating"
+        yield (
+            f"one GPU would be enough{how}; {job.gpus} GPUs are up to {job.gpus} times as fast, "
+            "less the time in which they exchange gradients (short over NVLink, longer over PCIe)"
+        )
+    yield from machine_notes(decision)
+    # A measured result is not in doubt, and a job that does not fit needs no warning.
+    if not decision.fits or decision.measured:
+        return
+    if reason := doubt(job, decision.recipe):
+        yield reason
+    if question.params is not None:
+        yield assumed_shape(question, job)
+    if needs_memory_of_others(decision):
+        yield f"it fits only if other programs free {place.used_bytes / GIB:.1f} GiB"
+
+
+def assumed_sizes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
+    """Notes on the sequence length and the batch that were assumed, and on a length beyond the
+    model's native context."""
+    job, shape = decision.job, decision.job.shape
+    # An image model has a fixed number of tokens.
+    if shape.tokens is None and question.context is None and question.solve != "context":
+        length = "1 token" if job.context == 1 else f"{job.context:,} tokens"
+        yield f"plan assumes {length} of text, because `--context` is not given"
+    native = shape.native_context
+    if shape.tokens is None and native is not None and job.context > native:
+        extension = "the model's positions must be extended (RoPE scaling)"
+        if yarn(job):
+            extension = f"YaRN with factor {job.context / native:g}"
+        yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
+    # With a token budget there is no batch to assume.
+    if question.batch is None and question.solve is None and not job.fills_token_budget:
+        sample = "sequence" if shape.tokens is None else f"sample of {shape.tokens:,} tokens"
+        largest = max_batch(job, decision.place)
+        larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)" if largest.fits else ""
+        yield f"plan assumes one {sample} per GPU, because `--batch` is not given{larger}"
+
+
+def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
+    """How plan assumes that the model is trained, because no trainer is named, or which version of
+    the trainer it assumes; the screen says it in its first lines."""
+    named_fields = question.job_fields.keys()
+    older = older_version(question)
+    if older and job.shape.vocabulary:
+        yield f"plan assumes {older['assumed']} ({older['name']}: `--loss {older['loss']}`)"
+    if question.trainer is not None or question.rl is not None:
+        return
+    if not named_fields and job.shards_parameters:
+        yield (
+            "plan assumes FSDP, mixed precision and checkpointing; a plain loop in 32 bits needs "
+            "more memory: `--trainer loop`"
+        )
+        return
+    if job.fills_token_budget:
+        return
+    if job.compute_bytes == 4 and named_fields.isdisjoint(("amp", "dtype")):
+        yield "plan assumes 32 bits, as in a plain training loop; `--amp bf16` changes that"
+    if not named_fields.isdisjoint(("checkpointing", "selective")):
+        return
+    if job.lora is not None and job.checkpointing:
+        yield "plan assumes checkpointing, as trainers of adapters do; or `--checkpointing none`"
+    # With one token per sample the kept activations are too small to mention.
+    if not job.checkpointing and job.context > 1:
+        yield "plan assumes no checkpointing, as in a plain training loop; or `--checkpointing`"
+
+
+def older_version(question: TrainingQuestion) -> Mapping[str, str] | None:
+    """The trainer's older version or other setting whose loss needs more memory than plan assumes
+    (`TrainerTable.trainers`); None if there is none, or if the question names the loss."""
+    if question.trainer is None or question.method or question.rl or "loss" in question.job_fields:
+        return None
+    older: Mapping[str, str] | None = row_of(question.trainer).get("older")
+    return older
+
+
+def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
+    """A note on the shape that plan assumed for a number of parameters."""
+    shape = job.shape
+    vocabulary = (
+        f"GPT-2's vocabulary of {shape.vocabulary:,}" if shape.vocabulary else "no vocabulary"
+    )
+    about_samples = ""
+    # Without a length plan assumes that a sample is a row of a table, not a text.
+    if question.context is None and job.context == 1:
+        about_samples = (
+            ". A sample is one token, like a row of a table. For sequences, give `--context`, "
+            "because memory grows with the tokens"
+        )
+    return (
+        "`--params` does not tell the model's shape, so plan assumes a transformer with "
+        f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}. For your own model, "
+        f"use `--model config.json`{about_samples}"
+    )
+
+
+SAME_FACTOR = 0.01
+"""Factors that differ by at most this share count as equal, because people write only one or two
+decimals (1.25, 3.33)."""
+
+
+def factor_remark(scaling: RopeScaling, job: TrainingJob) -> str | None:
+    """What is wrong with the config's RoPE factor for the job's length, as a sentence; None if
+    nothing is.
+
+    The factor must be at least the job's length divided by the original length; with a smaller
+    factor, the model reaches positions that it was not trained for, and its text degenerates there.
+    A larger factor costs quality in short texts (model cards of Qwen2.5 and Qwen3).
+    """
+    original = scaling.original or job.shape.native_context
+    if original is None:
+        return None
+    needed, factor = max(job.context / original, 1), scaling.factor
+    must_be = f"it must be {needed:g} ({job.context:,} tokens / {original:,})"
+    if factor < needed * (1 - SAME_FACTOR):
+        return f"{scaling.key} is wrong: a factor of {factor:g} is too small, {must_be}"
+    if factor > needed * (1 + SAME_FACTOR):
+        return f"{scaling.key}: a factor of {factor:g} makes short texts worse, {must_be}"
+    return None
+
+
+def one_gpu_is_enough(decision: Decision) -> bool:
+    """Whether a single GPU could train one GPU's share of the batch without offload; it would
+    process the other shares later, with accumulated gradients."""
+    job = decision.job
+    alone = replace(job, gpus=1)
+    if not job.fills_token_budget:
+        alone = replace(alone, batch=max(job.sequences // job.gpus, 1))
+    on_one = decide(alone, replace(decision.place, sp=None))
+    return on_one.fits and not on_one.recipe.offload
+
+
+FIRST_WITH_BFLOAT16 = Capability(8, 0)
+"""The compute capability of Ampere, the first GPUs with bfloat16 units."""
+
+
+def machine_notes(decision: Decision) -> Iterator[str]:
+    """Notes on how this machine differs from the plan, on a GPU without bfloat16, and on memory
+    shared with the GPU."""
+    job, place = decision.job, decision.place
+    count, capability = place.count, place.capability
+    if count is not None and job.gpus > count:
+        counted = "1 GPU" if count == 1 else f"{count} GPUs"
+        yield f"this machine has {counted}, but the plan is for {job.gpus}"
+    if count is not None and count > job.gpus and decision.fits:
+        yield (
+            f"this machine has {count} GPUs, but the plan uses {job.gpus}: with all of them the "
+            f"training is up to {count / job.gpus:g} times as fast (`--gpus {count}`)"
+        )
+    lacks_bfloat16 = capability is not None and capability < FIRST_WITH_BFLOAT16
+    if lacks_bfloat16 and "bf16" in (job.amp, job.dtype):
+        yield (
+            f"{place.gpu} (compute capability {capability}) has no bfloat16 units, so bfloat16 "
+            "is slow or refused there: use float16 with a gradient scaler (`--amp fp16`), which "
+            "needs the same memory"
+        )
+    if place.unified:
+        yield (
+            "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
+            "need memory too"
+        )
+
+
+def needs_memory_of_others(decision: Decision) -> bool:
+    """Whether the job only fits if other programs free the memory that they use now. They may leave
+    the GPU before the training starts, or keep their memory."""
+    return decision.memory.total + decision.place.used_bytes > decision.place.capacity

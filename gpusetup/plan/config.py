@@ -155,9 +155,7 @@ def model(reader: Reader, fields: Fields) -> Fields:
     """The field `model`, from the first setting that names a model or its folder; `BadInput` for a
     file that is not a config.json."""
     for setting, text in reader.all("named-model"):
-        # torchtitan gives the size in a separate key: name `llama3`, flavor `8B`.
-        flavor = reader.word("flavor")
-        name = known_name(f"{text}-{flavor}" if flavor else text)
+        name = known_name(text)
         # The key `model` may name a kind of network instead (`model: lstm`).
         is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
         if setting.path[-1] == "model" and not is_hub_id and not is_known(name):
@@ -171,28 +169,16 @@ def model(reader: Reader, fields: Fields) -> Fields:
                 "this file is not the config.json of a model",
                 hint="a name, a config.json or its folder",
             )
-        # torchtune's QLoRA builders quantise the base model.
-        return {"model": name, **({"quantize": "nf4"} if ".qlora_" in text else {})}
+        return {"model": name}
     return {}
 
 
 def known_name(text: str) -> str:
-    """The known model name that a text contains, for example at the end of a path; otherwise the
+    """The known model name at the end of a path, such as `checkpoints/Qwen/Qwen3-8B`; otherwise the
     text itself."""
     if named_file.is_there(Path(text) / "config.json"):
         return text
-    # In torchtitan, `llama3` means Llama 3.1.
-    name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", text)
-    names = [name, name.rstrip("/").rpartition("/")[2]]
-    if "torchtune." in text:
-        # A builder's name (`lora_llama3_1_8b`) has `_` in place of a version's or a size's point.
-        name = re.sub(r"^(?:qlora|lora|dora)_", "", text.rpartition(".")[2])
-        names = [
-            re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1),
-            re.sub(r"_(\d+)_(\d+b)", r"_\1.\2", name),
-            re.sub(r"(\d)_(\d)", r"\1.\2", name),
-        ]
-    return next(filter(is_known, names), name)
+    return next(filter(is_known, (text, text.rstrip("/").rpartition("/")[2])), text)
 
 
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")

@@ -3,7 +3,7 @@ that follows from it and from the trainer's defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from gpusetup.errors import GpuSetupError, UsageError
@@ -22,7 +22,6 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.models import (
     format_in_name,
-    is_at_hand,
     model_named,
     model_of_size,
     parameter_count,
@@ -88,14 +87,9 @@ class TrainingQuestion(Frozen):
         return any((*job, self.batch, self.tokens, self.solve))
 
 
-def shape_of_question(
-    question: TrainingQuestion, fetch: Callable[[str], Shape] | None = None
-) -> Shape:
+def shape_of_question(question: TrainingQuestion) -> Shape:
     """The shape of the model in the question, by name, file or size; UsageError if the question
-    names no model, or an unknown one, or if a number is absurd.
-
-    `fetch` returns the shape of a model that plan does not know; None if downloads are not allowed.
-    """
+    names no model, or an unknown one, or if a number is absurd."""
     for name, largest in LARGEST.items():
         value = getattr(question, name, question.job_fields.get(name))
         if value is not None and not 1 <= value <= largest:
@@ -107,8 +101,6 @@ def shape_of_question(
             hint="leave one of them out",
         )
     if question.model is not None:
-        if fetch is not None and not is_at_hand(question.model):
-            return fetch(question.model)
         return shape_or_assumed(question.model)
     if question.params is not None:
         parameters = parameter_count(question.params)
@@ -257,7 +249,7 @@ def models_beside(setup: RlSetup, job: TrainingJob) -> Iterator[ModelBeside]:
                 parameters=parameters,
                 weight_bytes=2 if setup.frozen_in_16_bits else policy_bytes,
             )
-    if setup.critic == "model":
+    if setup.critic:
         # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
         # small to count.
         yield ModelBeside(

@@ -3,7 +3,6 @@ settings, another kind of training, or fewer GPUs."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -106,16 +105,14 @@ def helps(decision: Decision) -> tuple[Help, ...]:
     steps: list[Help] = []
     for step, changed_job in jobs.items():
         saved = saved_gib(decision, changed_job, recipe)
-        changed = None if decision.fits else decide(changed_job, place)
-        if saved > LEAST_GIB:
-            kind: Literal["setting", "job"] = "setting" if step in settings else "job"
-            found = str(recipe) if changed is None else recipe_of(changed)
-            steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=found))
+        if saved <= LEAST_GIB:
+            continue
+        kind: Literal["setting", "job"] = "setting" if step in settings else "job"
+        changed = decision if decision.fits else decide(changed_job, place)
+        found = str(changed.recipe) if changed.fits else None
+        steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=found))
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
-    # If no single setting is enough, add the smallest combination that is enough.
-    if not any(help.recipe and help.kind == "setting" for help in steps):
-        steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
     return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
 
 
@@ -136,32 +133,10 @@ def next_recipes(decision: Decision) -> Iterator[Help]:
             yield Help(step=f"`{recipe}`", kind="recipe", saves_gib=saved, recipe=str(recipe))
 
 
-def recipe_of(decision: Decision) -> str | None:
-    """The recipe that makes a job fit; None if it does not fit."""
-    return str(decision.recipe) if decision.fits else None
-
-
 def saved_gib(decision: Decision, job: TrainingJob, recipe: Recipe) -> float:
     """The GiB per GPU that another job or recipe saves compared with the decision; negative if it
     needs more."""
     return round((decision.memory.total - memory(job, recipe).total) / GIB, 2)
-
-
-def together(decision: Decision, changes: Changes) -> Iterator[Help]:
-    """Yields the smallest set of changes that together make the job fit, if there is one, trying
-    the mildest changes first."""
-    for count in range(2, len(changes) + 1):
-        for steps in itertools.combinations(changes, count):
-            fields: dict[str, Any] = {}
-            # If two changes set the same field, the later one counts.
-            for step in steps:
-                fields |= changes[step]
-            changed = decide(replace(decision.job, **fields), decision.place)
-            if changed.fits:
-                saved = saved_gib(decision, changed.job, changed.recipe)
-                step = " and ".join(steps)
-                yield Help(step=step, saves_gib=saved, recipe=recipe_of(changed))
-                return
 
 
 def fitting(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]:

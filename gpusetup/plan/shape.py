@@ -63,9 +63,6 @@ class Shape(Frozen):
     attention, convolutions)."""
     cached_layers: int | None = None
     """The number of layers that cache keys and values for every token; None means all layers."""
-    base: str = ""
-    """The base model that the shape was taken from, because its name is part of the model's
-    name."""
     assumed: str = ""
     """A phrase that tells how the shape was guessed; "" if it is known."""
     native_context: int | None = None

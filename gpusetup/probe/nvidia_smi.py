@@ -1,4 +1,5 @@
-"""The GPUs from nvidia-smi, for machines on which Python cannot load NVIDIA's library.
+"""What gpusetup asks nvidia-smi itself: how several GPUs are connected, and, where Python cannot
+load NVIDIA's library, the GPUs.
 
 In some containers and on some clusters, `libnvidia-ml` is missing or broken for Python, but
 `nvidia-smi` works. It prints name, memory and compute capability, which is enough to tune a config.
@@ -6,6 +7,7 @@ In some containers and on some clusters, `libnvidia-ml` is missing or broken for
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +19,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot, visible_gpus
 from gpusetup.readings.smi_csv import output_of
+from gpusetup.readings.smi_topology import is_heading, parse_topology
 from gpusetup.system.processes import Output
 from gpusetup.system.system import HOLD_BACK, System
 
@@ -61,6 +64,11 @@ def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
 def asked(system: System, fields: Sequence[str], form: str, limit: float) -> Output | None:
     """What nvidia-smi prints for these fields of its GPUs in a form such as `csv`, within `limit`
     seconds; None if there is no nvidia-smi."""
+    return _run(system, (f"--query-gpu={','.join(fields)}", f"--format={form}"), limit)
+
+
+def _run(system: System, options: Sequence[str], limit: float) -> Output | None:
+    """What nvidia-smi prints with these options; None if there is no nvidia-smi."""
     program = system.which(PROGRAM)
     if program is None:
         return None
@@ -69,8 +77,20 @@ def asked(system: System, fields: Sequence[str], form: str, limit: float) -> Out
     starter: tuple[str, ...] = ()
     if system.family == "linux":
         starter = (sys.executable, "-I", "-S", HOLD_BACK)
-    words = (*starter, program, f"--query-gpu={','.join(fields)}", f"--format={form}")
-    return system.run(words, limit)
+    return system.run((*starter, program, *options), limit)
+
+
+def read_topology(system: System, limit: float) -> Snapshot:
+    """How the GPUs are connected, and to which NUMA node, from `nvidia-smi topo -m`; an empty
+    snapshot without its matrix."""
+    output = _run(system, ("topo", "-m"), limit)
+    # nvidia-smi underlines the heading with a terminal's codes, in a pipe too.
+    lines = re.sub(r"\x1b\[[\d;]*m", "", output.stdout if output else "").splitlines()
+    for place, line in enumerate(lines):
+        if is_heading(line):
+            matrix = parse_topology(lines[place:])
+            return Snapshot(gpus=matrix.gpus, gpu_links=matrix.links or None)
+    return Snapshot()
 
 
 def _completed(gpu: Gpu) -> Gpu:

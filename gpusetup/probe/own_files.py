@@ -1,4 +1,4 @@
-"""The journal of an interrupted installation, which gpusetup stores in the environment."""
+"""The journal that an interrupted installation leaves in the environment."""
 
 from __future__ import annotations
 

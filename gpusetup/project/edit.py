@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.catalog.companions import default_backend
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
+from gpusetup.choose.host import Host
+from gpusetup.choose.installed import marker_environment
 from gpusetup.choose.wish import Wish, allows_torch, backend_label
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.versions import cuda_of
 from gpusetup.project.ask import Ask, Variant, named_family
 from gpusetup.project.decide import OF_THE_GPU, bounds_of
 
@@ -43,7 +45,7 @@ class Edit(Frozen):
 
 
 def edit_for(
-    ask: Ask, build: TorchBuild, variant: Variant | None, root: str, catalog: Catalog
+    ask: Ask, host: Host, build: TorchBuild, variant: Variant | None, root: str, catalog: Catalog
 ) -> Edit:
     """The edit for a project that names torch itself, or in the extra or group that was chosen. Its
     bounds stay as they are. It depends on what the project has already:
@@ -55,7 +57,8 @@ def edit_for(
     """
     name = variant.name if variant else None
     family = named_family(one.name for one in ask.of(name))
-    sources = {one.package: one.index for one in ask.sources if one.variant in (None, name)}
+    here = ask.counting(marker_environment(host.machine), name)
+    sources = {one.package: one.index for one in here.sources}
     # The index from which the project takes torch. In uv, an index without sources serves all
     # packages, torch too; the sources that dependencies name in Poetry are not read.
     of_torch = [one for one in ask.indexes if one.name and one.name == sources.get("torch")]
@@ -63,44 +66,43 @@ def edit_for(
         of_torch += [one for one in ask.indexes if one.backend]
     own = of_torch[0] if of_torch else None
     url = build.index or index_url(build.backend, root)
-    sync = ("uv", "sync", *(variant.words if variant else ()))
-    install = ("poetry", "install") if ask.is_poetry else sync
+    install = ("uv", "sync", *(variant.words if variant else ()))
+    if ask.is_poetry:
+        install = ("poetry", "install")
     if own and own.backend == build.backend:
-        # Without sources, the index serves every member already.
-        missing = [member for member in family if sources and member not in sources]
-        if not missing or ask.is_poetry:
+        # Without sources, the index serves every member already. A companion from the default
+        # index goes with this torch if that index has the same backend.
+        usual = default_backend(catalog, build.torch, build.os, build.machine)
+        is_enough = not sources or ask.is_poetry or usual == build.backend
+        missing = [] if is_enough else [member for member in family if member not in sources]
+        if not missing:
             note = f"{ask.path} names {build.backend} already: no edit"
             return Edit(steps=(install,), notes=(note,))
         rows = [f'{member} = [{{ index = "{own.name}" }}]' for member in missing]
         note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
-        return Edit(lines=(SOURCES, *rows), steps=(sync,), notes=(note,))
+        return Edit(lines=(SOURCES, *rows), steps=(install,), notes=(note,))
     if ask.is_poetry:
-        return _poetry_edit(own.name if own else None, family, build, url)
+        # https://python-poetry.org/docs/repositories/#explicit-package-sources
+        name = (own.name if own else None) or _index_of(build)
+        table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
+        note = (
+            f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
+            f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
+        )
+        lines: tuple[str, ...] = (*table, 'priority = "explicit"')
+        return Edit(lines=lines, steps=(("poetry", "lock"), install), notes=(note,))
     if own:
         label = f"{own.name} ({own.backend})" if own.name else own.url
-        lines: tuple[str, ...] = ("[[tool.uv.index]]", f'url = "{url}"')
+        lines = ("[[tool.uv.index]]", f'url = "{url}"')
         # No source can name an index without a name, so that one stays open to every package.
         if own.name:
             lines = (lines[0], f'name = "{own.name}"', lines[1], "explicit = true")
         note = f"{ask.path} has the index {label} already: replace its table with this one"
-        return Edit(lines=lines, steps=(sync,), notes=(note,))
+        return Edit(lines=lines, steps=(install,), notes=(note,))
     if variant and ask.sources:
         return edit_of_variants({variant: build}, ask, family, root, catalog, variant)
     lines = tuple(project_lines(family, url, build, catalog))
-    return Edit(lines=lines, steps=(sync,), notes=notes_on_tables(ask, lines))
-
-
-def _poetry_edit(source: str | None, family: Sequence[str], build: TorchBuild, url: str) -> Edit:
-    """The edit that adds torch's index to a project of Poetry, or replaces this source of another
-    build (https://python-poetry.org/docs/repositories/#explicit-package-sources)."""
-    name = source or _index_of(build)
-    table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
-    note = (
-        f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
-        f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
-    )
-    steps = (("poetry", "lock"), ("poetry", "install"))
-    return Edit(lines=(*table, 'priority = "explicit"'), steps=steps, notes=(note,))
+    return Edit(lines=lines, steps=(install,), notes=notes_on_tables(ask, lines))
 
 
 def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
@@ -136,20 +138,14 @@ def index_lines(name: str, url: str, build: TorchBuild) -> list[str]:
 
 
 def marker_of(build: TorchBuild, catalog: Catalog) -> str:
-    """The marker of the platforms for which torch's index has a build; "" if there are none."""
-    torch, backend, markers = build.torch, build.backend, []
-    for marker, (family, machine) in PLATFORMS.items():
-        platform = f"{family}-{machine}"
-        of_other_maker = any(
-            row.torch == torch and backend in row.seen.get(platform, "").split()
-            for row in catalog.other_makers
-        )
-        of_amd = any(
-            row.torch == torch and backend == f"rocm{row.rocm}" and platform in row.on.split()
-            for row in catalog.amd_index
-        )
-        if of_other_maker or of_amd or catalog.row_of(torch, backend, family, machine):
-            markers.append(marker)
+    """The marker of the platforms for which torch's index has a build: the build's own platform,
+    and those of the catalog, which are NVIDIA's and the CPU's."""
+    markers = [
+        marker
+        for marker, platform in PLATFORMS.items()
+        if platform == (build.os, build.machine)
+        or catalog.row_of(build.torch, build.backend, *platform)
+    ]
     # If both Linux markers are needed, a single marker for all of Linux is enough.
     if {*list(PLATFORMS)[:2]} <= {*markers}:
         markers = ["sys_platform == 'linux'", *markers[2:]]
@@ -162,21 +158,19 @@ def marker_of(build: TorchBuild, catalog: Catalog) -> str:
 def builds_of_variants(
     ask: Ask, build: TorchBuild | None, wish: Wish, catalog: Catalog
 ) -> dict[Variant, TorchBuild]:
-    """Maps the extras and groups whose names stand for a build to the newest one inside the
-    project's bounds.
+    """Maps the extras and groups whose names stand for a build (`cpu`, `cu130`) to the newest one
+    inside the project's bounds. `gpu` stands for `build`, the one that fits this machine.
 
-    `gpu` stands for the CUDA build for this machine or, if it has no GPU, for that of the default
-    index.
+    Empty if the project itself says where torch comes from.
     """
+    builds: dict[Variant, TorchBuild] = {}
+    if ask.is_poetry or any(source.package == "torch" for source in ask.sources):
+        return builds
     known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
-    defaults = [row.backend for row in catalog.default_wheels if row.on == "linux-x86_64"]
-    of_gpu = next((backend for backend in reversed(defaults) if cuda_of(backend)), None)
-    if build is not None and build.cuda:
-        of_gpu = build.backend
-    builds = {}
     for variant in ask.variants:
-        is_of_gpu = variant.name.lower() in OF_THE_GPU
-        backend = of_gpu if is_of_gpu else backend_label(variant.name)
+        backend = backend_label(variant.name)
+        if build is not None and variant.name.lower() in OF_THE_GPU:
+            backend = build.backend
         if backend not in known:
             continue
         bounds = bounds_of(ask.of(variant.name), (), catalog).torch

@@ -126,14 +126,12 @@ def proven(answer: InstallAnswer) -> list[ScreenLine]:
     return failures or [verdict(OK, "tested", f": {len(checks)} checks passed")]
 
 
-def project_screen(
-    answer: InstallAnswer, *, where: str | None = None, notes: Iterable[str] = ()
-) -> Screen:
-    """The screen with the lines to paste into a project's file or script (`where`), and the
-    commands to run afterwards."""
+def project_screen(answer: InstallAnswer, *, notes: Iterable[str] = ()) -> Screen:
+    """The screen with the lines to paste into a project's file, and the commands to run
+    afterwards."""
     lines: list[str] = []
     if answer.lines:
-        lines.append(heading(f"Add to {where or answer.target}"))
+        lines.append(heading(f"Add to {answer.target}"))
     # Lines of TOML are pasted as they are, so they are never broken.
     lines += [ScreenLine(line, whole=True) for line in answer.lines]
     commands = [command(own_line(*step.argv)) for step in answer.steps]

@@ -93,6 +93,22 @@ def test_an_index_that_the_driver_cannot_run_is_replaced_in_its_place(
     assert (code, steps(answer), answer["lines"]) == (0, ["uv sync"], [])
 
 
+def test_a_companion_of_the_default_index_with_the_same_cuda_needs_no_source(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SOURCE.replace('"torch~=2.9.0"', '"torch~=2.8.0", "torchvision~=0.23.0"')
+    rows = (
+        '[{ index = "wheels", marker = "sys_platform != \'darwin\'" },'
+        ' { index = "cpu", marker = "sys_platform == \'darwin\'" }]'
+    )
+    text = text.replace("cu130", "cu128").replace('{ index = "wheels" }', rows)
+    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+    code, answer, _ = edit(capsys, *T4)
+    assert (code, steps(answer), answer["lines"]) == (0, ["uv sync"], [])
+    main(["install", "-r", "pyproject.toml", "--dry-run", "--from", "rtx3050-laptop"])
+    assert "why          it is inside the bounds" in capsys.readouterr().out
+
+
 def test_the_bounds_of_a_project_stay_and_its_oldest_python_counts(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -226,15 +226,6 @@ def test_a_package_of_torchs_own_index_does_not_pull_torch_down(package: str, as
     assert "torchcodec==0.17.0+cu126" in first and "--no-deps" in first
 
 
-def test_a_script_that_is_not_there_is_no_package(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    answer = run("install", "--project", "--from", "healthy", "missing.py")
-    assert answer.exit == 2
-    assert "There is no script 'missing.py' here" in answer.err
-
-
 # --- a mirror, and a new environment --------------------------------------------------------------
 
 

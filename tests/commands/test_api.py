@@ -77,8 +77,8 @@ def same_questions() -> dict[str, Asked]:
             "plan --model qwen3-8b --context 32768 --gpu 'A100 80GB' --gpus 4",
         ),
         "plan to serve": (
-            lambda: api.plan(serve="vllm", model="qwen3-8b", gpu="RTX 4090", context=4096),
-            "plan --serve vllm --model qwen3-8b --gpu 'RTX 4090' --context 4096",
+            lambda: api.plan(serve=True, model="qwen3-8b", gpu="RTX 4090", context=4096),
+            "plan --serve --model qwen3-8b --gpu 'RTX 4090' --context 4096",
         ),
     }
 
@@ -221,7 +221,7 @@ imported = [name for name in {ABSENT} if name in sys.modules]
 print(imported, diagnose("rtx3050-laptop").cause, diagnose().catalog_as_of[:2],
       resolve(machine="rtx3050-laptop", torch="2.5.1").backend,
       plan(model="qwen3-8b", context=32768, gpu="A100 80GB", gpus=4).recipe,
-      plan(serve="vllm", model="qwen3-8b", gpu="RTX 4090").fits,
+      plan(serve=True, model="qwen3-8b", gpu="RTX 4090").fits,
       read_report({TEXT!r}).cause)
 """
 

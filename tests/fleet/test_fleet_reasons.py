@@ -25,7 +25,8 @@ def test_a_fault_of_all_gpus_fits_into_a_reason(
 ) -> None:
     node.check(with_ecc_errors(*range(8)))
     line = last_line(capsys)
-    assert line == "failed: ecc-error: memory errors that ECC cannot correct: GPUs 0-7"
+    assert line.startswith("failed: ecc-error: GPU 0, GPU 1, ") and len(line) < 180
+    assert line.endswith("GPU 7: memory errors that ECC cannot correct")
 
 
 def test_the_hardwares_faults_come_first_and_each_id_once(
@@ -41,7 +42,7 @@ def test_the_hardwares_faults_come_first_and_each_id_once(
         gpu["power_limit_watts"] = 500.0
     node.check(sick, "--profile", str(profile))
     line = last_line(capsys).removeprefix("failed: ")
-    assert line.startswith("ecc-error: memory errors that ECC cannot correct: GPU 3 ")
+    assert line.startswith("ecc-error: GPU 3 ")
     assert line.count("unlike-profile: ") == 1
     assert "driver 570.1, expected 580.95.05" in line and "power limit" in line
 

@@ -15,7 +15,7 @@ import standin
 from slurm_cluster import Cluster, cluster, missing
 
 from gpusetup.cli import main
-from gpusetup.fleet.slurm_files import SlurmSetup, files
+from gpusetup.fleet.slurm_files import files
 
 SICK, ECC = {"ecc_uncorrected": 3}, "ecc-error"
 DRAIN = "update NodeName=n1 State=DRAIN Reason=gpusetup: GPU 3 is 'hot'"
@@ -37,7 +37,7 @@ exit {code}
 
 
 def written(python: object, profile: str | None = None, **more: str) -> dict[str, str]:
-    return files(SlurmSetup(folder="/p", python=str(python), profile=profile, **more))
+    return files("/p", python=str(python), profile=profile, **more)
 
 
 def program(path: Path, text: str) -> Path:
@@ -386,7 +386,7 @@ def test_the_python_of_the_nodes_is_said_and_can_be_another(
     assert main(["fleet", "slurm", str(folder)]) == 0
     said = capsys.readouterr()
     assert f"Each node needs gpusetup in {sys.executable}" in said.err
-    assert f"gpusetup fleet slurm {folder} --node-python PATH" in said.err
+    assert "--node-python PATH" in said.err
     assert "HealthCheckNodeState=ANY,CYCLE" in said.out and "nohold_on_prolog_fail" in said.out
     assert main(["fleet", "slurm", str(folder), "--node-python", "/opt/a b/python"]) == 0
     assert "'/opt/a b/python' -I -m gpusetup" in (folder / "health.sh").read_text()

@@ -273,10 +273,9 @@ def test_several_gpus_are_told_with_what_they_bring(planned: Any, says: Any) -> 
 
 
 def test_the_gpus_needed_need_no_offload(planned: Any) -> None:
-    """A model of 70 billion parameters needs more than one GPU; what offload could is a note."""
+    """A model of 70 billion parameters needs more than one GPU."""
     answer = planned("--model", "llama-3.1-70b", "--gpu", "H100 SXM", "--gpus-needed")
     assert answer["gpus"] > 8 and "Offload" not in answer["recipe"]
-    assert any(line.startswith("1 GPU would be enough with offload") for line in answer["advice"])
 
 
 OUT_OF_MEMORY = (

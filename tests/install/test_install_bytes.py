@@ -100,15 +100,11 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "what is no file",
     ),
-    "no metadata": (
-        lambda site: next(site.glob("torch-*.dist-info/RECORD")).unlink(),
-        "not the requested package: torch",
-    ),
 }
 
 
 @pytest.mark.parametrize(("spoil", "cause"), SPOILED.values(), ids=SPOILED.keys())
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(3)
 def test_what_differs_from_its_wheel_never_reaches_the_environment(
     world: World,
     install: Install,

@@ -68,9 +68,7 @@ def composed(name: str, seed: int) -> Run:
 UNWATCHED: dict[str, Any] = {"command": None, "host": None}
 RANKS: dict[str, Any] = {"command": "torchrun --nproc_per_node=4 train.py", "cards": (A100,)}
 WELL_FED = Tree(main=70, workers=4, each=20)
-LAPTOP = Card(
-    name="NVIDIA GeForce RTX 4070 Laptop GPU", gib=8, watts=100, idle=6, mhz=2250, most_watts=115
-)
+LAPTOP = Card(name="NVIDIA GeForce RTX 4070 Laptop GPU", gib=8, watts=100, idle=6, mhz=2250)
 CAPPED: dict[str, Any] = {"reasons": ("sw_power_cap",)}
 
 
@@ -99,7 +97,7 @@ kind(
     Gpu(use=96, weight=0.3, clock=35, heat=52, **CAPPED), cards=(LAPTOP,), **UNWATCHED,
 )  # fmt: skip
 kind(
-    "a node's power budget caps a card far below its limit", "throttled", "look-outside",
+    "a node's power budget caps a card far below its limit", "throttled", "check-the-supply",
     Gpu(use=98, weight=0.45, clock=52, **CAPPED), tree=Tree(main=60), cards=(A100, H100),
 )  # fmt: skip
 
@@ -169,17 +167,6 @@ kind(
     Gpu(use=loop(0.3, 0.7)), tree=Tree(main=40, workers=4, each=38, cores=2),
     host=Host(cores=48, others=300),
 )  # fmt: skip
-kind(
-    "environments fill all cores, the policy waits", "input-starved", "speed-up-the-producers",
-    Gpu(use=loop(0.15, 0.8), memory=20), tree=Tree(main=60, helpers=1500, cores=16),
-    command="python train.py --algo ppo --num-envs 16",
-)  # fmt: skip
-kind(
-    "the machine's CPU is used up, no command was watched", "input-starved",
-    "see-who-uses-the-cpu", Gpu(use=loop(0.3, 0.5), weight=0.6), command=None,
-    host=Host(cores=16, others=1540), silent=("processes",),
-)  # fmt: skip
-
 # --- small kernels, and memory --------------------------------------------------------------------
 
 kind(
@@ -235,10 +222,6 @@ kind(
     "checkpoints take half of the run", "bursty", "shorter-pauses", Gpu(use=pausing(97, 20, 25)),
     tree=Tree(main=60, workers=4, each=2, writes=lambda at: 6e8 if at % 45 >= 20 else 0.0),
     seconds=400,
-)  # fmt: skip
-kind(
-    "the data are tokenised for the whole time that was watched", "idle", "prepare-once",
-    Gpu(use=0, memory=3), tree=Tree(main=100, helpers=500, ranks=1),
 )  # fmt: skip
 kind(
     "the model was left on the CPU, the card only holds a context", "idle", "move-to-the-gpu",

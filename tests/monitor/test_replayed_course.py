@@ -4,15 +4,10 @@ run needs somebody to act on."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
-import pytest
 from each_row import each
 from replayed import Judge, csv, dmon, verdict_and_step
 
-from gpusetup import cli
-
-Said = pytest.CaptureFixture[str]
 COLUMNS = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
     "memory.total [MiB], temperature.gpu, clocks.sm [MHz], clocks.max.sm [MHz]"
@@ -129,10 +124,3 @@ def test_dmon_tells_the_time_of_day_across_midnight(heading: str, judged: Judge)
     text = "\n".join([heading, "# HH:MM:SS Idx %", *(f" {time} 0 97" for time in times)])
     assert judged(text)["seconds"] == 105
     assert judged(dmon("sm", [["97"]] * 20))["seconds"] == 19
-
-
-def test_a_log_without_its_header_line_is_named(tmp_path: Path, capsys: Said) -> None:
-    file = tmp_path / "noheader.csv"
-    file.write_text(log(WORK).partition("\n")[2], encoding="utf-8")
-    assert cli.main(["monitor", "--replay", str(file)]) == 2
-    assert "without its header line" in capsys.readouterr().err

@@ -101,9 +101,7 @@ REFUSED = (
     ("x.json", b'{"a": 1, "a": 2}', "the key 'a' is there twice"),
     ("x.json", b"/* {}", "line 1, column 1: not JSON"),
     ("x.json", b'{"a": NaN}', "not JSON"),
-    ("x.py", b"a = 1\n b = 2\n", "x.py, line 2: not Python"),
-    ("x.py", b"a = " + b"-" * 100_000 + b"1\n", "nested too deeply"),
-    ("x.py", b"a = '\0'\n", "not Python"),
+    ("x.py", b"a = 1\n", "x.py is Python code"),
     ("x.yaml", b"[" * 1500, "nested too deeply"),
 )
 
@@ -158,7 +156,7 @@ LOADERS = {
 
 
 @each("text, loads", LOADERS.items())
-def test_workers_of_a_loader_get_the_number_that_the_reason_gives_and_others_are_named(
+def test_workers_of_a_loader_get_the_number_that_the_reason_gives(
     text: str, loads: bool, request: pytest.FixtureRequest
 ) -> None:
     request.getfixturevalue("config").write_text(text)
@@ -169,8 +167,6 @@ def test_workers_of_a_loader_get_the_number_that_the_reason_gives_and_others_are
     for change in changes:
         assert change["to"] == 16 and "16" in change["source"]
         assert re.search(r"\b16 (usable cores|workers)", change["reason"])
-    words = " ".join(answer["recommendations"])
-    assert loads or "is not in a loader" in words
 
 
 def test_a_model_that_cannot_fit_is_said_before_anything_else(

@@ -81,26 +81,6 @@ FORMATS = (
     ("toml twice", "c.toml", "[[loader]]\nnum_workers = 0\n[[loader]]\nnum_workers = 1\n", None),
     ("toml text that looks like it", "c.toml",
      'num_workers = 0\nnote = """\nnum_workers = 3\n"""\n', None),
-    ("nanogpt", "c.py",
-     "batch_size = 64\nblock_size = 1024\ngradient_accumulation_steps = 1 # é\n",
-     "batch_size = 16\nblock_size = 1024\ngradient_accumulation_steps = 4 # é\n"),
-    ("mmengine", "c.py",
-     "train_dataloader = dict(batch_size=8, num_workers=2, persistent_workers=False)\n"
-     "val_dataloader = dict(batch_size=1, num_workers=2)\nmodel = dict(norm=dict(type='BN'))\n",
-     "train_dataloader = dict(batch_size=8, num_workers=8, persistent_workers=True)\n"
-     "val_dataloader = dict(batch_size=1, num_workers=2)\nmodel = dict(norm=dict(type='BN'))\n"),
-    ("detectron2 lazy", "c.py",
-     "from detectron2.config import LazyCall as L\ndataloader.train.num_workers = 4\n"
-     "train['amp'] = dict(enabled=False)\nloader = L(build)(data=L(get)(x='x'), num_workers=0)\n",
-     "from detectron2.config import LazyCall as L\ndataloader.train.num_workers = 8\n"
-     "train['amp'] = dict(enabled=True)\nloader = L(build)(data=L(get)(x='x'), num_workers=8)\n"),
-    ("a class", "c.py", "class Config:\n    num_workers: int = 0\n    amp = False\n",
-     "class Config:\n    num_workers: int = 8\n    amp = True\n"),
-    ("bytes before it", "c.py", "x = 'é漢'; num_workers = 0; y = '漢'\r\n",
-     "x = 'é漢'; num_workers = 8; y = '漢'\r\n"),
-    ("an expression, assigned twice", "c.py",
-     "num_workers = 5 * 8\nbatch_size = other\npin_memory = False\npin_memory = False\n", None),
-    ("a function's own", "c.py", "num_workers = 8\ndef f():\n    num_workers = 0\n", None),
     ("timm", "c.yaml", "workers: 4\npin_mem: false\namp: false\namp_dtype: float16\n",
      "workers: 8\npin_mem: true\namp: true\namp_dtype: float16\n"),
     ("diffusers", "c.yaml",
@@ -139,28 +119,15 @@ def test_only_the_values_change_in_each_format(name: str, before: str, after: st
     assert tuned(before, card(4, (8, 6)), name, batch_size=16)[0] == (after or before)
 
 
-def test_python_is_never_executed(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    text = f"import pathlib\npathlib.Path({str(mark)!r}).touch()\nnum_workers = 0\n"
-    text += f"x = dict(a=pathlib.Path({str(mark)!r}).touch())\n"
-    assert "num_workers = 8" in tuned(text, card(4), "c.py")[0]
-    assert not mark.exists()
-
-
 @each(
-    "text, said",
+    "text",
     [
-        ('batch_size: "32"\n', '(line 1) is "32", not a plain number, so it stays as it is'),
-        ("batch_size: -4\n", "(line 1) is -4, not a plain number"),
-        ("batch_size: [64, 32]\n", "(line 1) is a list, not a plain number"),
-        ("batch_size: !foo 64\n", "(line 1) is !foo 64, not a plain number"),
-        ("a: &x 64\nbatch_size: *x\n", "(line 2) is shared through an anchor"),
+        *('batch_size: "32"\n', "batch_size: -4\n", "batch_size: [64, 32]\n"),
+        *("batch_size: !foo 64\n", "a: &x 64\nbatch_size: *x\n"),
     ],
 )
-def test_a_value_that_is_no_plain_number_is_left_and_named(text: str, said: str) -> None:
-    new, proposal = tuned(text, LAPTOP)
-    assert new == text
-    assert any(word.startswith(f"batch_size {said}") for word in proposal.words), proposal.words
+def test_a_value_that_is_no_plain_number_is_left(text: str) -> None:
+    assert tuned(text, LAPTOP)[0] == text
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from typing import Literal
 
 from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.install.switching.files import no_link, write_safely
+from gpusetup.install.switching.files import is_folder, no_link, write_safely
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.own_cache import MAKING, own_folder, own_path
 from gpusetup.system.refusals import blocked_by_files
@@ -216,10 +216,7 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
 
 def first_folder(paths: Iterable[str]) -> str | None:
     """The first of these paths that is a real folder, not a link to one."""
-    for path in paths:
-        if os.path.isdir(path) and not os.path.islink(path):
-            return path
-    return None
+    return next(filter(is_folder, paths), None)
 
 
 def first_of_python(prefix: str, paths: Iterable[str]) -> str | None:
