@@ -5,10 +5,6 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
-<<<<<<< HEAD
-from gpusetup.evidence.context import RuleContext, says_nothing_else
-=======
->>>>>>> main
 from gpusetup.messages.row import says
 
 LOCAL_RANK = r"--local[-_]rank(?![\w-])"
@@ -22,39 +18,17 @@ CAUSES = (
         means="torch.distributed.launch is deprecated. That launcher passes the rank as an "
         "argument (since torch 2.0 with a hyphen), but torchrun sets the LOCAL_RANK variable "
         "instead.",
-<<<<<<< HEAD
-        text=f"Start the training with torchrun, as below with your own script. {RANK_FROM_ENVIRONMENT}",
-        # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
-        explains=("launcher-deprecated",),
-        commands=("torchrun --nproc-per-node=gpu train.py",),
-=======
         text="Start the training with torchrun (replace train.py with your own script). In the "
         "script, read the rank from the environment instead of an argument: "
         '`local_rank = int(os.environ["LOCAL_RANK"])`',
         commands=("torchrun --nproc-per-node=gpu train.py",),
         # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
->>>>>>> main
         says=(
             says(rf"unrecognized arguments?: (?:\S{{1,80}} ){{0,30}}?{LOCAL_RANK}", example="train.py: error: unrecognized arguments: --local-rank=0"),
             says(rf"no such option:? {LOCAL_RANK}", example="Error: No such option: --local_rank"),
             says(r"unknown (?:command line )?(?:flag|option|argument):? ['\"]?(?:--)?local[-_]rank\b", example="FATAL Flags parsing error: Unknown command line flag 'local_rank'"),
         ),
-<<<<<<< HEAD
-        not_examples=("train.py: error: unrecognized arguments: --local-batch=4",),
-    ),
-    Cause(
-        "launcher-deprecated",
-        severity=Severity.WARNING,
-        title="torch.distributed.launch is deprecated, so use torchrun instead",
-        means="The old launcher still starts the processes, but later releases of torch remove it.",
-        text=f"Start the training with torchrun, as below with your own script. {RANK_FROM_ENVIRONMENT}",
-        # Source: torch/distributed/launch.py.
-        commands=("torchrun --nproc-per-node=gpu train.py",),
-        cases=(Message(where=(_something_else_failed,), only=Severity.NOTE),),
-        says=(says(r"The module torch\.distributed\.launch is (?:going to be )?deprecated", example="FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun."),),
-=======
         formerly=("launcher-deprecated",),
->>>>>>> main
     ),
     Cause(
         "nccl-no-socket-interface",

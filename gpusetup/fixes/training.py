@@ -1,27 +1,12 @@
-<<<<<<< HEAD
 """What to do when a GPU's memory is full, by the steps of the training guides that fit a text."""
 
 from __future__ import annotations
 
 from gpusetup.evidence.context import RuleContext, events, on, whole_number
-=======
-"""Training: what to do when a GPU's memory is full, by the steps of the training guides that fit a
-text.
-"""
-
-from __future__ import annotations
-
-from gpusetup.evidence.context import RuleContext, events, gpus, on, whole_number
->>>>>>> main
 from gpusetup.fixes import paste
 from gpusetup.messages.trainers import TRAINER_NAMED, TRAINERS, Trainer
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
-<<<<<<< HEAD
-=======
-from gpusetup.model.units import GIB
-from gpusetup.readings.sources import UNNAMED
->>>>>>> main
 
 STEPS = (
     "For training, take these steps in order until the training fits: 1. a smaller batch with "

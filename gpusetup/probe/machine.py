@@ -12,11 +12,7 @@ from gpusetup.model.machine import Conda, Event, Snapshot, Wanted
 from gpusetup.probe.container import read_container
 from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
-<<<<<<< HEAD
-from gpusetup.probe.other_makers import read_other_makers, with_torchs_runtime
-=======
 from gpusetup.probe.other_makers import read_other_makers, with_rocm_in_wsl
->>>>>>> main
 from gpusetup.probe.own_files import unfinished_events
 from gpusetup.probe.snapshot_files import without_endless_numbers
 from gpusetup.probe.target import TargetPython, choose_target, read_python
