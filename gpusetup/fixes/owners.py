@@ -12,7 +12,7 @@ import re
 
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import Lines, lines
+from gpusetup.model.shell import Lines
 
 
 class EnvironmentOwner(Frozen):
@@ -51,8 +51,6 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
         _of_a_file(context)
         or _notebook(context)
         or image(context)
-        or _module(context)
-        or _project(context)
         or _program(context)
         or _unnamed_container(context)
     )
@@ -230,39 +228,6 @@ def _unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
         "use a newer tag of the image. In the Dockerfile",
         is_closed=False,
         commands_are_for="lines of the Dockerfile (`RUN` before each)",
-    )
-
-
-# --- modules, the system, layers, projects --------------------------------------------------------
-
-
-def _module(context: RuleContext) -> EnvironmentOwner | None:
-    """A cluster's module, which only its administrators write."""
-    module = _named(context, "module")
-    if not module:
-        return None
-    return EnvironmentOwner(
-        because=f"torch belongs to the module {module}, which only its administrators can change",
-        way="Load a newer module (`module avail` lists them), or create a new environment "
-        "without the module",
-        commands=lines("module avail pytorch", "gpusetup install --venv ~/torch-env"),
-    )
-
-
-def _project(context: RuleContext) -> EnvironmentOwner | None:
-    """A project whose tool manages the environment, so the tool's next run removes what pip
-    installed."""
-    tool = _named(context, "project")
-    if not tool:
-        return None
-    build = context.choice.build
-    # Without a chosen CUDA build the sentence shows one as an example.
-    backend = build.backend if build is not None and build.cuda else "cu126"
-    return EnvironmentOwner(
-        because=f"{tool} creates this environment from the project's file, and its next run "
-        "removes what pip installed",
-        way="Add the build to the project's file, with the index "
-        f"https://download.pytorch.org/whl/{backend}, and let the tool install it",
     )
 
 
