@@ -70,6 +70,7 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
     try:
         return plan_task(job, target, task)
     except LacksWheel:
+        # A folder of wheels lacks releases as a mirror does.
         is_mirror = task.root != INDEX_ROOT or job.settings.has_no_index
         takes_newest = task.choice.action in ("first", "newest", "upgrade")
         is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", task.wish.torch or "*") is not None
