@@ -18,8 +18,7 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.documents import PlanCellsAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.plan import config
-from gpusetup.plan.answer import PlanRequest, answer
-from gpusetup.plan.cells import plans
+from gpusetup.plan.answer import PlanRequest, answer, plans
 from gpusetup.plan.job import SHARDED, Attention
 from gpusetup.plan.place import (
     Place,

@@ -27,7 +27,7 @@ from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, TrainingQuestion
 from gpusetup.plan.rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.trained_parts import frozen_in, tables_in
-from gpusetup.plan.trainers import usual_batch
+from gpusetup.plan.trainers import trainer_table
 
 STATIC_KINDS = ("yarn", "linear", "su", "longrope")
 """Kinds of scaling whose factor is the longest length divided by the original length. With other
@@ -306,7 +306,7 @@ def batch(reader: Reader, fields: Fields) -> Fields:
         return {"per_gpu": per_gpu}
     total = reader.number("total", LARGEST["batch"])
     if per_gpu is None and total is None and trainer != "trinity":
-        per_gpu = usual_batch(trainer)
+        per_gpu = int(trainer_table().trainers.get(trainer or "", {}).get("usual_batch", 1))
         default = f"{trainer}'s own {per_gpu}" if per_gpu > 1 else "plan assumes 1"
         reader.assumed.append(f"the config has no batch size: {default} on each GPU")
     return {"per_gpu": per_gpu, "total": total}
