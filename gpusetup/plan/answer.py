@@ -25,7 +25,6 @@ from gpusetup.plan.decide import (
     Decision,
     better_with_fewer,
     decide,
-    doubt,
     gpus_needed,
     helps,
     max_batch,
@@ -54,11 +53,6 @@ ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 """The allocator's setting under its old name, which all torch versions read, and its new name
 (torch 2.9 and later)."""
-SET_BEFORE_START = (
-    "set both PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (the name since torch 2.9) before "
-    "Python starts, because a running process keeps its allocator; with Ray, set them before Ray "
-    "and the workers start"
-)
 GPUS_IN_A_MACHINE = 8
 """A job with more GPUs than this uses several machines, and one CUDA_VISIBLE_DEVICES cannot select
 GPUs on all of them."""
@@ -147,8 +141,9 @@ def reasons_for_close(
         needed = memory(replace(job, loss=older["loss"]), decision.recipe).total
         if needed > place.capacity:
             yield f"{older['name']} needs {needed / GIB:.1f} GiB"
-    if needs_memory_of_others(decision):
-        yield "other programs use some of the GPU's memory"
+    # They may leave the GPU before the training starts, or keep their memory.
+    if decision.memory.total + place.used_bytes > place.capacity:
+        yield f"other programs use {place.used_bytes / GIB:.1f} GiB of the GPU's memory"
 
 
 ALWAYS_RL = ("verl", "openrlhf")
@@ -181,11 +176,9 @@ def uncounted_parts(request: PlanRequest) -> Iterator[str]:
 
 def trainer_of_settings(request: PlanRequest) -> str | None:
     """The trainer in whose format the settings are printed; None for preference or reinforcement
-    learning, because the settings for a supervised trainer would start another kind of training.
-
-    Trinity-RFT trains with verl, so plan counts both in the same way. But verl's own config has the
-    top-level key `actor_rollout_ref` and needs verl's setting names.
-    """
+    learning, because the settings for a supervised trainer would start another kind of training."""
+    # plan counts Trinity-RFT and verl, with which it trains, in the same way. verl's own config has
+    # this top-level key.
     read = request.from_config.read.read if request.from_config else ()
     if any(key.key.startswith("actor_rollout_ref.") for key in read):
         return "verl"
@@ -200,8 +193,6 @@ def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
     rope = from_config.rope if from_config else None
     if rope and (remark := factor_remark(rope, decision.job)):
         yield remark
-    if decision.fits and decision.recipe.env:
-        yield SET_BEFORE_START
     yield from from_config.notes if from_config else ()
     yield from notes(request.question, decision)
 
@@ -325,8 +316,6 @@ def ways(request: PlanRequest) -> Iterator[Way]:
 def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
     """All notes of a plan, with those about the model first."""
     job, place, shape = decision.job, decision.place, decision.job.shape
-    if shape.assumed:
-        yield f"the shape of {shape.name} is not known: {shape.assumed}"
     if job.tables:
         size = job.tables * BYTES[job.dtype]
         written = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
@@ -373,15 +362,22 @@ def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
             "less the time in which they exchange gradients (short over NVLink, longer over PCIe)"
         )
     yield from machine_notes(decision)
-    # A measured result is not in doubt, and a job that does not fit needs no warning.
-    if not decision.fits or decision.measured:
-        return
-    if reason := doubt(job, decision.recipe):
-        yield reason
-    if question.params is not None:
-        yield assumed_shape(question, job)
-    if needs_memory_of_others(decision):
-        yield f"it fits only if other programs free {place.used_bytes / GIB:.1f} GiB"
+    if question.params is not None and decision.fits:
+        vocabulary = "no vocabulary"
+        if shape.vocabulary:
+            vocabulary = f"GPT-2's vocabulary of {shape.vocabulary:,}"
+        about_samples = ""
+        # Without a length plan assumes that a sample is a row of a table, not a text.
+        if question.context is None and job.context == 1:
+            about_samples = (
+                ". A sample is one token, like a row of a table. For sequences, give `--context`, "
+                "because memory grows with the tokens"
+            )
+        yield (
+            "`--params` does not tell the model's shape, so plan assumes a transformer with "
+            f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}. For your own "
+            f"model, use `--model config.json`{about_samples}"
+        )
 
 
 def assumed_sizes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
@@ -441,26 +437,6 @@ def older_version(question: TrainingQuestion) -> Mapping[str, str] | None:
         return None
     older: Mapping[str, str] | None = row_of(question.trainer).get("older")
     return older
-
-
-def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
-    """A note on the shape that plan assumed for a number of parameters."""
-    shape = job.shape
-    vocabulary = (
-        f"GPT-2's vocabulary of {shape.vocabulary:,}" if shape.vocabulary else "no vocabulary"
-    )
-    about_samples = ""
-    # Without a length plan assumes that a sample is a row of a table, not a text.
-    if question.context is None and job.context == 1:
-        about_samples = (
-            ". A sample is one token, like a row of a table. For sequences, give `--context`, "
-            "because memory grows with the tokens"
-        )
-    return (
-        "`--params` does not tell the model's shape, so plan assumes a transformer with "
-        f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}. For your own model, "
-        f"use `--model config.json`{about_samples}"
-    )
 
 
 SAME_FACTOR = 0.01
@@ -530,21 +506,14 @@ def machine_notes(decision: Decision) -> Iterator[str]:
         )
 
 
-def needs_memory_of_others(decision: Decision) -> bool:
-    """Whether the job only fits if other programs free the memory that they use now. They may leave
-    the GPU before the training starts, or keep their memory."""
-    return decision.memory.total + decision.place.used_bytes > decision.place.capacity
-
-
 # --- many jobs: one for each row of a CSV file ----------------------------------------------------
 
 NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
-COLUMNS = "gpu,gpu_mem_gb,num_gpus,model,max_model_len"
-LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
-"""The largest plausible values in a row; anything above is a typo."""
 NOTHING = PlanMemory(
     states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
 )
+LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
+"""The largest plausible values in a row; anything above is a typo."""
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
@@ -556,10 +525,7 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
     text = named_file.read_text(path)
     reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
     if not NEEDED_COLUMNS.issubset(reader.fieldnames or ()):
-        raise BadInput(
-            f"{path} needs the columns num_gpus, model and max_model_len",
-            hint=COLUMNS,
-        )
+        raise BadInput(f"{path} needs the columns num_gpus, model and max_model_len")
     # Hundreds of rows name the same few cards and models.
     gpu_of_row = lru_cache(maxsize=64)(partial(place_of_row, gpus=gpus))
     shape_of_row = lru_cache(maxsize=64)(model_named)

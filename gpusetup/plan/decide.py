@@ -126,9 +126,7 @@ class Decision(Frozen):
         if self.near:
             return f"within {round(100 * near_limit(self.job))} % of the limit"
         # A doubt cannot change that a job does not fit, because uncounted parts only add memory.
-        if self.fits and doubt(self.job, self.recipe):
-            return "plan knows little about this kind of job (see the notes)"
-        return None
+        return doubt(self.job, self.recipe) if self.fits else None
 
 
 # --- how certain an answer is ---------------------------------------------------------------------
@@ -144,7 +142,7 @@ def near_limit(job: TrainingJob) -> float:
 
 
 def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
-    """Why a job that should fit may still run out of memory, as a sentence; None for well-tested
+    """Why a job that should fit may still run out of memory, as a clause; None for well-tested
     kinds of jobs."""
     shape = job.shape
     if shape.roughly:
@@ -157,10 +155,7 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     keeps_parts_on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
     # Only Trinity-RFT's measured runs (`is_standard`) also cover offload.
     if keeps_parts_on_host and not is_standard(job):
-        return (
-            "published runs that keep parts in the host's RAM took 0.7 to 3 times what plan "
-            "counts: measure one step first"
-        )
+        return "runs that keep parts in the host's RAM took 0.7 to 3 times what plan counts"
     if job.strategy == "dp" and job.gpus > 1:
         return "plan never compared DataParallel with a measurement"
     if job.generates or job.models_beside:
@@ -169,15 +164,9 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
             counted.append("the inference engine on the same GPUs")
         if job.rl.generated_at_once:
             counted.append(f"a cache for {job.rl.generated_at_once:,} sequences generated at once")
-        return (
-            f"plan also counts {', '.join(counted)}, and has never been compared with a "
-            "measured run of this kind"
-        )
+        return f"plan also counts {', '.join(counted)}, and never compared that with a measurement"
     if job.sequences_of_sample > 1:
-        return (
-            "each sample is a pair of answers, and plan never compared such a run with a "
-            "measurement"
-        )
+        return "plan never compared training on pairs of answers with a measurement"
     if job.lora is not None and job.strategy.startswith("zero"):
         return "runs of adapters under ZeRO often need more memory than plan counts"
     return None

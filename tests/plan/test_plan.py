@@ -247,7 +247,7 @@ def test_a_number_of_parameters_is_close_and_says_its_shape(
         ("--model qwen3-8b --context 16384 --gpu H20", None),
         (
             "--model qwen3-8b --context 2048 --gpus 2 --strategy dp --gpu-mem 400GiB",
-            "plan knows little about this kind of job (see the notes)",
+            "plan never compared DataParallel with a measurement",
         ),
     ],
 )
