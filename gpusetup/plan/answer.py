@@ -18,7 +18,7 @@ from gpusetup.model.documents import PlanAnswer, PlanCell, PlanMemory, Way
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
-from gpusetup.plan.config import FromConfig, RopeScaling, read_for_gpus
+from gpusetup.plan.config import FromConfig, RopeScaling
 from gpusetup.plan.decide import (
     NONE,
     SOLVERS,
@@ -78,7 +78,6 @@ def answer(request: PlanRequest) -> PlanAnswer:
     from_config = request.from_config
     decision = (SOLVERS[question.solve] if question.solve else decide)(job, place)
     plain = cell(decision)
-    config = read_for_gpus(from_config, job.gpus) if from_config else None
     uncounted = tuple(dict.fromkeys(uncounted_parts(request)))
     reasons = tuple(reasons_for_close(request, decision, uncounted))
     variables = dict(plain.env)
@@ -100,7 +99,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
         "ways": tuple(ways(request)),
         "advice": tuple(advice(request, decision)),
         "solved": question.solve,
-        "config": config,
+        "config": from_config.read if from_config else None,
     }
     return PlanAnswer(**answered)
 
@@ -114,9 +113,6 @@ def reasons_for_close(
         yield "something that may take memory is not counted"
     if decision.close_because:
         yield decision.close_because
-    # The notes also name ways to divide a model that plan does not count.
-    if request.from_config and request.from_config.notes:
-        yield "a setting in the config is not counted (see the notes)"
     if decision.measured or not decision.fits:
         return
     question, job, place = request.question, decision.job, request.place
@@ -193,7 +189,13 @@ def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
     rope = from_config.rope if from_config else None
     if rope and (remark := factor_remark(rope, decision.job)):
         yield remark
-    yield from from_config.notes if from_config else ()
+    # In a plain loop, DDP gives each GPU the full `batch_size`, while DataParallel divides it.
+    per_gpu = from_config.per_gpu if from_config else None
+    if from_config and per_gpu and decision.job.gpus > 1 and not from_config.read.trainer:
+        yield (
+            f"plan assumes a batch of {per_gpu:,} on each GPU; if that is the batch of all "
+            f"{decision.job.gpus} GPUs together, add `--batch {per_gpu}`"
+        )
     yield from notes(request.question, decision)
 
 

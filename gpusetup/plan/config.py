@@ -57,8 +57,6 @@ class FromConfig(Frozen):
     included."""
     gpus: int | None
     read: ConfigRead
-    notes: tuple[str, ...] = ()
-    """Sentences that name what the plan cannot count."""
     rope: RopeScaling | None = None
     """The RoPE scaling that the config sets to extend the context; None if there is none."""
 
@@ -75,7 +73,6 @@ def question_of(
     trainer = trainer or trainer_of(config)
     fields: Fields = {
         "trainer": trainer,
-        "notes": [],
         "per_gpu": None,
         "total": None,
         "sp": reader.number("sp", LARGEST["sp"]),
@@ -107,7 +104,6 @@ def question_of(
         per_gpu=fields["per_gpu"],
         total=fields["total"],
         gpus=fields["devices"],
-        notes=tuple(fields["notes"]),
         rope=rope_scaling(reader),
         # Build the report last, because it lists all keys that were read.
         read=ConfigRead(
@@ -134,19 +130,6 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
         return question
     # The total is the batch of an optimizer step, so divide it among the micro-batches.
     return replace(question, batch=max(total // (accumulate or 1), groups))
-
-
-def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
-    """The report about a config. In a plain loop on several GPUs it says how the batch is counted,
-    because DDP gives each GPU the full `batch_size`, while DataParallel divides it among them."""
-    read, per_gpu = from_config.read, from_config.per_gpu
-    if gpus == 1 or per_gpu is None or read.trainer is not None:
-        return read
-    assumption = (
-        f"each GPU has a batch of {per_gpu:,}; if that is the batch of all {gpus} GPUs together, "
-        f"add `--batch {per_gpu}`"
-    )
-    return replace(read, assumed=(*read.assumed, assumption))
 
 
 # --- what is trained ------------------------------------------------------------------------------
@@ -425,20 +408,16 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
 
 
 UNCOUNTED = {
-    "replicas": "replicas of shards are not counted: plan assumes one shard over all GPUs",
-    "ep": "expert parallelism is not counted: plan assumes all experts on each GPU",
-}
-"""Role of a number above 1 that plan does not count -> the note that says so."""
-REFUSED = {"tp": "tensor", "pp": "pipeline", "cp": "context"}
-"""Role of a number above 1 with which each GPU needs much less than plan would say -> the kind of
-parallelism."""
+    "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "replicas": "replicated",
+}  # fmt: skip
+"""Role of a number -> the kind of parallelism that plan does not count if it is above 1."""
 
 
 def parallel(reader: Reader, fields: Fields) -> Fields:
     """The number of GPUs in the config over all nodes, and the parallel strategy: DeepSpeed's ZeRO
     stage if the config names one, otherwise that in the settings of FSDP. None for what the config
     does not set."""
-    for role, kind in REFUSED.items():
+    for role, kind in UNCOUNTED.items():
         degree = reader.number(role, LARGEST["gpus"]) or 1
         if degree > 1:
             problem = f"{degree}: plan does not count {kind} parallelism"
@@ -446,9 +425,6 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
             raise reader.refused(setting, problem, "with 1 it is planned by FSDP or ZeRO alone")
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
-    for role, note in UNCOUNTED.items():
-        if (reader.number(role, LARGEST["gpus"]) or 1) > 1:
-            fields["notes"].append(note)
     return {"devices": gpus and gpus * (nodes or 1), "strategy": strategy(reader)}
 
 
