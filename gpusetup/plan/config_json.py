@@ -248,8 +248,6 @@ def decoder(config: ModelConfig) -> Shape:
     # FSDP gathers a whole layer, or the embedding if that is larger.
     largest_mlp = max(mlp.experts, mlp.dense if mlp.dense_layers else 0)
     largest_layer = max(counts[mixer] for mixer in mixers) + norms + largest_mlp
-    attention_layers = mixers.count(ATTENTION)
-    rank = config.get("kv_lora_rank")
     return Shape(
         name=config.name,
         kind=config.kind,
@@ -269,11 +267,7 @@ def decoder(config: ModelConfig) -> Shape:
         tied=tied,
         experts=config.get("num_experts_per_tok"),
         vocabulary=vocabulary,
-        # Latent attention caches one narrow tensor.
-        latent=rank + config.get("qk_rope_head_dim", default=64) if rank else 0,
-        roughly=attention_layers < len(mixers),
-        # Other layers keep a state of a fixed size instead of keys and values.
-        cached_layers=attention_layers if attention_layers < len(mixers) else None,
+        roughly=mixers.count(ATTENTION) < len(mixers),
         native_context=config.get("max_position_embeddings") or None,
     )
 

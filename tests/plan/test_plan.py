@@ -162,8 +162,6 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ),
         (("--cells", "/nowhere.csv"), "/nowhere.csv cannot be read"),
         ((*MODEL, "--from", "no-such-machine"), "no-such-machine"),
-        ((*MODEL, *H20, "--weights", "fp8"), "needs a server"),
-        ((*MODEL, *H20, "--serve", "--lora", "8"), "`--lora` has no effect with `--serve`"),
     ],
 )
 def test_a_wrong_question_is_answered_in_words(
