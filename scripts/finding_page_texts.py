@@ -72,7 +72,6 @@ COMMANDS = {
     "gpu-memory-taken": "nvidia-smi\n"
     "sudo fuser -v /dev/nvidia*    # also what nvidia-smi does not list",
     "gpu-unused": "gpusetup install",
-    "guarded-set-changed": "gpusetup guard",
     "hybrid-gpu-off": "sudo prime-select on-demand    # for prime-select\n"
     "supergfxctl --mode Hybrid    # for supergfxctl\n"
     "sudo envycontrol --switch hybrid    # for envycontrol\nsudo reboot",
@@ -83,8 +82,6 @@ COMMANDS = {
     "    # if no installer is named\n"
     "gpusetup install --venv .venv    # if the distribution installed it",
     "invalid-device-ordinal": "nvidia-smi -L",
-    "kernel-image-invalid": "unset TRITON_PTXAS_PATH\nrm -rf ~/.triton/cache ~/.nv/ComputeCache\n"
-    'rm -rf "${TMPDIR:-/tmp}/torchinductor_$USER"    # the cache of torch.compile',
     "libcuda-driver-mismatch": "ldconfig -p | grep libcuda\n"
     + WITHOUT_FOLDERS.format("compat|stubs")
     + "\nsudo reboot    # if the driver was updated",
@@ -146,8 +143,6 @@ COMMANDS = {
     'SP="$(python -c \'import sysconfig; print(sysconfig.get_path("purelib"))\')"\n'
     'ls -d "$SP"/torch "$SP"/torch-* "$SP"/~*    # delete what is listed\ngpusetup install',
     "torch-import-failed": "gpusetup install",
-    "torch-internal-error": "gpusetup install --venv .venv-new --upgrade\n"
-    "python -m torch.utils.collect_env    # for your report",
     "torch-lacks-device": "gpusetup install",
     "torch-outside-environment": "unset PYTHONPATH    # in PowerShell: $env:PYTHONPATH = ''\n"
     'python -c "import torch; print(torch.__file__)"',
@@ -418,10 +413,6 @@ CHECKS = {
     "rocm-wheel-on-nvidia": CheckCommand(
         'python -c "import torch; print(torch.__version__, torch.version.hip)"',
         "2.9.1+rocm6.4 6.4.43482",
-    ),
-    "site-not-writable": CheckCommand(
-        'ls -ld "$(python -c \'import sysconfig; print(sysconfig.get_path("purelib"))\')"; id -un',
-        "drwxr-xr-x 9 root root 4096 Nov 12 10:01 /usr/lib/python3/dist-packages\nme",
     ),
     "torch-outside-environment": CheckCommand(
         'python -c "import torch; print(torch.__file__)"; echo $PYTHONPATH',

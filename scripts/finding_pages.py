@@ -18,8 +18,8 @@ from typing import NamedTuple
 from finding_page_texts import CHECKS, COMMANDS, WORDS
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.causes import containers, parallel
-from gpusetup.causes.layers import STAGES, Layer
+from gpusetup.causes import containers, extensions, parallel
+from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import Cause
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.explanations import records
@@ -42,15 +42,15 @@ MOST_WORDS = 130
 NO_PAGE = ("ok", "unknown", "report-cut", "report-empty", "rule-broken")
 """Answers about the text that doctor read: nobody searches for them."""
 SEEN = {
-    "install": "pip, uv or conda stops",
-    "build": "A package does not compile",
-    "import": "An import fails, or a library is missing",
-    "start": "CUDA does not start",
-    "first-kernel": "torch is not the build for this GPU",
-    "running": "A program runs on the CPU, out of memory, slowly or wrongly",
-    "distributed": "Several GPUs",
+    **dict.fromkeys((Layer.UNFINISHED, Layer.PLATFORM, Layer.INSTALL), "pip, uv or conda stops"),
+    Layer.LIBRARIES: "An import fails, or a library is missing",
+    Layer.WHEEL: "torch is not the build for this GPU",
+    Layer.RUNNING: "A program runs on the CPU, out of memory, slowly or wrongly",
+    **dict.fromkeys((Layer.PROCESS, Layer.READINESS), "CUDA does not start"),
 }
-"""The stage at which a program fails -> what its user sees."""
+"""The layer of a cause -> what the user of a program sees."""
+BUILDS = "A package does not compile"
+DISTRIBUTED = "Several GPUs"
 WITHOUT_COMMANDS = (
     "container-hook-failed", "cuda-lib-missing", "libcuda-missing", "library-not-mapped",
     "nccl-shm-error",
@@ -64,7 +64,9 @@ OF_ONE_MACHINE = (
 )
 """What names the example machine in a command, and what to type on any other one."""
 GROUPS = (
-    *SEEN.values(),
+    *dict.fromkeys(SEEN.values()),
+    BUILDS,
+    DISTRIBUTED,
     "nvidia-smi or the driver fails, or the GPU is faulty",
     "A container, a pod or WSL has no GPU",
     "AMD, Intel and Apple",
@@ -81,10 +83,10 @@ def group_of(record: Cause) -> str:
     if layer is Layer.NO_GPU:
         return "AMD, Intel and Apple"
     if record in parallel.CAUSES:
-        return SEEN["distributed"]
-    if layer is Layer.WHEEL and record.stage in (None, "start"):
-        return SEEN["first-kernel"]
-    return SEEN[record.stage or (STAGES.get(layer, "start") if layer else "running")]
+        return DISTRIBUTED
+    if record in extensions.CAUSES and layer is Layer.INSTALL:
+        return BUILDS
+    return SEEN.get(layer or Layer.RUNNING, SEEN[Layer.RUNNING])
 
 
 @cache

@@ -63,35 +63,24 @@ CAUSES = (
             says(r"No module named ['\"]?triton\b(?!\.(?:ops|common|compiler))", unless="matching Triton is not available|comfy_kitchen|unavailable_reason", example="ModuleNotFoundError: No module named 'triton'"),
             says(r"(?:no matching distribution found for|could not find a version that satisfies the requirement) triton\b", example="ERROR: No matching distribution found for triton==2.1.0"),
         ),
-        not_examples=("if it fails because triton is not installed",),
-    ),
-    Cause(
-        "triton-mismatch",
-        certain_if=proofs.message_states_it,
-        title="The installed triton does not match this torch: it lacks {name}",
-        means="torch.compile uses Triton's internals, which change with every release: each torch "
-        "works with one release of triton only.",
-        text="Keep torch, and install the triton release that it requires (`pip check` names it)",
-        # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
-        look=("pip check",),
-        says=(
-            says(r"cannot import name ['\"]?(?P<name>\w{3,40})['\"]? from ['\"]?triton\.(?:compiler|runtime|backends)\b", "cannot import name", example="ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'"),
-            says(r"module ['\"]?triton\.(?:compiler|runtime|backends)[\w.]*['\"]? has no attribute ['\"]?(?P<name>\w{3,40})", "has no attribute", example="AttributeError: module 'triton.compiler' has no attribute 'OutOfResources'"),
-        ),
-        not_examples=("cannot import name 'flash_attn_func' from 'flash_attn'",),
     ),
     Cause(
         "triton-missing",
         refuted_by=(Refutation(facts.a_run_ended_well),),
-        title="torch.compile finds no working Triton",
-        means="torch for Linux needs the triton package. This package is missing or broken, or "
-        "the driver does not respond to Triton.",
-        text='Install the version of Triton that torch requires. `python -c "import triton"` '
-        "shows why Triton cannot be imported",
+        title="torch.compile finds no working Triton that fits this torch",
+        means="torch for Linux needs the triton package in exactly one release. The package is missing, "
+        "broken, or of another release; or the driver does not respond to Triton.",
+        text="Keep torch, and install the release of triton that it requires (`pip check` names it). "
+        '`python -c "import triton"` shows why Triton cannot be imported',
         # Source: torch/_inductor/scheduler.py.
-        events=("triton-missing-windows",),
-        where=(ON_LINUX,),
+        events=("triton-missing", "triton-missing-windows"),
+        where=(no(ON_WINDOWS), no(ON_MACOS)),
         look=("pip check",),
+        formerly=("triton-mismatch",),
+        says=(
+            says(r"cannot import name ['\"]?(?P<name>\w{3,40})['\"]? from ['\"]?triton\.(?:compiler|runtime|backends)\b", "cannot import name", example="ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'"),
+            says(r"module ['\"]?triton\.(?:compiler|runtime|backends)[\w.]*['\"]? has no attribute ['\"]?(?P<name>\w{3,40})", "has no attribute", example="AttributeError: module 'triton.compiler' has no attribute 'OutOfResources'"),
+        ),
     ),
     Cause(
         "triton-build-failed",
@@ -130,7 +119,7 @@ CAUSES = (
                 commands=("pip install --upgrade triton-windows",),
             ),
         ),
-        alike={"gcc --version": ("compiler-missing",)},
+        asks=("gcc --version",),
         says=(
             says(r"failed to find c compiler|No working C(?:\+\+)? compiler found|InvalidCxxCompiler|compiler: cl is not found", example="torch._inductor.exc.InvalidCxxCompiler: No working C++ compiler found in torch._inductor.config.cpp.cxx"),
             says(r"No such file or directory: '(?P<compiler>gcc|cc|clang|g\+\+|c\+\+|x86_64-linux-gnu-gcc)'", unless=IN_A_BUILD, example="FileNotFoundError: [Errno 2] No such file or directory: 'gcc'"),
@@ -162,7 +151,6 @@ CAUSES = (
             says(r"torchvision (?P<torchvision>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)", example="torchvision 0.19.1 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
             r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchvision/|packages/torchvision/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
         ),
-        not_examples=("We should not register a meta kernel directly to the operator 'mylib::add'",),
     ),
     Cause(
         "torchaudio-mismatch",
@@ -191,16 +179,8 @@ CAUSES = (
         ),
     ),
     Cause(
-        "guarded-set-changed",
-        severity=Severity.WARNING,
-        title="{name} was {was} when it was {how} on {when}, and is now {now}",
-        plain="An installer replaced torch or a package that must match it",
-        means="`gpusetup install` recorded which package versions work together, and an installer "
-        "has since replaced one of them.",
-        text="Restore the recorded versions, unless the change was intended",
-    ),
-    Cause(
         "companion-torch-mismatch",
+        formerly=("guarded-set-changed",),
         severity=Severity.WARNING,
         title="A package needs a different torch version from the installed one",
         means="The package's libraries are compiled against one torch version. If the package's "

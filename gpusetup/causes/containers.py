@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, proofs
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
     ON_WINDOWS,
     in_an_image_build,
     job_without_gpu,
-    on_windows_without_container,
 )
 from gpusetup.fixes import needs, paste, system_packages
-from gpusetup.fixes.owners import is_lent
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
@@ -176,7 +174,7 @@ CAUSES = (
             "invalid-device-ordinal", "mig-misconfigured",
         ),
         events=("gpus-not-given",),
-        alike={alike.LIST_GPUS: ("torch-sees-no-gpu", "invalid-device-ordinal")},
+        asks=(alike.LIST_GPUS,),
         commands=("unset CUDA_VISIBLE_DEVICES",),
         plain="CUDA_VISIBLE_DEVICES hides every GPU from this process",
         cases=(
@@ -202,9 +200,8 @@ CAUSES = (
         '["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or run `sudo nvidia-ctk '
         "system create-dev-char-symlinks --create-all` on the host",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
-        impossible=(on_windows_without_container,),
         needs_root=True,
-        alike={"nvidia-smi": ("nvml-mismatch", "gpu-fell-off-bus")},
+        asks=("nvidia-smi",),
         says=(
             r"(?:initialize )?NVML: Unknown Error",
             r"initiali[sz]e NVML unknown error",
@@ -225,7 +222,7 @@ CAUSES = (
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "sh -c 'ldconfig -p | grep libcuda'",
         ),
-        alike={alike.LIBCUDA_IN_IT: ("container-no-gpu",)},
+        asks=(alike.LIBCUDA_IN_IT,),
         says=(
             says(r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})", example="NVIDIA_DRIVER_CAPABILITIES=utility"),
             says(r"nvidia-smi\b[^\n]{0,40}?\bcuda(?: version)?(?![a-z])[^\n]{0,16}?N ?/ ?A\b", said="in words", example="in it nvidia-smi shows cuda N/A"),
@@ -242,18 +239,16 @@ CAUSES = (
         "resource limit in Kubernetes",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         lacks="gpu",
-        impossible=(on_windows_without_container, is_lent),
         # Without a driver in the container, CUDA also says that the driver is insufficient.
         explains=("driver-too-old",),
         way=start_with_gpu,
-        alike={alike.ON_THE_HOST: ("driver-missing", "container-toolkit-missing")},
+        asks=(alike.ON_THE_HOST,),
         says=(
             r"nvidia driver was not detected|start this container with gpu support",
             r"kernel driver does not appear to be running on this host \([0-9a-f]{12}\)",
             says(r"(?P<library>libcuda\.so[.\d]*): file too short", example="ImportError: /usr/lib/libcuda.so.1: file too short"),
             says(r'(?:exec: \\?"nvidia-smi\\?":? (?:executable file )?|"nvidia-smi\\?": executable file )not found|executable file .?nvidia-smi.? not found', example='docker: Error response from daemon: exec: "nvidia-smi": executable file not found in $PATH: unknown.', lacks="nvidia-smi"),
         ),
-        not_examples=("nvidia-smi not found, says its guide", "libfoo.so.1: file too short"),
         cases=(
             Message(
                 where=(in_an_image_build,),
@@ -264,7 +259,6 @@ CAUSES = (
                 "the GPUs' architectures",
             ),
         ),
-        certain_if=proofs.driver_answers_beside_the_container,
     ),
     Cause(
         "k8s-gpu-not-allocatable",
@@ -286,10 +280,6 @@ CAUSES = (
             r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
             says(r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])", example="Allocatable:\n  cpu: 8\n  nvidia.com/gpu:     0"),
             says(r"\bno (?:GPUs? (?:are|is|were) allocatable|allocatable GPUs?)\b", "allocatable", unless=r"\bif no\b", example="the validation logs suggest that no GPUs are allocatable"),
-        ),
-        not_examples=(
-            "Allocatable:\n  nvidia.com/gpu:     8",
-            "nvidia-device-plugin-daemonset-gx2 1/1 Running 0 5d",
         ),
     ),
     Cause(
@@ -335,7 +325,6 @@ CAUSES = (
         "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
         "packages",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
-        impossible=(on_windows_without_container, is_lent),
         way=_toolkit,
         says=(
             says(r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities", example='docker: Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]].'),
@@ -363,10 +352,6 @@ CAUSES = (
             says(r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)", example="invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported. Please use the NVIDIA Container Runtime"),
             says(r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))", example="Error: error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: 1): OCI runtime error"),
             says(r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})", example="unable to retrieve OCI runtime error: nvidia-container-runtime did not terminate successfully: exit status 127: unknown"),
-        ),
-        not_examples=(
-            "error executing hook `/usr/bin/other-hook` (exit code: 1)",
-            "error executing hook `/usr/bin/other` (exit code: 1)",
         ),
     ),
     Cause(

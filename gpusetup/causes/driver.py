@@ -5,18 +5,14 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container, listed_gpus
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
-    gpu_is_listed,
-    in_wsl,
     no,
-    on_windows_without_container,
 )
 from gpusetup.fixes import drivers
-from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
-from gpusetup.fixes.owners import is_lent
+from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines, lines
@@ -64,8 +60,6 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,driver_version --format=csv", "name, driver_version\nTesla T4, 470.256.02"),
         refuted_by=(
             Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", alike.WHICH_LIBCUDA),
-            Refutation(gpu_facts.only_gpu_is_from("amd"), "amd-gpu"),
-            Refutation(gpu_facts.only_gpu_is_from("intel"), "intel-gpu"),
         ),
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",
@@ -91,7 +85,6 @@ CAUSES = (
             says(r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)", example="The minimum required CUDA driver version is 12.0, but the installed CUDA driver version is 11.4."),
             r"your nvidia driver is too old or missing",
         ),
-        not_examples=("The currently installed NVIDIA graphics driver is unsupported or has known issues. The unsupported driver range: [553.0, 560.35)",),
     ),
     Cause(
         "driver-missing",
@@ -105,8 +98,7 @@ CAUSES = (
         text="Install your distribution's driver package and reboot",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
-        impossible=(in_wsl,),
-        alike={alike.ON_THE_BUS: ("no-nvidia-gpu", "container-no-gpu")},
+        asks=(alike.ON_THE_BUS,),
     ),
     Cause(
         "hybrid-gpu-off",
@@ -137,12 +129,6 @@ CAUSES = (
             says(r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)", tool="modprobe", unless=r"nouveau", example="$ cat /etc/modprobe.d/gpu.conf\ninstall nvidia /bin/false"),
             says("alias nvidia off", tool="modprobe"),
         ),
-        not_examples=(
-            "sudo envycontrol -s integrated, and later sudo envycontrol -s hybrid",
-            "envycontrol can go from integrated to hybrid mode",
-            "supergfxctl -m Integrated and back by supergfxctl -m Hybrid",
-            "sudo prime-select intel; afterwards sudo prime-select nvidia",
-        ),
     ),
     Cause(
         "driver-not-loaded",
@@ -156,7 +142,6 @@ CAUSES = (
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".
         lacks="gpu",
-        impossible=(gpu_is_listed, on_windows_without_container, in_wsl, is_lent),
         way=load_fix,
         says=(
             says("nvml error: driver not loaded", place="host"),
@@ -171,7 +156,6 @@ CAUSES = (
             r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
             says(r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'", example="ERROR: Unable to load the kernel module 'nvidia-drm.ko'. This happens most frequently when"),
         ),
-        not_examples=("nvidia-smi shows the NVIDIA driver",),
     ),
     Cause(
         "driver-build-failed",
@@ -214,10 +198,6 @@ CAUSES = (
             says(r"ERROR: Unable to find the kernel source tree for the currently running kernel", why="headers"),
             says(r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found", unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]", why="headers", example="Error! Your kernel headers for kernel 6.1.0-18-amd64 cannot be found at /lib/modules/6.1.0-18-amd64/build or /lib/modules/6.1.0-18-amd64/source."),
         ),
-        not_examples=(
-            "Building DKMS module: nvidia-565.77... done.",
-            "kernels/nv-like.cu:12:3: error: expected a ;",
-        ),
     ),
     Cause(
         "secure-boot-rejected",
@@ -234,7 +214,7 @@ CAUSES = (
                 for event in events(context, "secure-boot-rejected")
             ),
         ),
-        commands=lambda context: (*mok_command(context), *lines(REBOOT)),
+        commands=(ENROLL_KEY, REBOOT),
         needs_root=True,
         needs_reboot=True,
         says=(
@@ -242,7 +222,6 @@ CAUSES = (
             says(r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject", example="nvidia module keys are rejected by the kernel"),
             r"The signed kernel module failed to load",
         ),
-        not_examples=("module.sig_enforce=1 is set and nvidia loads",),
     ),
     Cause(
         "driver-does-not-answer",
@@ -290,7 +269,7 @@ CAUSES = (
             ),
             lambda context: not context.other_host,
         ),
-        alike={"nvidia-smi": ("container-nvml-lost", "uvm-missing", "cuda-unknown-error")},
+        asks=("nvidia-smi",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
     ),
@@ -361,13 +340,7 @@ CAUSES = (
         look=("sudo dmesg | grep -i nvrm",),
         needs_root=True,
         needs_reboot=True,
-        alike={
-            alike.KERNEL_LOG: (
-                "gpu-fell-off-bus",
-                "gpu-not-supported-by-driver",
-                "device-permission",
-            )
-        },
+        asks=(alike.KERNEL_LOG,),
     ),
     Cause(
         "gpu-not-supported-by-driver",
@@ -381,6 +354,6 @@ CAUSES = (
         kind_of="gpu-init-failed",
         explains=("driver-not-loaded",),
         way=drivers.driver_fix,
-        alike={alike.KERNEL_LOG: ("driver-not-loaded", "gpu-init-failed")},
+        asks=(alike.KERNEL_LOG,),
     ),
 )  # fmt: skip

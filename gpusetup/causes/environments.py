@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 
-from gpusetup.causes.record import Cause, CheckCommand, Message
+from gpusetup.causes.record import Cause, CheckCommand
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
@@ -22,31 +23,9 @@ def _for_the_target(context: RuleContext) -> Lines:
     return (paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),)
 
 
-def _add_pip(context: RuleContext) -> Lines:
-    """The command that installs pip with uv, because uv itself does not need pip."""
-    add = paste.command(context, "uv", "pip", "install", "--python", paste.python(context), "pip")
-    return (add,)
-
-
-def _into_new_environment(context: RuleContext) -> Lines:
-    """The command that installs torch into a new environment, because the system manages the
-    current one."""
-    return (paste.into_new_environment(context),)
-
-
-NAMES = (
-    "abc ast asyncio bisect builtins bz2 calendar code codecs collections contextlib copy copyreg"
-    " ctypes dataclasses datetime decimal difflib dis email enum fnmatch fractions functools gc"
-    " getpass glob gzip hashlib heapq http importlib inspect io ipaddress itertools json keyword"
-    " linecache locale logging lzma math mimetypes multiprocessing numbers opcode operator os parser"
-    " pathlib pickle pickletools platform pprint profile pstats queue random re reprlib sched secrets"
-    " select selectors shelve shutil signal site socket ssl stat statistics string struct subprocess"
-    " symbol sys tarfile tempfile test textwrap threading time timeit token tokenize trace traceback"
-    " types typing unittest urllib uuid warnings weakref xml zipfile"
-)
-STDLIB = "(?:" + "|".join(sorted(NAMES.split(), key=len, reverse=True)) + ")"
-"""Modules that torch's import needs. A file with such a name in the working folder hides the real
-module."""
+STDLIB = "(?:" + "|".join(sorted(sys.stdlib_module_names, key=len, reverse=True)) + ")"
+"""Python's own modules, the longest names first. A file with such a name in the working folder hides
+the real module."""
 
 CAUSES = (
     Cause(
@@ -73,13 +52,14 @@ CAUSES = (
         title="The environment has no pip, so `pip install` would install elsewhere",
         text="Use uv (as gpusetup does), or install pip",
         # Source: Python documentation, venv.
-        commands=_add_pip,
+        commands=lambda context: (
+            paste.command(context, "uv", "pip", "install", "--python", paste.python(context), "pip"),
+        ),
         says=(
             r"No module named ['\"]?pip\b['\"]?(?!\.)",
             says(r"\bpip3?: (?:command )?not found|command not found: pip3?\b|'pip3?' is not recognized", example="bash: pip: command not found"),
             says(r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b", "pip", example="RUN python3 -m pip install torch says that the module pip is not installed"),
         ),
-        not_examples=("the package pip is not the newest",),
     ),
     Cause(
         "conda-missing",
@@ -92,30 +72,25 @@ CAUSES = (
         # Source: conda-forge, Miniforge's README.
         commands=("gpusetup install --venv .venv",),
         says=(says(r"'conda' is not recognized|The term 'conda'|\bconda: (?:command )?not found|command not found: conda(?![\w-])", example="'conda' is not recognized as an internal or external command,"),),
-        not_examples=("zsh: command not found: conda-build",),
     ),
     Cause(
         "externally-managed",
         certain_if=proofs.message_states_it,
         check=CheckCommand("python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY", "EXTERNALLY-MANAGED"),
-        title="This Python belongs to the operating system: pip is not allowed to install there",
-        means="The distribution's own programs use its packages, and pip would break them.",
-        text="Create an environment and install there",
+        title="This Python belongs to the operating system or to another user: the installer may not "
+        "change it",
+        means="The distribution's own programs use its packages, and pip would break them; or its "
+        "folder is not yours, or a running program uses its files.",
+        text="Create your own environment and install there. If it is yours, close the programs that "
+        "use its files",
         # Source: PEP 668.
-        commands=_into_new_environment,
-        says=("externally-managed-environment",),
-    ),
-    Cause(
-        "site-not-writable",
-        title="The installer has no write permission for {path}",
-        means="The environment belongs to another user, or a running program uses its files.",
-        text="Create your own environment and install there, or close the programs that use its "
-        "files",
-        commands=_into_new_environment,
+        commands=lambda context: (paste.into_new_environment(context),),
         says=(
+            "externally-managed-environment",
             says(r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'", example="ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'"),
             says(r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'", example="ERROR: [WinError 5] Access is denied: 'C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll'"),
         ),
+        formerly=("site-not-writable",),
     ),
     Cause(
         "no-target",
@@ -148,11 +123,7 @@ CAUSES = (
             "torch-sees-no-gpu", "torch-import-failed", "gpu-check-failed", "cuda-lib-missing",
             "torch-missing", "torch-half-installed",
         ),
-        alike={
-            'python -c "import torch; print(torch.__file__, torch.__path__)"': (
-                "torch-half-installed",
-            )
-        },
+        asks=('python -c "import torch; print(torch.__file__, torch.__path__)"',),
         says=(
             rf"partially initialized module '(?P<module>{STDLIB})(?:\.\w+)*'.{{0,80}}\(most likely due to a circular import\)(?: \((?P<path>[^()]{{1,160}}\.py)\))?",
             says(rf"cannot import name '\w+' from '(?P<module>{STDLIB})' \((?P<path>(?![^()]*[/\\](?:lib|Lib|lib64)[/\\])[^()]{{1,160}}[/\\](?P=module)\.py)\)", example="ImportError: cannot import name 'Queue' from 'multiprocessing' (/home/u/proj/multiprocessing.py)"),
@@ -170,30 +141,14 @@ CAUSES = (
         title="pip cannot remove {name}: conda or the distribution installed it",
         means="pip removes a package by its list of files (RECORD). Packages that conda or the "
         "distribution installed often lack that list.",
-        text="Remove the package with the tool that installed it (`conda remove`, `apt remove`), "
-        "or create a new environment",
+        text="Remove the package with the tool that installed it (`conda remove`, which calls torch "
+        "`pytorch`, or the distribution's package manager), or create a new environment",
         # Source: pip documentation; messages of pip's sources, of releases 20 to 26.
         commands=("gpusetup install --venv .venv",),
-        cases=(
-            Message(
-                having={"name": "^torch$", "by": "conda"},
-                text="Remove torch with conda, which calls it pytorch. Then install torch again",
-                commands=("conda remove pytorch",),
-            ),
-            Message(
-                having={"name": ".", "version": r"^\d"},
-                title="pip cannot remove {name}: its list of files (RECORD) is missing",
-                means="pip removes a package by that list. A stopped installation can lose it.",
-                text="Install the same version again over it, which writes a new list",
-                commands=("pip install --force-reinstall --no-deps {name}=={version}",),
-            ),
-        ),
         says=(
             says(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project", example="ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine"),
             says(r"Cannot uninstall (?P<name>[\w.-]+) [\w.+!]{1,40}, RECORD file not found\. Hint: The package was installed by (?P<by>\w+)", example="ERROR: Cannot uninstall torch 2.3.0, RECORD file not found. Hint: The package was installed by conda."),
             says(r"no RECORD file was found for (?P<name>[\w.-]*\w).{1,12}hint: The package was installed by (?P<by>\w+)", example="error: uninstall-no-record-file\n\n× Cannot uninstall torch 2.3.0\n╰─> The package's contents are unknown: no RECORD file was found for torch.\n\nhint: The package was installed by conda. You should check if it can uninstall the package."),
-            says(r"no RECORD file was found for [\w.-]*\w.{1,12}hint: You might be able to recover from this via: pip install --force-reinstall --no-deps (?P<name>[\w.-]+)==(?P<version>[\w.+!]*\w)", example="╰─> The package's contents are unknown: no RECORD file was found for torch.\n\nhint: You might be able to recover from this via: pip install --force-reinstall --no-deps torch==2.3.0"),
-            says(r"RECORD file not found\. You might be able to recover from this via: '?pip install --force-reinstall --no-deps (?P<name>[\w.-]+)==(?P<version>[\w.+!]*\w)", example="ERROR: Cannot uninstall torch 2.3.0, RECORD file not found. You might be able to recover from this via: 'pip install --force-reinstall --no-deps torch==2.3.0'."),
         ),
     ),
 )  # fmt: skip

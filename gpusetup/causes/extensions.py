@@ -90,6 +90,12 @@ COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc
 """The name of a C++ compiler in a build's output."""
 
 
+BUILD_TOOLS = lines(
+    'winget install Microsoft.VisualStudio.2022.BuildTools --override "--passive --wait '
+    '--add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"'
+)
+
+
 def one_cuda(context: RuleContext, text: str) -> Fix:
     """Install the CUDA toolkit with torch's CUDA version if its compiler supports the GPU,
     otherwise the first version that does."""
@@ -129,7 +135,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
 
 ASKED_OF_TORCH = (
     *("cuda-unavailable", "torch-not-compiled-with-cuda", "torch-missing", "smi-sees-it"),
-    *("no-nvidia-driver", "smi-not-found", "launcher-deprecated"),
+    *("no-nvidia-driver", "smi-not-found"),
 )
 """Kinds of events in a text that asks why torch finds no GPU. None of them comes from a build."""
 
@@ -191,24 +197,6 @@ def toolkit_lines(context: RuleContext) -> Lines:
 
 
 CAUSES = (
-    Cause(
-        "extension-too-old-for-torch",
-        title="The package's sources include {header}, which torch no longer has",
-        means="torch 1.11 removed the THC headers; ATen and c10 replace them.",
-        text="Use a newer release or a fork of the package, or build it in an "
-        "environment with torch 1.10 or older",
-        # Source: release notes of torch 1.11, removed headers.
-        look=(alike.TORCHS_CUDA,),
-        says=(
-            r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
-            says(r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to", example='error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists'),
-            says(r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope|identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined", example="error: 'AT_CHECK' was not declared in this scope"),
-        ),
-        not_examples=(
-            "error: 'my_name' was not declared in this scope",
-            'error: identifier "my_name" is undefined',
-        ),
-    ),
     Cause(
         "gpu-too-old-for-flash-attention",
         certain_if=proofs.message_states_it,
@@ -302,10 +290,6 @@ CAUSES = (
             says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build", example="OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_"),
             says(r"(?<!so: )undefined symbol: (?P<symbol>_ZNK?\d?\w{0,8}(?:c10|at4_ops|at6|5torch)\w*)", unless=r"\.so|lib(?:torch|c10)", example="ImportError: undefined symbol: _ZN3c104cuda14ExchangeDeviceEa"),
         ),
-        not_examples=(
-            "selective_scan_cuda has an undefined symbol",
-            "/x/site-packages/vllm/_C.so: undefined symbol: PyUnicode_AsUTF8",
-        ),
     ),
     Cause(
         "extension-arch-mismatch",
@@ -318,26 +302,29 @@ CAUSES = (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
-        alike={alike.TORCHS_KERNELS: ("arch-too-old-for-wheel", "arch-too-new-for-wheel")},
+        asks=(alike.TORCHS_KERNELS,),
     ),
     Cause(
         "cxx-standard-too-old",
         certain_if=proofs.message_states_it,
-        title="The build, its compiler or nvcc uses a C++ standard that is too old for torch's "
-        "headers",
+        title="The package's sources, its compiler or nvcc are too old for torch's headers",
         means="torch's headers need C++14 since torch 1.5, C++17 since torch 2.1, and C++20 since "
-        "torch 2.14.",
-        text="Use a newer release of the extension, or set a newer -std=c++ in its setup.py. "
+        "torch 2.14. torch 1.11 removed the THC headers; ATen and c10 replace them.",
+        text="Use a newer release or a fork of the extension, or set a newer -std=c++ in its setup.py. "
         "Build with gcc 9 or newer (for C++20: gcc 11; set CC and CXX) and the nvcc of torch's "
-        "CUDA (set CUDA_HOME). nvcc 11.0 and newer supports C++17, and 12.0 and newer supports C++20. "
-        "As an alternative, install the torch release that the extension was written for",
+        "CUDA (set CUDA_HOME). As an alternative, install the torch release that the extension was "
+        "written for",
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
         look=(*WHICH_CUDA, "g++ --version"),
         says=(
             says(r"You need C\+\+(?P<needs>1[47]|2\d) to compile PyTorch|C\+\+(?:1[47]|2\d) or later compatible compiler is required to use (?:ATen|PyTorch)", example="#error You need C++17 to compile PyTorch", who="build"),
             says(r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)", "-std=", who="compiler", example="cc1plus: error: unrecognized command line option '-std=c++17'"),
             says(r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'", who="nvcc", example="nvcc fatal   : Value 'c++20' is not defined for option 'std'"),
+            r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
+            says(r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to", example='error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists'),
+            says(r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope|identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined", example="error: 'AT_CHECK' was not declared in this scope"),
         ),
+        formerly=("extension-too-old-for-torch",),
     ),
     Cause(
         "compiler-too-new",
@@ -356,7 +343,6 @@ CAUSES = (
             "export NVCC_PREPEND_FLAGS='-ccbin g++-{compiler}'",
             "export CC=gcc-{compiler} CXX=g++-{compiler}",
         ),
-        windows=(),
         says=(
             r"unsupported GNU version! gcc versions later than (?P<compiler>4\.\d|\d+)",
             r"unsupported Microsoft Visual Studio version",
@@ -365,7 +351,6 @@ CAUSES = (
             says(r"(?:std_function|functional)\S{0,12}: error: parameter packs not expanded with", example="/usr/include/c++/11/bits/std_function.h:435:145: error: parameter packs not expanded with '...':"),
             says(r"unsupported GNU version! gcc 4\.9 and up are not supported", compiler="4.8"),
         ),
-        not_examples=("my.h:1:1: error: parameter packs not expanded with '...'",),
     ),
     Cause(
         "build-isolation-no-torch",
@@ -408,7 +393,6 @@ CAUSES = (
             r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}\bpip3? install\b.{0,600}?Getting requirements to build \w+ \.\.\. error|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}[/\\]pip-build-env-\w+[/\\].{0,300}?\bget_requires_for_build",
             says(r"File \"<string>\", line \d{1,4}, in .{0,200}?No module named ['\"]?torch['\"]?(?![\w.])\s{0,4}\[end of output\]", unless=r"--no-build-isolation"),
         ),
-        not_examples=("pip install -e .\npython train.py\nModuleNotFoundError: No module named 'torchmetrics'",),
     ),
     Cause(
         "compiler-missing",
@@ -422,10 +406,7 @@ CAUSES = (
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
         "Debian and Ubuntu: build-essential), or install a wheel of the package instead",
         # Source: messages of setuptools and cpp_extension.
-        windows=(
-            'winget install Microsoft.VisualStudio.2022.BuildTools --override "--passive --wait '
-            '--add Microsoft.VisualStudio.Workload.VCTools --includeRecommended"',
-        ),
+        commands=lambda context: () if on(context, "linux") else BUILD_TOOLS,
         needs_root=True,
         says=(
             says(r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required", example='error: Microsoft Visual C++ 14.0 or greater is required. Get it with "Microsoft C++ Build Tools"'),
@@ -442,11 +423,6 @@ CAUSES = (
             says(r"(?:cannot execute|error trying to exec|can't exec) \W?cc1plus\W{1,3}", example="gcc: error trying to exec 'cc1plus': execvp: No such file or directory"),
             says(rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'", unless=r"inductor|triton", example="running build_ext FileNotFoundError: [Errno 2] No such file or directory: 'g++'"),
             says(r"\b(?:g\+\+|c\+\+): (?:command )?not found", unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b", example="sh: 1: g++: not found"),
-        ),
-        not_examples=(
-            "UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified",
-            "Cannot open include file: 'my_own.h'",
-            "cc1plus: warning: command-line option is valid for C",
         ),
     ),
     Cause(
@@ -492,7 +468,6 @@ CAUSES = (
             says(r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'", module="deepspeed", example="AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'"),
             says(r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined", module="exllamav2", example="NameError: name 'exllamav2_ext' is not defined"),
         ),
-        not_examples=("it is not implemented on the CPU yet",),
     ),
     Cause(
         "build-without-gpu",
@@ -594,12 +569,6 @@ CAUSES = (
             says(r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)", who="shell"),
             says(r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute", who="extension", example="return getattr(_C, name)(*args, **kwargs)\nAttributeError: 'NoneType' object has no attribute 'rasterize'"),
             says(r"in get_cuda_bare_metal_version\b.{0,500}?\bsubprocess\.check_output\(.{0,500}?\bsubprocess\.py\W.{0,20}?line \d{1,5}, in (?:run|__init__|check_output)\b", unless=r"CalledProcessError|PermissionError|mismatch|Installed CUDA version", example='setup.py", line 63, in get_cuda_bare_metal_version raw_output = subprocess.check_output( File "/x/lib/python3.11/subprocess.py", line 466, in check_output return run(*popenargs'),
-        ),
-        not_examples=(
-            "it cannot find the GPU, nvcc works",
-            "-DCMAKE_CUDA_COMPILER=/usr/local/cuda/bin/nvcc",
-            'Target "x" links to: Boost::regex but the target was not found',
-            "JPEG_LIBRARY=NOTFOUND",
         ),
     ),
     Cause(

@@ -75,7 +75,7 @@ CAUSES = (
                 "as the pod's memory), or use num_workers=0",
             ),
         ),
-        alike={"df -h": ("pip-cache-disk-full",)},
+        asks=("df -h",),
         says=(
             says(r"killed by signal: Bus error|bus error encountered in worker|Signal 7 \(SIGBUS\) received|exitcode\s{0,8}: ?-7\b"),
             says(r"insufficient shared memory \(shm\)|workers are out of shared memory", example="ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm)."),
@@ -181,7 +181,7 @@ CAUSES = (
         # Source: Linux documentation, OOM killer.
         explains=("dataloader-worker-killed",),
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
-        alike={alike.HOST_MEMORY: ("dataloader-worker-killed",)},
+        asks=(alike.HOST_MEMORY,),
         says=(
             says(r"\.whl \([\d.]{1,8} [kMG]B\)(?:[^A-Za-z]{0,120}(?:[kMG]B(?:/s)?[^A-Za-z]{0,40}){0,3})? Killed\b", who="pip", example="Downloading https://host.example/whl/torch-2.4.0-cp310-cp310-linux_x86_64.whl (797.2 MB)\nKilled"),
             says(r"pip[/\\]_vendor[/\\](?:msgpack|cachecontrol|requests|urllib3).{0,700}?(?<!\w)MemoryError\b", who="pip", example='File "/x/pip/_vendor/msgpack/fallback.py", line 3\nMemoryError'),
@@ -195,7 +195,6 @@ CAUSES = (
             says(r"scheduler died during initialization \(exit code: -9\)|llama runner process has terminated: signal: killed", who="the system", example="Error: llama runner process has terminated: signal: killed"),
             says(r"model requires more system memory \(\s?[\d.]{1,8} \w{1,3}\) than is available", example="Error: model requires more system memory (8.4 GiB) than is available (5.8 GiB)", who="ollama"),
         ),
-        not_examples=("except MemoryError:", "exits with return code = 1"),
     ),
     Cause(
         "open-files-limit",
@@ -228,10 +227,6 @@ CAUSES = (
             r"server socket has failed to (?:listen|bind)\b.{0,200}?EADDRINUSE(?!.{0,40}port: ?\d)",
             says(r"(?:init_process_group|TCPStore|rendezvous)\b.{0,400}?Address already in use", example='File "train.py", line 4, in main\n    dist.init_process_group("nccl")\nRuntimeError: Address already in use'),
             says(r"EADDRINUSE, message: ?address already in use", unless="server socket has failed to", example="RuntimeError: code: -98, name: EADDRINUSE, message: address already in use"),
-        ),
-        not_examples=(
-            "listen udp: address already in use",
-            "Error: listen EADDRINUSE: address already in use :::3000",
         ),
     ),
 )  # fmt: skip

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import enum
 
-from gpusetup.model.finding import Stage
-
 
 class Layer(enum.IntEnum):
     """The layer that a cause belongs to. If neither of two causes explains the other, the cause in
@@ -84,48 +82,6 @@ COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch", "numpy-abi-mismatch
 OF_THE_DRIVER = (Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
 """The layers that only the machine's owner can fix."""
 
-STAGES: dict[Layer, Stage] = {
-    **dict.fromkeys((Layer.UNFINISHED, Layer.PLATFORM, Layer.INSTALL), "install"),
-    Layer.LIBRARIES: "import",
-    **dict.fromkeys((Layer.HARDWARE, Layer.RUNNING, Layer.LOSSES), "running"),
-}
-"""A layer -> the stage at which its causes usually make a program fail. For layers that are not
-listed, this is the program's start."""
-
-FAIL_AT: dict[Stage, tuple[str, ...]] = {
-    "first-kernel": (
-        "rocm-override-wrong", "arch-too-new-for-wheel", "arch-too-old-for-wheel",
-        "extension-arch-mismatch", "no-kernel-image", "gpu-too-old-for-flash-attention",
-        "kernel-image-invalid", "jit-arch-rejected", "ptx-unsupported-toolchain",
-        "gpu-too-old-for-triton", "triton-mismatch", "triton-build-failed", "triton-no-compiler",
-        "triton-missing", "triton-missing-windows", "bf16-unsupported",
-    ),
-    "import": (
-        "source-checkout-imported", "module-shadowed", "libcuda-missing", "glibc-too-old",
-        "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",
-        "other-torch-imported", "torch-half-installed", "torch-missing", "torch-lacks-device",
-        "maker-libraries-mixed", "library-not-on-path", "extension-needs-libcuda",
-    ),
-    "running": (
-        "container-nvml-lost", "worker-cannot-pickle", "mixed-precision-no-gain",
-        "gpu-works-little", "input-bound", "loss-diverges",
-    ),
-    "build": (
-        "driver-build-failed", "build-isolation-no-torch", "cuda-toolkit-mismatch-extension-build",
-        "cuda-home-unset", "cuda-toolkit-missing", "compiler-too-new", "compiler-missing",
-        "ninja-missing", "build-without-gpu", "cxx-standard-too-old", "extension-too-old-for-torch",
-    ),
-    "distributed": (
-        "local-rank-argument", "nccl-unavailable-windows", "libuv-missing", "port-in-use",
-        "nccl-duplicate-gpu", "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure",
-        "rdma-memlock", "nccl-timeout", "nccl-error", "launcher-deprecated",
-    ),
-    "start": ("torch-sees-no-gpu", "gpu-unused"),
-}  # fmt: skip
-"""A stage -> the causes that make a program fail then, although it is not usual in their layer."""
-
-STAGE_OF = {id: stage for stage, ids in FAIL_AT.items() for id in ids}
-
 SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: (*BROKEN_TORCH, *COMPANIONS, *NO_TORCH, "torch-cpu-build"),
     Layer.NO_GPU: (*NO_INIT, *NEED_A_GPU),
@@ -181,11 +137,11 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.INSTALL: (
         "python-32bit", "wrong-index", "python-no-wheel", "download-network-error",
         "download-hash-mismatch", "pip-cache-disk-full", "windows-path-too-long", "pip-missing",
-        "externally-managed", "site-not-writable", "installed-by-two", "conda-cuda-virtual-missing",
+        "externally-managed", "installed-by-two", "conda-cuda-virtual-missing",
         "resolver-conflict", "package-not-found", "build-isolation-no-torch",
         "cuda-toolkit-mismatch-extension-build", "cuda-home-unset", "cuda-toolkit-missing",
         "compiler-too-new", "compiler-missing", "ninja-missing", "build-without-gpu",
-        "cxx-standard-too-old", "extension-too-old-for-torch", "smi-banner-misread",
+        "cxx-standard-too-old",
     ),
     Layer.WHEEL: (
         "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",
@@ -200,9 +156,8 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "torchvision-mismatch", "torchaudio-mismatch", "cuda-lib-missing", "library-not-on-path",
         "extension-needs-libcuda", "numpy-abi-mismatch", "torch-import-failed",
         "extension-not-built", "extension-arch-mismatch", "no-kernel-image",
-        "gpu-too-old-for-flash-attention", "kernel-image-invalid",
+        "gpu-too-old-for-flash-attention",
         "jit-arch-rejected", "ptx-unsupported-toolchain", "gpu-too-old-for-triton",
-        "triton-mismatch",
         "triton-build-failed", "triton-no-compiler", "triton-missing",
         "triton-missing-windows", "library-missing", "library-not-mapped", "openmp-twice",
         "static-tls-full",
@@ -218,7 +173,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.LOSSES: (
         "vgpu-unlicensed", "power-thermal-throttle", "fabric-unhealthy", "nvlink-degraded",
-        "pcie-degraded", "mixed-precision-no-gain", "launcher-deprecated", "conda-missing",
+        "pcie-degraded", "mixed-precision-no-gain", "conda-missing",
     ),
 }  # fmt: skip
 """All causes that can be the root, by layer. If several remain unexplained, the first one in this

@@ -147,7 +147,7 @@ CAUSES = (
         explains=("torch-import-failed", "amd-gpu"),
         commands=("ulimit -v unlimited",),
         look=("findmnt -O noexec", "ulimit -a"),
-        alike={"findmnt -O noexec": ("host-out-of-memory",)},
+        asks=("findmnt -O noexec",),
         says=(
             says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): failed to map segment from shared object", example="ImportError: libcusparseLt.so.0: failed to map segment from shared object"),
             says(r"(?P<library>lib[\w.+-]{1,80}|[\w.+-]{2,80}\.so[.\d]*): cannot enable executable stack", why="stack", example="ImportError: libtorch_cpu.so: cannot enable executable stack as shared object requires: Invalid argument"),
@@ -179,7 +179,6 @@ CAUSES = (
             says(rf"(?:Error|: )\s?(?<!dlerror: )(?P<library>(?!{CUDA_LIBRARY}|{TORCH_LIBRARY}|libcuda\.|libnvidia-ml|libbitsandbytes_|{FFMPEG}|lib(?:amdhip64|hip[bfrs]|roc[bfrstm]|rccl|MIOpen|hsa-runtime64|ze_|sycl|ur_|pi_level_zero|intel-ext-pt|mkl_sycl))lib[\w+-]+\.so[.\d]*): cannot open shared", unless="dlerror"),
             says(r"\b(?P<library>libpython[\w.]{0,8}\.so[.\d]*)\b[^\n]{0,80}?\b(?:not found|missing)\b", example="it is linked against `libpython3.10.so`. When this shared library is not found it crashes"),
         ),
-        not_examples=("libpython3.10.so is found",),
     ),
     Cause(
         "ld-library-path-conflict",
@@ -249,7 +248,6 @@ CAUSES = (
             says(r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)", by_program="XLA", example="Loaded runtime CuDNN library: 8.1.0 but source was compiled with: 8.6.0.  CuDNN library needs to have matching major version"),
             says(r"Found (?P<library>cu\w+) version (?P<loaded>\d{4,6}), but \w+ was built against version (?P<compiled>\d{4,6})", by_program="XLA", example="RuntimeError: Found cuDNN version 8500, but jaxlib was built against version 8902"),
         ),
-        not_examples=("an outdated driver installation found nothing",),
     ),
     Cause(
         "openmp-twice",
@@ -327,7 +325,6 @@ CAUSES = (
         # Source: cuda.h (the driver API); ld.so(8).
         look=("ldd {path}",),
         says=(says(r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b", unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b", example="OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate"),),
-        not_examples=("ImportError: /x/flash_attn.so: undefined symbol: cudaLaunch",),
     ),
     Cause(
         "source-checkout-imported",
@@ -418,7 +415,7 @@ CAUSES = (
                 look=(alike.TORCHS_CUDA,),
             ),
         ),
-        alike={"python -m bitsandbytes": ("extension-not-built",)},
+        asks=("python -m bitsandbytes",),
         says=(
             says(rf"cannot find (?P<library>-lcuda)\b(?!rt).{{0,160}}?(?:{LINKS_AN_EXTENSION})", by_the="linker", example="/usr/bin/ld: cannot find -lcuda: No such file or directory\ncollect2: error: ld returned 1 exit status\nninja: build stopped: subcommand failed."),
             says(r"\b(?P<library>cu(?:SPARSE|SOLVER|BLAS|FFT|DNN|PTI|RAND)|nvJitLink|NVRTC) (?:shared )?librar(?:y|ies) (?:can ?not|could not|can't|couldn't|was not|is not|isn't) (?:be )?(?:found|located|loaded)", example="cuSPARSE library cannot be found"),
@@ -447,12 +444,6 @@ CAUSES = (
             says(r"CuPy failed to load (?P<library>[\w.-]{4,60}\.(?:dll|so[.\d]*))", module="cupy", example="RuntimeError: CuPy failed to load libnvrtc.so.12: OSError"),
             says(r"libNVVM cannot be found|(?P<library>libnvvm\.so[.\d]*): cannot open|failed to open nvvm|NvrtcSupportError|NVRTC cannot be loaded", example="NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`", library="libnvvm", module="numba-cuda"),
             says(r'providers_cuda\.dll"? which depends on "(?P<library>[\w.-]{4,60}\.dll)" which is missing', module="onnxruntime", example='Error loading "C:\\x\\onnxruntime_providers_cuda.dll" which depends on "cublasLt64_12.dll" which is missing.'),
-        ),
-        not_examples=(
-            "if it cannot find libcudnn.so.7, install it",
-            "if it can't open libcudnn.so.7, install it",
-            "when it fails to locate libcudart.so.11.0, set the path",
-            "a cuSPARSE library can be found",
         ),
     ),
 )  # fmt: skip

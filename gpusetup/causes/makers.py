@@ -166,11 +166,6 @@ CAUSES = (
             says(rf"symbol (?P<symbol>\w+),? version \S+ not defined in file (?P<library>{AMDS}\.so[.\d]*)", example="symbol hipMemCreate version hip_6.0 not defined in file libamdhip64.so.5 with link time reference"),
             says(rf"(?P<library>{TORCHS}\.so): undefined symbol: (?P<symbol>{OF_ITS_STACK})", example="ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic"),
         ),
-        not_examples=(
-            "libamdhip64.so.6: version `GLIBC_2.34' is fine",
-            "libtorch_xpu.so: undefined symbol: zeInit",
-            "libsycl.so.8: version 2025.1 is installed",
-        ),
         formerly=("rocm-older-than-torch", "rocm-libraries-mixed", "torch-builds-mixed", "oneapi-libraries-mixed",),
     ),
     Cause(

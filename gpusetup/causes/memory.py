@@ -4,25 +4,9 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events, has_nvidia
+from gpusetup.evidence.context import events, has_nvidia
 from gpusetup.fixes import training
 from gpusetup.messages.row import says
-
-
-def _on_a_jetson(context: RuleContext) -> bool:
-    """Whether the machine is a Jetson, or the message comes from the allocator for Jetsons."""
-    if context.os.jetson:
-        return True
-    return "Jetson" in [event.values.get("engine") for event in events(context, "out-of-memory")]
-
-
-WITHOUT_CUDA = (
-    "For training, take these steps in order until the training fits: a smaller batch with "
-    "gradient accumulation, a lower precision (bfloat16, float16), gradient checkpointing, LoRA, "
-    "and last a smaller model. For inference, use smaller inputs or a quantized model. End other "
-    "programs on the GPU"
-)
-"""The steps for GPUs from other makers and for Macs, which leave out everything that needs CUDA."""
 
 OOM = r"(?:OOM(?:s|ed|ing|'d)?|out[- ]of[- ](?:the )?memory)(?![a-z:_])"
 
@@ -41,18 +25,16 @@ CAUSES = (
         "share the GPU's memory, and together they need more than it has.",
         text=training.STEPS,
         # Source: torch documentation, memory management.
-        explains=("gpu-check-failed", "cuda-library-error", "torch-internal-error"),
+        explains=("gpu-check-failed", "cuda-library-error"),
         way=training.full_memory,
         cases=(
-            Message(where=(lambda context: has_nvidia(context) is False,), text=WITHOUT_CUDA),
+            # A Mac and other makers' GPUs have nothing that needs CUDA.
             Message(
-                where=(_on_a_jetson,),
-                text="On a Jetson, the GPU shares the machine's memory. Close the desktop and "
-                "other programs (`sudo init 3`), use a smaller or quantized model or a shorter "
-                "context, and add swap. If the same program worked before, reboot, because the "
-                "free memory may be fragmented. Jetson Linux 36.4.7 limits the memory that the GPU "
-                "can allocate, so update Jetson Linux",
-                look=("free -h", "sudo tegrastats"),
+                where=(lambda context: has_nvidia(context) is False,),
+                text="For training, take these steps in order until the training fits: a smaller "
+                "batch with gradient accumulation, a lower precision (bfloat16, float16), gradient "
+                "checkpointing, LoRA, and last a smaller model. For inference, use smaller inputs "
+                "or a quantized model. End other programs on the GPU",
             ),
             Message(
                 having={"alone": ""},
@@ -118,7 +100,7 @@ CAUSES = (
                 look=("gpusetup monitor -- python train.py",),
             ),
         ),
-        alike={"nvidia-smi": ("wsl-driver", "cuda-lib-missing")},
+        asks=("nvidia-smi",),
         says=(
             says(r"\bhandle_[01]\b.{0,24}?INTERNAL ASSERT FAILED at \W?[\w/\\.+-]{0,60}driver_api\.cpp", how="the report of it"),
             r"(?:CUDA|HIP|XPU) out of memory\. Tried to allocate (?P<asked>[\d.]+ ?[KMG]i?B)(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?" rf"(?:{SAME_MESSAGE}{{0,90}}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?(?:{SAME_MESSAGE}{{0,200}}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?(?:{SAME_MESSAGE}{{0,200}}?(?P<idle>[\d.]+ ?[KMG]i?B) is reserved by PyTorch but unallocated)?",
@@ -144,11 +126,6 @@ CAUSES = (
             says(r"显存(?:不足|不够|溢出|耗尽)|爆显存", "显存", unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存", example="训练到第三轮就报显存不足"),
             says(r"no available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)", engine="vLLM", short="cache", example="(5.62 GiB KV cache is needed, which is larger than the available KV cache memory (3.2 GiB)."),
             says(r"cudaMalloc failed: out of memory", engine="llama.cpp"),
-        ),
-        not_examples=(
-            "a helper is_cuda_out_of_memory(exception)",
-            "except tf.errors.ResourceExhaustedError:",
-            "a backend out of memory of words",
         ),
         formerly=("gpu-gives-no-memory",),
     ),

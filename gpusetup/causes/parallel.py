@@ -5,26 +5,9 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, says_nothing_else
-from gpusetup.fixes.training import by_torchrun
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Severity
-
-WORKS = r"(?:works?|worked|working|complet(?:es|ed)|succeed(?:s|ed)|pass(?:es|ed)|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"
-
-RANK_FROM_ENVIRONMENT = (
-    "In the script, read the rank from the environment instead of an argument: "
-    '`local_rank = int(os.environ["LOCAL_RANK"])`'
-)
 
 LOCAL_RANK = r"--local[-_]rank(?![\w-])"
-
-
-def _something_else_failed(context: RuleContext) -> bool:
-    """Whether the text shows another failure, so that the launcher's notice is not the problem."""
-    if "program-failed" in [event.kind for event in context.snapshot.events]:
-        return True
-    return not says_nothing_else(context, "launcher-deprecated")
 
 
 CAUSES = (
@@ -35,27 +18,17 @@ CAUSES = (
         means="torch.distributed.launch is deprecated. That launcher passes the rank as an "
         "argument (since torch 2.0 with a hyphen), but torchrun sets the LOCAL_RANK variable "
         "instead.",
-        text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
+        text="Start the training with torchrun (replace train.py with your own script). In the "
+        "script, read the rank from the environment instead of an argument: "
+        '`local_rank = int(os.environ["LOCAL_RANK"])`',
+        commands=("torchrun --nproc-per-node=gpu train.py",),
         # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
-        explains=("launcher-deprecated",),
-        way=by_torchrun,
         says=(
             says(rf"unrecognized arguments?: (?:\S{{1,80}} ){{0,30}}?{LOCAL_RANK}", example="train.py: error: unrecognized arguments: --local-rank=0"),
             says(rf"no such option:? {LOCAL_RANK}", example="Error: No such option: --local_rank"),
             says(r"unknown (?:command line )?(?:flag|option|argument):? ['\"]?(?:--)?local[-_]rank\b", example="FATAL Flags parsing error: Unknown command line flag 'local_rank'"),
         ),
-        not_examples=("train.py: error: unrecognized arguments: --local-batch=4",),
-    ),
-    Cause(
-        "launcher-deprecated",
-        severity=Severity.WARNING,
-        title="torch.distributed.launch is deprecated, so use torchrun instead",
-        means="The old launcher still starts the processes, but later releases of torch remove it.",
-        text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
-        # Source: torch/distributed/launch.py.
-        way=by_torchrun,
-        cases=(Message(where=(_something_else_failed,), only=Severity.NOTE),),
-        says=(says(r"The module torch\.distributed\.launch is (?:going to be )?deprecated", example="FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun."),),
+        formerly=("launcher-deprecated",),
     ),
     Cause(
         "nccl-no-socket-interface",
@@ -67,7 +40,7 @@ CAUSES = (
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         commands=("unset NCCL_SOCKET_IFNAME",),
         look=("ip -brief addr",),
-        alike={alike.NCCL_LOG: ("nccl-error",)},
+        asks=(alike.NCCL_LOG,),
         says=(
             r"no socket interface found|no interface found in the same subnet",
             says(r"Unable to find interface for: ?\[?(?P<interface>[\w.-]+)", example="RuntimeError: Unable to find interface for: [eth7]"),
@@ -84,12 +57,7 @@ CAUSES = (
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         commands=("export NCCL_P2P_DISABLE=1",),
         look=("nvidia-smi topo -p2p r",),
-        alike={
-            f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {alike.RUN_AGAIN}": (
-                "nccl-timeout",
-                "nccl-shm-error",
-            )
-        },
+        asks=(f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {alike.RUN_AGAIN}",),
         says=(
             r"peer access is not supported|peer mapping resources exhausted|cudaErrorPeerAccessUnsupported|(?:peer[- ]to[- ]peer|P2P)(?: \(P2P\))? access is not supported|\bpeer \(P2P\) access is not supported",
             # A line of `lspci -vvv` that shows that a bridge redirects requests between two cards
@@ -98,7 +66,6 @@ CAUSES = (
             says(r"(?:doesn't|does not) support faster communication broadband via P2P", example="NotImplementedError: Using RTX 4000 series doesn't support faster communication broadband via P2P or IB."),
             r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
         ),
-        not_examples=("ACSCtl: SrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl-",),
     ),
     Cause(
         "nccl-unavailable-windows",
@@ -174,13 +141,7 @@ CAUSES = (
         # Source: torch documentation, distributed.
         symptom=True,
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
-        alike={
-            f"export NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000  {alike.RUN_AGAIN}": (
-                "nccl-p2p-failure",
-                "nccl-no-socket-interface",
-                "gpu-fell-off-bus",
-            )
-        },
+        asks=(f"export NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000  {alike.RUN_AGAIN}",),
         cases=(
             Message(
                 having={"rank": ""},
@@ -197,7 +158,6 @@ CAUSES = (
             says(r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout", example="retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout"),
             says(r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation", unless="Capture cuda graph failed", example="[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete"),
         ),
-        not_examples=("Timed out waiting for a job",),
     ),
     Cause(
         "nccl-error",
@@ -209,7 +169,7 @@ CAUSES = (
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         symptom=True,
         commands=("export NCCL_DEBUG=INFO",),
-        alike={alike.NCCL_LOG: ("nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure")},
+        asks=(alike.NCCL_LOG,),
         says=(
             says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", unless=r"Cannot allocate memory", example="Call to ibv_modify_qp failed with error No such device"),
             says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", unless=r"Cannot allocate memory", example="misc/ibvwrap.cc:280 NCCL WARN Call to ibv_create_qp failed"),
@@ -221,6 +181,5 @@ CAUSES = (
             says(r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b", example="host:57:75 [0] NCCL INFO init.cc:876 -> 2"),
             r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
         ),
-        not_examples=("NCCL Error 0: no error", "NCCL error: none", "a call to ibv_modify_qp"),
     ),
 )  # fmt: skip

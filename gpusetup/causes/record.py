@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from gpusetup.causes.layers import PLACES, STAGE_OF, Layer
+from gpusetup.causes.layers import PLACES, Layer
 from gpusetup.evidence.facts import Fact
 from gpusetup.messages.row import MessageRow, row
 from gpusetup.model.finding import (
@@ -19,7 +19,6 @@ from gpusetup.model.finding import (
     Finding,
     Fix,
     Severity,
-    Stage,
     sentence,
     unique_evidence,
 )
@@ -67,10 +66,6 @@ class Message(Frozen):
     """The commands of the fix in order, or a function that returns them for a machine. `pip`,
     `python`, `gpusetup install`, `export` and `unset` are written for the target and its shell;
     `{name}` is replaced by the event's value."""
-    windows: Words | None = None
-    """The commands on Windows; None if they are the same."""
-    then: Words = ()
-    """Commands that follow the others on every system."""
     look: Words = ()
     """Commands that show more and change nothing."""
     needs_root: bool = False
@@ -144,11 +139,9 @@ class Cause(Message, kw_only=False):
     says: tuple[str | MessageRow, ...] = ()
     """The messages that show the cause: a row each, with its pattern and an example. A plain
     pattern is its own example. Each match becomes an event with the cause's name."""
-    not_examples: Words = ()
-    """Sample texts that resemble the messages but do not show the cause."""
-    alike: Mapping[str, Words] = {}
-    """A command -> the other causes that its output can rule out or confirm. doctor suggests the
-    first command whose output is not in the text."""
+    asks: Words = ()
+    """Commands whose output tells this cause from others with the same message (see `alike`).
+    doctor suggests the first one whose output is not in the text."""
     certain_if: Callable[[Any], object] | None = None
     """The condition under which a text alone proves the cause (see `evidence.proofs`); None if a
     text can only make it likely."""
@@ -168,8 +161,6 @@ class Cause(Message, kw_only=False):
     before_torch: tuple[Severity, ...] = ()
     """Severities with which this finding must be fixed before torch is changed, whatever its layer
     is."""
-    impossible: tuple[Question, ...] = ()
-    """Conditions under which this cannot be the cause, even if a message looks like it."""
     kind_of: str = ""
     """The id of the more general cause that doctor reports as `cause` for a text; "" if this cause
     stands for itself."""
@@ -185,12 +176,6 @@ class Cause(Message, kw_only=False):
         """The cause's layer and its rank in that layer; None for a cause that is never the root
         cause."""
         return PLACES.get(self.id)
-
-    @property
-    def stage(self) -> Stage | None:
-        """The stage at which programs fail because of this cause; None if it is the usual stage of
-        the layer."""
-        return STAGE_OF.get(self.id)
 
     @property
     def kinds(self) -> Words:

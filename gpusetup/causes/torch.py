@@ -18,7 +18,7 @@ from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line, Lines
+from gpusetup.model.shell import Lines
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
 
@@ -51,42 +51,29 @@ def _install(context: RuleContext, _text: str) -> Fix:
 def _reinstall(context: RuleContext, _text: str) -> Fix:
     """Remove every torch, then install it once. Otherwise an installer would mistake leftover files
     for an installed torch, and files from conda would hide files from pip."""
-    remove_commands: list[Line] = []
-    removed_by_pip = ["torch"]
-    conda_version, _ = conda_and_pip(context)
-    if conda_version:
-        remove_commands.append(_remove_with_conda(context))
-    if conda_version or events(context, "mixed-conda-pip"):
-        removed_by_pip += COMPANIONS
-    # pip removes one copy at a time. It runs once even if no copy is listed, because files may be
-    # left over.
-    copies = {p.version for p in packages(context, "torch") if p.installer not in CONDA}
-    remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
-    remove_commands += [remove_with_pip] * max(1, len(copies))
-    install_torch = paste.install_torch(context)
-    install_commands = install_torch.commands
-    if paste.chosen_build(context):
-        install_commands = paste.install_commands(context, torch_removed=True)
-    return replace(
-        install_torch,
-        text=f"Remove every installed torch. {install_torch.text}",
-        commands=(*remove_commands, *install_commands),
-        alternatives=paste.by_hand(context, *remove_commands),
-    )
-
-
-COMPANIONS = ("torchvision", "torchaudio")
-
-
-def _remove_with_conda(context: RuleContext) -> Line:
-    """The command that removes conda's torch, with those of its companions that conda installed.
-    With --force, conda does not remove the packages that depend on torch."""
-    machine = context.snapshot
-    of_conda = {package.name for package in machine.packages or () if package.installer in CONDA}
-    names = ("pytorch", *sorted(of_conda.intersection(COMPANIONS)))
-    prefix = machine.conda.prefix or machine.python.prefix
+    by_conda, _ = conda_and_pip(context)
+    prefix = context.snapshot.conda.prefix or context.snapshot.python.prefix
     environment = ("--prefix", prefix) if prefix else ()
-    return paste.command(context, "conda", "remove", "--yes", *environment, "--force", *names)
+    # With --force, conda keeps the packages that depend on torch.
+    names = {one.name for one in context.snapshot.packages or () if one.installer in CONDA}
+    of_conda = ("pytorch", *sorted(names.intersection(("torchvision", "torchaudio"))))
+    words = ("conda", "remove", "--yes", *environment, "--force", *of_conda)
+    # pip removes one copy at a time, and finds files that no list names, too.
+    copies = {one.version for one in packages(context, "torch") if one.installer not in CONDA}
+    by_pip = paste.pip(context, "uninstall", "-y", "torch", "torchvision", "torchaudio")
+    install = paste.install_torch(context)
+    if paste.chosen_build(context):
+        install = replace(install, commands=paste.install_commands(context, torch_removed=True))
+    return replace(
+        install,
+        text=f"Remove every installed torch. {install.text}",
+        commands=(
+            *((paste.command(context, *words),) if by_conda else ()),
+            *[by_pip] * max(1, len(copies)),
+            *install.commands,
+        ),
+        alternatives=(),
+    )
 
 
 def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
@@ -208,7 +195,6 @@ CAUSES = (
             r"Package 'torch' is not installed",
             says(r"Package\(s\) not found: torch\b", example="WARNING: Package(s) not found: torch"),
         ),
-        not_examples=("[INFO] Found comfy_kitchen backend triton: {'available': False, 'disabled': True, 'unavailable_reason': \"ImportError: No module named 'triton'\", 'capabilities': []}",),
     ),
     Cause(
         "torch-half-installed",
@@ -244,7 +230,7 @@ CAUSES = (
         explains=("torch-cpu-build",),
         before_torch=(Severity.ERROR,),
         way=_reinstall,
-        alike={"conda list torch": ("ld-library-path-conflict", "torch-half-installed")},
+        asks=("conda list torch",),
         says=(says(rf"(?P<library>lib(?:torch_python|torch_cuda\w*|torch_cpu|torch|c10_cuda|c10|shm)\.so): undefined symbol: (?P<symbol>{TORCH_SYMBOL})", example="ImportError: /opt/conda/lib/python3.10/site-packages/torch/lib/libtorch_python.so: undefined symbol: _ZNK5torch8autograd4Node4nameEv"),),
     ),
     Cause(
@@ -259,8 +245,7 @@ CAUSES = (
                 where=(_fails_by_a_dll,),
                 means="A DLL that torch needs is missing, usually one from the Visual C++ runtime.",
                 text="Install the current Visual C++ runtime (x64), then reinstall torch",
-                windows=(VISUAL_CPP_RUNTIME,),
-                then=("gpusetup install",),
+                commands=lambda context: (VISUAL_CPP_RUNTIME, paste.gpusetup(context)),
                 needs_root=True,
             ),
         ),
@@ -309,19 +294,7 @@ CAUSES = (
                 look=(RAISE,),
             ),
         ),
-        alike={
-            alike.ASK_TORCH: (
-                "torch-cpu-build",
-                "driver-too-old",
-                "driver-not-loaded",
-                "container-no-gpu",
-            ),
-            alike.LIST_GPUS: (
-                "cuda-visible-devices-hidden",
-                "container-no-gpu",
-                "driver-not-loaded",
-            ),
-        },
+        asks=(alike.ASK_TORCH, alike.LIST_GPUS,),
     ),
     Cause(
         "gpu-check-failed",
@@ -330,20 +303,6 @@ CAUSES = (
         text="Run `gpusetup verify` and read the result of each check",
         symptom=True,
         look=("gpusetup verify -v",),
-    ),
-    Cause(
-        "smi-banner-misread",
-        title="{program} misreads the output of a newer nvidia-smi; the driver is fine",
-        means="Since driver 610, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
-        "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
-        text="Set the build that you want in the tool's options, or update the tool",
-        # Source: nvidia-smi of driver 610.
-        commands=("gpusetup install",),
-        says=(
-            says(r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version|(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi", example="ValueError: could not parse 'CUDA UMD Version: 13.1'"),
-            r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
-        ),
-        not_examples=("CUDA UMD Version: 13.1",),
     ),
     Cause(
         "torch-lacks-device",
@@ -382,7 +341,8 @@ CAUSES = (
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),
         way=_replace_cpu_build,
-        alike={alike.LIST_GPUS: ("no-nvidia-gpu",)},
+        asks=(alike.LIST_GPUS,),
+        formerly=("smi-banner-misread",),
     ),
     Cause(
         "rocm-wheel-on-nvidia",
@@ -420,11 +380,6 @@ CAUSES = (
             says(r"'(?P<arch>sm_\w+)' is not a recognized processor", compiler="llvm", example="'sm_120' is not a recognized processor for this target (ignoring processor)"),
             says(r"Unknown target CPU '(?P<arch>sm_\w+)'", compiler="llvm", example="LLVM ERROR: Unknown target CPU 'sm_103'"),
         ),
-        not_examples=(
-            "nvcc fatal   : Value 'native' is not defined for option 'gpu-architecture'",
-            "'-fast' is an unsupported option",
-            "TensorFlow was not built with CUDA kernel binaries compatible with compute capability 9.0; it compiles for half an hour and then runs",
-        ),
     ),
     Cause(
         "arch-too-new-for-wheel",
@@ -444,7 +399,7 @@ CAUSES = (
         # Source: CUDA C++ Programming Guide, application compatibility.
         explains=("cuda-library-error",),
         way=_other_wheel,
-        alike={alike.BESIDE_TORCH: ("cuda-lib-missing",)},
+        asks=(alike.BESIDE_TORCH,),
     ),
     Cause(
         "arch-too-old-for-wheel",
@@ -473,6 +428,7 @@ CAUSES = (
     ),
     Cause(
         "no-kernel-image",
+        formerly=("kernel-image-invalid",),
         by_check=True,
         check=CheckCommand(alike.TORCHS_KERNELS, "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90'] (12, 0)"),
         refuted_by=(
@@ -489,17 +445,11 @@ CAUSES = (
         "reinstall the package that fails, so that it is built for this GPU (`python -m pip install --no-build-isolation "
         "--no-deps --force-reinstall --no-cache-dir PACKAGE`)",
         # Source: CUDA Runtime API reference, cudaError.
-        alike={
-            alike.TORCHS_KERNELS: (
-                "arch-too-old-for-wheel",
-                "arch-too-new-for-wheel",
-                "extension-arch-mismatch",
-            )
-        },
+        asks=(alike.TORCHS_KERNELS,),
         says=(
             says(r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}", example="FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37"),
             says(r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])", example="CUDA error: no kernel i"),
-            r"(?:Cuda failure '|CUDA error: )invalid device function|CUDA error: device kernel image is invalid",
+            r"(?:Cuda failure '|CUDA error: )invalid device function|(?:CUDA error|Triton Error \[CUDA\]): device kernel image is invalid",
             r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
             says(r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}|Your device is too old\. We require compute capability >= \d{2}|requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)", example="FATAL: this function is for sm80, but was built for sm750", module="xformers"),
             says(r"CUDA error \([^()]{0,160}?(?:\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument|(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function)", example="CUDA error (/tmp/flash_fwd_launch_template.h:94): invalid device function", module="flash_attn"),
@@ -511,11 +461,6 @@ CAUSES = (
             says(r"SM\d{2,3} kernel is not available\. make sure you GPU", module="sageattention", example="AssertionError: SM89 kernel is not available. make sure you GPUs with compute capability 8.9."),
             says(r"Could not find compatible tinycudann extension for compute capability", module="tinycudann"),
             says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv", example="RuntimeError: your gpu arch (12, 0) isn't compiled in prebuilt, may cause invalid device function"),
-        ),
-        not_examples=(
-            "this function is for sm80 and was built for sm80, but was built for smaller inputs",
-            "CUDA error (/src/flash-attention/csrc/flash_api.cpp:90): invalid argument",
-            "CUDA error (/src/mine/kernel.cu:94): invalid device function",
         ),
     ),
 )  # fmt: skip

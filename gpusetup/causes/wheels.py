@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext, events, on
+from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import newer_glibc
 from gpusetup.messages.fragments import HOST
@@ -50,30 +50,6 @@ REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,6
 """A distribution with its version range, as uv writes it: `torch>=2.0.1,<=2.4.1`."""
 
 
-def way_without_wheels(context: RuleContext) -> str:
-    """What to do on a system for which torch has no wheels: an Intel Mac, Windows on ARM, or a
-    Linux that is not x86_64 or aarch64. Torch has wheels for all other systems."""
-    if "musl" in (context.os.libc or "") or events(context, "musl-libc"):
-        return (
-            "Use an image or system with glibc (Debian, Ubuntu, Fedora) instead of Alpine, such as "
-            "`FROM python:3.12-slim` in a Dockerfile"
-        )
-    # Macs with Apple silicon have wheels.
-    if on(context, "macos"):
-        return "torch 2.2.2 is the last release for Intel Macs (Python 3.12 or older, numpy<2)"
-    # Windows on x86_64 has wheels, also with CUDA.
-    if on(context, "windows"):
-        return (
-            "Windows on ARM has no CUDA: install torch from the CPU's index "
-            "(https://download.pytorch.org/whl/cpu, which has win_arm64 wheels for some Pythons), "
-            "or use a 64-bit x86 Python (it runs in emulation)"
-        )
-    return (
-        "Install a 64-bit system (x86_64 or aarch64). Or use the distribution's or conda-forge's "
-        "package, or build from source"
-    )
-
-
 CAUSES = (
     Cause(
         "download-hash-mismatch",
@@ -92,10 +68,6 @@ CAUSES = (
             says(rf"{AT_WORK}.{{0,900}}?BadZipFile: Bad CRC-32|BadZipFile: Bad CRC-32 for file '(?:torch|nvidia|triton)", example="zipfile.BadZipFile: Bad CRC-32 for file 'torch/lib/libtorch_cuda.so'"),
             says(rf"{AT_WORK}.{{0,900}}?BadZipFile: File is not a zip file", example="$ uv pip install x.whl\nzipfile.BadZipFile: File is not a zip file"),
             says(r"Wheel '[\w.-]{1,80}' located at [^\n]{3,240}?\.whl is invalid", example="ERROR: Wheel 'llama-cpp-python-cuda' located at G:\\w\\llama_cpp_python_cuda-0.2.85-cp311-cp311-win_amd64.whl is invalid."),
-        ),
-        not_examples=(
-            "zipfile.BadZipFile: File is not a zip file",
-            "zipfile.BadZipFile: Bad CRC-32 for file 'data.csv'",
         ),
     ),
     Cause(
@@ -125,11 +97,6 @@ CAUSES = (
             says(r"Temporary failure in name resolution|NameResolutionError|getaddrinfo failed|dns error", example="Temporary failure in name resolution", how="name"),
             says(r"Connection broken: \w*(?:IncompleteRead|ConnectionReset)\w*|IncompleteRead\(|<urlopen error \[(?:Errno|WinError) (?:104|110|111|10054|10060|10061)\]|Connection reset by peer.{0,200}(?:pip|https?://|whl|Retry)|(?:Retry|pip).{0,200}Connection reset by peer", example="error: <urlopen error [Errno 104] Connection reset by peer>", how="cut"),
             says(rf"Failed to fetch: `https?://{HOST}", unless=r"40[34] ", example="error: Failed to fetch: `https://index.example.org/simple/numpy/`"),
-        ),
-        not_examples=(
-            "urllib.error.URLError: <urlopen error [Errno 2] No such file or directory>",
-            "queue: The read operation timed out",
-            "the connection timed out while waiting",
         ),
     ),
     Cause(
@@ -207,10 +174,13 @@ CAUSES = (
         plain="torch has no wheel for this system",
         means="torch has wheels for 64-bit Linux with glibc, for Windows, and for macOS on Apple "
         "silicon.",
-        text="Use another image or system",
+        text="Use an image or system for which torch has wheels: one with glibc (`FROM "
+        "python:3.12-slim` in place of Alpine), and a 64-bit x86_64 or aarch64. For an Intel Mac, "
+        "torch 2.2.2 is the last release (Python 3.12 or older, numpy<2). Windows on ARM has the "
+        "CPU build only: use a 64-bit x86 Python, or the index "
+        "https://download.pytorch.org/whl/cpu",
         # Source: the wheels and indexes of torch, read for the catalog.
-        way=lambda context, _: Fix(text=way_without_wheels(context)),
-        alike={alike.BITS: ("wrong-index", "python-no-wheel")},
+        asks=(alike.BITS,),
         says=(
             says(rf"{REQUIREMENT} (?:is unusable because no wheels are available with a matching platform|has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?)", example="hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)"),
             says(r"""(?x)
@@ -220,7 +190,6 @@ CAUSES = (
             r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
             says(r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))", what="Python or system", example="Unable to find installation candidates for torch (2.1.0+cu118)"),
         ),
-        not_examples=("a page with neither wheels nor source distribution",),
     ),
     Cause(
         "glibc-too-old",
@@ -243,7 +212,7 @@ CAUSES = (
         "does not have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
         # Source: the wheels and indexes of torch, read for the catalog.
-        alike={alike.BITS: ("python-no-wheel", "python-32bit")},
+        asks=(alike.BITS,),
         says=(
             says(r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})", example="ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/"),
             says(r"(?P<requirement>torch\w*) was not found in the package registry", example="Because torch was not found in the package registry and you require torch, we can conclude"),

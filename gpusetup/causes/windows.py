@@ -80,7 +80,7 @@ def _is_torch_240(context: RuleContext) -> bool:
     return is_fbgemm and (context.torch.version or "").partition("+")[0] == "2.4.0"
 
 
-VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
+(VISUAL_CPP_RUNTIME,) = lines("winget install Microsoft.VCRedist.2015+.x64")
 
 CAUSES = (
     Cause(
@@ -100,7 +100,7 @@ CAUSES = (
         "of torch. Only torch 2.4.0 must be replaced with a newer release (2.4.1)",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         where=(_is_not_told,),
-        windows=(VISUAL_CPP_RUNTIME,),
+        commands=lambda _: (VISUAL_CPP_RUNTIME,),
         needs_root=True,
         cases=(
             Message(
@@ -110,7 +110,6 @@ CAUSES = (
                 "2.4.1 does not need it.",
                 text="Install torch 2.4.1 or later, of the same kind (CPU or CUDA), together "
                 "with its torchvision. Do not download a DLL from a website",
-                windows=(),
                 commands=("gpusetup install --torch 2.4.1",),
             ),
             # On a probed machine, torch's files were read without importing torch.
@@ -121,12 +120,13 @@ CAUSES = (
                 means="torch's DLLs need this runtime. Without it, `import torch` ends with "
                 "WinError 126.",
                 text="Install the current Visual C++ runtime (x64), then test torch",
-                windows=(VISUAL_CPP_RUNTIME,),
-                then=("gpusetup verify",),
+                commands=lambda context: (
+                    VISUAL_CPP_RUNTIME, paste.command(context, "gpusetup", "verify"),
+                ),
                 needs_root=True,
             ),
         ),
-        alike={'python -c "import torch"': ("cuda-lib-missing", "extension-abi-mismatch")},
+        asks=('python -c "import torch"',),
         says=(
             says(r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)", example="I got a torch related error when loading the c10.dll library"),
             says(r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b", example="[10540] Failed to load onnxruntime_providers_cuda.dll, error code: 1114"),
@@ -139,12 +139,6 @@ CAUSES = (
             says(r"Visual C\+\+ Redistributable is not installed", dll="vcruntime140_1.dll"),
             says(r"\b0xc0000135\b", unless=r"\b(?:codes? (?:like|such as)|e\.g\.)"),
         ),
-        not_examples=(
-            "where is c10.dll",
-            "DLL load failed while importing something",
-            "failed to load settings.dll.config, error code: 5",
-            "a package or one of its dependencies was renamed",
-        ),
     ),
     Cause(
         "windows-pagefile-too-small",
@@ -156,7 +150,7 @@ CAUSES = (
         "Windows. As an alternative, use fewer workers",
         # Source: Microsoft, System Error Codes.
         explains=("windows-dll-missing", "dataloader-worker-killed"),
-        windows=("SystemPropertiesPerformance.exe",),
+        commands=lambda _: lines("SystemPropertiesPerformance.exe"),
         needs_root=True,
         says=(
             r"\[?(?:WinError|os error) 1455\]?(?:.{0,200}?[\\/\"' ](?P<dll>[\w.+-]+\.dll))?",
@@ -172,7 +166,7 @@ CAUSES = (
         text="Allow long paths in Windows (as administrator, then restart the program). As an "
         "alternative, move the caches and the environment to a folder with a short path",
         # Source: Microsoft, Maximum Path Length Limitation.
-        windows=(
+        commands=lambda _: lines(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
             "-Name LongPathsEnabled -Value 1",
             "$env:TORCHINDUCTOR_CACHE_DIR = 'C:\\ti'",
@@ -184,13 +178,11 @@ CAUSES = (
             says(rf"No such file or directory: ?['\"](?=[^'\"]*torchinductor){LONG_PATH}['\"]", example="torch._inductor: FileNotFoundError: [Errno 2] No such file or directory: 'C:\\Users\\a\\AppData\\Local\\Temp\\torchinductor_a\\aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\x.ttir'"),
             says(rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error|Could not install packages).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]", example="ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'"),
         ),
-        not_examples=("InvalidArchiveError: failed with error: [Errno 2] No such file or directory: 'C:\\\\conda\\\\pkgs\\\\x.pyc'",),
     ),
     Cause(
         "wsl-driver",
         by_check=True,
         check=CheckCommand("ls -l /dev/dxg /usr/lib/wsl/lib/libcuda.so.1  # in WSL", "ls: cannot access '/dev/dxg': No such file or directory\nls: cannot access '/usr/lib/wsl/lib/libcuda.so.1': No such file or directory"),
-        refuted_by=(Refutation(facts.has_no_nvidia_gpu, "no-nvidia-gpu"),),
         title="WSL cannot use the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",
@@ -204,7 +196,6 @@ CAUSES = (
             says(r"/usr/lib/wsl/lib/nvidia-smi.{0,40}?Segmentation fault|Segmentation fault.{0,40}?/usr/lib/wsl/lib/nvidia-smi", why="crash", example="/usr/lib/wsl/lib/nvidia-smi\nSegmentation fault (core dumped)"),
             says(r"Driver Version: 0(?![\d.])", why="version-zero", example="Driver Version: 0   CUDA Version: N/A"),
         ),
-        not_examples=("alias nvidia-smi=/usr/lib/wsl/lib/nvidia-smi",),
     ),
     Cause(
         "wsl-linux-driver",

@@ -222,10 +222,6 @@ def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
     return min(fitting_builds(question), key=distance, default=None)
 
 
-FIRST_WITH_AMPERE = 11
-"""The first CUDA major version whose builds have kernels for Ampere (sm_80) and later GPUs."""
-
-
 def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...]]:
     """A sort key for builds: the newest torch first, then the preferred channel, then the CUDA
     version nearest below the driver's, then those above it.
@@ -243,8 +239,7 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
         newest = (*newest_first(build.torch), CHANNELS.index(build.channel))
         major, minor = release(build.cuda) if build.cuda else (0, 0)
         if known is None:
-            is_before_ampere = 0 < major < FIRST_WITH_AMPERE
-            return (is_beyond(build, question), *newest, is_before_ampere, major, minor)
+            return (is_beyond(build, question), *newest, major, minor)
         # Within a CUDA major version, a driver also runs newer minor versions, but cannot compile
         # their PTX.
         return (*newest, (major, minor) > release(known), -major, -minor)

@@ -123,12 +123,8 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
 
 
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
-    """The machine as a host, with the facts that decide."""
-    return Host(machine=machine, facts=facts_of(machine, catalog))
-
-
-def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
-    """The facts about a machine that decide, with the catalog's where the machine shows none."""
+    """The machine as a host, with the facts that decide: the catalog's where the machine shows
+    none."""
     os, driver, torch = machine.os, machine.driver, machine.torch
     gpus = gpus_to_serve(machine, catalog)
     board = board_of(machine)
@@ -149,7 +145,7 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
         floors = filter(None, (row.on(driver_family(machine)) for row in catalog.families))
         candidates = (*sorted(floors, key=parsed)[-2:-1], *(first for _, first in firsts))
         assumed = max(candidates, key=parsed, default=None)
-    return HostFacts(
+    facts = HostFacts(
         family=os.family or "linux",
         architecture=os.machine or "x86_64",
         floors=driver_family(machine),
@@ -170,6 +166,7 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
         assumed_driver=assumed,
         cuda_at_work=torch.cuda if torch.cuda_available or by_cuda else None,
     )
+    return Host(machine=machine, facts=facts)
 
 
 def driver_family(machine: Snapshot) -> str:

@@ -1,5 +1,5 @@
-"""The flows of `gpusetup install`: into an environment by uv or conda, back (`--undo`), and for a
-described machine. Each makes a plan, shows it, asks for confirmation, and carries it out."""
+"""The flows of `gpusetup install`: into an environment, back (`--undo`), and for a described
+machine. Each chooses a torch, makes a plan, shows it, asks for confirmation, and carries it out."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
+from gpusetup.choose.choose import choose
+from gpusetup.choose.coming import coming_of, new_folder, options_of_new_environment
 from gpusetup.choose.commands import INSTALLERS, InstallerOptions
-from gpusetup.choose.host import host_of
-from gpusetup.choose.installed import installed_packages
-from gpusetup.choose.wish import Wish
-from gpusetup.commands.common import gather
-from gpusetup.commands.install_choice import (
-    choose_task,
-    decision_of,
-    host_for,
-    new_environment,
-    stop_early,
+from gpusetup.choose.described import for_host, without_torch
+from gpusetup.choose.host import Host, host_of
+from gpusetup.choose.index import AnsweringIndex
+from gpusetup.choose.installed import installed_packages, marker_environment
+from gpusetup.choose.wish import (
+    Wish,
+    check_wish,
+    parse_words,
+    with_torch_named,
+    with_torch_of_companions,
 )
+from gpusetup.commands.common import gather
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.diagnosis.precedence import blocks_torch
 from gpusetup.errors import Blocked
 from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch_stays
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
 from gpusetup.install.switching import change
 from gpusetup.install.switching.change import recover_unfinished, target_folder
-from gpusetup.install.switching.journal import RECEIPT, STORE, Journal
+from gpusetup.install.switching.journal import STORE, Journal
 from gpusetup.install.target import (
     Target,
     distributions,
@@ -40,14 +45,14 @@ from gpusetup.install.target import (
     read_target,
     versions,
 )
-from gpusetup.install.task import Task, check_environment
+from gpusetup.install.task import Task, check_environment, not_torchs_fault, refuse_unfit
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.shell import OWN_SYSTEM, own_line
-from gpusetup.project.decide import afterwards, described_python, keeps_image
+from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
+from gpusetup.project.decide import Decision, afterwards, decide, described_python, keeps_image
 from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
@@ -57,6 +62,115 @@ from gpusetup.uv.package_index import PersonIndex
 
 if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
+
+
+# --- which torch ----------------------------------------------------------------------------------
+
+
+def wish_of(question: InstallQuestion, machine: Snapshot, *, by_conda: bool = False) -> Wish:
+    """The request that the command's options express. Raises UsageError if they name two versions
+    of torch.
+
+    With `by_conda`, conda will install torch, so that only conda's builds count.
+    """
+    wish = parse_words(question.packages, marker_environment(machine))
+    wish = with_torch_named(wish, question.torch)
+    wish = with_torch_of_companions(wish, load_catalog())
+    installer = "conda" if by_conda else "auto"
+    return replace(wish, backend=question.backend, installer=installer, upgrade=question.upgrade)
+
+
+def decision_of(
+    question: InstallQuestion, machine: Snapshot, *, by_conda: bool = False
+) -> Decision:
+    """The request of the options together with what the files of `-r` ask for on this machine."""
+    wish = wish_of(question, machine, by_conda=by_conda)
+    asks = tuple(map(read_ask, question.requirements))
+    if not asks:
+        return Decision(wish=wish)
+    return decide(asks, wish, host_for(question, wish, machine), load_catalog())
+
+
+def host_for(
+    question: InstallQuestion, wish: Wish, machine: Snapshot, *, is_new: bool = False
+) -> Host:
+    """The host on which torch will run. An environment that does not exist yet has no torch."""
+    catalog = load_catalog()
+    check_wish(wish, catalog)
+    if is_new:
+        python = replace(machine.python, prefix=question.venv, manager="venv")
+        machine = without_torch(replace(machine, python=python))
+    if question.for_other_host:
+        machine = for_host(machine, question.gpu, question.driver, catalog)
+    # Complete the machine last, so that the catalog also completes the GPUs of `--gpu` and the
+    # driver of `--driver`.
+    return host_of(completed_from_catalog(machine, catalog), catalog)
+
+
+def choose_task(
+    question: InstallQuestion,
+    wish: Wish,
+    host: Host,
+    talk: Callable[[str], None],
+    index: AnsweringIndex | None = None,
+) -> Task:
+    """The task for a request, with packages from an `index`.
+
+    Raises Unsatisfiable if no build fits, or if there is a reason to stop (`stop_early`). An index
+    has looked for one before its first question, which may take minutes.
+    """
+    catalog = load_catalog()
+    choice = choose(wish, host, catalog, index)
+    if index is None:
+        stop_early(question, wish, host, choice, talk)
+    refuse_unfit(choice, host.machine)
+    return Task(
+        wish=wish,
+        host=host,
+        choice=choice,
+        coming=coming_of(choice, host, catalog),
+        root=question.root,
+        is_for_other_host=question.for_other_host,
+        elsewhere=new_environment(question, wish, choice, host.machine),
+        why=choice.reason,
+    )
+
+
+def stop_early(
+    question: InstallQuestion, wish: Wish, host: Host, choice: Choice, talk: Callable[[str], None]
+) -> None:
+    """Raise Unsatisfiable if installing torch would not fix the machine's problem, or if no build
+    fits."""
+    other_host = question.for_other_host
+    diagnosis = diagnose(host.machine, load_catalog(), choice, other_host=other_host)
+    trouble = blocks_torch(diagnosis.findings, torch_stays=choice.action == "kept")
+    if trouble:
+        # The problem does not matter if torch stays as it is, or if a build was requested. A file
+        # in the working folder that hides one of torch's modules only affects programs that are
+        # started there.
+        stays_beside = choice.installed is not None and not wish.is_about_torch
+        is_wanted = wish.names_build or wish.upgrade or stays_beside
+        if not is_wanted and trouble.id != "module-shadowed":
+            raise not_torchs_fault(trouble, host.machine)
+        talk(f"First: {trouble.title} ({trouble.id}). Installing torch does not fix that.")
+    refuse_unfit(choice, host.machine)
+
+
+def new_environment(
+    question: InstallQuestion, wish: Wish, choice: Choice, machine: Snapshot
+) -> str:
+    """The command that creates a new environment, with the requested packages, next to one that
+    must not be changed."""
+    words = ["gpusetup", "install", "--venv", new_folder(machine)]
+    words += (*options_of_new_environment(choice, machine), *wish.packages)
+    for option, value in (("--driver", question.driver), ("--index", question.index)):
+        words += [option, value] if value else []
+    for gpu in question.gpu:
+        words += ["--gpu", gpu]
+    return without_logins(shell_line(tuple(words), machine.os.family))
+
+
+# --- the plan is shown, and carried out -----------------------------------------------------------
 
 
 def carry_out(
@@ -194,34 +308,22 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
             after=plan.after if is_kept else plan.before,
             steps=tuple(run.job.done),
             verdict=verdict,
-            receipt=str(Path(plan.target, STORE, RECEIPT)) if is_kept else None,
         )
         way_back = own_line("gpusetup", "install", "--undo", "--python", plan.target)
         undo = f"`{way_back}`" if is_kept else None
         return reply(ended, screens.end_screen(ended, undo=undo), yes=is_kept)
 
-    created = "the environment is new" if run.target.venv else None
-    screen = _plan_screen(answer, plan, task, (*notes_of_target(run.target), *notes), created)
-    return carry_out(run.question, run.out, answer, screen, carry_out_plan)
-
-
-def _plan_screen(
-    planned: InstallAnswer,
-    plan: Plan,
-    task: Task,
-    notes: tuple[str, ...],
-    created: str | None = None,
-) -> Screen:
-    """The screen of a plan, with its notes and these at the end."""
     rows = {
         "hosts": ", ".join(plan.hosts),
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
         "stays": ", ".join(task.coming.pinned),
-        "created": created,
+        "created": "the environment is new" if run.target.venv else None,
         "fallback": ", then ".join(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    return screens.plan_screen(planned, rows, screens.downloads(plan.wheels), (*plan.notes, *notes))
+    all_notes = (*plan.notes, *notes_of_target(run.target), *notes)
+    screen = screens.plan_screen(answer, rows, screens.downloads(plan.wheels), all_notes)
+    return carry_out(run.question, run.out, answer, screen, carry_out_plan)
 
 
 # --- conda, if conda installed torch --------------------------------------------------------------
@@ -297,11 +399,9 @@ def show_described(
     note: str | None = None,
 ) -> Reply:
     """Show the commands for a machine, followed by one more step, without asking or changing
-    anything. Raises Unsatisfiable if an image's own torch has no kernels for the GPU."""
-    catalog = load_catalog()
-    host = host_of(completed_from_catalog(machine, catalog), catalog)
+    anything."""
     for ask in map(read_ask, question.requirements):
-        if note is None and keeps_image(ask, host):
+        if note is None and keeps_image(ask):
             own = {"torch": "(the image's)"}
             why = f"the image {ask.image} brings its own torch, which pip in that image keeps"
             kept = InstallAnswer(

@@ -80,10 +80,10 @@ class Recording(ExitStack):
             elif self._draw is not None:
                 self._draw(sample)
 
-    def finish(self, about: Summary, *, aside: bool = True, has_utilization: bool = True) -> None:
-        """Write the summary; `about` and `has_utilization` as for `summarise`. If a command ran
-        (`aside`), the text goes to stderr, because stdout belongs to the command."""
-        summary = summarise(self.tally, about, has_utilization=has_utilization)
+    def finish(self, about: Summary, *, aside: bool = True) -> None:
+        """Write the summary; `about` as for `summarise`. If a command ran (`aside`), the text goes
+        to stderr, because stdout belongs to the command."""
+        summary = summarise(self.tally, about)
         from gpusetup.render.monitor import summary_text
 
         is_aside = aside and about.command and not self.out.output and not self.out.json

@@ -4,7 +4,7 @@ running it."""
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import (
     DEVICE,
@@ -102,15 +102,6 @@ class TuneQuestion(CommandQuestion):
         parse=_size,
         value_type=int,
         group=MEASURING,
-    )
-    objective: str = option(
-        "find the largest batch size that fits (fit), or the fastest batch size (speed)",
-        default="fit",
-        choices=("fit", "speed"),
-        group=MEASURING,
-    )
-    amp: Literal["bf16", "fp16"] | None = option(
-        "train with mixed precision", choices=("bf16", "fp16"), group=MEASURING
     )
     device: str = shared(
         DEVICE, help="the device to measure on: auto, cpu, cuda or cuda:1", group=MEASURING
@@ -244,7 +235,6 @@ def _measure(
 
     job = BenchJob(
         code=question.code,
-        amp=question.amp,
         device=question.device,
         memory_limit_bytes=question.gpu_mem,
         python=choose_target(System(), question.python).python,
@@ -253,5 +243,4 @@ def _measure(
     if question.benchmark and facts:
         workers, _ = worker_count(facts)
         return benchmark(job, showing, config, workers=workers, largest=question.max)
-    is_fastest = question.objective == "speed"
-    return search(job, showing, config, finds_fastest=is_fastest, largest=question.max)
+    return search(job, showing, config, largest=question.max)

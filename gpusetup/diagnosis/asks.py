@@ -1,6 +1,6 @@
 """The one command whose output decides, for an answer about a text.
 
-It stands in the cause's record (`alike`); otherwise the step that failed chooses it. A command
+It stands in the cause's record (`asks`); otherwise the step that failed chooses it. A command
 whose output the text already shows is not asked for again.
 """
 
@@ -59,7 +59,7 @@ def command_that_decides(
     """
     candidates = [asked_first] if asked_first else []
     if finding is not None:
-        candidates += RECORDS[finding.id].alike
+        candidates += RECORDS[finding.id].asks
     program = program_of(context)
     beside = program.reading if program and is_beside_torch(context) else ""
     if is_open:

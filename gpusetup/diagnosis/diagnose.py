@@ -19,12 +19,12 @@ from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import moved_with
 from gpusetup.choose.shown_wish import shown_installer
 from gpusetup.choose.wish import Wish
-from gpusetup.diagnosis.asks import command_that_decides, is_answered, is_of_another_maker
+from gpusetup.diagnosis.asks import command_that_decides, is_answered
 from gpusetup.diagnosis.fit import facts_read, fits_together
 from gpusetup.diagnosis.fitting import with_fitting_fix
 from gpusetup.diagnosis.ok import may_be_ok, proof, ran_to_its_end
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
-from gpusetup.diagnosis.program import failure_without_cause, stage_of
+from gpusetup.diagnosis.program import failure_without_cause
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
 from gpusetup.evidence.context import (
@@ -52,6 +52,7 @@ def diagnose(
     choice: Choice | None = None,
     *,
     other_host: bool = False,
+    project_words: tuple[str, ...] = (),
     rules: Iterable[Rule] | None = None,
 ) -> DoctorAnswer:
     """Diagnose one machine. `choice` is the torch chosen for the machine; if it is None, a build is
@@ -62,6 +63,8 @@ def diagnose(
     the command that decides.
     """
     context, answer = build_case(snapshot, catalog, choice, other_host=other_host)
+    if project_words:
+        context = replace(context, project_words=project_words)
     is_text = is_report(context)
     collected = findings_of(context, rules_of(RULE_FILES) if rules is None else rules)
     remaining = refute(context, one_per_id(collected))
@@ -100,7 +103,7 @@ def diagnose(
         proof=proof(context, fits) if cause == OK else None,
         symptom=main.id if main and cause == UNKNOWN else None,
         program=context.snapshot.failing.program,
-        stage=stage_of(context, root),
+        stage=context.snapshot.failing.stage,
         # The root first, then by severity, then in the order of the records.
         findings=tuple(sorted(shown, key=lambda one: (not one.root, _gravity(one), order_of(one)))),
         resolution=answer,
@@ -113,7 +116,7 @@ def diagnose(
         check=check_of(context, main) if main and is_caused and not certain else None,
         facts=facts_read(context),
         fit=fits,
-        other_causes=() if certain else other_causes(context, main, others, cause),
+        other_causes=() if certain else tuple(error.id for error in others if error is not main),
         ruled_out=remaining.ruled_out,
         next_reading=reading,
     )
@@ -225,20 +228,6 @@ def asked_first(
     place = RECORDS[root.id].place
     is_for_a_driver = root.fix.needs_root and place and place[0] is Layer.DRIVER
     return ON_THE_BUS if is_for_a_driver and has_nvidia(context) is None else None
-
-
-def other_causes(
-    context: RuleContext, main: Finding | None, others: list[Finding], cause: str
-) -> tuple[str, ...]:
-    """The errors that the root does not explain, and the causes that have the same message."""
-    ids = [error.id for error in others]
-    # The causes of NVIDIA's messages are none on another maker's GPU.
-    if main and is_report(context) and not is_of_another_maker(context):
-        for id in next(iter(RECORDS[main.id].alike.values()), ()):
-            if id in RECORDS and not any(is_so(context) for is_so in RECORDS[id].impossible):
-                ids.append(id)
-    known = (cause, main.id if main else "")
-    return tuple(dict.fromkeys(id for id in ids if id not in known))
 
 
 # --- the fixes ------------------------------------------------------------------------------------

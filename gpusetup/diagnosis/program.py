@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.causes.layers import STAGES
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, is_report
 from gpusetup.evidence.places import is_beside_torch
@@ -13,7 +12,6 @@ from gpusetup.model.finding import Finding
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
     from gpusetup.messages.programs import Program
-    from gpusetup.model.finding import Stage
 
 
 def program_of(context: RuleContext) -> Program | None:
@@ -25,15 +23,6 @@ def program_of(context: RuleContext) -> Program | None:
     from gpusetup.messages.programs import BY_NAME, UNNAMED
 
     return UNNAMED if name is None else BY_NAME.get(name)
-
-
-def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:
-    """The stage at which the program failed: by its message, otherwise by its cause."""
-    failing = context.snapshot.failing
-    if failing.stage or root is None or not is_report(context):
-        return failing.stage
-    record = RECORDS[root.id]
-    return record.stage or (STAGES.get(record.place[0], "start") if record.place else None)
 
 
 def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:

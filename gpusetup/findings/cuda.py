@@ -351,7 +351,13 @@ def named_gpu(context: RuleContext, event: Event) -> str:
     for gpu in gpus(context):
         if number == str(gpu.cuda_index if is_cudas else gpu.nvml_index):
             return gpu_naming.gpu_in_full(gpu)
-    return f"GPU {number} {event.values.get('bus', '')}"
+    bus = event.values.get("bus")
+    # NVML numbers the GPUs in the order of their addresses.
+    addresses = sorted(device.bus_id or "" for device in nvidia_on_pci(context))
+    index = whole_number(number)
+    if not bus and not is_cudas and index is not None and index < len(addresses):
+        bus = addresses[index]
+    return f"GPU {number} ({bus})" if bus else f"GPU {number}"
 
 
 NOT_SUPPORTED = "3"

@@ -29,7 +29,7 @@ from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.model.patterns import in_any_case
-from gpusetup.model.shell import Lines, lines
+from gpusetup.model.shell import Lines
 
 
 def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[Message, Events]:
@@ -50,7 +50,7 @@ def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[M
     return message, messages
 
 
-OF_A_FIX = ("text", "commands", "windows", "then", "look", "needs_root", "needs_reboot", "way")
+OF_A_FIX = ("text", "commands", "look", "needs_root", "needs_reboot", "way")
 """The fields of a message that make its fix. A case without a text has the message's own."""
 
 
@@ -151,27 +151,17 @@ def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
     """The fix of a message: from its own function, or its text and commands for this system."""
     if message.way:
         return message.way(context, message.text)
-    commands = _commands_of(context, message, messages)
+    if callable(message.commands):
+        commands = message.commands(context)
+    else:
+        commands = _typed(context, message.commands, messages)
     return Fix(
         text=message.text,
-        commands=(*commands, *_typed(context, message.then, messages)),
+        commands=commands,
         looks=paste.look("check the current state", *_typed(context, message.look, messages)),
         needs_root=message.needs_root or any("sudo " in line for line in commands),
         needs_reboot=message.needs_reboot or "sudo reboot" in commands,
     )
-
-
-def _commands_of(context: RuleContext, message: Message, messages: Events) -> Lines:
-    """A message's commands for this system: from its function, or written out in the record."""
-    if callable(message.commands):
-        return message.commands(context)
-    family = context.os.family
-    # If the system is unknown, Windows commands are shown only if there are no others.
-    on_windows = family == "windows" or (family is None and not message.commands)
-    if on_windows and message.windows is not None:
-        # They stand in the record as PowerShell runs them, without placeholders.
-        return lines(*message.windows)
-    return _typed(context, message.commands, messages)
 
 
 def _typed(context: RuleContext, commands: tuple[str, ...], messages: Events) -> Lines:

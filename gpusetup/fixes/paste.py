@@ -122,6 +122,10 @@ def install_commands(context: RuleContext, *, torch_removed: bool = False) -> Li
     `torch_removed`: an earlier command removes torch, so `install` can no longer see which version
     was installed.
     """
+    if context.project_words == ("--project",):
+        return (command(context, "gpusetup", "install", "--project"),)
+    if context.project_words:
+        return (gpusetup(context, *context.project_words),)
     if target_refuses(context):
         return (into_new_environment(context),)
     build = _build_options(context, torch_removed=torch_removed)

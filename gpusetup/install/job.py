@@ -28,8 +28,6 @@ class Plan(Frozen):
     """Everything that an installation will do."""
 
     target: str
-    python: str
-    """The path of the target's interpreter."""
     torch_index: str
     """The URL of the index of torch and its companions. It may contain a login."""
     fallbacks: tuple[str, ...] = ()

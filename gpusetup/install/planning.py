@@ -141,16 +141,17 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     skipped = (f"{backend} is passed over: {reason}" for backend, reason in passed_over)
     unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
+    indexes = (split_login(index)[0] for index in (question.index, *job.settings.indexes))
+    hosts = (*(wheel.host for wheel in wheels), *(urlsplit(index).netloc for index in indexes))
     return Plan(
         target=target.prefix,
-        python=target.python,
         torch_index=question.index,
         fallbacks=tuple(one.backend for one in task.builds[len(passed_over) + 1 :]),
         wheels=wheels,
         steps=steps,
         before=before,
         after={wheel.name: wheel.version for wheel in wheels},
-        hosts=hosts_of(wheels, question.index, *job.settings.indexes),
+        hosts=tuple(dict.fromkeys(filter(None, hosts))),
         notes=tuple(dict.fromkeys((*skipped, *task.all_notes, *notes))),
         device=device_to_prove(build.backend, task.gpus_here),
     )
@@ -240,7 +241,6 @@ def question_of(target: Target, task: Task, source: Fallback) -> Question:
         needs_more_of_index=maker_of(backend) in NEEDS_ITS_INDEX,
         python=target.layout.python,
         python_version=target.layout.version,
-        title="uv cannot plan the installation",
     )
 
 
@@ -303,38 +303,29 @@ def _wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wh
     if not job.settings.is_offline:
         login, silent = split_login(question.index)[1], set[str]()
         with ThreadPoolExecutor(WORKERS) as pool, new_session() as session:
-            wheels = [*pool.map(lambda one: as_served(one, login, silent, session), wheels)]
+            wheels = [*pool.map(lambda one: sized(one, login, silent, session), wheels)]
     return tuple(wheels)
 
 
-def as_served(
+def sized(
     wheel: Wheel, login: Login | None, silent: set[str], session: Session | None = None
 ) -> Wheel:
-    """The wheel with what its server says of it: the host to which it redirects, and the size if
-    the index does not state it, as torch's own. What the server does not say stays unknown.
-    `silent` gets the hosts that do not answer, so that each is waited for once."""
-    if not wheel.url.startswith("http") or wheel.host in silent:
+    """The wheel with its size from its server, if the index does not state it, as torch's own. What
+    the server does not say stays unknown. `silent` gets the hosts that do not answer, so that each
+    is waited for once."""
+    is_known = wheel.size_bytes is not None or not wheel.url.startswith("http")
+    if is_known or wheel.host in silent:
         return wheel
     login = login if wheel.is_of_torch_index else None
     try:
         with answered(wheel.url, login=login, method="HEAD", session=session) as answer:
-            host = urlsplit(answer.url).netloc
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
     except Unreached:
         silent.add(wheel.host)
         return wheel
-    size_bytes = wheel.size_bytes
     # A number of bytes fits into 64 bits.
-    if size_bytes is None and re.fullmatch(r"[0-9]{1,19}", length):
-        size_bytes = int(length)
-    return replace(wheel, size_bytes=size_bytes, served_by=None if host == wheel.host else host)
-
-
-def hosts_of(wheels: Iterable[Wheel], *indexes: str) -> tuple[str, ...]:
-    """The hosts of the files and of the indexes, without logins."""
-    hosts = [host for wheel in wheels for host in (wheel.host, wheel.served_by)]
-    hosts += [urlsplit(split_login(index)[0]).netloc for index in indexes]
-    return tuple(dict.fromkeys(filter(None, hosts)))
+    size_bytes = int(length) if re.fullmatch(r"[0-9]{1,19}", length) else None
+    return replace(wheel, size_bytes=size_bytes)
 
 
 # --- the disk -------------------------------------------------------------------------------------

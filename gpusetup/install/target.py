@@ -109,13 +109,6 @@ def read_target(python: str | None, venv: str | None) -> Target:
     the folder `venv`."""
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
-    folder = venv or python
-    shown = folder.encode(errors="backslashreplace").decode()
-    if shown != folder:
-        raise Blocked(
-            f"The name of {shown} is not UTF-8, and uv supports no such folder",
-            hint="nothing was changed; name an environment elsewhere: `--venv DIR`",
-        )
     return Target(layout=layout_of(python), venv=venv)
 
 
@@ -220,12 +213,9 @@ def distributions(layout: Layout) -> tuple[Distribution, ...]:
         with suppress(OSError):
             entries = sorted(os.listdir(library))
         for entry in entries:
-            info, described = os.path.join(library, entry), INFO.fullmatch(entry)
-            name, version = described.groups() if described else ("", "")
-            # The file that `setup.py develop` leaves contains no version.
-            if entry.endswith(".egg-link"):
-                name, version = entry.removesuffix(".egg-link"), "0"
-            if name:
+            if described := INFO.fullmatch(entry):
+                name, version = described.groups()
+                info = os.path.join(library, entry)
                 package = Distribution(name=canonicalize_name(name), version=version, info=info)
                 installed.append(package)
     return tuple(installed)

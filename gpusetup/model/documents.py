@@ -220,7 +220,6 @@ class InstallAnswer(Frozen):
     steps: tuple[DoneStep, ...]
     verdict: Mapping[str, Any] | None = None
     """The JSON document of verify for the environment."""
-    receipt: Text = None
     why: Text = None
     """Why this torch is installed or kept."""
     newest: Offer | None = None

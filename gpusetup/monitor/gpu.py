@@ -174,24 +174,6 @@ class GpuRun:
     def working(self) -> list[GpuSample]:
         return [row.gpu for row in self.rows if not is_quiet(row.gpu)]
 
-    @property
-    def link_limit(self) -> float:
-        """Bytes per second that the GPU's PCIe link can carry one way while the GPU works."""
-        # An idle link is slower, to save power; the first samples after a rest still show that.
-        limits = [or_zero(gpu.pcie_limit_bytes_per_second) for gpu in self.working]
-        return percentile(limits, 75) if limits else 0.0
-
-    @property
-    def lanes(self) -> int | None:
-        return highest(gpu.pcie_width for gpu in self.working)
-
-    @cached_property
-    def new_memory_errors(self) -> int:
-        """Uncorrectable memory errors since the first sample."""
-        counts = [row.gpu.ecc_uncorrected for row in self.rows]
-        errors = [count for count in counts if count is not None]
-        return max(errors) - errors[0] if errors else 0
-
     @cached_property
     def parts(self) -> Parts:
         """The run, split into parts. The start counts neither as work nor as a pause."""
@@ -199,15 +181,8 @@ class GpuRun:
         # Quiet samples have no phase until work follows them; only then do they become a pause.
         after_work = [row for row in measured if not row.phase] if self.has_worked else []
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
-        body = body[loading(body) :]
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
-        # A recording that ends in a quiet stretch of about the length of its pauses ends in one.
-        lengths = [length for _, length in self.all_pauses]
-        if len(lengths) >= 2:
-            usual = percentile(lengths, 50)
-            if usual / 2 <= self.seconds_after_work <= usual * 1.5:
-                body = [*body, *after_work]
         return Parts(
             work=work_of([row for row in body if row.phase == WORK]),
             body=work_of(body),
@@ -235,19 +210,6 @@ class GpuRun:
         return utilization >= marks.IDLE or self.utilization_p95 >= marks.WORKED_P95
 
     @property
-    def faults(self) -> list[str]:
-        """The memory faults that the GPU reports, as phrases; empty if there are none."""
-        faults = []
-        if self.new_memory_errors:
-            noun = "error" if self.new_memory_errors == 1 else "errors"
-            faults.append(f"{self.new_memory_errors} uncorrectable memory {noun} during the run")
-        if self.latest.remap_failed:
-            faults.append("a faulty place of its memory could not be replaced")
-        if self.latest.retired_pending:
-            faults.append("a faulty place of its memory waits for a reset to be replaced")
-        return faults
-
-    @property
     def seconds_after_work(self) -> float:
         """Seconds from the GPU's last work to the recording's end; 0 if there is no such rest."""
         since = self.quiet_since
@@ -259,9 +221,8 @@ class GpuRun:
     def ended_at(self) -> float | None:
         """The second at which the last process freed the GPU's memory, after which the GPU did
         nothing; None if the recording does not show such an end."""
-        # Memory that the GPU shares with the CPU is never empty; lost GPUs report nothing.
         known = [row.gpu for row in self.rows if row.gpu.memory_used_bytes is not None]
-        known = [gpu for gpu in known if not gpu.memory_is_unified and not gpu.lost]
+        known = [gpu for gpu in known if not gpu.lost]
         if not known:
             return None
         # If the GPU is quiet and nearly empty at first, only a desktop is in memory, which varies.
@@ -408,19 +369,6 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
 
 
 # --- the start ------------------------------------------------------------------------------------
-
-
-def loading(body: Sequence[Moment]) -> int:
-    """How many samples at the start show only stray kernels, before the GPU works most of the time;
-    0 if there are none.
-
-    While a program loads a checkpoint or compiles, it runs a small kernel now and then.
-    """
-    uses = [or_zero(row.gpu.utilization_percent) for row in body]
-    begin = next((place for place, use in enumerate(uses) if use >= marks.STRAY_USE), len(uses))
-    later = [use for use in uses[begin:] if use > marks.QUIET]
-    # A GPU that never works much is not a late starter: it simply works little.
-    return begin if later and fmean(later) >= marks.LOW else 0
 
 
 WARM_UP_CHUNKS = 64

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
+from gpusetup.monitor.work import at_least, below, or_zero, percent
 
 
 class Sign:
@@ -51,16 +51,6 @@ memory_bus_full = Sign(lambda s: at_least(s.work.memory_busy, 70.0))
 light = Sign(lambda s: below(s.work.weight, marks.LIGHT_POWER)) & ~memory_bus_full
 
 pauses_rule = Sign(lambda s: s.gpu.parts.pause_share >= marks.PAUSE_SHARE)
-
-
-@Sign
-def busy_between_long_pauses(subject: Subject) -> bool:
-    """Whether the GPU works at full load between pauses of 20 s or more: an evaluation, a
-    checkpoint or a starting loader may take so long, but no batch does."""
-    parts = subject.gpu.parts
-    if not parts.pauses or parts.work is None:
-        return False
-    return percentile(parts.pauses, 50) >= 20.0 and parts.work.utilization >= marks.BUSY
 
 
 # Points between the 5th and the 95th percentile: half of the scale.
@@ -165,11 +155,6 @@ links_carry = nvlink_carries | pcie_carries
 link_full = Sign(
     lambda s: at_least(percent(s.work.pcie_one_way, s.work.pcie_limit or 15.8e9), 70.0)
 )
-# Slots wired with half of the lanes are normal; with a quarter or fewer, the card is in the wrong
-# slot or in a bad riser, or has a bad contact.
-narrow_link = Sign(lambda s: 0 < (s.gpu.lanes or 0) * 4 <= (s.gpu.latest.pcie_width_max or 0))
-# Four lanes of PCIe 4 or eight of PCIe 3 carry 7.9e9 bytes per second; 0 means unknown.
-slow_link = narrow_link | Sign(lambda s: 1.0 <= s.gpu.link_limit < 8e9)
 
 # --- the command's processes ----------------------------------------------------------------------
 
@@ -247,9 +232,9 @@ def of_kind(*kinds: str) -> Sign:
     return Sign(lambda s: s.kind in kinds)
 
 
-server, notebook, physics = of_kind("server"), of_kind("notebook"), of_kind("physics")
+server, notebook = of_kind("server"), of_kind("notebook")
 training = of_kind("training", "")
-no_loader = server | notebook | physics
+no_loader = server | notebook
 no_training = no_loader | of_kind("inference")
 # Neither the process nor the card receives data, so no loader can be too slow.
 nothing_comes_in = reads_nothing & copies_nothing
@@ -290,11 +275,12 @@ def is_starting(subject: Subject) -> bool:
 
 @Sign
 def stays_awake(subject: Subject) -> bool:
-    """Whether the GPU's clocks are high in nearly all samples since a process first used it,
+    """Whether the GPU's clocks are high in nearly all samples of the second half of the run,
     although its utilisation is low. Only throttle reasons show whether an idle GPU explains the
     clock."""
-    later = [row.gpu for row in subject.gpu.rows if row.seconds >= subject.run.held_from]
-    told = [gpu for gpu in later if gpu.throttle_reasons is not None]
+    # In the first half, the program may still start.
+    later = subject.gpu.rows[len(subject.gpu.rows) // 2 :]
+    told = [row.gpu for row in later if row.gpu.throttle_reasons is not None]
     awake = [
         gpu
         for gpu in told

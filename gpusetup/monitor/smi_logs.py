@@ -28,10 +28,7 @@ from gpusetup.readings.nvidia_smi import (
     cell,
     flag,
     gpu_rows,
-    integer,
-    memory,
     number,
-    placed,
     processes_of,
     query_values,
     row_of,
@@ -56,9 +53,6 @@ class SmiLog(NamedTuple):
     name: str
     moments: Callable[[Iterable[str]], Iterator[LoggedMoment]]
     has_times: bool = True
-    has_utilization: bool = True
-    names_its_gpus: bool = True
-    """False for a log without a column that tells which GPU a row is about."""
 
     def samples(self, lines: Iterable[str], interval: float) -> Iterator[Sample]:
         """Yields a sample for each moment, at its own time or, if that is missing, `interval`
@@ -86,17 +80,11 @@ def log_that_begins(line: str, beginning: Sequence[str]) -> SmiLog | None:
     """
     columns = headings(line)
     if columns:
-        return SmiLog(
-            CSV,
-            partial(csv_moments, columns),
-            "timestamp" in columns,
-            "utilization.gpu" in columns,
-            not set(columns).isdisjoint(IDENTITY_COLUMNS),
-        )
+        return SmiLog(CSV, partial(csv_moments, columns), "timestamp" in columns)
     columns = dmon_columns(line)
     if columns:
         has_times = not {"time", "hh:mm:ss"}.isdisjoint(columns)
-        return SmiLog("nvidia-smi dmon", dmon_moments, has_times, "sm" in columns)
+        return SmiLog("nvidia-smi dmon", dmon_moments, has_times)
     has_times = any(map(date_of, beginning))
     if begins_query(line):
         return SmiLog("nvidia-smi -q", query_moments, has_times)
@@ -113,7 +101,7 @@ def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
     """The sample with these values, as far as a sample has them, and what its PCIe link can
     carry."""
     known = {name: values[name] for name in SAMPLE_FIELDS & values.keys()}
-    generation, lanes = known.get("pcie_generation"), known.get("pcie_width")
+    generation, lanes = values.get("pcie_generation"), values.get("pcie_width")
     # The rate is unknown if the generation is newer than the table.
     if generation and lanes and 0 < generation < len(LANE_BYTES):
         known["pcie_limit_bytes_per_second"] = LANE_BYTES[generation] * lanes
@@ -217,9 +205,6 @@ def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
     if "throttle_reasons" not in values and any(map(cell, active.values())):
         reasons = tuple(name for name in THROTTLE_REASONS if flag(active.get(name)))
         values["throttle_reasons"] = reasons
-    # The count over the card's life shows new errors too.
-    aggregate = integer(row.get("ecc.errors.uncorrected.aggregate.total"))
-    values["ecc_uncorrected"] = values.get("ecc_uncorrected", aggregate)
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
     # `[Unknown Error]` in all of those that it reads from the card. A working card may have this in
     # a single one, such as the power on some laptops.
@@ -308,32 +293,8 @@ def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     for time, text in texts(lines, begins_query, dated_above=False):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
-        gpus = [
-            sample_of(index, {**query_values(page), "processes": processes_on(page)})
-            for index, page in enumerate(pages)
-        ]
+        gpus = (sample_of(index, query_values(page)) for index, page in enumerate(pages))
         yield LoggedMoment(time, tuple(gpus))
-
-
-def processes_on(page: str) -> tuple[ProcessUse, ...] | None:
-    """The processes listed for a GPU in the long output."""
-    listed: list[dict[str, str]] = []
-    for place, text in placed(page):
-        heading, _, label = place.rpartition("/")
-        if label == "Process ID":
-            listed.append({})
-        # `Type`, `Name` and `Used GPU Memory` follow below the process ID.
-        if listed and "Processes" in heading:
-            listed[-1][label] = text.strip()
-    return uses_of(
-        GpuProcess(
-            pid=integer(one.get("Process ID")),
-            name=cell(one.get("Name")),
-            kind=one.get("Type"),
-            memory_bytes=memory(one.get("Used GPU Memory")),
-        )
-        for one in listed
-    )
 
 
 KINDS: Mapping[str | None, Any] = {
@@ -361,14 +322,12 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
     "sm": ("utilization_percent", 1),
     "mem": ("memory_busy_percent", 1),
     "pclk": ("clock_sm_mhz", 1),
-    "mclk": ("clock_memory_mhz", 1),
     "fb": ("memory_used_bytes", MIB),
-    "dbecc": ("ecc_uncorrected", 1),
     "rxpci": ("pcie_rx_bytes_per_second", 1e6),
     "txpci": ("pcie_tx_bytes_per_second", 1e6),
 }
 """Maps each column of `nvidia-smi dmon` to our field and the factor to convert its unit."""
-WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz", "clock_memory_mhz", "ecc_uncorrected")
+WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz")
 VIOLATIONS: Mapping[str, tuple[str, float]] = {
     "tviol": (THERMAL_VIOLATION, 1),
     "pviol": (POWER_VIOLATION, 50),
@@ -454,8 +413,6 @@ LOST = re.compile(
 )
 """Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`. After `failed to
 initialize`, other endings, such as a version mismatch, do not show a faulty GPU."""
-NO_LONGER = "nvidia-smi can no longer"
-"""How the `problem` of a lost GPU begins if a line of nvidia-smi told it."""
 
 
 def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[Sample]:
@@ -489,7 +446,8 @@ def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[
     # Without an index, the line may be about any GPU.
     named = {int(loss["index"])} if loss["index"] else set()
     bus_address = (loss["bus"] or "").rstrip(":.")
-    problem = f"{NO_LONGER} read {f'the GPU at {bus_address}' if bus_address else 'it'}"
+    place = f"the GPU at {bus_address}" if bus_address else "this GPU"
+    problem = f"nvidia-smi can no longer read {place}"
     # nvidia-smi can no longer read the other GPUs either, if it prints nothing but this line.
     lost = named & seen.keys() or set(seen)
     if not ends_the_log:
@@ -504,10 +462,3 @@ def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[
                 for gpu in gpus
             ),
         )
-
-
-def reason_of(gpu: GpuSample) -> str | None:
-    """The reason for the loss of a GPU that a line of nvidia-smi gave; None if the GPU's own sample
-    reports the loss."""
-    problem = gpu.problem or ""
-    return problem if problem.startswith(NO_LONGER) else None

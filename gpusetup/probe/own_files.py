@@ -1,17 +1,9 @@
-"""The files that gpusetup stores in the environment.
-
-They are the journal of an interrupted installation and the receipt of the last one.
-"""
+"""The journal that an interrupted installation leaves in the environment."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from gpusetup.errors import BadInput
-from gpusetup.model.builds import FAMILY
-from gpusetup.model.codec import from_json
-from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.shell import shell_line
 from gpusetup.probe.target import TargetPython
@@ -60,7 +52,11 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
     if target is not None and exists(system, join(target.prefix, *JOURNAL)):
         found = {target.prefix: {}}
     # Look for unfinished environments only if the user neither named nor activated an environment.
-    elif target is None or target.chosen_by not in ("--python", "VIRTUAL_ENV", "CONDA_PREFIX"):
+    elif target is None or target.record.chosen_by not in (
+        "--python",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+    ):
         found = {prefix: {"half_made": "yes"} for prefix in half_made_environments(system)}
     for prefix, more in found.items():
         path = join(prefix, *JOURNAL)
@@ -87,41 +83,3 @@ def half_made_environments(system: System) -> Iterator[str]:
         prefix = (read_or_none(system, join(notes, name)) or "").strip()
         if working_folder and parent(prefix) == working_folder:
             yield prefix
-
-
-RECEIPT = (".gpusetup", "receipt.json")
-MOST_CHARACTERS = 1 << 18
-"""The maximum length of a receipt, in characters. A longer file is not gpusetup's."""
-
-
-DATE = re.compile(r"(\d{4}-\d\d-\d\d)T")
-VERSION = re.compile(r"[\w.+!-]{1,99}")
-
-
-class _Receipt(Frozen):
-    """The fields of an installation's receipt that show what was installed."""
-
-    installed_at: str = ""
-    after: Mapping[str, str] = {}
-    verdict: Mapping[str, object] | None = None
-
-
-def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]:
-    """An event with the versions of torch and its companions that gpusetup installed, and with the
-    date if it is known. Anybody may have written the receipt, so what is no version is ignored."""
-    if target is None:
-        return
-    text = read_or_none(system, join(target.prefix, *RECEIPT)) or "{}"
-    try:
-        receipt = from_json(text[:MOST_CHARACTERS], _Receipt, what="the receipt")
-    except BadInput:
-        return
-    installed = {name: receipt.after[name] for name in FAMILY if name in receipt.after}
-    pins = [f"{name}=={of}" for name, of in installed.items() if VERSION.fullmatch(of)]
-    if "torch" in installed and pins:
-        passed = receipt.verdict is not None and receipt.verdict.get("verdict") == "passed"
-        # `how` says where the versions come from: installed and tested, or installed.
-        values = {"pins": " ".join(pins), "how": "proven" if passed else "installed"}
-        if date := DATE.match(receipt.installed_at):
-            values["when"] = date[1]
-        yield Event(kind="guarded-set", values=values, source=RECEIPT[-1], text=values["pins"])

@@ -88,7 +88,6 @@ def from_version_file(
         location=folder,
         cuda=cuda,
         hip=hip,
-        debug=fields.get("debug"),
     )
 
 

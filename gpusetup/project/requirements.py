@@ -54,7 +54,6 @@ def add_file(ask: Ask, file: Path, named_by: str = "", *, is_limit: bool = False
             raise
         ask.unread.append(f"{named_by}: {str(problem).splitlines()[0]}")
         return
-    ask.has_hashes |= "--hash" in text
     name = os.path.relpath(file, Path(ask.path).parent)
     for number, line in lines_of(text):
         word, place = re.sub(r"\s#.*", "", line), f"{name}, line {number}"

@@ -51,7 +51,11 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     """The screen of doctor's result: the cause with its evidence and fix, then other findings and
     facts about the machine."""
     root = answering(answer)
-    lines: list[str] = [*verdict(answer, root)]
+    lines: list[str] = []
+    if answer.project is not None:
+        mark = OK if answer.project.meets else BUT
+        lines += [marked(mark, "this folder", answer.project.sentence), ""]
+    lines += verdict(answer, root)
     if root is not None:
         lines += in_full(root, answer.snapshot)
 
@@ -59,8 +63,6 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     lines += section("Also found", (line for finding in others for line in in_short(finding)))
     lines += section("What was read, and whether it fits", fit_lines(answer, root))
     lines += section("This machine", facts(machine_facts(answer)))
-    if answer.project is not None:
-        lines += section("This folder", [f"  {plain(answer.project.sentence)}"])
     with_torch: list[str] = []
     for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
         line = own_line("gpusetup", "doctor", "--python", environment.prefix)

@@ -96,8 +96,8 @@ def end_screen(
     notes: Iterable[str] = (),
     undo: str | None = None,
 ) -> Screen:
-    """The screen at the end of an installation: the result, the test's result, the command that
-    restores the previous packages, and the receipt. `how` is a key of ENDS, by default the result's
+    """The screen at the end of an installation: the result, the test's result, and the
+    command that restores the previous packages. `how` is a key of ENDS, by default the result's
     state."""
     mark, sentence = ENDS[how or answer.state]
     has = ", ".join(f"{name} {version}" for name, version in answer.after.items()) or "no torch"
@@ -105,7 +105,7 @@ def end_screen(
     if answer.verdict is not None or answer.state == "installed":
         lines += proven(answer)
     why = answer.why if answer.state == "unchanged" else None
-    lines += facts({"why": why, "undo": undo, "receipt": answer.receipt})
+    lines += facts({"why": why, "undo": undo})
     return Screen((*lines, *(remark("note", note) for note in notes)))
 
 
@@ -126,14 +126,12 @@ def proven(answer: InstallAnswer) -> list[ScreenLine]:
     return failures or [verdict(OK, "tested", f": {len(checks)} checks passed")]
 
 
-def project_screen(
-    answer: InstallAnswer, *, where: str | None = None, notes: Iterable[str] = ()
-) -> Screen:
-    """The screen with the lines to paste into a project's file or script (`where`), and the
-    commands to run afterwards."""
+def project_screen(answer: InstallAnswer, *, notes: Iterable[str] = ()) -> Screen:
+    """The screen with the lines to paste into a project's file, and the commands to run
+    afterwards."""
     lines: list[str] = []
     if answer.lines:
-        lines.append(heading(f"Add to {where or answer.target}"))
+        lines.append(heading(f"Add to {answer.target}"))
     # Lines of TOML are pasted as they are, so they are never broken.
     lines += [ScreenLine(line, whole=True) for line in answer.lines]
     commands = [command(own_line(*step.argv)) for step in answer.steps]

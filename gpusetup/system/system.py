@@ -155,11 +155,8 @@ def is_writable(system: System, path: str | None) -> bool | None:
 
 
 def answer_of(output: Output) -> dict[str, Any]:
-    """A child script's answer (its last line) or, if there is none, the reason and how far the
-    script got.
-
-    In the lines before its answer, the script announces each `step` before trying it, and prints
-    each `part` of the answer.
+    """A child script's answer (its last line) or, if there is none, the reason and the last `step`
+    that the script announced before trying it.
 
     >>> answer_of(Output(argv=(), exit=-11, stdout='{"step": "cuInit"}'))
     {'problem': 'crashed with SIGSEGV', 'step': {'step': 'cuInit'}}
@@ -172,8 +169,7 @@ def answer_of(output: Output) -> dict[str, Any]:
         with suppress(ValueError):
             if line.startswith("{"):
                 lines.append(json.loads(line))
-    has_answer = bool(lines) and not lines[-1].keys() & {"step", "part"}
-    if has_answer:
+    if lines and "step" not in lines[-1]:
         return lines[-1]
 
     problem = output.problem or "ended without an answer"
@@ -183,14 +179,7 @@ def answer_of(output: Output) -> dict[str, Any]:
         if output.exit > 0:
             last_line = output.stderr.strip().rpartition("\n")[2]
             problem = f"{problem}: {last_line[:200]}"
-    answer: dict[str, Any] = {"problem": problem}
-    steps = [line for line in lines if "step" in line]
-    if steps:
-        answer["step"] = steps[-1]
-    parts = [line["part"] for line in lines if isinstance(line.get("part"), dict)]
-    if parts:
-        answer["parts"] = parts
-    return answer
+    return {"problem": problem, "step": lines[-1]} if lines else {"problem": problem}
 
 
 def _facts() -> dict[str, Any]:

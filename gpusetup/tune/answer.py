@@ -23,7 +23,7 @@ class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ign
     added: bool = False
 
 
-RowName = Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"]
+RowName = Literal["base", "+AMP", "+batch", "+workers", "+compile"]
 
 
 class Row(Trial):
@@ -65,7 +65,7 @@ class TuneAnswer(Frozen):
     has no key there."""
     trials: tuple[Trial, ...] = ()
     batch_size: int | None = None
-    """The largest batch size that ran or, with `--objective speed`, the fastest."""
+    """The largest batch size that ran."""
     limit_bytes: int | None = None
     """The memory that the search was allowed to use."""
     stopped: str | None = None

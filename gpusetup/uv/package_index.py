@@ -95,7 +95,6 @@ class PersonIndex:
                     python_version=question.python or self.python_version,
                     platform=self.platform,
                     environment=self.environment,
-                    title="uv finds no set of versions",
                 ),
                 with_dependencies=question.with_dependencies,
             )

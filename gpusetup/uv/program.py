@@ -141,12 +141,11 @@ def private_folder() -> Iterator[Path]:
     and deletes it after the block.
 
     The folder is not below TMPDIR, because uv searches a project's parent folders for a workspace,
-    and in /tmp any user could put one. Only a home whose name is no text leaves no other place,
-    because uv takes no argument that is not UTF-8.
+    and in /tmp any user could put one.
     """
     questions = own_folder("questions")
     with blocked_by_files(f"{questions} cannot be written", "nothing was changed; make room there"):
-        name = tempfile.mkdtemp(dir=questions if str(questions).isprintable() else None)
+        name = tempfile.mkdtemp(dir=questions)
     try:
         yield Path(name)
     finally:

@@ -70,8 +70,6 @@ class Question(Frozen):
     """The path of the Python interpreter."""
     python_version: str
     """The Python version of the environment or of the described machine."""
-    title: str
-    """What failed, for the error message if uv finds no answer."""
     others: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
@@ -149,16 +147,7 @@ def changes_of(question: Question) -> Packages:
     """
     words = ["install", "--dry-run", "--output-format", "json"]
     words += [f"--reinstall-package={name}" for name in question.names]
-    # uv locks an environment with its file `.lock`, even in a dry run, which should leave no trace.
-    # A file that existed before belongs to another uv process.
-    lock = Path(question.python).parent.parent / ".lock"
-    was_there = lock.exists()
-    try:
-        return _without_prereleases(question, words)
-    finally:
-        with suppress(OSError):
-            if not was_there and lock.stat().st_size == 0:
-                lock.unlink()
+    return _without_prereleases(question, words)
 
 
 def _ask(question: Question, words: Sequence[str]) -> Packages:
@@ -196,7 +185,7 @@ def _ask(question: Question, words: Sequence[str]) -> Packages:
             output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         if output.ok:
             return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
-    problem = complaint(question.title, output)
+    problem = complaint("uv cannot plan the installation", output)
     if isinstance(problem, Unsatisfiable) and not has_no_index:
         for name in question.names:
             if lacks(problem.message, name):
@@ -300,12 +289,9 @@ class Wheel(Frozen):
     sha256: str | None = None
     """The hash that the index states; None if it states none."""
     size_bytes: int | None = None
-    served_by: str | None = None
-    """The host to which the URL is redirected; None if it is not, or if that is unknown."""
     index: str | None = None
     """The URL of the index that the wheel comes from, without a login; None if it is unknown."""
     is_of_torch_index: bool = False
-    """The size of its files, if the wheel is on this disk."""
 
     @property
     def host(self) -> str:

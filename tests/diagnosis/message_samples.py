@@ -1,6 +1,6 @@
 """Texts of programs with the kinds of events that they show: all of them, and no other.
 
-A cause's own stand in its record. Those of facts, and of several kinds, stand in
+A cause's own stand in its record. Those of facts, of several kinds, and of none, stand in
 `tests/messages/*.txt`, one sample a line: the kinds (`-` for none), ` | `, the text; `\\n`, `\\t`
 and `\\\\` mean in it what they mean in a string. A text that comes near a row's letters and is of
 another kind is the row's neighbour.
@@ -47,7 +47,6 @@ def _of_causes() -> Iterator[Sample]:
     for cause in CAUSES:
         examples = filter(None, (row.example for row in cause.rows))
         yield from (Sample(frozenset({cause.id}), text) for text in examples)
-        yield from (Sample(frozenset(), text) for text in cause.not_examples)
     yield from (Sample(frozenset({row.kind}), row.example) for row in FACTS if row.example)
 
 

@@ -148,12 +148,6 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         changed(packages=packages(("torchcodec", "0.9.1"))),
         changed(packages=packages(("torchcodec", "0.17.0"))),
     ),
-    (
-        "guarded-set-changed",
-        W,
-        changed(events=event("guarded-set", when="2026-11-20", pins="torch==2.4.0+cpu")),
-        changed(events=event("guarded-set", when="2026-11-20", pins="torch==2.14.1 absent==0.1")),
-    ),
 )
 
 

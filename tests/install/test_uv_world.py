@@ -6,16 +6,12 @@ with which bare uv works.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tarfile
 import tempfile
 from pathlib import Path
 
 import pytest
-from index_server import Fault, build_wheel
+from index_server import build_wheel
 from installing import TORCH, WANTED, Install, World, needs_linux, run_uv, state_of, versions_in
 
 pytestmark = needs_linux
@@ -61,7 +57,7 @@ name = "evil"
 url = "{evil}"
 default = true
 """
-PLACES = {"TMPDIR": "tmp", "the cache": "uv-cache", "the environment": "home/env"}
+PLACES = {"TMPDIR": "tmp", "the cache": "uv-cache"}
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -160,43 +156,20 @@ def test_constraints_and_overrides_of_the_person_count(
 # --- where a package came from --------------------------------------------------------------------
 
 
-def test_the_plan_and_the_receipt_name_every_host_without_its_login(
+def test_the_plan_names_every_host_without_its_login(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.index.login, world.index.locked = ("wer", "geheim"), "/simple/*"
     with_login = world.index.simple.replace("//", "//wer:geheim@")
     monkeypatch.setenv("UV_DEFAULT_INDEX", with_login)
+    monkeypatch.setenv("UV_INDEX", f"http://localhost:{world.index.port}/no-such-index")
     host = f"127.0.0.1:{world.index.port}"
     said = install("--venv", "env", *WANTED)
     assert said.exit == 0, said.err
-    shown = " ".join(said.err.split())
-    assert f"your index: {host}" in shown
-    text = Path("env/.gpusetup/receipt.json").read_text()
-    receipt = json.loads(text)
-    assert receipt["schema"] == "gpusetup.receipt/1"
-    assert receipt["after"] == versions_in(Path("env"))
-    rows = {row["name"]: row for row in receipt["wheels"]}
-    assert rows["torch"]["url"].startswith(f"{world.index.index_root}/cpu/torch/torch-")
-    assert rows["filelock"]["host"] == host
-    assert rows["filelock"]["file"] == "filelock-3.20.0-py3-none-any.whl"
-    assert len(rows["filelock"]["sha256"]) == 64
-    assert "geheim" not in text + said.err + said.out
-    assert str(world.folder / "home") not in text
-
-
-def test_hosts_of_pages_and_those_that_files_are_redirected_to_are_shown(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wheel = world.wheel("filelock", "3.20.0")
-    world.index.add("elsewhere", wheel)
-    there = f"http://127.1:{world.index.port}/elsewhere/filelock/{wheel.name}"
-    redirect = Fault(status=302, headers={"Location": there})
-    world.index.faults[f"/simple/filelock/{wheel.name}"] = redirect
-    monkeypatch.setenv("UV_INDEX", f"http://localhost:{world.index.port}/no-such-index")
-    said = install("--venv", "env", *WANTED, "--dry-run")
-    assert said.exit == 0, said.err
-    (hosts,) = [line for line in said.out.splitlines() if line.startswith("  hosts ")]
-    assert {"localhost", "127.1"} <= {host.split(":")[0] for host in hosts.split()}
+    (hosts,) = [line for line in said.err.splitlines() if line.startswith("  hosts ")]
+    assert host in hosts and "localhost" in hosts
+    assert f"your index: {host}" in " ".join(said.err.split())
+    assert "geheim" not in said.err + said.out
 
 
 def test_without_a_network_what_bare_uv_has_fetched_is_enough(
@@ -230,50 +203,14 @@ def test_no_index_with_a_folder_of_wheels_installs_from_that_folder(
         assert said.exit == 0, said.err
         assert versions_in(Path(words[1]))["torch"] == f"{TORCH}+cpu"
     assert world.index.asked == []
-    next(links.glob("filelock-*")).unlink()
+    for wheel in links.glob("filelock-*"):
+        wheel.unlink()
     missing = install("--venv", "third", *WANTED)
     assert missing.exit == 3 and "filelock was not found" in missing.err
     assert not Path("third").exists()
 
 
 # --- folders with odd names -----------------------------------------------------------------------
-
-
-def test_requirements_come_from_standard_input(world: World) -> None:
-    words = ("install", "--venv", "env", "-r", "/dev/stdin", *WANTED)
-    argv = [sys.executable, "-m", "gpusetup", *words, "--index", world.index.index_root]
-    said = subprocess.run(
-        argv, input="typing-extensions<4.10\n", capture_output=True, text=True, check=False
-    )
-    assert said.returncode == 0, said.stderr
-    assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
-
-
-def test_a_home_whose_name_is_not_utf_8(world: World) -> None:
-    home = os.fsencode(world.folder) + b"/h\xff"
-    Path(os.fsdecode(home)).mkdir()
-    environment = {**os.environb, b"HOME": home}
-    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "GPUSETUP_CACHE_DIR", "UV_CACHE_DIR"):
-        environment.pop(name.encode(), None)
-    argv = [sys.executable, "-m", "gpusetup", "install", "--venv", "env", *WANTED]
-    said = subprocess.run(
-        [*argv, "--index", world.index.index_root],
-        env=environment,
-        capture_output=True,
-        check=False,
-    )
-    assert said.returncode == 0, said.stderr
-    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
-
-
-def test_an_environment_whose_name_is_not_utf_8_is_refused_in_words(world: World) -> None:
-    """uv itself takes no such path as an argument, and makes no such environment."""
-    argv = [sys.executable, "-m", "gpusetup", "install", "--venv", os.fsdecode(b"env\xff"), *WANTED]
-    said = subprocess.run(
-        [*argv, "--index", world.index.index_root], capture_output=True, check=False
-    )
-    assert said.returncode == 3, said.stderr
-    assert b"is not UTF-8, and uv supports no such folder" in said.stderr
 
 
 def test_a_file_torch_py_in_the_working_folder_stops_no_installation_elsewhere(

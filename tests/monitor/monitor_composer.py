@@ -22,16 +22,14 @@ class Card(Frozen):
     watts: float
     idle: float
     mhz: int
-    most_watts: float = 0.0
 
 
 A100 = Card(name="NVIDIA A100-SXM4-80GB", gib=80, watts=400, idle=58, mhz=1410)
 H100 = Card(name="NVIDIA H100 80GB HBM3", gib=80, watts=700, idle=72, mhz=1980)
 L40S = Card(name="NVIDIA L40S", gib=48, watts=350, idle=36, mhz=2520)
-RTX4090 = Card(name="NVIDIA GeForce RTX 4090", gib=24, watts=450, idle=22, mhz=2520, most_watts=600)
+RTX4090 = Card(name="NVIDIA GeForce RTX 4090", gib=24, watts=450, idle=22, mhz=2520)
 RTX3060 = Card(
     name="NVIDIA GeForce RTX 3060", gib=12, watts=170, idle=14, mhz=1837,
-    most_watts=187,
 )  # fmt: skip
 BIG, ALL = (A100, H100, L40S), (A100, H100, L40S, RTX4090, RTX3060)
 
@@ -140,7 +138,6 @@ def _gpu(
         "power_watts": round(min(limit * 1.005, near(drawn, dice)), 1),
         "power_limit_watts": limit,
         "power_limit_default_watts": card.watts,
-        "power_limit_max_watts": card.most_watts or card.watts,
         "clock_sm_mhz": round(mhz + dice.gauss(0, 5)),
         "clock_sm_max_mhz": card.mhz,
         "throttle_reasons": tuple(reasons) if use > 0 or reasons else ("gpu_idle",),

@@ -68,9 +68,7 @@ def composed(name: str, seed: int) -> Run:
 UNWATCHED: dict[str, Any] = {"command": None, "host": None}
 RANKS: dict[str, Any] = {"command": "torchrun --nproc_per_node=4 train.py", "cards": (A100,)}
 WELL_FED = Tree(main=70, workers=4, each=20)
-LAPTOP = Card(
-    name="NVIDIA GeForce RTX 4070 Laptop GPU", gib=8, watts=100, idle=6, mhz=2250, most_watts=115
-)
+LAPTOP = Card(name="NVIDIA GeForce RTX 4070 Laptop GPU", gib=8, watts=100, idle=6, mhz=2250)
 CAPPED: dict[str, Any] = {"reasons": ("sw_power_cap",)}
 
 
@@ -122,7 +120,7 @@ kind(
     tree=Tree(main=100, helpers=300, ranks=4, cores=64), **RANKS,
 )  # fmt: skip
 kind(
-    "the second card holds the process and is left out", "uneven", "one-process-each",
+    "the second card holds the process and is left out", "uneven", "balance-the-work",
     Gpu(use=96), Gpu(use=0, memory=2), tree=Tree(main=80, workers=4, each=20, ranks=1),
     cards=(A100,),
 )  # fmt: skip

@@ -100,14 +100,6 @@ def test_kernels_too_short_for_the_counter_wait_for_a_process_that_works_between
     assert (summary["verdict"], summary["next"]["id"]) == (verdict, step), summary["evidence"]
 
 
-def test_an_idle_program_that_computed_only_at_its_start_waits(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    summary = replayed(recording("idle", tmp_path), capsys)
-    assert summary["cause"] == "held" and summary["next"]["id"] == "see-where-it-waits"
-    assert "the first 4 s, before it used the GPU, are not counted" in summary["evidence"]
-
-
 def test_a_program_that_touches_the_gpu_and_then_loads_for_long_has_only_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

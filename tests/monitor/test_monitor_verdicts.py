@@ -64,14 +64,3 @@ def test_without_a_gpu_the_command_is_judged_by_cpu_loader_disk_and_network(name
     assert f"{summary.verdict}/{summary.cause}" == verdict, summary.evidence
     assert "no GPU was watched" in summary.evidence and summary.next is not None
     assert "?" not in summary.evidence + summary.next.text
-
-
-def test_a_gpu_without_a_memory_of_its_own_shows_the_machines() -> None:
-    from gpusetup.monitor.documents import GpuSample, HostSample
-    from gpusetup.monitor.session import with_unified_memory
-
-    host = HostSample(memory_used_bytes=30 << 30, memory_total_bytes=119 << 30)
-    spark = with_unified_memory(GpuSample(index=0, name="NVIDIA GB10"), host)
-    assert (spark.memory_used_bytes, spark.memory_is_unified) == (30 << 30, True)
-    card = with_unified_memory(GpuSample(index=0, name="NVIDIA L4"), host)
-    assert card.memory_used_bytes is None

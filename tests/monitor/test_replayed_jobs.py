@@ -38,25 +38,20 @@ TIGHT = "memory-tight/margin free-the-card"
 @each(
     "holders, said, words",
     [
-        ((OLLAMA, TRAINING), TIGHT, "Stop or unload ollama (PID 9921, 14.5 GiB)"),
+        ((OLLAMA, TRAINING), TIGHT, "stop or unload ollama (PID 9921, 14.5 GiB)"),
         (
             (OLLAMA, (1, "python", 5000)),
             "good/ see-whose-they-are",
             "not the job's: ollama (PID 9921, 14.5 GiB)",
         ),
-        (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB) share GPU 0"),
-        (
-            ((1, "/opt/game/Game.x86", 15000), (2, "blender", 9000)),
-            TIGHT,
-            "blender (PID 2, 8.8 GiB) share GPU 0",
-        ),
+        (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB)"),
         (((1, "VLLM::EngineCore", 24000),), "good/ none", ""),
         (((1, "VLLM::EngineCore", 23500), (2, "python", 500)), "good/ none", ""),
         (((1, "python", 24000),), "memory-tight/margin leave-a-margin", ""),
         (
             ((31, "python3", 9000), (48, "python", 8000)),
             "good/ see-whose-they-are",
-            "python3 (PID 31, 8.8 GiB) and python (PID 48, 7.8 GiB) share GPU 0",
+            "shared by python3 (PID 31, 8.8 GiB) and python (PID 48, 7.8 GiB)",
         ),
     ],
 )
@@ -65,7 +60,7 @@ def test_who_holds_the_memory_of_a_full_gpu(
 ) -> None:
     summary = judged(tables(*holders))
     assert verdict_and_step(summary) == said, summary["evidence"]
-    assert words in summary["text"]
+    assert words in " ".join(summary["text"].split())
 
 
 MEMORY = (

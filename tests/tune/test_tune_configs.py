@@ -106,19 +106,14 @@ def test_only_the_values_change_in_each_format(name: str, before: str, after: st
 
 
 @each(
-    "text, said",
+    "text",
     [
-        ('batch_size: "32"\n', '(line 1) is "32", not a plain number, so it stays as it is'),
-        ("batch_size: -4\n", "(line 1) is -4, not a plain number"),
-        ("batch_size: [64, 32]\n", "(line 1) is a list, not a plain number"),
-        ("batch_size: !foo 64\n", "(line 1) is !foo 64, not a plain number"),
-        ("a: &x 64\nbatch_size: *x\n", "(line 2) is shared through an anchor"),
+        *('batch_size: "32"\n', "batch_size: -4\n", "batch_size: [64, 32]\n"),
+        *("batch_size: !foo 64\n", "a: &x 64\nbatch_size: *x\n"),
     ],
 )
-def test_a_value_that_is_no_plain_number_is_left_and_named(text: str, said: str) -> None:
-    new, proposal = tuned(text, LAPTOP)
-    assert new == text
-    assert any(word.startswith(f"batch_size {said}") for word in proposal.words), proposal.words
+def test_a_value_that_is_no_plain_number_is_left(text: str) -> None:
+    assert tuned(text, LAPTOP)[0] == text
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,13 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
         # A link could lead out of the environment, so only regular files are accepted.
         if os.path.islink(path) or not os.path.isfile(path):
             raise Differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
-    records = [path for path in unpacked_files if _is_record(path)]
+    # A package may hold another one with a list of its own, which is not below the library folder.
+    records = [
+        path
+        for path in unpacked_files
+        if path.endswith(f".dist-info{os.sep}RECORD")
+        and os.path.basename(os.path.dirname(os.path.dirname(path))) in LIBRARIES
+    ]
     unexpected = {_project_of(record) for record in records} ^ names
     if unexpected:
         message = f"The files unpacked in {root} are not the requested package"
@@ -184,14 +190,6 @@ def _require_same_content(root: Path, promises: Promises) -> None:
 def _project_of(record: str) -> str:
     """The normalised project name that a RECORD path belongs to."""
     return canonicalize_name(os.path.basename(os.path.dirname(record)).partition("-")[0])
-
-
-def _is_record(path: str) -> bool:
-    """Whether a path is the RECORD of an unpacked wheel, and not that of a package inside another
-    package."""
-    if not path.endswith(f".dist-info{os.sep}RECORD"):
-        return False
-    return os.path.basename(os.path.dirname(os.path.dirname(path))) in LIBRARIES
 
 
 # --- places in the environment --------------------------------------------------------------------
