@@ -227,7 +227,7 @@ def test_it_answers_without_rich_psutil_uv_and_torch() -> None:
     )
     assert done.stderr == ""
     assert done.stdout.split() == [
-        *("[]", "torch-cpu-build", "20", "cu124", "SP=4", "True"),
+        *("[]", "torch-cpu-build", "20", "cu124", "SP=4"),
         api.read_report(TEXT).cause,
     ]
 
