@@ -139,7 +139,10 @@ def model(reader: Reader, fields: Fields) -> Fields:
     """The field `model`, from the first setting that names a model or its folder; `BadInput` for a
     file that is not a config.json."""
     for setting, text in reader.all("named-model"):
-        name = known_name(text)
+        name = text
+        if not named_file.is_there(Path(text) / "config.json"):
+            # A known model may stand at the end of a path (`checkpoints/Qwen/Qwen3-8B`).
+            name = next(filter(is_known, (text, text.rstrip("/").rpartition("/")[2])), text)
         # The key `model` may name a kind of network instead (`model: lstm`).
         is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
         if setting.path[-1] == "model" and not is_hub_id and not is_known(name):
@@ -157,20 +160,9 @@ def model(reader: Reader, fields: Fields) -> Fields:
     return {}
 
 
-def known_name(text: str) -> str:
-    """The known model name at the end of a path, such as `checkpoints/Qwen/Qwen3-8B`; otherwise the
-    text itself."""
-    if named_file.is_there(Path(text) / "config.json"):
-        return text
-    return next(filter(is_known, (text, text.rstrip("/").rpartition("/")[2])), text)
-
-
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
 """Trainers that use LoRA only if `use_peft` or `adapter` asks for it, even if the config sets a
 rank (TRL, ModelConfig; axolotl's examples have an empty `adapter:` and `lora_r: 8`)."""
-EVERY_LINEAR_LAYER = frozenset(("all", "all-linear", "down_proj", "fc2", "w2"))
-"""LoRA targets that mean all linear layers: `all`, `all-linear`, and the names of the MLP's down
-projection, which only occur in lists of all linear layers."""
 EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
 """Modules with a row for each token of the vocabulary, which cost much memory if they are trained
 together with the adapters."""
@@ -193,11 +185,8 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
         return {}
-    targets = reader.names("targets")
-    if targets and not targets & EVERY_LINEAR_LAYER:
-        reader.assumed.append(
-            "adapters are counted on all linear layers; fewer, as the config names, need less"
-        )
+    # Adapters are counted on all linear layers, whatever the config names; fewer need less.
+    reader.names("targets")
     trains_embeddings = bool(EMBEDDINGS & reader.names("trained-too"))
     lora = {"lora": rank, "trained_embeddings": trains_embeddings or None}
     return {**lora, "quantize": "nf4"} if method == "qlora" else lora

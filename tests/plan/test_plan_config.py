@@ -99,14 +99,6 @@ def test_a_batch_is_clear_only_far_from_the_limit() -> None:
         assert one.verdict != "clear" or one.total_gib <= 0.8 * one.capacity_gib
 
 
-@each("targets, is_said", [("[q_proj, v_proj]", True), ("all-linear", False)])
-def test_adapters_on_a_part_of_the_layers_are_said_to_be_counted_on_all(
-    targets: str, is_said: bool, planned: Any
-) -> None:
-    found = planned(f"model_name_or_path: gpt2\nlora_r: 8\nlora_target_modules: {targets}\n")
-    assert any("all linear layers" in said for said in found["config"]["assumed"]) == is_said
-
-
 # --- 32-bit masters -------------------------------------------------------------------------------
 
 SFT_7B = """model_name_or_path: Qwen/Qwen2.5-7B
