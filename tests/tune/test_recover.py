@@ -250,7 +250,6 @@ TABLE: tuple[tuple[str, Callable[[Model, Any], torch.Tensor], Any, dict[str, Any
     ("parts without tokens", ce, tokens(without=slice(3, 9)), {}, True),
     ("class weights", lambda m, b: ce(m, b, weight=W), tokens(), {}, True),
     ("binary", bce, tokens(), {}, True),
-    ("a sum", ce_sum, tokens(), {"reduction": "sum"}, True),
     ("given weights", masked_mean, tokens(), {"weight": count_tokens}, True),
     ("two losses unlike", two_unlike, tokens(), {}, False),
     ("masked by hand", masked_mean, tokens(), {}, False),
