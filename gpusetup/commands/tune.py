@@ -227,7 +227,6 @@ def _measure(
     question: TuneQuestion, out: Console, config: Config | None, facts: Facts | None
 ) -> tuple[TuneAnswer, Measured]:
     from gpusetup.probe.target import choose_target
-    from gpusetup.render.tune import measuring
     from gpusetup.system.system import System
     from gpusetup.tune.bench import BenchJob
     from gpusetup.tune.measure import benchmark, search
@@ -239,8 +238,11 @@ def _measure(
         memory_limit_bytes=question.gpu_mem,
         python=choose_target(System(), question.python).python,
     )
-    showing = partial(measuring, out.talk)
+
+    def say(measurement: str) -> None:
+        out.talk(f"measuring {measurement} ...")
+
     if question.benchmark and facts:
         workers, _ = worker_count(facts)
-        return benchmark(job, showing, config, workers=workers, largest=question.max)
-    return search(job, showing, config, largest=question.max)
+        return benchmark(job, say, config, workers=workers, largest=question.max)
+    return search(job, say, config, largest=question.max)

@@ -4,13 +4,9 @@ table and the presets."""
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import count
+from collections.abc import Iterator, Sequence
 
 from gpusetup.model.units import GIB
-from gpusetup.render.clock import CLOCK
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -249,21 +245,3 @@ def losses(rows: Sequence[Row]) -> Iterator[str]:
                 f"Loss after {row.loss_steps} steps from the same seed: {mixed} with mixed"
                 f" precision, {plain} without"
             )
-
-
-@contextmanager
-def measuring(say: Callable[[str], None], expected: int) -> Iterator[Callable[[str], None]]:
-    """Yields a callback that announces the next measurement and shows the time left.
-
-    `expected` is the number of planned measurements; there may be more.
-    """
-    began = time.monotonic()
-    steps = count()
-
-    def step(measurement: str) -> None:
-        say(f"measuring {measurement} ...")
-        done = next(steps)
-        total = max(expected, done + 1)
-        CLOCK.reached(done, total, since=began)
-
-    yield step
