@@ -96,16 +96,10 @@ def _advice(answer: TuneAnswer) -> Iterator[str]:
 
 
 def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
-    """The screen of `tune --preset`: the table of presets, the text of one preset, or where it was
-    written.
+    """The screen of `tune --preset`: the text of a preset, or where it was written.
 
     `kept` is the path of a copy of the file that the preset replaced.
     """
-    if answer.presets:
-        titles = ("preset", "trains", "on", "source")
-        rows = [(row.name, row.trains, row.card, row.guide) for row in answer.presets]
-        next_step = "`gpusetup tune --preset NAME -o train.yaml` writes one of them"
-        return Screen((*table(titles, rows, left=range(4)), "", next_step))
     if answer.written is None:
         return Screen(ScreenLine(line, whole=True) for line in answer.preset.splitlines())
     written = [ScreenLine(f"Written to {answer.written}", hang=2)]
