@@ -13,7 +13,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any
 
 from gpusetup.model.frozen import Frozen
@@ -83,7 +82,7 @@ def run(
                 stdout=out,
                 stderr=err,
                 env=None if environment is None else dict(environment),
-                cwd=_working_folder(cwd),
+                cwd=cwd,
                 **OWN_GROUP,
             )
         except FileNotFoundError:
@@ -160,17 +159,6 @@ def _give_up(child: Child) -> None:
         # Set an exit code, because otherwise Python warns that the child is still running when the
         # object is garbage-collected.
         child.returncode = -signal.SIGTERM
-
-
-def _working_folder(cwd: str | None) -> str | None:
-    """The working folder for a child: the given one, ours, or the root if ours was deleted (uv does
-    not start in a deleted folder)."""
-    if cwd is None and os.name == "posix":
-        try:
-            Path.cwd()
-        except FileNotFoundError:
-            return os.sep
-    return cwd
 
 
 def no_answer_in(seconds: float) -> str:
@@ -260,7 +248,7 @@ class StreamingChild:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if errors is None else errors,
             env=None if environment is None else dict(environment),
-            cwd=_working_folder(cwd),
+            cwd=cwd,
             **OWN_GROUP,
         )
         RUNNING.add(self._child)
