@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container, listed_gpus
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
@@ -60,8 +60,6 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,driver_version --format=csv", "name, driver_version\nTesla T4, 470.256.02"),
         refuted_by=(
             Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", alike.WHICH_LIBCUDA),
-            Refutation(gpu_facts.only_gpu_is_from("amd"), "amd-gpu"),
-            Refutation(gpu_facts.only_gpu_is_from("intel"), "intel-gpu"),
         ),
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",

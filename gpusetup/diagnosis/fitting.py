@@ -274,15 +274,13 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
 
     fix = map_blocks(fix, unless_harmful)
     text = fix.text + _least_driver(context, fix) + _gpus_left_out(context, fix)
-    lender = lender_of(context)
-    kept = _kept_variables(context, fix, is_rented=lender is not None)
-    if lender:
-        text += kept
-        fix = map_blocks(fix, _in_cells)
+    if lender_of(context):
+        return replace(map_blocks(fix, _in_cells), text=text)
+    kept = _kept_variables(context, fix)
     # Messages of a container engine come from its host, so the fix is for the host too.
-    elif in_container(context) and not finding.id.startswith("container-"):
+    if in_container(context) and not finding.id.startswith("container-"):
         fix = _with_host_commands_apart(fix)
-    titled = (Alternative(title=kept, commands=()),) if kept and not lender else ()
+    titled = (Alternative(title=kept, commands=()),) if kept else ()
     return replace(fix, text=text, alternatives=(*titled, *fix.alternatives))
 
 
@@ -377,30 +375,19 @@ FOR_ONE_RUN = (
 """Variables that nobody keeps."""
 
 
-def _kept_variables(context: RuleContext, fix: Fix, *, is_rented: bool) -> str:
+def _kept_variables(context: RuleContext, fix: Fix) -> str:
     """How to change the variables of a fix for longer than one shell; "" if it changes none."""
     kept = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
-    # A variable -> whether the fix removes it.
     variables = dict(filter(None, map(variable_changed, kept)))
     if not variables or fix.needs_reboot:
         return ""
-    names, several = " and ".join(variables), len(variables) > 1
-    if is_rented:
-        lasts, them = ("last", "them") if several else ("lasts", "it")
-        return f". {names} {lasts} until the session ends; set {them} before you import torch"
     profile = "~/.zshrc" if on(context, "macos") else "~/.bashrc"
-    removes = all(variables.values())
-    where = f"copy the `export` {'lines' if several else 'line'} into {profile}"
-    in_windows = "use the Windows settings (System, Environment Variables)"
-    if on(context, "windows"):
-        where = in_windows
-    elif removes:
-        # A variable that must be removed was usually set in such a file.
-        them = "the lines that set them" if several else "the line that sets it"
-        where = f"delete {them}, for example in {profile}"
-    elif context.os.family is None:
-        where = f"{where} (on Windows, {in_windows})"
+    in_windows = "the Windows settings (System, Environment Variables)"
+    where = in_windows if on(context, "windows") else profile
+    if context.os.family is None:
+        where = f"{profile} (on Windows, {in_windows})"
     return (
-        f"to {'remove' if removes else 'set'} {names} permanently, {where}, then open a new shell. "
-        "A command changes variables only in the shell in which you run it"
+        f"to {'remove' if all(variables.values()) else 'set'} {' and '.join(variables)} "
+        f"permanently, change it in {where}, then open a new shell. A command changes variables "
+        "only in the shell in which you run it"
     )

@@ -22,7 +22,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.facts import complaints_of_the_driver
 from gpusetup.fixes import gpu_naming
-from gpusetup.fixes.system_packages import compiler, is_unsupported_release, linux_family
+from gpusetup.fixes.system_packages import compiler, linux_family
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu, Os
@@ -191,7 +191,7 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
     """The commands that install a driver on this distribution. () if a guide or a download page is
     the only way, or if the driver must be installed elsewhere (a container's is its host's)."""
     request, os, family = driver_request(context, floor), context.os, linux_family(context) or ""
-    if where_driver_lives(context) or is_unsupported_release(context):
+    if where_driver_lives(context):
         return ()
     if family == "ubuntu":
         # Ubuntu packages each branch, and Canonical has signed the modules, so Secure Boot takes

@@ -236,7 +236,7 @@ def pieces(text: str) -> Iterable[str]:
 
 
 def redact_document(plain: Any) -> Any:
-    """A copy of a document of gpusetup's own, such as an answer, a receipt or an error, without the
+    """A copy of a document of gpusetup's own, such as an answer or an error, without the
     homes, secrets and names of people that it quotes. Its words, addresses and commands stay.
 
     >>> redact_document({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9})
