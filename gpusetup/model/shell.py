@@ -274,7 +274,6 @@ def is_variable_name(text: str) -> bool:
 
 
 def _check_variable_name(name: str) -> None:
-    """Raise ValueError if the name is not a valid variable name."""
     if not is_variable_name(name):
         raise ValueError(f"not a variable's name: {name!r}")
 

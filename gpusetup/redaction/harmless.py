@@ -103,7 +103,6 @@ def public_names() -> frozenset[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts of a record."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Frozen):

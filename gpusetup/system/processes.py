@@ -51,7 +51,6 @@ class Output(Frozen):
 
     @property
     def ok(self) -> bool:
-        """Whether the child ended with exit code 0."""
         return self.exit == 0
 
 
@@ -191,7 +190,6 @@ def how_it_ended(code: int) -> str:
 
 
 def kill_group(child: Child) -> None:
-    """Kill a child and everything it started."""
     with contextlib.suppress(OSError):
         if os.name == "posix":
             os.killpg(child.pid, signal.SIGKILL)
@@ -216,7 +214,6 @@ def interrupt(child: Child) -> None:
 
 
 def _interrupt_and_wait(child: Child, seconds: float) -> None:
-    """Send a Ctrl-C to a child's group, and wait for it to clean up."""
     if not seconds:
         return
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -280,7 +277,6 @@ class StreamingChild:
         return line
 
     def tell(self, line: str) -> None:
-        """Write a line to the child's standard input; does nothing if the child has ended."""
         stdin = self._child.stdin
         assert stdin is not None
         with contextlib.suppress(OSError):
