@@ -245,17 +245,12 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
 def _tag_that_fails(context: RuleContext, wheel: str) -> str:
     """The reason why a wheel's tags do not fit: its glibc is too new, its platform differs, or its
     Python does."""
-    system = context.os
     libc_needed = re.search(r"manylinux_2_(\d+)", wheel)
-    libc_here = re.search(r"glibc 2\.(\d+)", system.libc or "")
+    libc_here = re.search(r"glibc 2\.(\d+)", context.os.libc or "")
     if libc_needed and libc_here and int(libc_here[1]) < int(libc_needed[1]):
         return "glibc-too-old"
     python = (python_tag(context.snapshot) or "").replace(".", "")
-    if f"-cp{python}-" in wheel:
-        return "no-wheel-for-platform"
-    words = {"linux": system.machine or "linux", "windows": "win", "macos": "macosx"}
-    word_of_system = words.get(system.family or "", "")
-    return "python-no-wheel" if word_of_system in wheel else "no-wheel-for-platform"
+    return "no-wheel-for-platform" if f"-cp{python}-" in wheel else "python-no-wheel"
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"

@@ -283,30 +283,12 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
         text = ". ".join(filter(None, sentences))
     judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
-        judged = _after_the_owners_way(owner, judged)
+        judged = replace(judged, text=f"{owner.sentence}: {judged.text}")
+        # gpusetup is not in the image, so its Dockerfile gets pip's commands only.
+        if owner.is_image:
+            text = judged.text.replace(": `gpusetup install` installs and tests it", "")
+            judged = replace(judged, text=text, commands=())
     return judged
-
-
-BY_GPUSETUP = ": `gpusetup install` installs and tests it"
-"""The words with which `paste.install_torch` introduces its command."""
-
-
-def _after_the_owners_way(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
-    """The fix with the owner's instructions first. pip's commands follow, under the owner's title
-    if it has one.
-
-    gpusetup is not installed in an image, so its Dockerfile gets only pip's commands.
-    """
-    text = f"{owner.sentence}: {fix.text}"
-    if not owner.commands_are_for:
-        return replace(fix, text=text)
-    title = owner.commands_are_for
-    titled = [
-        replace(way, title=title) if any_line(INSTALLS_TORCH, way.commands) else way
-        for way in fix.alternatives
-    ]
-    text = text.replace(BY_GPUSETUP, "")
-    return replace(fix, text=text, commands=(), alternatives=tuple(titled))
 
 
 def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
