@@ -183,6 +183,13 @@ NEEDS: tuple[NeedRow, ...] = (
         'torch.cuda.get_arch_list())"',
     ),
     NeedRow(
+        what="host",
+        lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
+        denied=if_shown("the host cannot be changed from here ({said})", "host-of-a-lender"),
+        instead="The host belongs to the provider: report the message to the provider, stop this "
+        "instance, and start one on another host",
+    ),
+    NeedRow(
         what="rights",
         lines=r"^(?:sudo|su) ",
         denied=if_shown("you have no administrator rights on this machine", "no-root-rights"),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.choose.coming import new_folder, options_of_new_environment
 from gpusetup.choose.compatibility import notes_on_installed
-from gpusetup.choose.host import driver_family
+from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, driver_answers, gpus, is_report, on
 from gpusetup.fixes import needs
@@ -20,6 +20,7 @@ from gpusetup.model import shell
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.shell import Line, Lines, lines, shell_line
+from gpusetup.model.versions import parsed
 
 
 def command(context: RuleContext, *argv: str) -> Line:
@@ -287,16 +288,23 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     return Fix(text=". ".join(text), commands=commands, alternatives=others)
 
 
-GENERATIONS = (("sm_120", "RTX 50", "cu128 or newer"), ("sm_61", "GTX 10", "cu126"))
-"""A kernel, the cards that need it, and where else it is (the catalog's rows of 2025 and 2026)."""
+GENERATIONS = (("sm_12", "RTX 50", "cu128 or newer"), ("sm_6", "GTX 10", "cu126"))
+"""How a kernel's name begins, the cards that need it, and where else it is (the catalog's rows of
+2025 and 2026)."""
 
 
 def _needs_of(context: RuleContext, build: TorchBuild) -> Iterator[str]:
     """Which driver a CUDA build needs and, if a text names no GPU, which cards it leaves out."""
-    floor = context.catalog.driver_floor(build.cuda or "", driver_family(context.snapshot))
+    catalog, family = context.catalog, driver_family(context.snapshot)
+    floor = catalog.driver_floor(build.cuda or "", family)
     if build.cuda is None or floor is None or board_of(context.snapshot):
         return
     here = context.driver.version
+    # The oldest driver that is enough must also support the GPUs that are there.
+    of_gpus = (
+        catalog.first_driver(gpu, family) for gpu in gpus_to_serve(context.snapshot, catalog)
+    )
+    floor = max((floor, *filter(None, of_gpus)), key=parsed)
     known = f"found: {here}" if here else "`nvidia-smi` shows yours"
     yield f"{build.backend} needs NVIDIA driver {floor} or newer ({known})"
     if not is_report(context) or any(gpu.compute_capability for gpu in gpus(context)):
@@ -304,7 +312,7 @@ def _needs_of(context: RuleContext, build: TorchBuild) -> Iterator[str]:
     lacking = [
         f"{cards} cards need {elsewhere}"
         for kernel, cards, elsewhere in GENERATIONS
-        if kernel not in build.kernels
+        if not any(name.startswith(kernel) for name in build.kernels)
     ]
     # Nothing shows an NVIDIA GPU either.
     if not gpus(context) and not driver_answers(context):
