@@ -20,7 +20,7 @@ from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.probe.snapshot_files import example_machines
-from gpusetup.redaction import redact, redact_answer, redact_document
+from gpusetup.redaction import redact, redact_document
 
 LIMIT = 24_000
 """The maximum length of an answer's JSON, in characters: about 6,000 tokens."""
@@ -301,7 +301,7 @@ def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
     # Answers about an example machine contain none.
     quotes_nobody = "machine" in arguments or name in OWN_WORDS
     if not quotes_nobody:
-        answer = dict(redact_answer(answer))
+        answer = dict(redact_document(answer))
     return bounded(answer)
 
 

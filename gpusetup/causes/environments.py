@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 from gpusetup.causes.record import Cause, CheckCommand
 from gpusetup.evidence import facts, proofs
@@ -22,31 +23,9 @@ def _for_the_target(context: RuleContext) -> Lines:
     return (paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),)
 
 
-def _add_pip(context: RuleContext) -> Lines:
-    """The command that installs pip with uv, because uv itself does not need pip."""
-    add = paste.command(context, "uv", "pip", "install", "--python", paste.python(context), "pip")
-    return (add,)
-
-
-def _into_new_environment(context: RuleContext) -> Lines:
-    """The command that installs torch into a new environment, because the system manages the
-    current one."""
-    return (paste.into_new_environment(context),)
-
-
-NAMES = (
-    "abc ast asyncio bisect builtins bz2 calendar code codecs collections contextlib copy copyreg"
-    " ctypes dataclasses datetime decimal difflib dis email enum fnmatch fractions functools gc"
-    " getpass glob gzip hashlib heapq http importlib inspect io ipaddress itertools json keyword"
-    " linecache locale logging lzma math mimetypes multiprocessing numbers opcode operator os parser"
-    " pathlib pickle pickletools platform pprint profile pstats queue random re reprlib sched secrets"
-    " select selectors shelve shutil signal site socket ssl stat statistics string struct subprocess"
-    " symbol sys tarfile tempfile test textwrap threading time timeit token tokenize trace traceback"
-    " types typing unittest urllib uuid warnings weakref xml zipfile"
-)
-STDLIB = "(?:" + "|".join(sorted(NAMES.split(), key=len, reverse=True)) + ")"
-"""Modules that torch's import needs. A file with such a name in the working folder hides the real
-module."""
+STDLIB = "(?:" + "|".join(sorted(sys.stdlib_module_names, key=len, reverse=True)) + ")"
+"""Python's own modules, the longest names first. A file with such a name in the working folder hides
+the real module."""
 
 CAUSES = (
     Cause(
@@ -73,7 +52,9 @@ CAUSES = (
         title="The environment has no pip, so `pip install` would install elsewhere",
         text="Use uv (as gpusetup does), or install pip",
         # Source: Python documentation, venv.
-        commands=_add_pip,
+        commands=lambda context: (
+            paste.command(context, "uv", "pip", "install", "--python", paste.python(context), "pip"),
+        ),
         says=(
             r"No module named ['\"]?pip\b['\"]?(?!\.)",
             says(r"\bpip3?: (?:command )?not found|command not found: pip3?\b|'pip3?' is not recognized", example="bash: pip: command not found"),
@@ -103,7 +84,7 @@ CAUSES = (
         text="Create your own environment and install there. If it is yours, close the programs that "
         "use its files",
         # Source: PEP 668.
-        commands=_into_new_environment,
+        commands=lambda context: (paste.into_new_environment(context),),
         says=(
             "externally-managed-environment",
             says(r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'", example="ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'"),

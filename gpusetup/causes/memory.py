@@ -4,25 +4,9 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, events, has_nvidia
+from gpusetup.evidence.context import events, has_nvidia
 from gpusetup.fixes import training
 from gpusetup.messages.row import says
-
-
-def _on_a_jetson(context: RuleContext) -> bool:
-    """Whether the machine is a Jetson, or the message comes from the allocator for Jetsons."""
-    if context.os.jetson:
-        return True
-    return "Jetson" in [event.values.get("engine") for event in events(context, "out-of-memory")]
-
-
-WITHOUT_CUDA = (
-    "For training, take these steps in order until the training fits: a smaller batch with "
-    "gradient accumulation, a lower precision (bfloat16, float16), gradient checkpointing, LoRA, "
-    "and last a smaller model. For inference, use smaller inputs or a quantized model. End other "
-    "programs on the GPU"
-)
-"""The steps for GPUs from other makers and for Macs, which leave out everything that needs CUDA."""
 
 OOM = r"(?:OOM(?:s|ed|ing|'d)?|out[- ]of[- ](?:the )?memory)(?![a-z:_])"
 
@@ -44,15 +28,13 @@ CAUSES = (
         explains=("gpu-check-failed", "cuda-library-error"),
         way=training.full_memory,
         cases=(
-            Message(where=(lambda context: has_nvidia(context) is False,), text=WITHOUT_CUDA),
+            # A Mac and other makers' GPUs have nothing that needs CUDA.
             Message(
-                where=(_on_a_jetson,),
-                text="On a Jetson, the GPU shares the machine's memory. Close the desktop and "
-                "other programs (`sudo init 3`), use a smaller or quantized model or a shorter "
-                "context, and add swap. If the same program worked before, reboot, because the "
-                "free memory may be fragmented. Jetson Linux 36.4.7 limits the memory that the GPU "
-                "can allocate, so update Jetson Linux",
-                look=("free -h", "sudo tegrastats"),
+                where=(lambda context: has_nvidia(context) is False,),
+                text="For training, take these steps in order until the training fits: a smaller "
+                "batch with gradient accumulation, a lower precision (bfloat16, float16), gradient "
+                "checkpointing, LoRA, and last a smaller model. For inference, use smaller inputs "
+                "or a quantized model. End other programs on the GPU",
             ),
             Message(
                 having={"alone": ""},

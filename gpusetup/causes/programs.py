@@ -258,11 +258,6 @@ CAUSES = (
         where=(lambda context: says_nothing_else(context),),
         cases=(
             Message(
-                having={"own": "", "exception": "^(?:FileNotFound|NotADirectory)"},
-                text="Give the program a path that exists. A relative path starts at the folder "
-                "in which you started the program",
-            ),
-            Message(
                 having={"needs": ""},
                 title="Something that {program} needs is missing: {said}",
                 text="Install the item from the message into this environment. (A module's "

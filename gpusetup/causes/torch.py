@@ -18,7 +18,7 @@ from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line, Lines
+from gpusetup.model.shell import Lines
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
 
@@ -51,42 +51,29 @@ def _install(context: RuleContext, _text: str) -> Fix:
 def _reinstall(context: RuleContext, _text: str) -> Fix:
     """Remove every torch, then install it once. Otherwise an installer would mistake leftover files
     for an installed torch, and files from conda would hide files from pip."""
-    remove_commands: list[Line] = []
-    removed_by_pip = ["torch"]
-    conda_version, _ = conda_and_pip(context)
-    if conda_version:
-        remove_commands.append(_remove_with_conda(context))
-    if conda_version or events(context, "mixed-conda-pip"):
-        removed_by_pip += COMPANIONS
-    # pip removes one copy at a time. It runs once even if no copy is listed, because files may be
-    # left over.
-    copies = {p.version for p in packages(context, "torch") if p.installer not in CONDA}
-    remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
-    remove_commands += [remove_with_pip] * max(1, len(copies))
-    install_torch = paste.install_torch(context)
-    install_commands = install_torch.commands
-    if paste.chosen_build(context):
-        install_commands = paste.install_commands(context, torch_removed=True)
-    return replace(
-        install_torch,
-        text=f"Remove every installed torch. {install_torch.text}",
-        commands=(*remove_commands, *install_commands),
-        alternatives=paste.by_hand(context, *remove_commands),
-    )
-
-
-COMPANIONS = ("torchvision", "torchaudio")
-
-
-def _remove_with_conda(context: RuleContext) -> Line:
-    """The command that removes conda's torch, with those of its companions that conda installed.
-    With --force, conda does not remove the packages that depend on torch."""
-    machine = context.snapshot
-    of_conda = {package.name for package in machine.packages or () if package.installer in CONDA}
-    names = ("pytorch", *sorted(of_conda.intersection(COMPANIONS)))
-    prefix = machine.conda.prefix or machine.python.prefix
+    by_conda, _ = conda_and_pip(context)
+    prefix = context.snapshot.conda.prefix or context.snapshot.python.prefix
     environment = ("--prefix", prefix) if prefix else ()
-    return paste.command(context, "conda", "remove", "--yes", *environment, "--force", *names)
+    # With --force, conda keeps the packages that depend on torch.
+    names = {one.name for one in context.snapshot.packages or () if one.installer in CONDA}
+    of_conda = ("pytorch", *sorted(names.intersection(("torchvision", "torchaudio"))))
+    words = ("conda", "remove", "--yes", *environment, "--force", *of_conda)
+    # pip removes one copy at a time, and finds files that no list names, too.
+    copies = {one.version for one in packages(context, "torch") if one.installer not in CONDA}
+    by_pip = paste.pip(context, "uninstall", "-y", "torch", "torchvision", "torchaudio")
+    install = paste.install_torch(context)
+    if paste.chosen_build(context):
+        install = replace(install, commands=paste.install_commands(context, torch_removed=True))
+    return replace(
+        install,
+        text=f"Remove every installed torch. {install.text}",
+        commands=(
+            *((paste.command(context, *words),) if by_conda else ()),
+            *[by_pip] * max(1, len(copies)),
+            *install.commands,
+        ),
+        alternatives=(),
+    )
 
 
 def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:

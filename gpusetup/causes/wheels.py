@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Refutation
 from gpusetup.evidence import facts, proofs
-from gpusetup.evidence.context import RuleContext, events, on
+from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import newer_glibc
 from gpusetup.messages.fragments import HOST
@@ -48,30 +48,6 @@ def _create_64_bit_environment(context: RuleContext, _text: str) -> Fix:
 
 REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,60}(?:,[=<>!~]=?[^\s,]{1,40})?)?)"
 """A distribution with its version range, as uv writes it: `torch>=2.0.1,<=2.4.1`."""
-
-
-def way_without_wheels(context: RuleContext) -> str:
-    """What to do on a system for which torch has no wheels: an Intel Mac, Windows on ARM, or a
-    Linux that is not x86_64 or aarch64. Torch has wheels for all other systems."""
-    if "musl" in (context.os.libc or "") or events(context, "musl-libc"):
-        return (
-            "Use an image or system with glibc (Debian, Ubuntu, Fedora) instead of Alpine, such as "
-            "`FROM python:3.12-slim` in a Dockerfile"
-        )
-    # Macs with Apple silicon have wheels.
-    if on(context, "macos"):
-        return "torch 2.2.2 is the last release for Intel Macs (Python 3.12 or older, numpy<2)"
-    # Windows on x86_64 has wheels, also with CUDA.
-    if on(context, "windows"):
-        return (
-            "Windows on ARM has no CUDA: install torch from the CPU's index "
-            "(https://download.pytorch.org/whl/cpu, which has win_arm64 wheels for some Pythons), "
-            "or use a 64-bit x86 Python (it runs in emulation)"
-        )
-    return (
-        "Install a 64-bit system (x86_64 or aarch64). Or use the distribution's or conda-forge's "
-        "package, or build from source"
-    )
 
 
 CAUSES = (
@@ -198,9 +174,12 @@ CAUSES = (
         plain="torch has no wheel for this system",
         means="torch has wheels for 64-bit Linux with glibc, for Windows, and for macOS on Apple "
         "silicon.",
-        text="Use another image or system",
+        text="Use an image or system for which torch has wheels: one with glibc (`FROM "
+        "python:3.12-slim` in place of Alpine), and a 64-bit x86_64 or aarch64. For an Intel Mac, "
+        "torch 2.2.2 is the last release (Python 3.12 or older, numpy<2). Windows on ARM has the "
+        "CPU build only: use a 64-bit x86 Python, or the index "
+        "https://download.pytorch.org/whl/cpu",
         # Source: the wheels and indexes of torch, read for the catalog.
-        way=lambda context, _: Fix(text=way_without_wheels(context)),
         asks=(alike.BITS,),
         says=(
             says(rf"{REQUIREMENT} (?:is unusable because no wheels are available with a matching platform|has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?)", example="hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)"),

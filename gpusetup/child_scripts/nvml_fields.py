@@ -7,7 +7,6 @@ no answer. For units and meaning see nvml.h. Python 3.8 syntax, standard library
 from __future__ import annotations
 
 import ctypes
-import sys
 from operator import attrgetter
 from typing import Any, Callable, Dict, Tuple
 
@@ -18,7 +17,6 @@ VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "ho
 VGPU = 2
 FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
 FABRIC_COMPLETED = 3
-DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
 MOST_INSTANCES = 64
 """The most MIG instances to read on one GPU; today's GPUs have seven."""
 LICENSE_LICENSED = 5
@@ -118,12 +116,6 @@ def licensed(nvml: Any, handle: Any) -> bool | None:
     # The array has room for more entries than there are.
     features = answer.gridLicensableFeatures[: answer.licensableFeaturesCount]
     return any(one.featureState == LICENSE_LICENSED or one.featureEnabled for one in features)
-
-
-def driver_model(nvml: Any, handle: Any) -> str | None:
-    if sys.platform != "win32":
-        return None
-    return DRIVER_MODELS.get(nvml.nvmlDeviceGetCurrentDriverModel(handle))
 
 
 def sram_threshold_exceeded(nvml: Any, handle: Any) -> bool:
@@ -297,7 +289,6 @@ FIELDS: Fields = (
     ("virtualization", call_field("nvmlDeviceGetVirtualizationMode", of=VIRTUALIZATION.get)),
     ("licensed", licensed),
     ("fabric_state", lambda n, h: FABRIC_STATES.get(fabric(n, h).state)),
-    ("driver_model", driver_model),
     ("retired_pages", lambda n, h: sum(len(n.nvmlDeviceGetRetiredPages(h, c)) for c in (0, 1))),
     ("sram_threshold_exceeded", sram_threshold_exceeded),
     (

@@ -34,8 +34,7 @@ from gpusetup.plan.rl import method_named
 from gpusetup.plan.serve import BITS, serve_plan
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
-from gpusetup.render.plan import plan_text
-from gpusetup.render.serve import serve_text
+from gpusetup.render.plan import plan_text, serve_text
 from gpusetup.tune.config_file import read_bytes
 
 SUMMARY = """Tells you whether a training run fits on your GPUs, with which settings, and how much

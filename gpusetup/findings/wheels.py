@@ -6,7 +6,8 @@ import re
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.wheels import good_python, way_without_wheels
+from gpusetup.causes.record import RECORDS
+from gpusetup.causes.wheels import good_python
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.lookups import (
@@ -101,7 +102,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return makers.native_python(context)
     if paste.chosen_build(context) is None:
         if cause == "no-wheel-for-platform":
-            return Fix(text=way_without_wheels(context))
+            return Fix(text=RECORDS["no-wheel-for-platform"].text)
         if cause == "glibc-too-old":
             return None
     why = "Install a release that has a wheel for this system. "

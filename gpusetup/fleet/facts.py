@@ -43,7 +43,6 @@ FACTS: dict[Severity, dict[str, str]] = {
         "gpus.vbios_version": "VBIOS",
         "gpus.clock_sm_max_mhz": "highest SM clock",
         "gpus.clock_sm_application_mhz": "application clock",
-        "gpus.driver_model": "driver model",
     },
     Severity.NOTE: {
         "driver.open_module": "open kernel module",

@@ -44,7 +44,6 @@ class NodeCheckAnswer(Frozen):
 
     schema: Literal["gpusetup.node-check/1"] = "gpusetup.node-check/1"
     node: str = ""
-    """The node's name; empty in the records of `fleet run`, whose files have it."""
     ok: bool
     reason: str
     """A one-line summary of the whole result."""

@@ -194,11 +194,12 @@ def next_command(
     grave_fields = {row.field for row in drift if row.severity is Severity.ERROR}
     if not (findings or grave_fields):
         return None
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    gravest = errors if errors or grave_fields else findings
     # Doctor judges a single machine, so it cannot report differences from other machines.
-    errors = {finding.id for finding in findings if finding.severity is Severity.ERROR}
-    gravest = errors if errors or grave_fields else {finding.id for finding in findings}
-    file = node.snapshot_file or ""
-    if not gravest.isdisjoint(node.snapshot_findings) and file.isprintable():
+    doctor_knows = any(finding.source in ("check", "snapshot") for finding in gravest)
+    file = node.snapshot_file
+    if doctor_knows and file is not None and file.isprintable():
         return f"gpusetup doctor --from {quote(file)}"
     if not is_safe:
         return None

@@ -220,7 +220,6 @@ class InstallAnswer(Frozen):
     steps: tuple[DoneStep, ...]
     verdict: Mapping[str, Any] | None = None
     """The JSON document of verify for the environment."""
-    receipt: Text = None
     why: Text = None
     """Why this torch is installed or kept."""
     newest: Offer | None = None
@@ -432,8 +431,6 @@ class PlanCell(Frozen):
     """Sequences in a batch, over all GPUs; null if batches fill a token budget."""
     strategy: str = "fsdp"
     """How the GPUs share the work, such as `fsdp` or `ddp`."""
-    source: str = ""
-    """A sentence that says where the numbers come from."""
     solved: Literal["context", "batch", "gpus"] | None = None
     """The value that plan was asked to find (`--max-context`, `--max-batch`, `--gpus-needed`)."""
     config: ConfigRead | None = None

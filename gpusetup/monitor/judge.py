@@ -324,7 +324,4 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     if shares[most] - shares[least] < mark:
         return None
     words = ", ".join(f"GPU {label} {phrase.format(shares[label])}" for label in (least, most))
-    # If a GPU does nothing and no launcher started ranks, one process drives all GPUs.
-    has_ranks = run.launched or lowest_use >= marks.IDLE
-    step = "balance-the-work" if has_ranks else "one-process-each"
-    return Judgement("uneven", "less", words, (step,))
+    return Judgement("uneven", "less", words, ("balance-the-work",))

@@ -9,7 +9,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import END_OF_WORK, Judgement, picture_of
-from gpusetup.monitor.run import Subject, WatchedRun
+from gpusetup.monitor.run import WatchedRun
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.steps import WORKERS_HELP
 from gpusetup.monitor.words import filled, labels
@@ -37,40 +37,22 @@ guide's ranges are 70 to 90 % of the memory, and up to 85 °C."""
 
 def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
     """Yields the notes on a run whose words are not already in the evidence: about a short
-    recording, each GPU, the GPUs that did nothing, and the machine's memory."""
+    recording, each GPU that worked, and the machine's memory."""
     if run.samples < marks.FEW_SAMPLES:
         noun = "sample" if run.samples == 1 else "samples"
         words = f"this recording is short ({run.samples} {noun} in {run.seconds:.0f} s)"
         yield f"{words}: `gpusetup monitor 60` watches a minute"
     # GPUs with the same note share one line.
     noted: dict[str, list[GpuRun]] = {}
-    for gpu in run.gpus:
-        for sentence in notes_of(run, gpu):
-            noted.setdefault(sentence, []).append(gpu)
-    for sentence, gpus in noted.items():
-        who = f"GPU {labels(gpus)}"
-        # The verdict itself may describe the GPUs that did nothing.
-        words = who if sentence in RESTED else sentence
+    for subject in run.subjects:
+        for is_seen, sentence in NOTES:
+            if is_seen(subject):
+                noted.setdefault(filled(sentence, subject), []).append(subject.gpu)
+    for words, gpus in noted.items():
         if words not in judgement.evidence:
-            yield f"{who}: {sentence}"
+            yield f"GPU {labels(gpus)}: {words}"
     if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
         yield f"the machine's memory is {run.host_memory:.0f} % full"
-
-
-RESTED = HELD, UNUSED = ("its memory is in use, but it did nothing", "not used")
-"""Notes on a GPU that did nothing while others worked."""
-
-
-def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
-    """Yields the notes on one GPU; on one that did not work, only that it did nothing."""
-    if gpu.lost_at is not None:
-        return
-    work = gpu.judged if gpu.worked else None
-    if work is not None:
-        subject = Subject(run, gpu, work)
-        yield from (filled(sentence, subject) for is_seen, sentence in NOTES if is_seen(subject))
-    elif run.at_work:
-        yield HELD if run.held(gpu) else UNUSED
 
 
 # --- the acceleration guide's advice --------------------------------------------------------------

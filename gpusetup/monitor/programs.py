@@ -24,14 +24,12 @@ PROGRAMS = (
         "notebook",
         r"jupyter|ipykernel|ipython|(^|[ /])notebook|colab|\.ipynb|marimo|spyder",
     ),
-    (
-        "physics",
-        r"(^|[ /])(gmx(_mpi)?|mdrun|lmp(_\w+)?|namd\d?|pmemd[\w.]*|cp2k[\w.]*|vasp\w*"
-        r"|relion\w*|amber\w*|fluent|hashcat|blender|ffmpeg|octane\w*)( |$)|openmm|lammps|gromacs",
-    ),
+    # Neither trains: simulations of physics, renderers, and models that only answer.
     (
         "inference",
-        r"(^|[ /_-])(infer(ence)?|generate|predict|evaluate|eval|sample|transcribe|embed"
+        r"(^|[ /])(gmx(_mpi)?|mdrun|lmp(_\w+)?|namd\d?|pmemd[\w.]*|cp2k[\w.]*|vasp\w*"
+        r"|relion\w*|amber\w*|fluent|hashcat|blender|ffmpeg|octane\w*)( |$)|openmm|lammps|gromacs"
+        r"|(^|[ /_-])(infer(ence)?|generate|predict|evaluate|eval|sample|transcribe|embed"
         r"|encode|benchmark_throughput)([ ._-]|$)|lm_eval|llama-cli|whisper",
     ),
 )
@@ -52,7 +50,7 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
     An unrecognised command counts as `training`; unrecognised process names give `""`.
 
     >>> kind_of(("python", "-m", "vllm.entrypoints.openai.api_server")), kind_of(None, ("gmx",))
-    ('server', 'physics')
+    ('server', 'inference')
     >>> kind_of(("python", "train.py", "--model", "vit-s")), kind_of(None)
     ('training', '')
     """

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
+from gpusetup.monitor.work import at_least, below, or_zero, percent
 
 
 class Sign:
@@ -51,16 +51,6 @@ memory_bus_full = Sign(lambda s: at_least(s.work.memory_busy, 70.0))
 light = Sign(lambda s: below(s.work.weight, marks.LIGHT_POWER)) & ~memory_bus_full
 
 pauses_rule = Sign(lambda s: s.gpu.parts.pause_share >= marks.PAUSE_SHARE)
-
-
-@Sign
-def busy_between_long_pauses(subject: Subject) -> bool:
-    """Whether the GPU works at full load between pauses of 20 s or more: an evaluation, a
-    checkpoint or a starting loader may take so long, but no batch does."""
-    parts = subject.gpu.parts
-    if not parts.pauses or parts.work is None:
-        return False
-    return percentile(parts.pauses, 50) >= 20.0 and parts.work.utilization >= marks.BUSY
 
 
 # Points between the 5th and the 95th percentile: half of the scale.
@@ -242,9 +232,9 @@ def of_kind(*kinds: str) -> Sign:
     return Sign(lambda s: s.kind in kinds)
 
 
-server, notebook, physics = of_kind("server"), of_kind("notebook"), of_kind("physics")
+server, notebook = of_kind("server"), of_kind("notebook")
 training = of_kind("training", "")
-no_loader = server | notebook | physics
+no_loader = server | notebook
 no_training = no_loader | of_kind("inference")
 # Neither the process nor the card receives data, so no loader can be too slow.
 nothing_comes_in = reads_nothing & copies_nothing

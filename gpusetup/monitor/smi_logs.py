@@ -28,10 +28,7 @@ from gpusetup.readings.nvidia_smi import (
     cell,
     flag,
     gpu_rows,
-    integer,
-    memory,
     number,
-    placed,
     processes_of,
     query_values,
     row_of,
@@ -296,32 +293,8 @@ def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     for time, text in texts(lines, begins_query, dated_above=False):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
-        gpus = [
-            sample_of(index, {**query_values(page), "processes": processes_on(page)})
-            for index, page in enumerate(pages)
-        ]
+        gpus = (sample_of(index, query_values(page)) for index, page in enumerate(pages))
         yield LoggedMoment(time, tuple(gpus))
-
-
-def processes_on(page: str) -> tuple[ProcessUse, ...] | None:
-    """The processes listed for a GPU in the long output."""
-    listed: list[dict[str, str]] = []
-    for place, text in placed(page):
-        heading, _, label = place.rpartition("/")
-        if label == "Process ID":
-            listed.append({})
-        # `Type`, `Name` and `Used GPU Memory` follow below the process ID.
-        if listed and "Processes" in heading:
-            listed[-1][label] = text.strip()
-    return uses_of(
-        GpuProcess(
-            pid=integer(one.get("Process ID")),
-            name=cell(one.get("Name")),
-            kind=one.get("Type"),
-            memory_bytes=memory(one.get("Used GPU Memory")),
-        )
-        for one in listed
-    )
 
 
 KINDS: Mapping[str | None, Any] = {
@@ -349,13 +322,12 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
     "sm": ("utilization_percent", 1),
     "mem": ("memory_busy_percent", 1),
     "pclk": ("clock_sm_mhz", 1),
-    "mclk": ("clock_memory_mhz", 1),
     "fb": ("memory_used_bytes", MIB),
     "rxpci": ("pcie_rx_bytes_per_second", 1e6),
     "txpci": ("pcie_tx_bytes_per_second", 1e6),
 }
 """Maps each column of `nvidia-smi dmon` to our field and the factor to convert its unit."""
-WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz", "clock_memory_mhz")
+WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz")
 VIOLATIONS: Mapping[str, tuple[str, float]] = {
     "tviol": (THERMAL_VIOLATION, 1),
     "pviol": (POWER_VIOLATION, 50),

@@ -74,7 +74,7 @@ STEPS: dict[str, StepRule] = {
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "more-in-parallel": StepRule(
         "Give the GPU more work at once: a larger problem, more requests together, or several runs "
-        "at the same time (MPS)", None, s.server | s.physics),
+        "at the same time (MPS)", None, s.no_training),
     "fewer-bytes": StepRule(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
         BENCHMARK),
@@ -153,16 +153,16 @@ STEPS: dict[str, StepRule] = {
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)", None,
-        s.writes_in_pauses | s.computes_in_pauses | ~s.watched),
-    "one-process-each": StepRule(
-        "Start one process for each GPU (DistributedDataParallel with torchrun)", TORCHRUN),
+        s.writes_in_pauses | s.computes_in_pauses),
     "use-the-other-gpus": StepRule(
         "{unused_count} of {gpu_count} GPUs did nothing (GPU {unused}). If they are yours, train "
         "on all of them: start one process for each GPU with torchrun (--nproc_per_node), and look "
         "at CUDA_VISIBLE_DEVICES", TORCHRUN),
     "balance-the-work": StepRule(
-        "Give every rank the same amount of work: batches of similar length, a DistributedSampler, "
-        "evenly split layers. Find out what the busiest rank does that the others do not"),
+        "Give every rank the same amount of work: batches of similar length, a "
+        "DistributedSampler, evenly split layers. If one process drives all GPUs, start one for "
+        "each (DDP with torchrun)",
+        TORCHRUN),
     "more-threads": StepRule(
         "Compute on more of the cores: set OMP_NUM_THREADS or torch.set_num_threads, or load data "
         "in worker processes. If this machine has a GPU for torch, `gpusetup doctor` says why it "

@@ -87,13 +87,10 @@ def paused(subject: Subject) -> str:
 
 
 def in_pauses(subject: Subject) -> str:
-    """What the command did while the GPU paused or, if it was not watched, a guess."""
+    """What the command did while the GPU paused."""
     part = subject.gpu.parts.paused
     if part is None or part.busiest_cpu is None:
-        return (
-            ", and was fully busy in between; the pauses are most likely an evaluation, a "
-            "checkpoint, compilation or the start of an epoch"
-        )
+        return ""
     words = f", while the process used {part.busiest_cpu:.0f} % of a core"
     return f"{words} and {megabytes(part.write_rate)} were written" if part.write_rate else words
 
@@ -105,14 +102,6 @@ def rates(subject: Subject) -> str:
     # Metrics and logs need less than 50 MB/s, so this says nothing about the exchange.
     used = {link: rate for link, rate in links.items() if or_zero(rate) >= 5e7}
     return "".join(f", {or_zero(rate) / 1e9:.1f} GB/s over {link}" for link, rate in used.items())
-
-
-def team(subject: Subject) -> str:
-    """Which GPUs wait for each other in collectives."""
-    gpus = subject.together
-    if not subject.run.launched:
-        return f"alike on all {gpus} GPUs, most likely ranks of one job that wait for each other"
-    return f"the job's GPUs wait for each other (here: {gpus})"
 
 
 def host_link(subject: Subject) -> str:
@@ -278,15 +267,8 @@ def pid(subject: Subject) -> str:
 
 def where_it_waits(subject: Subject) -> str:
     """How to see where a process waits, or which rank the others wait for."""
-    run = subject.run
-    has_one_gpu = len(run.gpus) <= 1
-    words = "See where the process waits"
-    if not run.at_work and not run.is_watched and has_one_gpu:
-        words = "A loaded model that gets no requests is normal. Otherwise, see where it waits"
-    # `launched` only shows whether there are ranks if the command's processes were watched.
-    processes_are_known = run.command is not None and run.is_watched
-    if not run.launched and (has_one_gpu or processes_are_known):
-        return f"{words}: the command prints what it is doing now"
+    if not subject.run.launched and len(subject.run.gpus) <= 1:
+        return "See where the process waits: the command prints what it is doing now"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
         "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
@@ -297,13 +279,8 @@ def where_it_waits(subject: Subject) -> str:
 def watching(subject: Subject) -> str:
     """What to run so that the monitor sees more than the GPU."""
     run = subject.run
-    if run.command:
-        return (
-            "The recording does not show the command's processes: run the command under the "
-            "monitor to see what the GPU waits for"
-        )
-    if run.at_work or run.is_reading:
-        return "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"
+    if run.command or run.at_work or run.is_reading:
+        return "Let the monitor watch the process too, to see what the GPU waits for"
     return (
         "Nothing computed on the GPU. Start your training under the monitor (`gpusetup monitor -- "
         "COMMAND`). If it runs already, `gpusetup doctor` says whether its torch can use the GPU"
@@ -323,7 +300,7 @@ def watch_command(subject: Subject) -> str | None:
 
 # fmt: off
 FUNCTIONS: tuple[Phrase, ...] = (
-    worked, at_power, paused, in_pauses, rates, team,
+    worked, at_power, paused, in_pauses, rates,
     host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
     watts_and_limit, memory_growth, holders, held_memory, idle_cpu, sharers,
     others, for_loaders, config, script, pid,

@@ -12,14 +12,18 @@ from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 from gpusetup.plan.config import FromConfig, RopeScaling, read_for_gpus
 from gpusetup.plan.decide import (
+    NONE,
     SOLVERS,
     Decision,
+    better_with_fewer,
     decide,
     doubt,
     gpus_needed,
+    helps,
     max_batch,
     max_context,
     near_limit,
+    visible_devices,
 )
 from gpusetup.plan.job import (
     BESIDE_FIELDS,
@@ -31,12 +35,10 @@ from gpusetup.plan.job import (
     tokens,
     yarn,
 )
-from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import TrainingQuestion, job_of, parameters_of
+from gpusetup.plan.question import TrainingQuestion, job_of
 from gpusetup.plan.rl import GENERATING, SUPERVISED
-from gpusetup.plan.savings import better_with_fewer, helps, visible_devices
 from gpusetup.plan.trainers import row_of, trainer_settings
 
 ALLOCATOR = "expandable_segments:True"
@@ -48,11 +50,6 @@ SET_BEFORE_START = (
     "Python starts, because a running process keeps its allocator; with Ray, set them before Ray "
     "and the workers start"
 )
-SOURCES = {
-    "measured": "measured, from Trinity-RFT's GPU configuration guide",
-    "fitted": "predicted by the memory model, which was fitted to measured jobs of this kind",
-    "model": "predicted by the memory model",
-}
 GPUS_IN_A_MACHINE = 8
 """A job with more GPUs than this uses several machines, and one CUDA_VISIBLE_DEVICES cannot select
 GPUs on all of them."""
@@ -157,9 +154,8 @@ def uncounted_parts(request: PlanRequest) -> Iterator[str]:
     setup, shape = job.rl, job.shape
     if shape.assumed:
         yield f"the shape of {shape.name} ({shape.assumed})"
-    for name in setup.reward_models:
-        if parameters_of(name, shape) is None:
-            yield f"the reward model {name}"
+    if setup.has_reward_model:
+        yield "a reward model of another size than the policy"
     if question.params is not None and question.context is None and job.context == 1:
         # A convolution keeps a value for every pixel, which a number of parameters does not show.
         yield "what a sample keeps beyond one row of a table (an image, a text)"
@@ -204,7 +200,6 @@ def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
 def cell(decision: Decision) -> PlanCell:
     """The plan for a single job as one row of results, without suggestions."""
     job, place, fits = decision.job, decision.place, decision.fits
-    source = SOURCES["fitted" if is_standard(job) else "model"]
     close_because = decision.close_because
     return PlanCell(
         fits=fits,
@@ -225,7 +220,6 @@ def cell(decision: Decision) -> PlanCell:
         context=job.context,
         batch=None if job.fills_token_budget else job.sequences,
         strategy=job.strategy,
-        source=SOURCES["measured"] if decision.measured else source,
     )
 
 

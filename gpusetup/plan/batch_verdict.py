@@ -12,12 +12,11 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
-from gpusetup.plan.decide import decide, doubt, near_limit
+from gpusetup.plan.decide import decide, doubt, helps, near_limit
 from gpusetup.plan.job import BYTES, Recipe, TrainingJob
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import job_of, shape_of_question
-from gpusetup.plan.savings import helps
 
 
 class BatchVerdict(Frozen):

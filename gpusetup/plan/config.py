@@ -29,11 +29,6 @@ from gpusetup.plan.rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.trained_parts import frozen_in, tables_in
 from gpusetup.plan.trainers import usual_batch
 
-NUMBERS = {"sp": "sp", "accumulation": "accumulate"}
-SWITCHES = {"compile": "compile"}
-"""Role of a key that is a number or a switch -> the field of the job or question that it sets."""
-
-
 STATIC_KINDS = ("yarn", "linear", "su", "longrope")
 """Kinds of scaling whose factor is the longest length divided by the original length. With other
 kinds there is nothing to check: `dynamic` grows with the text, and `llama3` comes with the
@@ -78,9 +73,15 @@ def question_of(
     """
     reader = Reader(config, variables or {})
     trainer = trainer or trainer_of(config)
-    fields: Fields = {"trainer": trainer, "notes": [], "per_gpu": None, "total": None}
-    fields |= {field: reader.number(role, LARGEST[field]) for role, field in NUMBERS.items()}
-    fields |= {field: reader.switch(role) for role, field in SWITCHES.items()}
+    fields: Fields = {
+        "trainer": trainer,
+        "notes": [],
+        "per_gpu": None,
+        "total": None,
+        "sp": reader.number("sp", LARGEST["sp"]),
+        "accumulate": reader.number("accumulation", LARGEST["accumulate"]),
+        "compile": reader.switch("compile"),
+    }
     for part in PARTS:
         fields |= part(reader, fields)
     if trainer is None:
@@ -220,9 +221,10 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
 
 
 def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:
-    """The part of the model that the config freezes (adapters freeze the whole model anyway), and
-    the embedding tables (for users, items and the like) trained in addition to the model."""
+    """The part of the model that the config freezes, and the embedding tables (for users, items and
+    the like) trained in addition to the model."""
     part = frozen_in(reader, fields.get("model"))
+    # Adapters freeze the whole model anyway.
     freezes = {"freeze": part} if part is not None and fields.get("lora") is None else {}
     return {**freezes, "tables": tables_in(reader)}
 
@@ -333,11 +335,9 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
     checkpoints: Fields = {"offload_checkpoints": True if offloads else None}
     if is_off is not None:
         return {**checkpoints, "checkpointing": not is_off}
-    if text == "selective" and fields["trainer"] != "megatron":
+    if text == "selective":
         return {**checkpoints, "selective": True}
-    # `selective` counts as none, because Megatron-LM's selective recomputation affects only
-    # attention without a flash kernel.
-    is_on = text not in ("selective", "none", "no", "false", "off", "n")
+    is_on = text not in ("none", "no", "false", "off", "n")
     return {**checkpoints, "checkpointing": is_on} if text else checkpoints
 
 
@@ -355,7 +355,7 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
     return {"optimizer": name, "step": step, "offload_optimizer": True if host else None}
 
 
-IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatron", "trinity")
+IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "trinity")
 """Trainers that always compute in 16 bits. Their `bf16: true` therefore says nothing about the type
 of the weights."""
 
@@ -429,24 +429,21 @@ UNCOUNTED = {
     "ep": "expert parallelism is not counted: plan assumes all experts on each GPU",
 }
 """Role of a number above 1 that plan does not count -> the note that says so."""
-REFUSED = {
-    "tp": "plan does not count a model whose layers are split (tensor parallelism)",
-    "pp": "plan does not count a model that is split into stages (pipeline parallelism)",
-    "cp": "plan does not count context parallelism, except with `--sp`",
-}
-"""Role of a number above 1 with which each GPU needs much less than plan would say -> why there is
-no plan."""
+REFUSED = {"tp": "tensor", "pp": "pipeline", "cp": "context"}
+"""Role of a number above 1 with which each GPU needs much less than plan would say -> the kind of
+parallelism."""
 
 
 def parallel(reader: Reader, fields: Fields) -> Fields:
     """The number of GPUs in the config over all nodes, and the parallel strategy: DeepSpeed's ZeRO
-    stage if the config names one, otherwise that in the settings of FSDP or Megatron-LM. None for
-    what the config does not set."""
-    for role, reason in REFUSED.items():
+    stage if the config names one, otherwise that in the settings of FSDP. None for what the config
+    does not set."""
+    for role, kind in REFUSED.items():
         degree = reader.number(role, LARGEST["gpus"]) or 1
         if degree > 1:
+            problem = f"{degree}: plan does not count {kind} parallelism"
             setting, _ = next(reader.all(role))
-            raise reader.refused(setting, f"{degree}: {reason}", "1 plans it by FSDP or ZeRO alone")
+            raise reader.refused(setting, problem, "with 1 it is planned by FSDP or ZeRO alone")
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
     for role, note in UNCOUNTED.items():
@@ -474,11 +471,8 @@ def strategy(reader: Reader) -> str | None:
             reader.note(setting, f"{role}: {text}")
             words += text.lower().replace(",", " ").split()
     strategies = [str(name) for word in words if (name := meaning("strategy", word))]
-    if strategies:
-        return "fsdp" if "2" in words or "fsdp2" in words else strategies[0]
-    # Megatron-LM shards only the optimizer states.
-    shards_optimizer = reader.switch("distributed-optimizer")
-    return None if shards_optimizer is None else "zero1" if shards_optimizer else "ddp"
+    is_fsdp2 = "2" in words or "fsdp2" in words
+    return next(iter(["fsdp"] if strategies and is_fsdp2 else strategies), None)
 
 
 def rope_scaling(reader: Reader) -> RopeScaling | None:

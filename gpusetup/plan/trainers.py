@@ -191,7 +191,7 @@ HF_OPTIMIZERS = {
 """Optimizers other than AdamW -> their names in `TrainingArguments.optim`."""
 NEVER_MISSING = {
     "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
-    "tables", "shape", "gradient_dtype", "upcast_rest", *BESIDE_FIELDS,
+    "tables", "shape", "upcast_rest", *BESIDE_FIELDS,
 }  # fmt: skip
 """Job fields that need no key: the trainer derives them itself, or they depend on the user's model
 and the additional models."""

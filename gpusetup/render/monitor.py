@@ -13,7 +13,6 @@ from gpusetup.monitor.documents import (
     GpuSample,
     GpuSummary,
     HostSample,
-    HostSummary,
     Sample,
     Spread,
     Summary,
@@ -149,36 +148,11 @@ def host_line(host: HostSample) -> str:
 
 
 def once(sample: Sample) -> Screen:
-    """The screen of one sample: a table of the GPUs, followed by a table of their processes.
-
-    If there is no GPU, the screen is only the line about the machine.
-    """
+    """The screen of one sample: a table of the GPUs; without any, the line about the machine."""
     if not sample.gpus:
         return Screen([host_line(sample.host)] if sample.host else [])
     # The index, the throttle reasons and the name are left-aligned, like words.
-    lines = table(TITLES, [[*cells(gpu)] for gpu in sample.gpus], left=(0, 6, 7))
-    return Screen(lines + _process_table(sample))
-
-
-def _process_table(sample: Sample) -> list[ScreenLine]:
-    """The table of the processes on a sample's GPUs, sorted by memory; empty if there are none."""
-    processes = [(gpu.index, use) for gpu in sample.gpus for use in gpu.processes or ()]
-    if not processes:
-        return []
-    processes.sort(key=lambda pair: pair[1].memory_bytes or 0, reverse=True)
-    rows = [
-        (
-            str(index),
-            str(use.pid),
-            memory(use.memory_bytes, None),
-            measured(use.sm_percent, "%"),
-            # The driver hides the names of other users' processes and of processes in containers.
-            use.name or "(name hidden)",
-            "",
-        )
-        for index, use in processes
-    ]
-    return table(("GPU", "PID", "memory", "SM", "name", ""), rows, left=(0, 4))
+    return Screen(table(TITLES, [[*cells(gpu)] for gpu in sample.gpus], left=(0, 6, 7)))
 
 
 # --- the live screen ------------------------------------------------------------------------------
@@ -227,34 +201,29 @@ def draw(live: Live, sample: Sample) -> None:
 
 FIGURES = (
     ("utilization_percent", "utilisation", "%", 1, 0),
-    ("cpu_percent", "CPU{of_cores}", "%", 1, 0),
     ("memory_used_bytes", "memory{of_total}", "GiB", GIB, 1),
     ("temperature_celsius", "temperature", "°C", 1, 0),
     ("power_watts", "power", "W", 1, 0),
     ("clock_sm_mhz", "SM clock", "MHz", 1, 0),
-    ("disk_read_bytes_per_second", "read from disk", "MB/s", 1e6, 1),
-    ("disk_write_bytes_per_second", "written to disk", "MB/s", 1e6, 1),
-    ("network_receive_bytes_per_second", "received over the network", "MB/s", 1e6, 1),
 )
 """The figures of a summary that the final table shows: the field, its label, the unit, how much of
 the field's unit that is, and the decimals."""
 
 
-def figure_rows(of: GpuSummary | HostSummary) -> Iterator[tuple[str, ...]]:
-    """Yields the rows of the final table about a GPU or the machine: the label, mean,
+def figure_rows(of: GpuSummary) -> Iterator[tuple[str, ...]]:
+    """Yields the rows of the final table about a GPU: the label, mean,
     p5, p95 and peak of each figure that was measured."""
-    cores, total = getattr(of, "cores", None), getattr(of, "memory_total_bytes", None)
-    of_cores = f" of {cores:g} cores" if cores else ""
+    total = of.memory_total_bytes
     of_total = f" of {total / GIB:.1f} GiB" if total else ""
     for field, label, unit, scale, digits in FIGURES:
         spread: Spread | None = getattr(of, field, None)
         if spread is not None:
             values = (spread.mean, spread.p5, spread.p95, spread.peak)
             shown = [measured(value / scale, unit, digits) for value in values]
-            yield label.format(of_cores=of_cores, of_total=of_total), *shown
+            yield label.format(of_total=of_total), *shown
 
 
-def spread_table(title: str, of: GpuSummary | HostSummary) -> Iterator[str]:
+def spread_table(title: str, of: GpuSummary) -> Iterator[str]:
     yield ""
     yield heading(title)
     yield from table(("", "mean", "p5", "p95", "peak"), list(figure_rows(of)))
@@ -337,8 +306,8 @@ def summary_text(summary: Summary) -> Screen:
 
     lines += gpu_tables(summary.gpus)
     # If there is a GPU, the verdict already mentions what matters about the machine.
-    if not summary.gpus and summary.host is not None:
-        lines += spread_table("Machine", summary.host)
+    if not summary.gpus and summary.machine is not None:
+        lines.append(host_line(summary.machine))
 
     lines.append("")
     lines += verdict_lines(summary)

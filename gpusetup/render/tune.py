@@ -4,7 +4,6 @@ table and the presets."""
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -253,17 +252,16 @@ def losses(rows: Sequence[Row]) -> Iterator[str]:
 
 @contextmanager
 def measuring(say: Callable[[str], None], expected: int) -> Iterator[Callable[[str], None]]:
-    """Yields a callback that announces the next measurement and shows the time left.
+    """Yields a callback that announces the next measurement and shows how many are done.
 
     `expected` is the number of planned measurements; there may be more.
     """
-    began = time.monotonic()
     steps = count()
 
     def step(measurement: str) -> None:
         say(f"measuring {measurement} ...")
         done = next(steps)
         total = max(expected, done + 1)
-        CLOCK.reached(done, total, since=began)
+        CLOCK.reached(done, total)
 
     yield step

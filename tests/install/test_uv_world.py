@@ -6,7 +6,6 @@ with which bare uv works.
 
 from __future__ import annotations
 
-import json
 import tarfile
 import tempfile
 from pathlib import Path
@@ -157,7 +156,7 @@ def test_constraints_and_overrides_of_the_person_count(
 # --- where a package came from --------------------------------------------------------------------
 
 
-def test_the_plan_and_the_receipt_name_every_host_without_its_login(
+def test_the_plan_names_every_host_without_its_login(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.index.login, world.index.locked = ("wer", "geheim"), "/simple/*"
@@ -170,16 +169,7 @@ def test_the_plan_and_the_receipt_name_every_host_without_its_login(
     (hosts,) = [line for line in said.err.splitlines() if line.startswith("  hosts ")]
     assert host in hosts and "localhost" in hosts
     assert f"your index: {host}" in " ".join(said.err.split())
-    text = Path("env/.gpusetup/receipt.json").read_text()
-    receipt = json.loads(text)
-    assert receipt["schema"] == "gpusetup.receipt/1"
-    assert receipt["after"] == versions_in(Path("env"))
-    rows = {row["name"]: row for row in receipt["wheels"]}
-    assert rows["filelock"]["host"] == host
-    assert rows["filelock"]["file"] == "filelock-3.20.0-py3-none-any.whl"
-    assert len(rows["filelock"]["sha256"]) == 64
-    assert "geheim" not in text + said.err + said.out
-    assert str(world.folder / "home") not in text
+    assert "geheim" not in said.err + said.out
 
 
 def test_without_a_network_what_bare_uv_has_fetched_is_enough(

@@ -120,7 +120,7 @@ kind(
     tree=Tree(main=100, helpers=300, ranks=4, cores=64), **RANKS,
 )  # fmt: skip
 kind(
-    "the second card holds the process and is left out", "uneven", "one-process-each",
+    "the second card holds the process and is left out", "uneven", "balance-the-work",
     Gpu(use=96), Gpu(use=0, memory=2), tree=Tree(main=80, workers=4, each=20, ranks=1),
     cards=(A100,),
 )  # fmt: skip

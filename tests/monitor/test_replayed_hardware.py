@@ -18,11 +18,6 @@ LINK = """\
                 Current                   : 16x
         Tx Throughput                     : 4600000 KB/s
         Rx Throughput                     : {received} KB/s
-    Processes
-        Process ID                        : 7311
-            Type                          : C
-            Name                          : python
-            Used GPU Memory               : 30040 MiB
 """
 
 

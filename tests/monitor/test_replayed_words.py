@@ -22,7 +22,7 @@ def phases(low: int, *, work: int = 26, rest: int = 14, rounds: int = 4) -> str:
 @each("low", [4, 9, 14, 18])
 def test_long_phases_with_stray_kernels_are_whole_pauses(low: int, judged: Judge) -> None:
     summary = judged(phases(low))
-    assert verdict_and_step(summary) == "bursty/pauses shorter-pauses", summary["evidence"]
+    assert verdict_and_step(summary) == "bursty/unknown watch-the-command", summary["evidence"]
     assert "paused 3 times" in summary["text"]
 
 
@@ -73,7 +73,7 @@ BURSTS = csv(USE, [[f"{CARD}, {use}, 200, 400, 50"] for use in [0, 95, 20, 60, 1
         ((), "Let the monitor watch the process too", None),
         (
             ("python", "t.py"),
-            "does not show the command's",
+            "Let the monitor watch the process too",
             "gpusetup monitor -- python t.py",
         ),
     ],
