@@ -153,7 +153,7 @@ def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequ
     catalog, here = context.catalog, known_gpus(context)
     capabilities = [gpu.compute_capability for gpu in here if gpu.compute_capability]
     last = min(filter(None, map(catalog.last_branch, capabilities)), default=None)
-    branch = max(driver_branch("good"), branch_of(floor))
+    branch = max(driver_branch(), branch_of(floor))
     return DriverRequest(
         # A newer branch than the last one would not support the oldest of the GPUs.
         branch=branch if last is None else min(branch, last),
