@@ -67,6 +67,9 @@ class DriverRequest(Frozen):
 
 
 UPDATE = "sudo apt update"
+SIGNED_ON_UBUNTU = (
+    'sudo apt install -y nvidia-driver-{name} linux-modules-nvidia-{name}-"$(uname -r)"'
+)
 FUSION = (
     "https://mirrors.rpmfusion.org/{0}/fedora/rpmfusion-{0}-release-$(rpm -E %fedora).noarch.rpm"
 )
@@ -177,8 +180,8 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
         if request.capability is None:
             return lines(UPDATE, "sudo ubuntu-drivers install")
         name = f"{request.branch}-open" if request.takes_open else f"{request.branch}"
-        signed = f' linux-modules-nvidia-{name}-"$(uname -r)"' if os.secure_boot else ""
-        return lines(UPDATE, f"sudo apt install -y nvidia-driver-{name}{signed}")
+        install = SIGNED_ON_UBUNTU if os.secure_boot else "sudo apt install -y nvidia-driver-{name}"
+        return (*lines(UPDATE), filled(install, name=name))
     if os.secure_boot or not request.takes_open:
         return ()
     commands = lines(*INSTALL_DRIVER.get(family, ()))

@@ -280,7 +280,10 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
         how = "into a new environment, because gpusetup may not change this one"
     elif in_a_project(context):
         how = "the command prints what to add to pyproject.toml (`uv sync` undoes `uv pip install`)"
-    text = [f"{why}Install torch {build.torch} from {source}: {how}", *_needs_of(context, build)]
+    text = [
+        f"{why}Install torch {build.torch} from {source}: {how}",
+        *needs_of_build(context, build),
+    ]
     if context.choice.moves and not target_refuses(context):
         # Add which of the target's packages change together with torch, and which cannot.
         text += notes_on_installed(context.snapshot, build, context.catalog)
@@ -293,7 +296,7 @@ GENERATIONS = (("sm_12", "RTX 50", "cu128 or newer"), ("sm_6", "GTX 10", "cu126"
 2025 and 2026)."""
 
 
-def _needs_of(context: RuleContext, build: TorchBuild) -> Iterator[str]:
+def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
     """Which driver a CUDA build needs and, if a text names no GPU, which cards it leaves out."""
     catalog, family = context.catalog, driver_family(context.snapshot)
     floor = catalog.driver_floor(build.cuda or "", family)
