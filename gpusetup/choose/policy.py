@@ -19,7 +19,7 @@ from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Action, Choice, crosses
 from gpusetup.choose.constraints import nearest
 from gpusetup.choose.host import WHEELS, BuildQuestion, Host, question_of
-from gpusetup.choose.installed import installed_build, is_damaged, public, serves
+from gpusetup.choose.installed import installed_build, public, serves
 from gpusetup.choose.newest import newest_fitting
 from gpusetup.choose.wish import Wish
 from gpusetup.model.builds import TorchBuild
@@ -58,7 +58,10 @@ def change_of(
     is_wanted = question.backend in ("auto", installed.backend) and question.takes(installed.torch)
     if is_wanted and not (wish.wants_newest and is_newer) and is_good(installed, machine, question):
         # The requested torch is installed, but some of its files may be missing.
-        action: Action = "again" if is_damaged(machine) else "kept"
+        packages = [package for package in machine.packages or () if package.name == "torch"]
+        is_incomplete = any(package.intact is False for package in packages)
+        is_damaged = is_incomplete or machine.torch.import_error is not None
+        action: Action = "again" if is_damaged else "kept"
         return replace(as_installed(installed, machine, question), action=action)
     choice = newest
     # For other makers' GPUs, only the newest builds are known well enough.

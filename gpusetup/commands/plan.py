@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import FROM, Machine, gather, shared
-from gpusetup.commands.question import CommandQuestion, HelpGroup, option, options, switch
+from gpusetup.commands.question import CommandQuestion, HelpGroup, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.configs.config import read_config
@@ -18,8 +18,7 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.documents import PlanCellsAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.plan import config
-from gpusetup.plan.answer import PlanRequest, answer
-from gpusetup.plan.cells import plans
+from gpusetup.plan.answer import PlanRequest, answer, plans
 from gpusetup.plan.job import SHARDED, Attention
 from gpusetup.plan.place import (
     Place,
@@ -31,11 +30,9 @@ from gpusetup.plan.place import (
 )
 from gpusetup.plan.question import TrainingQuestion, job_of, shape_of_question
 from gpusetup.plan.rl import method_named
-from gpusetup.plan.serve import BITS, serve_plan
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text
-from gpusetup.render.serve import serve_text
 from gpusetup.tune.config_file import read_bytes
 
 SUMMARY = """Tells you whether a training run fits on your GPUs, with which settings, and how much
@@ -43,7 +40,6 @@ memory is left. Without --gpu, it plans for the GPUs of this machine."""
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
-    'gpusetup plan --serve --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
 QUESTION_OPTIONS = (
     "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve", "method",
@@ -55,12 +51,10 @@ JOB_OPTIONS = (
 """Options that have the same name as a field of a job."""
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
-OFFLOADED = ("optimizer", "checkpoints")
 MODEL = HelpGroup("model", "for example: --model meta-llama/Llama-3.1-8B")
 JOB = HelpGroup("job", "for example: --context 4096 --batch 8 --trainer trl --lora 16")
 GPUS = HelpGroup("GPUs", 'for example: --gpu "A100 80GB" --gpus 4 --strategy fsdp')
 ANSWER = HelpGroup("answer", "for example: --model qwen3-14b --gpu H20 --max-context")
-SERVING = HelpGroup("serving", "for example: --serve --model qwen3-32b --context 8192 --batch 8")
 ONE_GPU = "gpu"
 """Options that name the GPU in different ways exclude each other."""
 ONE_UNKNOWN = "unknown"
@@ -160,12 +154,6 @@ class PlanQuestion(CommandQuestion):
         metavar="full",
         group=JOB,
     )
-    offload: tuple[str, ...] = options(
-        "what to keep in RAM: optimizer or checkpoints",
-        choices=OFFLOADED,
-        metavar="WHAT",
-        group=JOB,
-    )
 
     gpu: str | None = option(
         'the name of the GPU, e.g. "A100 80GB"', metavar="NAME", group=GPUS, one_of=ONE_GPU
@@ -206,27 +194,17 @@ class PlanQuestion(CommandQuestion):
     )
     predict: bool = switch("always predict, even if the job was measured", group=ANSWER)
 
-    serve: bool = switch("plan an inference server with vLLM", group=SERVING)
-    weights: str | None = option(
-        "type of the weights, e.g. bf16, fp8 or int4", metavar="TYPE", choices=BITS, group=SERVING
-    )
-
     @property
     def solve(self) -> str | None:
         """The job field to find: `context`, `batch` (the largest that fits) or `gpus` (the smallest
         number). None if all are given."""
-        if self.max_context:
-            return "context"
-        if self.max_batch:
-            return "batch"
-        return "gpus" if self.gpus_needed else None
+        asked = {"context": self.max_context, "batch": self.max_batch, "gpus": self.gpus_needed}
+        return next((name for name, is_asked in asked.items() if is_asked), None)
 
     def job_fields(self) -> dict[str, Any]:
         """The job fields that the options set. Fields that were not given are left out."""
         values = {name: getattr(self, name) for name in JOB_OPTIONS}
         fields = {name: value for name, value in values.items() if value is not None}
-        for what in self.offload:
-            fields[f"offload_{what}"] = True
         if self.checkpointing:
             name = "selective" if self.checkpointing == "selective" else "checkpointing"
             fields[name] = self.checkpointing != "none"
@@ -238,7 +216,11 @@ USAGE = "gpusetup plan (--model NAME | --from-config FILE | --params N) [options
 
 
 def run(options: PlanQuestion, out: Console) -> Reply:
-    check_modes(options)
+    unused = options.given_flags() - {"--cells", "--predict"}
+    if options.cells and unused:
+        raise UsageError(
+            f"`{min(unused)}` has no effect with `--cells`", hint="use a column for it"
+        )
     count, name = count_in_name(options.gpu or "")
     if count is not None:  # `--gpu "8x H100"`
         if options.gpus not in (None, count):
@@ -246,11 +228,6 @@ def run(options: PlanQuestion, out: Console) -> Reply:
         options = options.replaced(gpu=name, gpus=count)
     if options.cells:
         return run_cells(Path(options.cells), out, predict=options.predict)
-    if options.serve:
-        names = ("model", "params", "context", "batch", "gpus")
-        question = TrainingQuestion(**{name: getattr(options, name) for name in names})
-        served = serve_plan(question, options.weights, place_of_options(options, out))
-        return reply(served, serve_text, yes=served.fits)
     plan = answer(request_of(options, out))
     return reply(plan, plan_text, yes=plan.fits)
 
@@ -289,25 +266,13 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
     place = replace(place, sp=question.sp, predict=options.predict)
     if question.solve == "gpus" and not options.gpus:  # plan finds the number of GPUs
         question = replace(question, gpus=None)
-    return PlanRequest(
-        question=question,
-        place=place,
-        job=job_of(question, shape, place),
-        from_config=from_config,
-    )
-
-
-SHELL_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch")
+    job = job_of(question, shape, place)
+    return PlanRequest(question=question, place=place, job=job, from_config=from_config)
 
 
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
     """The question in a config; the options override it. Raises UsageError if neither names a
     model."""
-    if file.endswith(SHELL_ENDINGS):
-        raise UsageError(
-            f"{file} is a shell script, which plan does not read",
-            hint="give its words as options: `gpusetup plan --model NAME --trainer NAME ...`",
-        )
     from_config = config.question_of(
         read_config(read_bytes(file), Path(file).name), from_options.trainer, os.environ
     )
@@ -321,10 +286,9 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     job_fields = {**from_config.question.job_fields, **from_options.job_fields}
     question = replace(from_config.question, **overrides, job_fields=job_fields)
     if question.model is None and question.params is None:
-        variables = [line for line in from_config.read.assumed if "variable" in line]
-        hint = "add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`"
         raise UsageError(
-            f"{file} does not say which model is trained", hint="\n".join((*variables, hint))
+            f"{file} does not say which model is trained",
+            hint="add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`",
         )
     if from_options.batch is not None or from_options.solve == "batch":
         from_config = replace(from_config, per_gpu=None, total=None)
@@ -340,25 +304,3 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
         return named_gpu(options.gpu, catalog.gpus)
     machine = gather(out, options.machine)
     return place_of_machine(completed_from_catalog(machine, catalog))
-
-
-# --- options that exclude each other --------------------------------------------------------------
-
-TAKES = {
-    "--serve": ("--model", "--params", "--context", "--batch", "--weights", "--gpus", "--gpu",
-                "--gpu-mem", "--from"),
-    "--cells": ("--predict",),
-}  # fmt: skip
-"""The options that work in each mode; it rejects all others."""
-
-
-def check_modes(options: PlanQuestion) -> None:
-    """Raise UsageError if an option cannot be combined with `--serve` or `--cells`."""
-    typed = options.given_flags()
-    if options.weights and not options.serve:
-        raise UsageError("`--weights` needs a server: add `--serve`")
-    for mode, options_of_mode in TAKES.items():
-        unused = typed - {mode, *options_of_mode}
-        if mode in typed and unused:
-            hint = f"`{mode}` works with `{'`, `'.join(options_of_mode)}`"
-            raise UsageError(f"`{min(unused)}` has no effect with `{mode}`", hint=hint)

@@ -3,7 +3,6 @@ not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date
 from functools import partial
 from typing import Literal
@@ -19,7 +18,6 @@ from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import followers, marker_environment
-from gpusetup.choose.newest import age_note
 from gpusetup.choose.wish import check_wish, parse_words, with_torch_named
 from gpusetup.commands.common import (
     BACKEND,
@@ -37,7 +35,6 @@ from gpusetup.commands.question import CommandQuestion, HelpGroup, arguments, op
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import index_root_of, refuse_scripts
-from gpusetup.errors import UsageError
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
@@ -48,7 +45,7 @@ from gpusetup.probe.own_files import interruptions
 from gpusetup.project.decide import afterwards, decide, described_python
 from gpusetup.project.read import read_ask
 from gpusetup.render.console import Console
-from gpusetup.render.resolution import family, resolution_text
+from gpusetup.render.resolution import resolution_text
 from gpusetup.system.system import System
 from gpusetup.uv.package_index import PersonIndex
 
@@ -57,12 +54,13 @@ why the other builds do not. If you leave an option out, its value is read from 
 EXAMPLES = (
     "gpusetup resolve",
     'gpusetup resolve --os linux --driver 580.95.05 --gpu "GTX 1080 Ti" --python 3.11',
-    "gpusetup resolve --from rtx3050-laptop --torch 2.5.1 --installer pip",
     "gpusetup resolve --torch 2.5.1 --name torch-cu124",
     'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux',
 )
 ANOTHER_MACHINE = HelpGroup("another machine")
 REQUEST = HelpGroup("request")
+STALE_DAYS = 120
+"""An older catalog is outdated: torch has a release about every two months."""
 ON_APPLE = (
     "torch's ordinary wheel for macOS computes on the GPU of Apple's chips: `torch.device(\"mps\")`"
 )
@@ -126,11 +124,6 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     typed = with_torch_named(parse_words(question.packages), question.torch)
     # A nightly build's version changes every day: the release that fits names its backend.
     is_nightly = typed.torch == "nightly"
-    if question.name and question.installer not in (None, "conda"):
-        raise UsageError(
-            f"`--name` names a conda environment, but {question.installer} cannot create one",
-            hint="leave out `--installer`, or use `gpusetup install --venv DIR` for a new folder",
-        )
     question = question.replaced(
         packages=question.packages if typed.words else (),
         torch=None if is_nightly else typed.torch,
@@ -164,18 +157,22 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     index = PersonIndex(machine, root, name_indexes) if is_asked else None
     choice = choose(wish, host, catalog, index)
     document = _document(question, choice, machine, root)
-    age = age_note(document.catalog_as_of, date.today().isoformat())
-    has_login = root != without_logins(root)
-    notes = (
-        *decision.notes,
-        *interruptions(machine),
-        *document.notes,
-        *([age] if age else ()),
-        *(["the index's user and password are left out of what is shown"] if has_login else ()),
-        *afterwards(decision.later, machine),
-        *(_nightly_notes(choice, root) if is_nightly else ()),
-    )
-    document = replace(document, notes=notes)
+    notes = [*decision.notes, *interruptions(machine), *document.notes]
+    days = (date.today() - date.fromisoformat(catalog.as_of)).days
+    if days > STALE_DAYS:
+        notes.append(
+            f"the catalog is {days} days old ({catalog.as_of}): a newer gpusetup knows newer builds"
+        )
+    if root != without_logins(root):
+        notes.append("the index's user and password are left out of what is shown")
+    notes += afterwards(decision.later, machine)
+    if is_nightly and choice.build:
+        nightly = f"{without_logins(root)}/nightly/{choice.build.backend}"
+        notes.append(
+            "for a nightly build, made every day without the tests of a release: "
+            f"`pip install --pre --upgrade torch torchvision --index-url {nightly}`"
+        )
+    document = replace(document, notes=tuple(notes))
     screen = partial(
         resolution_text,
         installer=question.installer or "uv",
@@ -224,9 +221,10 @@ def _document(
     names: tuple[str, ...] = FAMILY
     notes = [*choice.notes, *choice.notes_on_packages]
     if packages:
+        there = {one.name for one in packages}
         asked = [one for one in packages if one.asked and one.name not in FAMILY]
         beside = (one.requirement for one in asked if not one.index_url)
-        names = (*family(packages), *beside)
+        names = (*(name for name in FAMILY if name in there), *beside)
     elif build is not None and is_in_environment:
         names = (*FAMILY, *followers(machine, build))
         notes += notes_on_installed(machine, build, load_catalog())
@@ -248,13 +246,3 @@ def _document(
         notes=tuple(notes),
         newest=None if packages else offer_of(choice, machine, root),
     )
-
-
-def _nightly_notes(choice: Choice, root: str) -> Iterator[str]:
-    """Yields the command for the nightly build with the backend of the chosen release."""
-    if choice.build:
-        index = f"{without_logins(root)}/nightly/{choice.build.backend}"
-        yield (
-            "for a nightly build, made every day without the tests of a release: "
-            f"`pip install --pre --upgrade torch torchvision --index-url {index}`"
-        )

@@ -33,7 +33,7 @@ from gpusetup.named_file import text_of
 from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
 from gpusetup.redaction import redact
 
-RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run)$")
+RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|(?:node[-_])?check|run)$")
 """Suffixes that may follow the node's name in a file name. In a node's own folder, such a suffix is
 the whole file name."""
 MOST_FILES = 200_000
@@ -41,8 +41,6 @@ MOST_FILES = 200_000
 RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
 """How a record begins: it is a JSON object, in UTF-8 or in PowerShell's UTF-16. Incomplete records
 and empty files match too."""
-LONGEST_NAME = 256
-"""A node's name must be shorter than this; the longest possible host name has 255 characters."""
 SPEED_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
 
 
@@ -71,9 +69,7 @@ class Node(Frozen):
     problem: str | None = None
     """Why the record is missing or incomplete; None if it is complete."""
     snapshot_file: str | None = None
-    """The file with the node's snapshot, which doctor can read again."""
-    snapshot_findings: tuple[str, ...] = ()
-    """The ids of doctor's findings for that file."""
+    """The file of the node's newest record, if that is a snapshot, which doctor can read again."""
     broken_file: str | None = None
     """The file of a record that could not be read."""
     sources: tuple[Source, ...] = ()
@@ -122,11 +118,10 @@ def read_folder(folder: Path, reached: Callable[[int, int], None]) -> Records:
 
 
 class _Header(Frozen):
-    """The fields of a record that tell whose it is, and of a file which `fleet run` writes if a
-    node's records are incomplete."""
+    """The kind of a record, and the problem in a file which `fleet run` writes if a node's records
+    are incomplete."""
 
     schema: str | None = None
-    node: str | None = None
     problem: str | None = None
 
 
@@ -146,14 +141,8 @@ def read_record(path: Path, name: str) -> Node | str:
         node = READERS[family](raw, path.name)
     except BadInput as problem:
         return Node(name=name, problem=problem.message, broken_file=str(path))
-    if READERS[family] is _from_snapshot:
-        ids = tuple(finding.id for finding in node.findings)
-        node = replace(node, snapshot_file=str(path), snapshot_findings=ids)
-    # A record of `fleet check` contains the node's name; a file's name was chosen by a user. An
-    # unusable name is dropped, because a record from an unknown source may contain any name.
-    own_name = header.node or ""
-    is_usable = own_name.isprintable() and 0 < len(own_name) < LONGEST_NAME
-    return replace(node, name=own_name if is_usable else name)
+    snapshot_file = str(path) if READERS[family] is _from_snapshot else None
+    return replace(node, name=name, snapshot_file=snapshot_file)
 
 
 def _from_snapshot(raw: bytes, what: str) -> Node:
@@ -232,7 +221,7 @@ def _from_node_check(raw: bytes, what: str) -> Node:
         taken_at=answer.taken_at,
         kind=kind_of(answer.facts.get(GPU_NAME)),
         facts=answer.facts,
-        findings=tuple(replace(finding, taken_at=answer.taken_at) for finding in findings),
+        findings=findings,
         sources=("check", "profile"),
         gpu_uuids=answer.gpu_uuids,
     )
@@ -290,7 +279,6 @@ def merged(records: Sequence[Node]) -> Node:
             if (finding.source == "verify" or finding.source not in node.sources)
             and finding.id not in known_ids
         )
-        has_snapshot = node.snapshot_file is not None
         node = replace(
             node,
             taken_at=node.taken_at or older.taken_at,
@@ -302,8 +290,6 @@ def merged(records: Sequence[Node]) -> Node:
             broken_file=node.broken_file or older.broken_file,
             sources=(*node.sources, *older.sources),
             gpu_uuids=node.gpu_uuids or older.gpu_uuids,
-            snapshot_file=node.snapshot_file if has_snapshot else older.snapshot_file,
-            snapshot_findings=node.snapshot_findings if has_snapshot else older.snapshot_findings,
         )
     return node
 

@@ -131,7 +131,6 @@ class Ask(Record):
     """Whether the file creates its own Python, as an environment.yml or an image does."""
     backend: Text = None
     """The backend that the file names by its CUDA (`pytorch-cuda=12.1`)."""
-    has_hashes: bool = False
     image: Text = None
     """The container image that brings a torch of its own, such as `pytorch/pytorch:2.4.1-...`."""
     image_torch: Text = None

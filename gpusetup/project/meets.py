@@ -31,7 +31,7 @@ def project_here(ask: Ask, host: Host, catalog: Catalog) -> ProjectHere | None:
     decision = Decision(wish=Wish())
     refusal: Unsatisfiable | None = None
     try:
-        if keeps_image(ask, host):
+        if keeps_image(ask):
             sentence = f"{ask.path}: the image {ask.image} brings its own torch: keep that one"
             asks = f"the torch of {ask.image}"
             return ProjectHere(answer=ProjectAnswer(file=ask.path, asks=asks, sentence=sentence))
