@@ -482,29 +482,18 @@ FIRST_WITH_BFLOAT16 = Capability(8, 0)
 
 
 def machine_notes(decision: Decision) -> Iterator[str]:
-    """Notes on how this machine differs from the plan, on a GPU without bfloat16, and on memory
-    shared with the GPU."""
+    """Notes on a machine with too few GPUs, and on a GPU without bfloat16."""
     job, place = decision.job, decision.place
     count, capability = place.count, place.capability
     if count is not None and job.gpus > count:
         counted = "1 GPU" if count == 1 else f"{count} GPUs"
         yield f"this machine has {counted}, but the plan is for {job.gpus}"
-    if count is not None and count > job.gpus and decision.fits:
-        yield (
-            f"this machine has {count} GPUs, but the plan uses {job.gpus}: with all of them the "
-            f"training is up to {count / job.gpus:g} times as fast (`--gpus {count}`)"
-        )
     lacks_bfloat16 = capability is not None and capability < FIRST_WITH_BFLOAT16
     if lacks_bfloat16 and "bf16" in (job.amp, job.dtype):
         yield (
             f"{place.gpu} (compute capability {capability}) has no bfloat16 units, so bfloat16 "
             "is slow or refused there: use float16 with a gradient scaler (`--amp fp16`), which "
             "needs the same memory"
-        )
-    if place.unified:
-        yield (
-            "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
-            "need memory too"
         )
 
 

@@ -222,7 +222,7 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
 
 # --- the batch ------------------------------------------------------------------------------------
 
-LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
+LENGTHS = {"trl": 1024, "llama-factory": 2048}
 """Trainer -> its default sequence length in tokens, from its documentation."""
 PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
 """The default lengths in tokens of a prompt and of its answer (TRL, GRPOConfig)."""
@@ -327,7 +327,7 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
     return {"optimizer": name, "step": step, "offload_optimizer": True if host else None}
 
 
-IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "trinity")
+IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "trinity")
 """Trainers that always compute in 16 bits. Their `bf16: true` therefore says nothing about the type
 of the weights."""
 

@@ -19,32 +19,29 @@ from gpusetup.plan.shape import Shape
 # --- frozen parts ---------------------------------------------------------------------------------
 
 ALL, EMBEDDINGS = "all", "embeddings"
-FREEZE_HINT = "`--freeze` alone, `--freeze embeddings` or `--freeze 10` (layers)"
 
 
 def frozen_share(what: str, shape: Shape) -> float:
-    """The share of a model's parameters that is frozen, from 0 to 1.
+    """The share of a model's parameters that is frozen, from 0 to 1, for a part as `frozen_in`
+    gives it.
 
     `what` can be `all`, `embeddings`, a number of first layers (the embedding is then frozen too),
-    or `-2` for all layers but the last two. Raises UsageError for anything else.
+    or `-2` for all layers but the last two. Raises UsageError if the model has fewer layers.
 
     >>> from gpusetup.plan.models import model_named
     >>> gpt2 = model_named("gpt2")
     >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6", "-2")]
     [1.0, 0.31, 0.66, 0.89]
     """
-    text = what.strip().lower()
     embeddings = shape.outside / shape.parameters
-    if text in (ALL, EMBEDDINGS):
-        return 1.0 if text == ALL else embeddings
-    if re.fullmatch(r"-?\d{1,5}", text):
-        frozen_layers = int(text) if int(text) > 0 else shape.layers + int(text)
-        if 0 <= frozen_layers <= shape.layers:
-            return embeddings + (1 - embeddings) * frozen_layers / shape.layers
+    if what in (ALL, EMBEDDINGS):
+        return 1.0 if what == ALL else embeddings
+    frozen_layers = int(what) if int(what) > 0 else shape.layers + int(what)
+    if not 0 <= frozen_layers <= shape.layers:
         raise UsageError(
-            f"`--freeze {what}`: {shape.name} has {shape.layers} layers", hint=FREEZE_HINT
+            f"{shape.name} has {shape.layers} layers, not {what.lstrip('-')} to freeze"
         )
-    raise UsageError(f"`--freeze {what}` is not a part of a model", hint=FREEZE_HINT)
+    return embeddings + (1 - embeddings) * frozen_layers / shape.layers
 
 
 FREEZES = re.compile(r"freeze(?:_(\w+))?|(?:(\w+)_)?(?:is_)?frozen")
