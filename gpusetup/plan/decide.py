@@ -158,13 +158,17 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
         return "runs that keep parts in the host's RAM took 0.7 to 3 times what plan counts"
     if job.strategy == "dp" and job.gpus > 1:
         return "plan never compared DataParallel with a measurement"
-    if job.generates or job.models_beside:
-        counted = [f"the {model.role} model" for model in job.models_beside]
-        if job.engine_bytes:
-            counted.append("the inference engine on the same GPUs")
-        if job.rl.generated_at_once:
-            counted.append(f"a cache for {job.rl.generated_at_once:,} sequences generated at once")
-        return f"plan also counts {', '.join(counted)}, and never compared that with a measurement"
+    rl = job.rl
+    beside = {
+        "the reference model": rl.has_reference,
+        "the reward model": rl.has_reward_model,
+        "the critic model": rl.critic,
+        "the inference engine on the same GPUs": job.engine_bytes,
+        f"a cache for {rl.generated_at_once:,} sequences generated at once": rl.generated_at_once,
+    }
+    counted = ", ".join(name for name, is_there in beside.items() if is_there)
+    if counted:
+        return f"plan also counts {counted}, and never compared that with a measurement"
     if job.sequences_of_sample > 1:
         return "plan never compared training on pairs of answers with a measurement"
     if job.lora is not None and job.strategy.startswith("zero"):

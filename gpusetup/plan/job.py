@@ -46,17 +46,6 @@ torchao's float8 training keeps trained weights in their own format.
 FROZEN_FP8 = 1.0
 
 
-class ModelBeside(Frozen):
-    """A model in memory in addition to the planned one: a reference, a reward model or a critic."""
-
-    role: str
-    parameters: int
-    weight_bytes: int
-    """The bytes of one weight."""
-    trained: bool = False
-    """Whether the model has gradients and optimizer states like the policy (a critic)."""
-
-
 class TrainingJob(Frozen):
     """A training job. Lengths are in tokens; `gpus` counts only the GPUs that train."""
 
@@ -118,8 +107,6 @@ class TrainingJob(Frozen):
     # These fields describe what is in memory in addition to the model.
     rl: RlSetup = SUPERVISED_SETUP
     """What preference or reinforcement learning keeps in memory."""
-    models_beside: tuple[ModelBeside, ...] = ()
-    """The setup's models whose size is known."""
     engine_bytes: float = 0.0
     """The memory that the setup's inference engine reserves on the same GPU."""
 
@@ -158,6 +145,14 @@ class TrainingJob(Frozen):
     def generates(self) -> bool:
         """Whether answers are also generated on these GPUs during the training."""
         return self.engine_bytes > 0 or self.rl.generated_at_once > 0
+
+    @property
+    def frozen_beside(self) -> float:
+        """The bytes of all weights of the reference and the reward model, each as large as the
+        policy."""
+        bytes_of_weight = 2 if self.rl.frozen_in_16_bits else BYTES[self.dtype]
+        models = self.rl.has_reference + self.rl.has_reward_model
+        return float(models * self.shape.parameters * bytes_of_weight)
 
     @property
     def sequences_of_sample(self) -> int:
@@ -230,7 +225,7 @@ class TrainingJob(Frozen):
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
 """Job field -> its default."""
 
-BESIDE_FIELDS = ("rl", "models_beside", "engine_bytes")
+BESIDE_FIELDS = ("rl", "engine_bytes")
 """Job fields that follow from the training method; no training setting sets them."""
 
 

@@ -3,7 +3,7 @@ that follows from it and from the trainer's defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from gpusetup.errors import UsageError
@@ -15,7 +15,6 @@ from gpusetup.plan.job import (
     BYTES,
     JOB_DEFAULTS,
     TOKEN_BUDGET,
-    ModelBeside,
     Quantization,
     TrainingJob,
     least_tokens,
@@ -165,12 +164,7 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     # Keep the loss for Unsloth, whose kernels compute log-probabilities without storing logits.
     if setup.method not in SUPERVISED and not says_loss and trainer != "unsloth":
         job = replace(job, loss=usual_loss(setup.method))
-    job = replace(
-        job,
-        rl=setup,
-        models_beside=tuple(models_beside(setup, job)),
-        engine_bytes=(setup.engine_share or 0.0) * place.capacity,
-    )
+    job = replace(job, rl=setup, engine_bytes=(setup.engine_share or 0.0) * place.capacity)
     check(job, question)
     return job
 
@@ -218,24 +212,6 @@ def job_fields(
     loss = fields.get("loss") or JOB_DEFAULTS["loss"]
     fields["loss"] = SAME_LOSS.get(loss, loss)
     return fields
-
-
-def models_beside(setup: RlSetup, job: TrainingJob) -> Iterator[ModelBeside]:
-    """The job's additional models, each as large as the policy."""
-    policy_bytes, parameters = BYTES[job.dtype], job.shape.parameters
-    frozen_bytes = 2 if setup.frozen_in_16_bits else policy_bytes
-    for role, is_there in (("reference", setup.has_reference), ("reward", setup.has_reward_model)):
-        if is_there:
-            yield ModelBeside(role=role, parameters=parameters, weight_bytes=frozen_bytes)
-    if setup.critic:
-        # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
-        # small to count.
-        yield ModelBeside(
-            role="critic",
-            parameters=parameters,
-            weight_bytes=policy_bytes,
-            trained=job.lora is None,
-        )
 
 
 def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:

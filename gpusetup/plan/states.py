@@ -173,17 +173,17 @@ def states_beside(job: TrainingJob, recipe: Recipe) -> float:
     policy; 0 with offload."""
     if recipe.offload:
         return 0.0
-    total = 0.0
-    for model in job.models_beside:
-        weights = per_gpu(job, model.parameters, "parameters")
-        if not model.trained:
-            total += weights * model.weight_bytes
-            continue
-        # A trained model (a critic) also has gradients and optimizer states, like the policy.
-        total += weights * weight_bytes(job)
-        total += per_gpu(job, model.parameters, "gradients") * gradient_bytes(job)
+    total = per_gpu(job, job.frozen_beside, "parameters")
+    if not job.rl.critic:
+        return total
+    parameters = job.shape.parameters
+    total += per_gpu(job, parameters, "parameters") * weight_bytes(job)
+    # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too small
+    # to count; otherwise it is trained whole.
+    if job.lora is None:
+        total += per_gpu(job, parameters, "gradients") * gradient_bytes(job)
         if not optimizer_on_host(job):
-            total += per_gpu(job, model.parameters, "optimizer") * optimizer_bytes(job)
+            total += per_gpu(job, parameters, "optimizer") * optimizer_bytes(job)
     return total
 
 
@@ -298,6 +298,6 @@ def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     size: float = (job.shape.parameters + job.tables) * BYTES[job.dtype]
     size += job.adapter_parameters * job.trained_bytes
     size += job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
-    size += sum(model.parameters * model.weight_bytes for model in job.models_beside)
+    size += job.frozen_beside + job.rl.critic * job.shape.parameters * BYTES[job.dtype]
     # Every group of GPUs that shards the model has a full copy in RAM.
     return size * job.gpus / shard_count(job, "parameters")
