@@ -321,7 +321,7 @@ def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
     if job.tables:
         size = job.tables * BYTES[job.dtype]
         written = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
-        names = " and ".join(map(str, question.tables))
+        names = " and ".join(table.label for table in question.tables)
         yield (
             f"embedding tables: {names} are {written} of weights; trained, they "
             "have gradients of the same size and the optimizer's states as well"

@@ -319,9 +319,6 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
     # Read the name first, because the answer shows the first meaning recorded for a setting.
     name = reader.word("optimizer", by_words("optimizer"))
     step = reader.word("optimizer", by_words("step"))
-    # torchtune's `optimizer_in_bwd` updates each weight as soon as its gradient exists.
-    if reader.switch("step-in-backward"):
-        step = "backward"
     reader.word("offload")
     host = (reader.word("optimizer-offload") or "").lower() in ("cpu", "nvme", *TRUE)
     return {"optimizer": name, "step": step, "offload_optimizer": True if host else None}

@@ -8,11 +8,11 @@ like other trained weights.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from gpusetup.configs.keys import key_of
 from gpusetup.configs.settings import FALSE, TRUE, Setting, name_of, words_of
 from gpusetup.errors import UsageError
-from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config_reader import Reader
 from gpusetup.plan.shape import Shape
 
@@ -101,20 +101,12 @@ LARGEST_ROWS, LARGEST_WIDTH = 10**12, 10**6
 """The largest plausible values; anything above is a typo."""
 
 
-class EmbeddingTable(Frozen):
-    """An embedding table with its number of rows and its width."""
+class EmbeddingTable(NamedTuple):
+    """An embedding table."""
 
-    name: str
-    """A noun for the rows, such as `users`."""
-    rows: int
-    width: int
-
-    @property
-    def parameters(self) -> int:
-        return self.rows * self.width
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.rows:,} x {self.width:,}"
+    label: str
+    """Its rows with a noun, and its width: `users 6,040 x 64`."""
+    parameters: int
 
 
 WIDTH_NAMES = (
@@ -149,8 +141,9 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
         width = widths.get(f"{noun.removesuffix('s')}_dim", usual)
         rows = positive_number(reader, setting, LARGEST_ROWS)
         if rows and width:
-            tables.append(EmbeddingTable(name=noun, rows=rows, width=width))
-            reader.note(setting, f"embedding table: {tables[-1]}")
+            table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
+            tables.append(table)
+            reader.note(setting, f"embedding table: {table.label}")
     for setting in width_settings if tables else ():
         reader.note(setting, "width of the embedding tables")
     return tuple(tables)
