@@ -292,7 +292,9 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     length, and the context is the longest for a single sequence.
     """
     question, shape = request.question, request.job.shape
-    if request.job.gpus > 1 or question.describes_training or not shape.writes_text:
+    says_how = (question.trainer, question.method, question.job_fields, question.freeze,
+                question.tables, question.batch, question.tokens, question.solve)  # fmt: skip
+    if request.job.gpus > 1 or any(says_how) or not shape.writes_text:
         return
     place = replace(request.place, offload=False)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)

@@ -185,8 +185,6 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
         return {}
-    # Adapters are counted on all linear layers, whatever the config names; fewer need less.
-    reader.names("targets")
     trains_embeddings = bool(EMBEDDINGS & reader.names("trained-too"))
     lora = {"lora": rank, "trained_embeddings": trains_embeddings or None}
     return {**lora, "quantize": "nf4"} if method == "qlora" else lora
@@ -319,7 +317,6 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
     # Read the name first, because the answer shows the first meaning recorded for a setting.
     name = reader.word("optimizer", by_words("optimizer"))
     step = reader.word("optimizer", by_words("step"))
-    reader.word("offload")
     host = (reader.word("optimizer-offload") or "").lower() in ("cpu", "nvme", *TRUE)
     return {"optimizer": name, "step": step, "offload_optimizer": True if host else None}
 

@@ -43,7 +43,6 @@ byte per weight, plus one byte for every 32 (OCP). `fp8` is not in this table be
 storage format only for a frozen base, which needs one byte (kohya's `--fp8_base`, FP8 checkpoints);
 torchao's float8 training keeps trained weights in their own format.
 """
-FROZEN_FP8 = 1.0
 
 
 class TrainingJob(Frozen):
@@ -172,7 +171,7 @@ class TrainingJob(Frozen):
         """The bytes of one quantised weight; None if the weights are not quantised."""
         # Float8 training keeps trained weights as they are; a frozen base is stored in 8 bits.
         if self.quantize == "fp8" and self.lora is not None:
-            return FROZEN_FP8
+            return 1.0
         return QUANTIZED.get(self.quantize or "")
 
     @property

@@ -76,13 +76,6 @@ class TrainingQuestion(Frozen):
     job_fields: Mapping[str, Any] = {}
     """Name -> value of other job fields that the user set."""
 
-    @property
-    def describes_training(self) -> bool:
-        """Whether the user set any option about how to train the model, as opposed to the model and
-        the length."""
-        job = (self.trainer, self.method, self.job_fields, self.freeze, self.tables)
-        return any((*job, self.batch, self.tokens, self.solve))
-
 
 def shape_of_question(question: TrainingQuestion) -> Shape:
     """The shape of the model in the question, by name, file or size; UsageError if the question
@@ -116,9 +109,6 @@ def shape_of_question(question: TrainingQuestion) -> Shape:
         "Say what to train: `--model`, `--from-config` or `--params`",
         hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
     )
-
-
-# --- the job --------------------------------------------------------------------------------------
 
 
 def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJob:
@@ -241,9 +231,6 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
         return 1
     longest = shape.native_context or USUAL_CONTEXT
     return longest if shape.encoder else min(USUAL_CONTEXT, longest)
-
-
-# --- contradictions -------------------------------------------------------------------------------
 
 
 def check(job: TrainingJob, question: TrainingQuestion) -> None:

@@ -16,8 +16,6 @@ from gpusetup.errors import UsageError
 from gpusetup.plan.config_reader import Reader
 from gpusetup.plan.shape import Shape
 
-# --- frozen parts ---------------------------------------------------------------------------------
-
 ALL, EMBEDDINGS = "all", "embeddings"
 
 
@@ -94,8 +92,6 @@ def frozen_by(name: str, text: str, model: str) -> str | None:
     letters, model_letters = (re.sub(r"[^a-z0-9]", "", one.lower()) for one in (part, model))
     return ALL if letters in model_letters or words & WHOLE_MODEL else None
 
-
-# --- embedding tables -----------------------------------------------------------------------------
 
 LARGEST_ROWS, LARGEST_WIDTH = 10**12, 10**6
 """The largest plausible values; anything above is a typo."""

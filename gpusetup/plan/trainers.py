@@ -168,8 +168,6 @@ def keeps_32_bit_masters(
     return masters == "always" or (masters == "sharded" and is_sharded)
 
 
-# --- a plan as settings for a trainer -------------------------------------------------------------
-
 HF_OPTIMIZERS = {
     "adamw8bit": "adamw_bnb_8bit", "adamw4bit": "adamw_torch_4bit",
     "paged-adamw": "paged_adamw_32bit", "paged-adamw8bit": "paged_adamw_8bit",
@@ -260,9 +258,6 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "verl strategy": "fsdp" if job.strategy == "fsdp1" and not recipe.offload else "fsdp2",
         "gpus of a node": min(job.gpus, 8),
     }
-
-
-# --- the text to paste ----------------------------------------------------------------------------
 
 
 def written(settings: Mapping[str, Any], form: str) -> str:
