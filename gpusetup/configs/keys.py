@@ -7,9 +7,7 @@ elsewhere (`compile`, `workers`) to certain maps; rows with a narrower `under` c
 lists keys that may be added to a config, the key below which each is written, and names that show
 that its trainer reads it. `loops` lists trainers with names that only their configs have, and what
 their step counts mean. `batches` lists the trainers that `plan` knows, all of which count updates,
-with the names of their batch. `words` gives the meaning of values for some roles, in the spellings
-of transformers, accelerate, Lightning, DeepSpeed, bitsandbytes, torchao, NeMo, torchtune, litgpt,
-LLaMA-Factory and verl.
+with the names of their batch. `words` gives the meaning of values for some roles.
 """
 
 from __future__ import annotations

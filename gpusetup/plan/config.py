@@ -81,13 +81,6 @@ def question_of(
     }
     for part in PARTS:
         fields |= part(reader, fields)
-    if trainer is None:
-        usual = "a plain loop in 32 bits"
-        if fields.get("lora") is not None:
-            usual = "transformers' Trainer with PEFT"
-        reader.assumed.append(
-            f"the trainer is unknown: plan assumes {usual}, unless the config says otherwise"
-        )
     own = {name: fields[name] for name in dict(defaults(TrainingQuestion)) if name in fields}
     # Leave out fields that the config does not set, so that the trainer's defaults apply.
     job_fields = {

@@ -344,8 +344,6 @@ LEAST_GIB = 0.05
 Changes = dict[str, dict[str, Any]]
 """Description of a change, as the answer shows it -> the job fields that it sets."""
 
-# --- the changes ----------------------------------------------------------------------------------
-
 
 def same_training(job: TrainingJob) -> Changes:
     """Changes of settings that need less memory and still train the same parameters on the same
@@ -398,9 +396,6 @@ def adapters(job: TrainingJob) -> Changes:
         "LoRA of rank 16 (`--lora 16`)": lora,
         "LoRA on 4-bit weights (`--lora 16 --quantize nf4`)": {**lora, "quantize": "nf4"},
     }
-
-
-# --- the suggestions ------------------------------------------------------------------------------
 
 
 def helps(decision: Decision) -> tuple[Help, ...]:
@@ -472,8 +467,6 @@ def fitting(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]
             accumulated = replace(smaller.job, accumulate=2)
             yield f"a batch of {smaller.job.sequences:,}, accumulated", accumulated
 
-
-# --- fewer GPUs -----------------------------------------------------------------------------------
 
 MOST_TRIED = 8
 """How many smaller numbers of GPUs to try; a node usually has eight GPUs."""

@@ -28,9 +28,6 @@ from gpusetup.plan.shape import Shape
 KNOWN = Path(__file__).resolve().parents[1] / "data" / "plan" / "models.json"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
-
-# --- names ----------------------------------------------------------------------------------------
-
 NAME_VARIANT = re.compile(
     r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|thinking|reasoning"
     r"|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"

@@ -54,8 +54,6 @@ moment (arXiv 2302.06675). Prodigy keeps AdamW's two, its sums and the initial w
 keeps a row and a column for each matrix (arXiv 1804.04235), which is negligible."""
 
 
-# --- how parameters are divided -------------------------------------------------------------------
-
 NODE = 8
 """The number of GPUs in a node. HSDP shards the model within a node, and each node holds a full
 copy."""
@@ -76,9 +74,6 @@ def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None)
     shard; None means that nothing is sharded.
     """
     return parameters / (shard_count(job, state) if state else 1)
-
-
-# --- bytes per parameter --------------------------------------------------------------------------
 
 
 def keeps_cast_weights(job: TrainingJob) -> bool:
@@ -283,9 +278,6 @@ def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
     bytes_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
     cache = job.rl.generated_at_once * job.length * bytes_per_token
     return cache + job.rl.generated_at_once * shape.vocabulary * 4
-
-
-# --- the memory of the host -----------------------------------------------------------------------
 
 
 def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
