@@ -235,7 +235,7 @@ def test_it_answers_without_rich_psutil_uv_and_torch() -> None:
 # --- what stands in the page --------------------------------------------------------------------
 
 NOT_FROM_PYTHON = {
-    "diagnose": {"report", "explain", "strict", "format"},
+    "diagnose": {"report", "explain", "strict"},
     "resolve": set(),
     "plan": {"cells"},
     "verify": set(),
