@@ -125,9 +125,6 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
     return replace(question, batch=max(total // (accumulate or 1), groups))
 
 
-# --- what is trained ------------------------------------------------------------------------------
-
-
 def model(reader: Reader, fields: Fields) -> Fields:
     """The field `model`, from the first setting that names a model or its folder; `BadInput` for a
     file that is not a config.json."""
@@ -211,8 +208,6 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
     return {"quantize": storage}
 
 
-# --- the batch ------------------------------------------------------------------------------------
-
 LENGTHS = {"trl": 1024, "llama-factory": 2048}
 """Trainer -> its default sequence length in tokens, from its documentation."""
 PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
@@ -284,9 +279,6 @@ def log_prob_tokens(reader: Reader) -> int | None:
             numbers.append(int(text))
             reader.note(setting, f"tokens: {text}")
     return min(numbers, default=None)
-
-
-# --- how it is trained ----------------------------------------------------------------------------
 
 
 def checkpointing(reader: Reader, fields: Fields) -> Fields:
@@ -378,9 +370,6 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
         "loss": loss,
         "attention": reader.word("attention", by_words("attention")),
     }
-
-
-# --- several GPUs ---------------------------------------------------------------------------------
 
 
 UNCOUNTED = {

@@ -323,8 +323,6 @@ def config_in_hub_cache(model: str) -> Path | None:
     return None
 
 
-# --- a number of parameters -----------------------------------------------------------------------
-
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
 """The range of plausible parameter counts. With a smaller number the user probably forgot the
 unit."""

@@ -233,8 +233,6 @@ def other_place(machine: Snapshot, stack: MakerStack) -> Place:
     )
 
 
-# --- the memory of a GPU --------------------------------------------------------------------------
-
 TOTAL_GIB: tuple[tuple[str, float], ...] = (
     ("A100 80GB", 79.15), ("H20", 95.0), ("H100 80GB", 79.1), ("RTX 4090", 23.65),
     ("Tesla T4", 14.75), ("L4", 22.18), ("A10G", 22.18), ("A10", 22.18), ("A40", 44.56),
