@@ -86,10 +86,7 @@ def shape_of_question(question: TrainingQuestion) -> Shape:
             raise UsageError(f"`--{name} {value}` is out of range", hint=f"1 to {largest:,}")
     if question.model is not None and question.params is not None:
         refuse_uncounted(question.model)
-        raise UsageError(
-            "`--model` and `--params` both say what is trained",
-            hint="leave one of them out",
-        )
+        raise UsageError("`--model` and `--params` both say what is trained", hint="name one")
     if question.model is not None:
         return shape_or_assumed(question.model)
     if question.params is not None:
