@@ -377,13 +377,6 @@ def test_a_gain_that_the_next_run_denies_is_within_the_noise(
     assert "use_mixed_precision: false" in (folder / "new.yaml").read_text()
 
 
-def test_a_loader_that_was_the_limit_asks_for_a_second_benchmark(play: Any, says: Any) -> None:
-    """001-15: mixed precision gains nothing while the training waits for its data."""
-    play(lambda setting: 300.0 if setting["workers"] else 100.0, dataset=1000)
-    screen = says(*BENCHMARK).out
-    assert "run the same command once more with the tuned config" in screen
-
-
 def test_the_batch_is_found_by_trial(play: Any, says: Any) -> None:
     """001-16: several sizes run, and the answer is one of them."""
     play()
