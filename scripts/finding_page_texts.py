@@ -143,8 +143,6 @@ COMMANDS = {
     'SP="$(python -c \'import sysconfig; print(sysconfig.get_path("purelib"))\')"\n'
     'ls -d "$SP"/torch "$SP"/torch-* "$SP"/~*    # delete what is listed\ngpusetup install',
     "torch-import-failed": "gpusetup install",
-    "torch-internal-error": "gpusetup install --venv .venv-new --upgrade\n"
-    "python -m torch.utils.collect_env    # for your report",
     "torch-lacks-device": "gpusetup install",
     "torch-outside-environment": "unset PYTHONPATH    # in PowerShell: $env:PYTHONPATH = ''\n"
     'python -c "import torch; print(torch.__file__)"',
@@ -415,10 +413,6 @@ CHECKS = {
     "rocm-wheel-on-nvidia": CheckCommand(
         'python -c "import torch; print(torch.__version__, torch.version.hip)"',
         "2.9.1+rocm6.4 6.4.43482",
-    ),
-    "site-not-writable": CheckCommand(
-        'ls -ld "$(python -c \'import sysconfig; print(sysconfig.get_path("purelib"))\')"; id -un',
-        "drwxr-xr-x 9 root root 4096 Nov 12 10:01 /usr/lib/python3/dist-packages\nme",
     ),
     "torch-outside-environment": CheckCommand(
         'python -c "import torch; print(torch.__file__)"; echo $PYTHONPATH',

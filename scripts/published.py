@@ -77,7 +77,9 @@ def met(path: Path = PUBLISHED) -> list[Met]:
         for row in csv.DictReader(file):
             above |= {name: text for name, text in row.items() if text or name == "gib"}
             said = {name: text.removeprefix("-") for name, text in above.items()}
-            asked = not (said.get("asked") or any(word in said["how"] for word in UNASKED))
+            is_known = trainers.trainer_named(said["trainer"]) in trainers.trainer_table().trainers
+            unasked = said.get("asked") or any(word in said["how"] for word in UNASKED)
+            asked = is_known and not unasked
             found += [judged(said)] if asked else []
     return found
 

@@ -14,24 +14,14 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, filled, lines
 
-WITH_COMPUTE = Fix(
-    text="Start the container again with the driver capabilities compute and utility (the "
-    "command below tests the setting with a plain image). Keep driver packages out of the image",
-    commands=lines(
-        'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" '
-        "ubuntu nvidia-smi"
-    ),
-)
-
 
 def _compute_libraries(context: RuleContext, text: str) -> Fix:
     """Install the driver's libraries for CUDA, on a machine where only the driver's other libraries
     are installed."""
-    if in_container(context):
-        return WITH_COMPUTE
     if on(context, "windows") or context.os.wsl:
         return drivers.driver_fix(context, "Install the NVIDIA driver again")
-    return Fix(text=text, commands=drivers.driver_commands(context), needs_root=True)
+    commands = () if in_container(context) else drivers.driver_commands(context)
+    return Fix(text=text, commands=commands, needs_root=True)
 
 
 def fabric_manager(context: RuleContext, text: str) -> Fix:
@@ -60,33 +50,20 @@ FABRIC_PACKAGE = {
 """A distribution -> the command that installs the Fabric Manager for one driver version."""
 
 
-def drivers_own(context: RuleContext) -> Lines:
-    """The commands that remove the file that is loaded instead of the driver's libcuda: one in a
-    cuda-compat folder, or the copy of another driver version."""
-    if compat_folder := context.snapshot.container.cuda_compat_path:
-        return without_folder(context, compat_folder)
+def _drivers_own(context: RuleContext) -> Lines:
+    """The commands that take away what is loaded instead of the driver's libcuda: cuda-compat's
+    folder on LD_LIBRARY_PATH, or the copy of another driver version."""
+    folder = context.snapshot.container.cuda_compat_path or ""
+    if folder and folder in (context.snapshot.environment.get("LD_LIBRARY_PATH") or ""):
+        return paste.without_folders(context, paste.escaped_for_grep(folder))
     path, version = context.driver.libcuda_path or "", context.driver.version
     # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is the file of one
     # driver version.
     is_versioned = ".so." in path and path[-1].isdigit() and path.count(".") > 2
-    if not version or not is_versioned or path.endswith(version) or not is_a_path(path):
+    if folder or not version or not is_versioned or path.endswith(version) or not is_a_path(path):
         return ()
     move = filled("sudo mv {path} {aside}", path=path, aside=f"{path}.stale")
     return (move, *lines("sudo ldconfig"))
-
-
-def without_folder(context: RuleContext, folder: str) -> Lines:
-    """The commands that remove a folder from LD_LIBRARY_PATH, or from the loader's configuration if
-    LD_LIBRARY_PATH does not contain the folder."""
-    library_path = context.snapshot.environment.get("LD_LIBRARY_PATH") or ""
-    if on(context, "windows") or not is_a_path(folder):
-        return ()
-    if folder in library_path:
-        return paste.without_folders(context, paste.escaped_for_grep(folder))
-    return (
-        filled("sudo sed -i {line} /etc/ld.so.conf.d/*.conf", line=rf"\#{folder.rstrip('/')}/*$#d"),
-        *lines("sudo ldconfig"),
-    )
 
 
 AFTER_SUSPEND = r"\b(?:after|since|from) (?:\S{1,12} ){0,4}?(?:suspen\w+|sleep\w*|resum\w+|hibernat\w+|waking up)\b.{0,200}?\b(?:CUDA|GPU|CPU|torch)\b"
@@ -120,10 +97,11 @@ CAUSES = (
         "containers, sometimes don't include the compute libraries. An interrupted installation leaves files of two "
         "versions.",
         text="Install the compute libraries of exactly this driver version (libnvidia-compute, "
-        "nvidia-driver-cuda-libs). For a container, add compute to its driver capabilities",
+        "nvidia-driver-cuda-libs). Start a container again with `-e "
+        "NVIDIA_DRIVER_CAPABILITIES=compute,utility`",
+        way=_compute_libraries,
         # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
         kind_of="driver-missing",
-        way=_compute_libraries,
     ),
     Cause(
         "cuda-sees-no-device",
@@ -180,7 +158,7 @@ CAUSES = (
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
         "driver was updated but not reloaded, reboot",
         # Source: CUDA Driver API reference, CUresult.
-        commands=drivers_own,
+        commands=_drivers_own,
         look=("ldconfig -p | grep libcuda",),
         needs_root=True,
         formerly=("driver-call-unsupported",),
@@ -193,7 +171,7 @@ CAUSES = (
         text="Remove the cuda-compat folder from the loader's path, or update the host's driver. "
         "cuda-compat is for data centre GPUs only",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
-        commands=drivers_own,
+        commands=_drivers_own,
         look=("ldconfig -p | grep libcuda",),
         needs_root=True,
     ),
@@ -260,7 +238,6 @@ CAUSES = (
         commands=lambda context: paste.without_folders(context, "/stubs"),
         says=(
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
-            r"You should always run with libnvidia-ml\.so",
             says(r"libcuda\.so[.\d]* (?:=>|paths:) /\S{0,160}/stubs/libcuda", example="libcuda.so.1 => /usr/local/cuda/lib64/stubs/libcuda.so.1"),
         ),
     ),
@@ -283,8 +260,8 @@ CAUSES = (
         # Source: manual page of nvidia-modprobe.
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
         says=(
-            says(r'adding custom device "/dev/nvidia-uvm[\w-]*": no', example='docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory'),
             says(r"could not load (?:the )?UVM kernel module", example="nvidia-modprobe: could not load the UVM kernel module"),
+            says(r'adding custom device "/dev/nvidia-uvm[\w-]*": no', example='docker: error gathering device information while adding custom device "/dev/nvidia-uvm-tools": no such file or directory'),
             says(r"/dev/nvidia-uvm'?\W{1,3}(?:no such file|not found|does not exist|is missing)", example="stat failed: /dev/nvidia-uvm: no such file or directory"),
             says(r"(?:Module '?nvidia[-_]uvm'? not found|could not insert '?nvidia[-_]uvm)", "uvm"),
         ),
@@ -330,7 +307,6 @@ CAUSES = (
             says(r"nvmlerror_nopermission|NvRmMemInit\w* failed with Permission denied", example="NvRmMemInitNvmap failed with Permission denied"),
             says(r"(?:open(?:ing)?|access)? ?'?(?P<path>/dev/nv[\w/-]+)'?\W{1,3}(?:permission denied|operation not permitted|eacces|eperm)", example="Error opening /dev/nvidia0: Permission denied"),
             says(r"permission denied:? '?(?P<path>/dev/nv[\w/-]+)", example="[Errno 13] Permission denied: '/dev/nvidia-uvm'"),
-            says(r"\bSELinux\b.{0,400}?--security-opt[ =]label[=:]disable.{0,300}?\bGPU|\bGPU.{0,300}?\bSELinux\b.{0,300}?--security-opt[ =]label[=:]disable", unless=r"(?:did not|didn't|doesn't|does not) (?:help|work)", example="with podman and SELinux on, the container needs `--security-opt label=disable`; else it may not open the GPU"),
             says(r"avc: +denied .{0,200}(?P<path>nvidia\w*)", example='type=AVC msg=audit(1): avc:  denied  { read write } for pid=7 comm="python3" path="/dev/nvidia0"'),
         ),
     ),
@@ -345,7 +321,7 @@ CAUSES = (
         "UUIDs of GPUs without MIG. As an alternative, turn MIG off as administrator while no "
         "program uses the GPUs: `sudo nvidia-smi -mig 0`",
         # Source: NVIDIA, "MIG User Guide".
-        explains=("invalid-device-ordinal", "torch-internal-error"),
+        explains=("invalid-device-ordinal",),
         commands=_chosen,
         look=("nvidia-smi -L",),
         says=(

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container, listed_gpus
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
     no,
 )
 from gpusetup.fixes import drivers
-from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
+from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines, lines
@@ -60,8 +60,6 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,driver_version --format=csv", "name, driver_version\nTesla T4, 470.256.02"),
         refuted_by=(
             Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", alike.WHICH_LIBCUDA),
-            Refutation(gpu_facts.only_gpu_is_from("amd"), "amd-gpu"),
-            Refutation(gpu_facts.only_gpu_is_from("intel"), "intel-gpu"),
         ),
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",
@@ -77,15 +75,8 @@ CAUSES = (
             r"CUDA driver version is (?P<refused>insufficient for CUDA runtime version)",
             r"(?P<refused>cudaErrorInsufficientDriver)",
             r"undefined symbol: (?P<symbol>cu(?:GreenCtx|DevSm|DeviceGetDevResource|TensorMap|Multicast|MemcpyBatch|LaunchKernelEx|KernelGet|Library|StreamGetGreenCtx|StreamBatchMemOp|CtxFromGreenCtx|Coredump|Logs)\w{0,40})",
-            says(r"installed NVIDIA graphics driver is unsupported.{0,200}?unsupported driver range: \[0\.0,", example="The currently installed NVIDIA graphics driver is unsupported or has known issues.\nInstalled driver: 535.18\nThe unsupported driver range: [0.0, 535.129)"),
-            says(r"driver's CUDA version is (?P<driver_cuda>\d+\.\d+) which is older than the PTX compiler version \(?(?P<cuda>\d+\.\d+)", example="The NVIDIA driver's CUDA version is 11.2 which is older than the PTX compiler version 12.3.107"),
-            says(r"CUDA initialization failure with (?P<refused>error:? 35)\b", example="[TRT] [W] CUDA initialization failure with error: 35"),
-            r"Driver does not support the required nvenc API version",
-            says(r"minimum required Nvidia driver for nvenc is (?P<needed>\d{3}(?:\.\d{1,3})?)", example="[av1_nvenc @ 0x1] The minimum required Nvidia driver for nvenc is 570.0 or newer"),
-            says(r"no GPU found in runtime.{0,1100}?CUDA version: (?:11\.\d.{0,120}?driver version: (?:3\d\d|4[0-4]\d)\.|12\.\d.{0,120}?driver version: (?:[34]\d\d|5[01]\d)\.)", example="Compiled with WITH_GPU, but no GPU found in runtime. Paddle With CUDA: True CUDA version: 11.2.142 cuDNN version: 8.1.1 Nvidia driver version: 440.33.01"),
             says(r"has constraint __cuda >=(?P<cuda>\d+\.\d+) conflicting with __cuda-(?P<driver_cuda>\d+\.\d+)-", example="package pytorch-2.1.0 has constraint __cuda >=12.1 conflicting with __cuda-11.4-0"),
             says(r"minimum required CUDA driver version is (?P<cuda>\d+\.\d+), but the installed CUDA driver version is (?P<driver_cuda>[1-9]\d*\.\d+)", example="The minimum required CUDA driver version is 12.0, but the installed CUDA driver version is 11.4."),
-            r"your nvidia driver is too old or missing",
         ),
     ),
     Cause(
@@ -120,16 +111,9 @@ CAUSES = (
             says(r"envycontrol (?:-q|--query)\W{0,4}(?:Current graphics mode(?: is)?: )?(?P<mode>integrated)", tool="envycontrol"),
             says(r"prime-select query\W{0,4}(?P<mode>intel|amd)\b", tool="prime-select", example="$ prime-select query\namd"),
             says(r"system76-power graphics\W{0,4}(?P<mode>integrated)", tool="system76-power", example="$ system76-power graphics\nintegrated"),
-            says(r"Current GPU mode ?: (?P<mode>integrated|intel)", tool="optimus-manager", example="Current GPU mode: integrated"),
-            says(r"envycontrol (?:-s|--switch) (?P<mode>integrated)(?!.{0,400}?(?:-s|--switch) (?:hybrid|nvidia))", tool="envycontrol", example="$ sudo envycontrol -s integrated\n$ sudo reboot"),
-            says(r"envycontrol\b.{0,200}?\b(?P<mode>integrated) (?:graphics )?mode(?!\w).{0,400}?(?:not found|missing|not (?:listed|detected|shown)|disappear|can ?no?t see|does not see)", tool="envycontrol", example="With envycontrol I went to integrated mode and now the card is missing"),
-            says(r"supergfxctl (?:-m|--mode) (?P<mode>Integrated|Vfio)(?!.{0,400}?(?:-m|--mode) (?:Hybrid|AsusMuxDgpu))", tool="supergfxctl", example="$ supergfxctl -m Integrated"),
-            says(r"sudo prime-select (?P<mode>intel|amd)\b(?!.{0,400}?prime-select (?:nvidia|on-demand))", tool="prime-select", example="$ sudo prime-select intel"),
-            says(r"dgpu_disable\W{1,6}1\b", tool="asus-wmi", example="$ cat /sys/devices/platform/asus-nb-wmi/dgpu_disable\n1"),
             says(r"bbswitch.{0,80}? [0-9a-f:.]{7,12} (?P<mode>OFF)\b", tool="bbswitch", example="$ cat /proc/acpi/bbswitch\n0000:01:00.0 OFF"),
             says(r"(?<![\w/-])blacklist nvidia(?:[-_]drm|[-_]modeset)?(?= |$)", tool="modprobe", unless=r"nouveau", example="/etc/modprobe.d/a.conf: blacklist nvidia-drm"),
             says(r"(?<![\w/-])install nvidia(?:[-_](?:drm|modeset))? /bin/(?:false|true)", tool="modprobe", unless=r"nouveau", example="$ cat /etc/modprobe.d/gpu.conf\ninstall nvidia /bin/false"),
-            says("alias nvidia off", tool="modprobe"),
         ),
     ),
     Cause(
@@ -152,9 +136,7 @@ CAUSES = (
             "communicate with the nvidia driver",
             r"(?:NVML|nvml error|NVMLError\w*): ?driver not loaded",
             says(r"NVIDIA (?:kernel )?driver is not loaded", example="ERROR: NVIDIA driver is not loaded"),
-            "drivernotloaded",
             says(r"kernel driver does not appear to be running on this host \((?![0-9a-f]{12}\))", example="E cuda_diagnostics: kernel driver does not appear to be running on this host (node-17): /proc/driver/nvidia/version does not exist"),
-            says(r"\bnvidia-smi\b.{0,80}?\b(?:could not|couldn['\u2019]?t|cannot|can['\u2019]?t|unable to|not able to) (?:connect|talk|speak) (?:to|with) the NVIDIA driver", example="it does not load (running `nvidia-smi` and it telling me it could not connect to the Nvidia driver)"),
             r"could not insert '?(?P<module>nvidia[\w-]*)'?: (?P<why>(?!Key was|Required key)[\w ]{3,60})",
             says(r"Unable to load the kernel module '(?P<module>nvidia[\w-]*)\.ko'", example="ERROR: Unable to load the kernel module 'nvidia-drm.ko'. This happens most frequently when"),
         ),
@@ -189,14 +171,10 @@ CAUSES = (
             says(r"dkms autoinstall on (?P<kernel>[\w.+~-]{3,60})/\w{3,10} failed for (?:[\w.()-]{1,60} ){0,4}nvidia", example="Error! One or more modules failed to install during autoinstall.\ndkms autoinstall on 6.5.0-15-generic/x86_64 failed for nvidia(10)"),
             says(r"dpkg: error processing package nvidia-dkms-(?P<branch>\d{3})", example="dpkg: error processing package nvidia-dkms-550 (--configure):"),
             says(r"Building DKMS module:? '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'?(?: for \S{3,60})?\.{0,3} ?FAILED", example="Building DKMS module: nvidia-565.77... FAILED!"),
-            says(r"DKMS module '?nvidia-(?P<driver>\d{3}[\d.]{1,10}\d)'? failed to build", example="DKMS module 'nvidia-367.35' failed to build, please check /var/lib/dkms for errors in the log file."),
-            says(r"make\[\d\]: \*\*\* \[[^\]]{0,160}/dkms/nvidia[\w-]{0,20}/(?P<driver>\d{3}[\d.]{1,10}\d)/build[^\]]{0,80}\] \w{2,12} \d", example="make[1]: *** [Makefile:1953: /var/lib/dkms/nvidia/535.183.01/build] Error 2"),
             says(r"\b(?:nvidia(?:-\w+)?/|common/inc/)nv[\w-]{2,40}\.[ch]:\d{1,5}:\d{1,4}: error: ", example="nvidia/nv-procfs.c:1431:17: error: passing argument 4 of 'proc_create_data' from incompatible pointer type"),
             says(r"/var/cache/akmods/nvidia[\w-]{0,12}/(?P<driver>\d{3}[\d.]{1,10}\d)-[\w.]{1,10}-for-(?P<kernel>[\w.+~-]{3,60}?)\.failed\.log", example="akmodsbuild: see /var/cache/akmods/nvidia/565.77-1-for-6.13.5-200.fc41.x86_64.failed.log"),
             says(r"the step: \"Building kernel modules\"|ERROR: Unable to build the NVIDIA kernel module|Building and installing nvidia-(?:open-)?kmod ?\[? ?FAILED", example="Building and installing nvidia-kmod [FAILED]"),
-            says(r"nvidia\b.{0,600}?dkms:? autoinstall for kernel:? (?P<kernel>[\w.+~-]{3,60}) failed|dkms:? autoinstall for kernel:? (?P<kernel2>[\w.+~-]{3,60}) failed.{0,400}?nvidia", unless=r"amdgpu/|virtualbox|zfs/", example="nVidia 545.23.08 DKMS issue\ndkms: autoinstall for kernel: 6.1.76-x64v4-xanmod1 failed!"),
             says(r"ERROR: Unable to find the development tool \W?\w{2,5}", why="compiler", example="ERROR: Unable to find the development tool 'make' in your path; please make sure that you have the package 'make' installed."),
-            says(r"(?:\[ ?nvidia[\w-]{0,12} ?\] .{0,400}?|nvidia[\w-]{0,12}-dkms\b.{0,900}?)\b(?:g\+\+|gcc(?:-\d{1,2})?|cc|c\+\+|clang|ld): (?:command )?not found\b", why="compiler", example="[ nvidia-modeset    ]  CXX  ../common/displayport/src/dp_list.cpp ↵ /bin/sh: line 1: g++: command not found"),
             says(r"ERROR: Unable to find the kernel source tree for the currently running kernel", why="headers"),
             says(r"Your kernel headers for kernel (?P<kernel>[\w.+~-]{3,60}) cannot be found", unless=r"(?:Module|dkms (?:install|build))[:= ]{1,3}(?:-m )?(?!nvidia)[a-z]", why="headers", example="Error! Your kernel headers for kernel 6.1.0-18-amd64 cannot be found at /lib/modules/6.1.0-18-amd64/build or /lib/modules/6.1.0-18-amd64/source."),
         ),
@@ -216,12 +194,10 @@ CAUSES = (
                 for event in events(context, "secure-boot-rejected")
             ),
         ),
-        commands=lambda context: (*mok_command(context), *lines(REBOOT)),
+        commands=(ENROLL_KEY, REBOOT),
         needs_root=True,
         needs_reboot=True,
         says=(
-            says(r"module\.sig_enforce=1.{0,200}?nvidia.{0,60}?(?:reject|refus|not load)", example="with module.sig_enforce=1 the modules nvidia and nvidia_drm are rejected"),
-            says(r"\bnvidia[\w/ -]{0,40} (?:module )?(?:signing )?keys? (?:is|are|was|were|gets?|being) reject", example="nvidia module keys are rejected by the kernel"),
             r"The signed kernel module failed to load",
         ),
     ),
@@ -324,7 +300,6 @@ CAUSES = (
             r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
             says(r"nvml error: driver/library version mismatch", place="host"),
             "nvml/rm version mismatch",
-            says(r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)", example="NVRM: kernel version 535.54.03 does not match DSO version 535.86.10 -- cannot continue"),
         ),
     ),
     Cause(

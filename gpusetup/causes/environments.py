@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 
-from gpusetup.causes.record import Cause, CheckCommand, Message
+from gpusetup.causes.record import Cause, CheckCommand
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.fixes import paste
@@ -22,31 +23,9 @@ def _for_the_target(context: RuleContext) -> Lines:
     return (paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),)
 
 
-def _add_pip(context: RuleContext) -> Lines:
-    """The command that installs pip with uv, because uv itself does not need pip."""
-    add = paste.command(context, "uv", "pip", "install", "--python", paste.python(context), "pip")
-    return (add,)
-
-
-def _into_new_environment(context: RuleContext) -> Lines:
-    """The command that installs torch into a new environment, because the system manages the
-    current one."""
-    return (paste.into_new_environment(context),)
-
-
-NAMES = (
-    "abc ast asyncio bisect builtins bz2 calendar code codecs collections contextlib copy copyreg"
-    " ctypes dataclasses datetime decimal difflib dis email enum fnmatch fractions functools gc"
-    " getpass glob gzip hashlib heapq http importlib inspect io ipaddress itertools json keyword"
-    " linecache locale logging lzma math mimetypes multiprocessing numbers opcode operator os parser"
-    " pathlib pickle pickletools platform pprint profile pstats queue random re reprlib sched secrets"
-    " select selectors shelve shutil signal site socket ssl stat statistics string struct subprocess"
-    " symbol sys tarfile tempfile test textwrap threading time timeit token tokenize trace traceback"
-    " types typing unittest urllib uuid warnings weakref xml zipfile"
-)
-STDLIB = "(?:" + "|".join(sorted(NAMES.split(), key=len, reverse=True)) + ")"
-"""Modules that torch's import needs. A file with such a name in the working folder hides the real
-module."""
+STDLIB = "(?:" + "|".join(sorted(sys.stdlib_module_names, key=len, reverse=True)) + ")"
+"""Python's own modules, the longest names first. A file with such a name in the working folder hides
+the real module."""
 
 CAUSES = (
     Cause(
@@ -61,10 +40,10 @@ CAUSES = (
         # Source: conda documentation, virtual packages.
         commands=_for_the_target,
         says=(
+            r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
             says(r"nothing provides (?:requested )?(?P<needed>__cuda(?: \S{1,12})?) needed by", example="nothing provides __cuda needed by pytorch-gpu-2.1.0"),
             says(r"(?P<needed>__cuda(?: ?[\d.*<>=]{1,10})?)[ ,`'\"]{1,3}(?:which |that )?(?:is missing on the system|is missing|cannot be installed)", example="pytorch requires __cuda >=12, which is missing on the system"),
             says(r"(?:virtual package|no candidates were found for|feature:/?\S{0,20}::) ?[`'\"]?(?P<needed>__cuda(?!==\d+\.\d+=0)(?: ?[=<>]{1,2} ?[\w.*]+)?)|(?P<needed2>__cuda(?: [\w.*<>=]{1,12})?), for which no candidates were found", example="the virtual package __cuda >=12 does not hold"),
-            r"(?P<needed>__cuda[\d.*<>=|, ]{0,14}),? which is missing on the system",
             r"MatchSpec\(\"(?P<needed>__cuda\S{0,12})\"\)",
         ),
     ),
@@ -73,11 +52,12 @@ CAUSES = (
         title="The environment has no pip, so `pip install` would install elsewhere",
         text="Use uv (as gpusetup does), or install pip",
         # Source: Python documentation, venv.
-        commands=_add_pip,
+        commands=lambda context: (
+            paste.command(context, "uv", "pip", "install", "--python", paste.python(context), "pip"),
+        ),
         says=(
             r"No module named ['\"]?pip\b['\"]?(?!\.)",
             says(r"\bpip3?: (?:command )?not found|command not found: pip3?\b|'pip3?' is not recognized", example="bash: pip: command not found"),
-            says(r"(?:module |package )['\"`]?pip3?['\"`]? (?:is |was |has )?not (?:been )?(?:installed|found)\b", "pip", example="RUN python3 -m pip install torch says that the module pip is not installed"),
         ),
     ),
     Cause(
@@ -96,24 +76,20 @@ CAUSES = (
         "externally-managed",
         certain_if=proofs.message_states_it,
         check=CheckCommand("python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY", "EXTERNALLY-MANAGED"),
-        title="This Python belongs to the operating system: pip is not allowed to install there",
-        means="The distribution's own programs use its packages, and pip would break them.",
-        text="Create an environment and install there",
+        title="This Python belongs to the operating system or to another user: the installer may not "
+        "change it",
+        means="The distribution's own programs use its packages, and pip would break them; or its "
+        "folder is not yours, or a running program uses its files.",
+        text="Create your own environment and install there. If it is yours, close the programs that "
+        "use its files",
         # Source: PEP 668.
-        commands=_into_new_environment,
-        says=("externally-managed-environment",),
-    ),
-    Cause(
-        "site-not-writable",
-        title="The installer has no write permission for {path}",
-        means="The environment belongs to another user, or a running program uses its files.",
-        text="Create your own environment and install there, or close the programs that use its "
-        "files",
-        commands=_into_new_environment,
+        commands=lambda context: (paste.into_new_environment(context),),
         says=(
+            "externally-managed-environment",
             says(r"\[Errno 13\] Permission denied: '(?P<path>[^']{0,160}(?:site|dist)-packages[^']{0,160})'", example="ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/python3/dist-packages/numpy'"),
             says(r"\[WinError 5\].{0,60}'(?P<path>[^']{0,160}site-packages[^']{0,160})'", example="ERROR: [WinError 5] Access is denied: 'C:\\venv\\Lib\\site-packages\\torch\\lib\\c10.dll'"),
         ),
+        formerly=("site-not-writable",),
     ),
     Cause(
         "no-target",
@@ -153,8 +129,6 @@ CAUSES = (
             says(r"consider renaming '(?P<path>[^']{1,200}?(?P<module>\w+)\.py)' (?:since|if) it has the same name", example="AttributeError: module 'random' has no attribute 'randint' (consider renaming '/home/u/random.py' since it has the same name as the standard library module named 'random')"),
             says(r"loaded the `torch/_C` folder of the PyTorch repository|cannot import name '\w+' from 'torch\._C' \(unknown location\)|module 'torch' has no attribute '(?:Tensor|cuda|nn|__version__|device|tensor|float32|zeros|no_grad)'", example="ImportError: cannot import name '_initExtension' from 'torch._C' (unknown location)", module="torch"),
             says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?No module named ['\"]?(?:torch\.)?_C\b", module="torch", example="File \"/home/u/pytorch/torch/__init__.py\", line 237, in <module>\nModuleNotFoundError: No module named 'torch._C'"),
-            says(r"(?<![^\s>])(?P<path>(?:(?!(?:site|dist)-packages)[^\s'\"()]){0,160}\btorch/__init__\.py) in <module>.{0,400}?No module named ['\"]?(?:torch\.)?_C\b", module="torch", example="/home/u/pytorch/torch/__init__.py in <module>\n    9 from torch._C import *\nModuleNotFoundError: No module named 'torch._C'"),
-            says(r"File ['\"](?P<path>(?![^'\"]*(?:site|dist)-packages)[^'\"]{0,160}\btorch[/\\]__init__\.py)['\"].{0,160}?name '_C' is not defined", module="torch", example="File \"/home/u/pytorch/torch/__init__.py\", line 465, in <module>\nNameError: name '_C' is not defined"),
             says(r"importing PyTorch from a clone of the git repo: {1,4}(?P<path>[^\s]{1,160})?", module="torch", example="ImportError: You are importing PyTorch from a clone of the git repo: /home/u/pytorch"),
         ),
     ),
@@ -164,30 +138,14 @@ CAUSES = (
         title="pip cannot remove {name}: conda or the distribution installed it",
         means="pip removes a package by its list of files (RECORD). Packages that conda or the "
         "distribution installed often lack that list.",
-        text="Remove the package with the tool that installed it (`conda remove`, `apt remove`), "
-        "or create a new environment",
+        text="Remove the package with the tool that installed it (`conda remove`, which calls torch "
+        "`pytorch`, or the distribution's package manager), or create a new environment",
         # Source: pip documentation; messages of pip's sources, of releases 20 to 26.
         commands=("gpusetup install --venv .venv",),
-        cases=(
-            Message(
-                having={"name": "^torch$", "by": "conda"},
-                text="Remove torch with conda, which calls it pytorch. Then install torch again",
-                commands=("conda remove pytorch",),
-            ),
-            Message(
-                having={"name": ".", "version": r"^\d"},
-                title="pip cannot remove {name}: its list of files (RECORD) is missing",
-                means="pip removes a package by that list. A stopped installation can lose it.",
-                text="Install the same version again over it, which writes a new list",
-                commands=("pip install --force-reinstall --no-deps {name}=={version}",),
-            ),
-        ),
         says=(
             says(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project", example="ERROR: Cannot uninstall 'PyYAML'. It is a distutils installed project and thus we cannot accurately determine"),
             says(r"Cannot uninstall (?P<name>[\w.-]+) [\w.+!]{1,40}, RECORD file not found\. Hint: The package was installed by (?P<by>\w+)", example="ERROR: Cannot uninstall torch 2.3.0, RECORD file not found. Hint: The package was installed by conda."),
             says(r"no RECORD file was found for (?P<name>[\w.-]*\w).{1,12}hint: The package was installed by (?P<by>\w+)", example="error: uninstall-no-record-file\n\n× Cannot uninstall torch 2.3.0\n╰─> The package's contents are unknown: no RECORD file was found for torch.\n\nhint: The package was installed by conda. You should check if it can uninstall the package."),
-            says(r"no RECORD file was found for [\w.-]*\w.{1,12}hint: You might be able to recover from this via: pip install --force-reinstall --no-deps (?P<name>[\w.-]+)==(?P<version>[\w.+!]*\w)", example="╰─> The package's contents are unknown: no RECORD file was found for torch.\n\nhint: You might be able to recover from this via: pip install --force-reinstall --no-deps torch==2.3.0"),
-            says(r"RECORD file not found\. You might be able to recover from this via: '?pip install --force-reinstall --no-deps (?P<name>[\w.-]+)==(?P<version>[\w.+!]*\w)", example="ERROR: Cannot uninstall torch 2.3.0, RECORD file not found. You might be able to recover from this via: 'pip install --force-reinstall --no-deps torch==2.3.0'."),
         ),
     ),
 )  # fmt: skip

@@ -137,11 +137,11 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.INSTALL: (
         "python-32bit", "wrong-index", "python-no-wheel", "download-network-error",
         "download-hash-mismatch", "pip-cache-disk-full", "windows-path-too-long", "pip-missing",
-        "externally-managed", "site-not-writable", "installed-by-two", "conda-cuda-virtual-missing",
+        "externally-managed", "installed-by-two", "conda-cuda-virtual-missing",
         "resolver-conflict", "package-not-found", "build-isolation-no-torch",
         "cuda-toolkit-mismatch-extension-build", "cuda-home-unset", "cuda-toolkit-missing",
         "compiler-too-new", "compiler-missing", "ninja-missing", "build-without-gpu",
-        "cxx-standard-too-old", "extension-too-old-for-torch", "smi-banner-misread",
+        "cxx-standard-too-old",
     ),
     Layer.WHEEL: (
         "glibc-too-old", "windows-pagefile-too-small", "dll-load-order", "windows-dll-missing",
@@ -158,7 +158,6 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "extension-not-built", "extension-arch-mismatch", "no-kernel-image",
         "gpu-too-old-for-flash-attention",
         "jit-arch-rejected", "ptx-unsupported-toolchain", "gpu-too-old-for-triton",
-        "triton-mismatch",
         "triton-build-failed", "triton-no-compiler", "triton-missing",
         "triton-missing-windows", "library-missing", "library-not-mapped", "openmp-twice",
         "static-tls-full",
@@ -174,7 +173,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.LOSSES: (
         "vgpu-unlicensed", "power-thermal-throttle", "fabric-unhealthy", "nvlink-degraded",
-        "pcie-degraded", "mixed-precision-no-gain", "launcher-deprecated", "conda-missing",
+        "pcie-degraded", "mixed-precision-no-gain", "conda-missing",
     ),
 }  # fmt: skip
 """All causes that can be the root, by layer. If several remain unexplained, the first one in this

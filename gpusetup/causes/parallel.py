@@ -5,26 +5,9 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
-from gpusetup.evidence.context import RuleContext, says_nothing_else
-from gpusetup.fixes.training import by_torchrun
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Severity
-
-WORKS = r"(?:works?|worked|working|complet(?:es|ed)|succeed(?:s|ed)|pass(?:es|ed)|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"
-
-RANK_FROM_ENVIRONMENT = (
-    "In the script, read the rank from the environment instead of an argument: "
-    '`local_rank = int(os.environ["LOCAL_RANK"])`'
-)
 
 LOCAL_RANK = r"--local[-_]rank(?![\w-])"
-
-
-def _something_else_failed(context: RuleContext) -> bool:
-    """Whether the text shows another failure, so that the launcher's notice is not the problem."""
-    if "program-failed" in [event.kind for event in context.snapshot.events]:
-        return True
-    return not says_nothing_else(context, "launcher-deprecated")
 
 
 CAUSES = (
@@ -35,26 +18,17 @@ CAUSES = (
         means="torch.distributed.launch is deprecated. That launcher passes the rank as an "
         "argument (since torch 2.0 with a hyphen), but torchrun sets the LOCAL_RANK variable "
         "instead.",
-        text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
+        text="Start the training with torchrun (replace train.py with your own script). In the "
+        "script, read the rank from the environment instead of an argument: "
+        '`local_rank = int(os.environ["LOCAL_RANK"])`',
+        commands=("torchrun --nproc-per-node=gpu train.py",),
         # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
-        explains=("launcher-deprecated",),
-        way=by_torchrun,
         says=(
             says(rf"unrecognized arguments?: (?:\S{{1,80}} ){{0,30}}?{LOCAL_RANK}", example="train.py: error: unrecognized arguments: --local-rank=0"),
             says(rf"no such option:? {LOCAL_RANK}", example="Error: No such option: --local_rank"),
             says(r"unknown (?:command line )?(?:flag|option|argument):? ['\"]?(?:--)?local[-_]rank\b", example="FATAL Flags parsing error: Unknown command line flag 'local_rank'"),
         ),
-    ),
-    Cause(
-        "launcher-deprecated",
-        severity=Severity.WARNING,
-        title="torch.distributed.launch is deprecated, so use torchrun instead",
-        means="The old launcher still starts the processes, but later releases of torch remove it.",
-        text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
-        # Source: torch/distributed/launch.py.
-        way=by_torchrun,
-        cases=(Message(where=(_something_else_failed,), only=Severity.NOTE),),
-        says=(says(r"The module torch\.distributed\.launch is (?:going to be )?deprecated", example="FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun."),),
+        formerly=("launcher-deprecated",),
     ),
     Cause(
         "nccl-no-socket-interface",
@@ -89,8 +63,6 @@ CAUSES = (
             # A line of `lspci -vvv` that shows that a bridge redirects requests between two cards
             # to the root complex.
             says(r"ACSCtl:\s*SrcValid\+[^\n]*ReqRedir\+", "acsctl", why="acs", example="ACSCtl: SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl-"),
-            says(r"(?:doesn't|does not) support faster communication broadband via P2P", example="NotImplementedError: Using RTX 4000 series doesn't support faster communication broadband via P2P or IB."),
-            r"tensor\(\[+ ?-?\d\.\d{2,}[^)]{0,200}device=.cuda:0.\).{0,300}?tensor\(\[+0\., 0\., 0\.[^\])]{0,80}\]+, ?device=.cuda:1",
         ),
     ),
     Cause(
@@ -181,8 +153,6 @@ CAUSES = (
             says(r"\b[Mm]issing ranks?(?: are)?:? ?\{(?P<rank>\d{1,5}(?:, \d{1,5}){0,15})\}", example="Not all ranks joining collective, missing ranks: {3, 4}"),
             says(r"watchdog caught collective operation timeout|watchdog got stuck for \d{1,6} seconds|NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b|Heartbeat monitor timed out!|rendezvous\.api\.RendezvousTimeoutError", example="ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."),
             says(r"Timed out after \d{1,6} seconds waiting for clients\. \d{1,5}/\d{1,5} clients joined", example="torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined."),
-            says(r"c10d key-value store by key .{0,80}?got error:.{0,60}?Socket Timeout", example="retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout"),
-            says(r"gloo/transport.{0,80}?Timed out waiting \d{2,9}ms for (?:recv|send) operation", unless="Capture cuda graph failed", example="[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete"),
         ),
     ),
     Cause(
@@ -197,15 +167,14 @@ CAUSES = (
         commands=("export NCCL_DEBUG=INFO",),
         asks=(alike.NCCL_LOG,),
         says=(
+            r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
             says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", unless=r"Cannot allocate memory", example="Call to ibv_modify_qp failed with error No such device"),
             says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", unless=r"Cannot allocate memory", example="misc/ibvwrap.cc:280 NCCL WARN Call to ibv_create_qp failed"),
             says(r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1275, unhandled system error, NCCL version 2.14.3"),
             says(r"NCCL [Ee]rror(?: \d{1,2})?: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)"),
             r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
-            says(r"(?P<name>unhandled system error|unhandled cuda error)\W{1,12}(?:ncclGroupEnd|ncclCommInit\w{2,12})\b", "ncclgroupend", example="RuntimeError: Runtime error: unhandled system error\n ncclGroupEnd() at ResourceManagerCore"),
             r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
             says(r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b", example="host:57:75 [0] NCCL INFO init.cc:876 -> 2"),
-            r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
         ),
     ),
 )  # fmt: skip

@@ -9,10 +9,8 @@ from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
-    gpus,
     has_nvidia,
     in_container,
-    on,
     says_nothing_else,
 )
 from gpusetup.evidence.places import ON_MACOS, is_beside_torch
@@ -20,9 +18,7 @@ from gpusetup.fixes import drivers, paste
 from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
-from gpusetup.model.machine import Gpu
 from gpusetup.model.shell import lines
-from gpusetup.model.versions import Capability
 
 
 def programs_own(context: RuleContext, text: str) -> Fix:
@@ -80,9 +76,6 @@ NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |versio
 """The name of a program at the beginning of a sentence."""
 
 
-AMP = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?)\b"
-
-
 def _older_cuda(context: RuleContext, _text: str) -> Fix:
     """Use a build of the package for a CUDA version that this driver supports, or update the
     driver."""
@@ -97,11 +90,6 @@ def _older_cuda(context: RuleContext, _text: str) -> Fix:
     )
 
 
-OF_A_FUNCTION = (
-    r"Can'?t (?:pickle|get) (?:<function |local object (?:<function )?)[`'\"]?"
-    r"(?P<object>[\w.<>]{0,60}<(?:lambda|locals)>[\w.<>]{0,60})"
-)
-"""The message for a lambda or for a function inside a function."""
 CANNOT_PICKLE = (
     r"(?:Can'?t pickle (?:<?(?:local object|function|class)\b ?)?|Can'?t get local object |cannot "
     r"pickle )(?:<function )?[`'\"]?(?P<object>[\w.<>]{2,80}(?: object)?)"
@@ -113,41 +101,9 @@ WORKERS = (
 """Words that show worker processes, although other programs use pickle too."""
 
 
-def workers_are_shown(context: RuleContext) -> bool:
-    """Whether the text shows worker processes near the message of pickle."""
-    return any("workers" in message.values for message in events(context, "worker-cannot-pickle"))
-
-
 PICKLES = ("pickle", "can't get local object", "cant get local object")
 SAVES = r"torch\.save|serialization\.py|\bpickle\.dump\b"
 """Words that show that an object is written to a file."""
-
-FIRST_WITH_TENSOR_CORES = Capability(7, 0)
-"""The compute capability of Volta, the first generation with tensor cores (CUDA C++ Programming
-Guide, Compute Capabilities)."""
-
-
-def _has_no_tensor_cores(gpu: Gpu) -> bool:
-    """Whether a GPU has no tensor cores: those before Volta, and the GTX 16 series of Turing."""
-    capability = gpu.compute_capability
-    return (capability is not None and capability < FIRST_WITH_TENSOR_CORES) or "GTX 16" in gpu.name
-
-
-def _no_gpu_has_tensor_cores(context: RuleContext) -> bool:
-    """Whether the GPUs are known and none of them has tensor cores."""
-    listed_gpus = gpus(context)
-    return bool(listed_gpus) and all(_has_no_tensor_cores(gpu) for gpu in listed_gpus)
-
-
-FIRST_WITH_BFLOAT16 = Capability(8, 0)
-
-
-def _has_no_bfloat16(context: RuleContext) -> bool:
-    """Whether every GPU that the text names is too old to support bfloat16."""
-    capabilities = [gpu.compute_capability for gpu in gpus(context)]
-    known = [capability for capability in capabilities if capability]
-    return bool(known) and max(known) < FIRST_WITH_BFLOAT16
-
 
 LOSS = r"(?:(?<![A-Za-z])loss(?:es)?(?![a-z])|\bgradients?\b|\bgrad_norm\b|\bverlust|\bperte|\bp[ée]rdida|\bperda|потер[ияь]|损失|損失|손실)"
 TOO_LARGE = r"(?:nan(?![a-z])|inf(?:inite|inity)?(?![a-z])|explo\w+|diverg\w+|blows? up|взрыва\w+|расход\w+|发散|發散|発散|爆炸|爆掉|폭발|발산)"
@@ -165,38 +121,15 @@ NOT_HAD = (
     r"|isnan|isfinite|nan_to_num|\bassert\b"
 )
 """Words of somebody who has no such loss, or of code that guards against it."""
-HALF_PRECISION = r"(?:\bfp16\b|(?<!b)float16\b|\bhalf[- ]precision\b|\bautocast\b|\bGradScaler\b|\bAMP\b|\bmixed[- ]precision\b|混合精度|혼합 정밀도)"
-"""Words for float16, including mixed precision, which uses float16 on CUDA by default."""
-MIXED_PRECISION = rf"(?:{HALF_PRECISION}|\b(?:bf16|bfloat16|précision mixte|precisi[óo]n mixta|precis[ãa]o mista)\b|смешанн\w+ точност)"
+MIXED_PRECISION = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?|fp16|bf16|b?float16)\b"
 NO_GAIN = (
-    r"(?:(?:\b(?:not|no|never|keinen?|nicht|pas|não|не)\b|n['o]t\b)[^.\n]{0,40}?(?:improv\w+|faster|quicker|speed ?-?up|accelerat\w+|schneller|Geschwindigkeitsgewinn|plus rapide|r[áa]pid[oa]|быстрее|ускор\w+)"
-    r"|\b(?:the|at the) same (?:it/s|speed|time|throughput)|\bslower\b|没有?(?:变快|加速|提升)|速くなら|빨라지지)"
+    r"(?:\b(?:not|no|never)\b|n't\b)[^.\n]{0,40}?(?:improv\w+|faster|quicker|speed ?-?up|accelerat\w+)"
+    r"|\b(?:the|at the) same (?:it/s|speed|throughput)"
 )
 """What people say of a speed that did not improve."""
-PRECISION_LETTERS = (
-    *("amp", "autocast", "precision", "fp16", "bf16", "float16", "gradscaler", "mixte", "mixta"),
-    *("mista", "смешанн", "混合精度", "정밀도"),
-)
 NOT_ABOUT_TRAINING = (
     r"\b(?:without|no|disabl\w+|instead of) (?:AMP|autocast|mixed[- ]precision|fp16|bf16)\b"
     r"|\bint[48]\b|quantiz|gguf|llama|out of memory|\bon (?:the )?cpu\b"
-)
-
-STABLE = (
-    "Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before "
-    "the optimizer's step), lower the learning rate to a third or a tenth, and warm it up over "
-    "the first 3 to 10 % of the steps. If NaN still appears, look for it in your data, and use "
-    "`torch.autograd.set_detect_anomaly(True)` to find the operation that produces the first one"
-)
-"""The three steps of the guide on utilisation (clip gradients at 1.0, lower the learning rate, warm
-it up), then how to find the NaN."""
-
-FASTER = (
-    "First find out what the training waits for: run it under `gpusetup monitor` (your own "
-    "command after `--`). If the data arrive too slowly, use more DataLoader workers, pinned "
-    "memory and cached or decoded data. If the model or the batch is too small to fill the GPU, "
-    "use a larger batch or torch.compile; sizes that are multiples of 8 suit the tensor cores. "
-    "`gpusetup tune CONFIG --benchmark` measures your code with and without mixed precision"
 )
 
 CAUSES = (
@@ -214,7 +147,6 @@ CAUSES = (
         way=programs_own,
         says=(
             says(r"\bhas no GPU available\b|\bno (?:usable GPU|compatible GPUs|GPU devices?|GPU detectors|GPU/TPU|CUDA devices|(?<=gpu: no )GPU) (?:were )?(?:found|available|discovered|detected)\b", "no ", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
-            says(r"\b(?:unable to detect any compatible|0) GPUs(?: detected)? (?:on|with)", "gpu", unless=r"torch|is_available|nvidia-smi|RuntimeError: No", example="unable to detect any compatible GPUs on this machine"),
             says(r"failure during GPU discovery", unless=r"torch|is_available|nvidia-smi|RuntimeError: No"),
             says(r'msg="inference compute" id=\S{1,8} library=cpu\b', program="ollama", example='level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"'),
             says(r"PROCESSOR\b.{0,600}?\b100% CPU\b", program="ollama", example="NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now"),
@@ -284,12 +216,9 @@ CAUSES = (
         says=(
             says(rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)", unless=TORCH_ITSELF),
             says(rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)", unless=TORCH_ITSELF, example="XGBoostError: XGBoost version 2.1.1 is not compiled with CUDA support, cannot use GPU"),
-            says(r"this build of (?P<program>\w+) does not support (?:CUDA|GPU)", unless=r"torch|Error: Not", example='RuntimeError: "cuda" device requested but this build of Warp does not support CUDA'),
             says(r"'CUDAExecutionProvider' is not in available provider names|cudaexecutionprovider not available", program="onnxruntime"),
             # onnxruntime's list of providers, in which no provider is for a GPU.
             says(r"available[_ ]?(?:execution )?providers\b[^\[]{0,24}\[(?:['\"](?:Azure|CPU)ExecutionProvider['\"],? ?){1,2}\]", program="onnxruntime", example=">>> onnxruntime.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']"),
-            says(r"jaxlib is not installed\. falling back", program="JAX"),
-            says("xformers wasn't build with cuda support", program="xformers"),
             says(r"is_built_with_cuda\(\)(?: is| ==| returns|:)? False\b", program="TensorFlow", example="tf.test.is_built_with_cuda() is False"),
         ),
     ),
@@ -325,11 +254,6 @@ CAUSES = (
         where=(lambda context: says_nothing_else(context),),
         cases=(
             Message(
-                having={"own": "", "exception": "^(?:FileNotFound|NotADirectory)"},
-                text="Give the program a path that exists. A relative path starts at the folder "
-                "in which you started the program",
-            ),
-            Message(
                 having={"needs": ""},
                 title="Something that {program} needs is missing: {said}",
                 text="Install the item from the message into this environment. (A module's "
@@ -348,6 +272,7 @@ CAUSES = (
                 "program's project with the whole output",
             ),
         ),
+        formerly=("torch-internal-error", "torch-release-regressed"),
     ),
     Cause(
         "cuda-fork-reinit",
@@ -367,38 +292,17 @@ CAUSES = (
     ),
     Cause(
         "worker-cannot-pickle",
-        certain_if=workers_are_shown,
-        # macOS and Windows start workers from scratch.
-        where=(lambda c: on(c, "macos") or on(c, "windows") or workers_are_shown(c),),
+        certain_if=proofs.message_states_it,
         title="A worker process cannot receive {object}: it cannot be pickled",
-        means="macOS and Windows start worker processes from scratch (`spawn`), and Linux may do the same. "
-        "Python then sends them the dataset and its functions by pickle, which cannot send a "
-        "lambda, a function inside a function, or an open file. The GPU and torch are fine.",
+        means="macOS and Windows start worker processes from scratch (`spawn`), and Linux may do "
+        "the same. Python then sends them the dataset and its functions by pickle, which cannot "
+        "send a lambda, a function inside a function, or an open file. The GPU and torch are fine.",
         text="Set `num_workers=0` in the DataLoader, so that the main process loads the data. To "
-        "keep the workers, replace the lambda or local function with a named function (or class) at "
-        "the top level of a module, or by functools.partial of one (in a notebook: import it from "
-        "a .py file), and open files inside the worker. Also guard the program's start with "
-        '`if __name__ == "__main__":`',
-        # Source: Python documentation, multiprocessing ("Contexts and start methods") and pickle
-        # ("What can be pickled"); torch documentation, torch.utils.data ("Platform-specific
-        # behaviors").
-        says=(
-            says(OF_A_FUNCTION, *PICKLES, unless=SAVES, example="popen_spawn_win32.py: AttributeError: Can't get local object 'main.<locals>.collate'"),
-            says(rf"{CANNOT_PICKLE}(?=.{{0,1500}}?{WORKERS})", *PICKLES, unless=SAVES, workers="after", example="PicklingError: Can't pickle <function <lambda> at 0x13fee15a0>: attribute lookup <lambda> on __main__ failed\n  for x in DataLoader(data, num_workers=4)"),
-            says(rf"{WORKERS}.{{0,1500}}?{CANNOT_PICKLE}", *PICKLES, unless=SAVES, workers="before"),
-        ),
-    ),
-    Cause(
-        "torch-internal-error",
-        severity=Severity.NOTE,
-        title="An internal assertion of torch failed in {file}",
-        means="torch has a bug, or another problem on the machine causes this error.",
-        text="Run the program with the newest torch. If the error remains, report it to PyTorch",
-        # Source: torch's sources, c10/util/Exception.h.
-        symptom=True,
-        failure=7,
-        says=(r"INTERNAL ASSERT FAILED(?: at \W?(?P<file>[\w/\\.+-]{1,120}))?",),
-        formerly=("torch-release-regressed",),
+        "keep the workers, replace the lambda or local function with a named function (or class) "
+        "at the top level of a module, and open files inside the worker. Also guard the program's "
+        'start with `if __name__ == "__main__":`',
+        # Source: torch documentation, torch.utils.data ("Platform-specific behaviors").
+        says=(says(rf"{WORKERS}.{{0,1500}}?{CANNOT_PICKLE}", *PICKLES, unless=SAVES, example="popen_spawn_win32.py: AttributeError: Can't get local object 'main.<locals>.f'"),),
     ),
     Cause(
         "cuda-library-error",
@@ -417,8 +321,6 @@ CAUSES = (
         says=(
             says(r"\b(?P<status>(?P<library>CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|CURAND)_STATUS_(?!SUCCESS|ALLOC_FAILED|\w*VERSION_MISMATCH)[A-Z]\w{3,40})", unless=r"status [!=]= CU"),
             says(r"cuFFT error: (?P<status>CUFFT_(?!SUCCESS|ALLOC_FAILED)[A-Z]\w{3,40})", library="CUFFT"),
-            says(r"cublas runtime error : the GPU program failed to execute", library="CUBLAS", status="CUBLAS_STATUS_EXECUTION_FAILED"),
-            says("cublaslt ran into an error", library="CUBLAS", status="CUBLAS_STATUS_NOT_SUPPORTED"),
         ),
     ),
     Cause(
@@ -472,8 +374,6 @@ CAUSES = (
         way=_older_cuda,
         says=(
             says(r"\bunsupported PTX version\b|unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|cudaErrorUnsupportedPtxVersion", example="Failed to load CUDA kernel from '/opt/blender/lib/kernel_compute_75.ptx' (Unsupported PTX version)"),
-            says(r"Unsupported \.version \d+\.\d+; current version is", example="ptxas application ptx input, line 9; fatal   : Unsupported .version 8.7; current version is '8.4'"),
-            says(r"\bPTX mismatch\b", unless=r"\b(?:if|may|might|avoid|no|without) (?:\S{1,12} ){0,2}PTX", example="one sees a PTX mismatch"),
         ),
     ),
     Cause(
@@ -510,33 +410,16 @@ CAUSES = (
         title="The loss diverges: it becomes NaN or infinite, or explodes",
         means="The training's steps are too large for the model, or a value is too large for the "
         "number format. Your GPU, driver and torch are not the cause.",
-        text=STABLE,
+        # The steps of the guide on utilisation: clip at 1.0, lower the rate, warm it up.
+        text="Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` "
+        "before the optimizer's step), lower the learning rate to a third or a tenth, and warm it "
+        "up over the first 3 to 10 % of the steps. float16 ends at 65,504: use bfloat16 (on GPUs "
+        "with compute capability 8.0 or newer) or a torch.amp.GradScaler. If NaN still appears, "
+        "look for it in your data; `torch.autograd.set_detect_anomaly(True)` finds the operation "
+        "that produces the first one",
         # Source: torch documentation, automatic mixed precision, "Gradient clipping".
         failure=6,
-        cases=(
-            Message(
-                having={"half": ""},
-                where=(_has_no_bfloat16,),
-                means="The largest float16 number is 65,504, and small gradients are rounded to "
-                "zero. So a loss that is fine in bfloat16 or float32 may diverge. This GPU has no "
-                "bfloat16.",
-                text="Turn mixed precision off on this card (train in float32), or use a "
-                f"torch.amp.GradScaler and call `scaler.unscale_(optimizer)` before you clip. {STABLE}",
-            ),
-            Message(
-                having={"half": ""},
-                means="The largest float16 number is 65,504, and small gradients are rounded to "
-                "zero. So a loss that is fine in float32 may diverge.",
-                text="Use bfloat16 instead of float16 (on GPUs with compute capability 8.0 or "
-                "newer). With float16, use a torch.amp.GradScaler, and call "
-                f"`scaler.unscale_(optimizer)` before you clip. {STABLE}",
-            ),
-        ),
-        says=(
-            says(rf"(?P<half>{HALF_PRECISION}).{{0,300}}?(?:{DIVERGES})", *DIVERGES_LETTERS, unless=NOT_HAD, example="Training with AMP: {'loss': 2.31} then Loss is nan, stopping training"),
-            says(rf"(?:{DIVERGES}).{{0,300}}?(?P<half>{HALF_PRECISION})", *DIVERGES_LETTERS, unless=NOT_HAD, example="Epoch 3, step 120: loss=nan with fp16"),
-            says(DIVERGES, *DIVERGES_LETTERS, unless=NOT_HAD),
-        ),
+        says=(says(DIVERGES, *DIVERGES_LETTERS, unless=NOT_HAD, example="Epoch 3, step 200: loss nan"),),
     ),
     Cause(
         "mixed-precision-no-gain",
@@ -546,18 +429,14 @@ CAUSES = (
         "does not help if the GPU waits for data (few DataLoader workers, a slow disk, data that "
         "are decoded again in each epoch), or if the model or the batch is too small to fill the "
         "GPU.",
-        text=FASTER,
+        text="First find out what the training waits for: run it under `gpusetup monitor` (your own "
+        "command after `--`). If the data arrive too slowly, use more DataLoader workers, pinned "
+        "memory and cached or decoded data. If the model or the batch is too small to fill the "
+        "GPU, use a larger batch or torch.compile; sizes that are multiples of 8 suit the tensor "
+        "cores (GPUs before Volta and the GTX 16 series have none). `gpusetup tune CONFIG "
+        "--benchmark` measures your code with and without mixed precision",
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         commands=("gpusetup monitor -- python train.py",),
-        cases=(
-            Message(
-                where=(_no_gpu_has_tensor_cores,),
-                title="{gpus}: without tensor cores, mixed precision saves memory but rarely time",
-                means="GPUs before Volta and the GTX 16 series have no tensor cores. On such a "
-                "card, mixed precision helps little, and not at all if the data arrive too "
-                "slowly or the model is too small to fill the GPU.",
-            ),
-        ),
-        says=(says(rf"{MIXED_PRECISION}.{{0,90}}?{NO_GAIN}|{NO_GAIN} (?:\w+ ){{1,3}}?{MIXED_PRECISION}", *PRECISION_LETTERS, unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
+        says=(says(rf"{MIXED_PRECISION}.{{0,90}}?{NO_GAIN}", "amp", "autocast", "precision", "fp16", "bf16", unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
     ),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line, Lines
+from gpusetup.model.shell import Lines
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
 
@@ -51,42 +51,29 @@ def _install(context: RuleContext, _text: str) -> Fix:
 def _reinstall(context: RuleContext, _text: str) -> Fix:
     """Remove every torch, then install it once. Otherwise an installer would mistake leftover files
     for an installed torch, and files from conda would hide files from pip."""
-    remove_commands: list[Line] = []
-    removed_by_pip = ["torch"]
-    conda_version, _ = conda_and_pip(context)
-    if conda_version:
-        remove_commands.append(_remove_with_conda(context))
-    if conda_version or events(context, "mixed-conda-pip"):
-        removed_by_pip += COMPANIONS
-    # pip removes one copy at a time. It runs once even if no copy is listed, because files may be
-    # left over.
-    copies = {p.version for p in packages(context, "torch") if p.installer not in CONDA}
-    remove_with_pip = paste.pip(context, "uninstall", "-y", *removed_by_pip)
-    remove_commands += [remove_with_pip] * max(1, len(copies))
-    install_torch = paste.install_torch(context)
-    install_commands = install_torch.commands
-    if paste.chosen_build(context):
-        install_commands = paste.install_commands(context, torch_removed=True)
-    return replace(
-        install_torch,
-        text=f"Remove every installed torch. {install_torch.text}",
-        commands=(*remove_commands, *install_commands),
-        alternatives=paste.by_hand(context, *remove_commands),
-    )
-
-
-COMPANIONS = ("torchvision", "torchaudio")
-
-
-def _remove_with_conda(context: RuleContext) -> Line:
-    """The command that removes conda's torch, with those of its companions that conda installed.
-    With --force, conda does not remove the packages that depend on torch."""
-    machine = context.snapshot
-    of_conda = {package.name for package in machine.packages or () if package.installer in CONDA}
-    names = ("pytorch", *sorted(of_conda.intersection(COMPANIONS)))
-    prefix = machine.conda.prefix or machine.python.prefix
+    by_conda, _ = conda_and_pip(context)
+    prefix = context.snapshot.conda.prefix or context.snapshot.python.prefix
     environment = ("--prefix", prefix) if prefix else ()
-    return paste.command(context, "conda", "remove", "--yes", *environment, "--force", *names)
+    # With --force, conda keeps the packages that depend on torch.
+    names = {one.name for one in context.snapshot.packages or () if one.installer in CONDA}
+    of_conda = ("pytorch", *sorted(names.intersection(("torchvision", "torchaudio"))))
+    words = ("conda", "remove", "--yes", *environment, "--force", *of_conda)
+    # pip removes one copy at a time, and finds files that no list names, too.
+    copies = {one.version for one in packages(context, "torch") if one.installer not in CONDA}
+    by_pip = paste.pip(context, "uninstall", "-y", "torch", "torchvision", "torchaudio")
+    install = paste.install_torch(context)
+    if paste.chosen_build(context):
+        install = replace(install, commands=paste.install_commands(context, torch_removed=True))
+    return replace(
+        install,
+        text=f"Remove every installed torch. {install.text}",
+        commands=(
+            *((paste.command(context, *words),) if by_conda else ()),
+            *[by_pip] * max(1, len(copies)),
+            *install.commands,
+        ),
+        alternatives=(),
+    )
 
 
 def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
@@ -128,13 +115,6 @@ def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
     return paste.another_torch(context, text)
 
 
-REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
-"""Errors that the driver returns for a kernel that it cannot use."""
-NOT_BUILT_FOR = (
-    r"not built with CUDA kernel binaries compatible with compute capability (?P<arch>\d{1,2}\.\d)"
-)
-
-
 def _other_wheel(context: RuleContext, _text: str) -> Fix:
     """Install a torch that supports the GPU. If there is none, the fix is what can be done without
     one."""
@@ -153,8 +133,6 @@ def _other_wheel(context: RuleContext, _text: str) -> Fix:
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 
-
-TENSORFLOWS = "The driver's compiler, for TensorFlow's kernels,"
 
 NO_NEWER = (
     "The installed torch fits this GPU and driver, but its run-time compiler does not support the "
@@ -318,19 +296,6 @@ CAUSES = (
         look=("gpusetup verify -v",),
     ),
     Cause(
-        "smi-banner-misread",
-        title="{program} misreads the output of a newer nvidia-smi; the driver is fine",
-        means="Since driver 610, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
-        "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
-        text="Set the build that you want in the tool's options, or update the tool",
-        # Source: nvidia-smi of driver 610.
-        commands=("gpusetup install",),
-        says=(
-            says(r"(?:parse|unexpected|unrecognized|unknown|no match).{0,60}CUDA UMD Version|(?:could not|cannot|failed to|unable to) parse .{0,20}nvidia-smi", example="ValueError: could not parse 'CUDA UMD Version: 13.1'"),
-            r"(?=[cfu])(?:could not|cannot|can't|failed to|unable to) (?:\w+ ){0,3}(?:parse|determine|detect|find|read|extract|get) .{0,30}CUDA version.{0,60}nvidia-smi",
-        ),
-    ),
-    Cause(
         "torch-lacks-device",
         certain_if=proofs.message_states_it,
         title='The installed torch is too old for the device "{device}"',
@@ -368,6 +333,7 @@ CAUSES = (
         explains=("extension-abi-mismatch",),
         way=_replace_cpu_build,
         asks=(alike.LIST_GPUS,),
+        formerly=("smi-banner-misread",),
     ),
     Cause(
         "rocm-wheel-on-nvidia",
@@ -393,17 +359,12 @@ CAUSES = (
         but={"compiler": "^nvcc$"},
         way=lambda context, text: paste.another_torch(context, text, NO_NEWER),
         says=(
-            says(r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)", compiler="XLA's assembler", example="gpu/asm_compiler.cc:231] Falling back to the CUDA driver for PTX compilation; ptxas does not support CC 8.9"),
-            says(rf"{NOT_BUILT_FOR}.{{0,600}}?{REJECTED}", compiler=TENSORFLOWS, example="TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0. CUDA kernels will be jit-compiled from PTX\nInternalError: 'cuLaunchKernel(f)' failed with 'CUDA_ERROR_INVALID_HANDLE'"),
-            says(rf"{REJECTED}.{{0,600}}?{NOT_BUILT_FOR}", compiler=TENSORFLOWS, example="InternalError: 'cuLaunchKernel(function)' failed with 'CUDA_ERROR_INVALID_HANDLE'; before it: TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0a"),
             says(r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture", example="nvrtc: error: invalid value for --gpu-architecture (-arch)"),
             says(r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'", example="ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"),
             says(r"(?P<compiler>nvcc) ?fatal ?: (?:Value|Unsupported gpu architecture) '?(?P<arch>(?:compute|sm)_\d\w{1,4})\b", example="nvcc fatal   : Unsupported gpu architecture 'compute_120'"),
             says(r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)", compiler="ptxas"),
             says(r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status", compiler="ptxas", unless="too much shared data|Permission denied", example="`/x/triton/backends/nvidia/bin/ptxas -lineinfo -v --gpu-name=sm_121a /tmp/a.ptx -o /tmp/a.ptx.o` failed: subprocess.CalledProcessError: returned non-zero exit status 255"),
-            says(r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option", compiler="NVVM", example="libNVVM: '-arch=compute_120' is an unsupported option"),
             says(r"'(?P<arch>sm_\w+)' is not a recognized processor", compiler="llvm", example="'sm_120' is not a recognized processor for this target (ignoring processor)"),
-            says(r"Unknown target CPU '(?P<arch>sm_\w+)'", compiler="llvm", example="LLVM ERROR: Unknown target CPU 'sm_103'"),
         ),
     ),
     Cause(
@@ -473,19 +434,12 @@ CAUSES = (
         asks=(alike.TORCHS_KERNELS,),
         says=(
             says(r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}", example="FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37"),
-            says(r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])", example="CUDA error: no kernel i"),
             r"(?:Cuda failure '|CUDA error: )invalid device function|(?:CUDA error|Triton Error \[CUDA\]): device kernel image is invalid",
             r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
             says(r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}|Your device is too old\. We require compute capability >= \d{2}|requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)", example="FATAL: this function is for sm80, but was built for sm750", module="xformers"),
             says(r"CUDA error \([^()]{0,160}?(?:\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument|(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function)", example="CUDA error (/tmp/flash_fwd_launch_template.h:94): invalid device function", module="flash_attn"),
-            says(r"RuntimeError: can't query kernel attributes", module="cuequivariance_ops"),
-            says("sglang only supports sm75", module="sglang"),
-            says("assertion failed: unsupported architecture", module="tensorrt_llm"),
             says(r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch|ggml-cuda was compiled without support for the current GPU architecture", example="ERROR: CUDA kernel mul_mat_q has no device code compatible with CUDA arch 610. ggml-cuda.cu was compiled for: 700", module="ggml-cuda"),
             says(r"CUDA GPU is too old\. Compute Capability detected: \d\.\d", module="ollama", example='level=INFO msg="[0] CUDA GPU is too old. Compute Capability detected: 3.0"'),
-            says(r"SM\d{2,3} kernel is not available\. make sure you GPU", module="sageattention", example="AssertionError: SM89 kernel is not available. make sure you GPUs with compute capability 8.9."),
-            says(r"Could not find compatible tinycudann extension for compute capability", module="tinycudann"),
-            says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv", example="RuntimeError: your gpu arch (12, 0) isn't compiled in prebuilt, may cause invalid device function"),
         ),
     ),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.choose.choice import Choice, fallback_of, index_of
 from gpusetup.choose.host import python_tag
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import Frozen, replace
@@ -138,8 +138,6 @@ MKL = "mkl<2024.1"
 (https://github.com/pytorch/pytorch/issues/123097)."""
 NEW_NAME = "torch"
 """The name of a new environment if the user gives none."""
-RESERVED = ("base", "root")
-"""The names of conda's own environment (`conda create` refuses them)."""
 
 
 def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
@@ -197,27 +195,18 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
 
 def new_environment(machine: Snapshot, name: str | None) -> str | None:
-    """The name of the conda environment to create; None if the active one is to be used. Raises
-    UsageError if conda accepts no environment of that name.
+    """The name of the conda environment to create; None if the active one is to be used.
 
     torch does not belong in conda's base environment, because conda itself runs there. One broken
     package in it can break conda.
     """
-    # conda refuses `/`, `:`, `#`, spaces and the names of its own environment, and a word that
-    # begins with `-` would be an option.
-    is_name = name is None or re.fullmatch(r"[A-Za-z0-9_][\w.+-]*", name, re.ASCII)
-    if name in RESERVED or not is_name:
-        raise UsageError(
-            f"conda accepts no new environment called {name!r}",
-            hint="use letters, digits, `-`, `_` and `.`, such as `torch-cu124`",
-        )
     if name is not None or machine.python.manager != "conda" or machine.python.prefix is None:
         return name or NEW_NAME
     prefix = machine.python.prefix.rstrip("/\\")
     active = machine.environment.get("CONDA_PREFIX", "").rstrip("/\\")
     name_of_active = machine.environment.get("CONDA_DEFAULT_ENV")
     if name_of_active and (not active or active == prefix):
-        is_base = name_of_active in RESERVED
+        is_base = name_of_active in ("base", "root")
     else:
         folder = re.split(r"[/\\]", prefix)[-1].lower()
         of_conda = r"(mini|ana)(conda|forge)\d?|(mamba|micromamba)(forge)?|conda"

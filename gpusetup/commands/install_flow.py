@@ -35,7 +35,7 @@ from gpusetup.install.job import InstallJob, Plan, device_to_prove, prove, torch
 from gpusetup.install.planning import free_bytes, notes_of_target, plan_newest
 from gpusetup.install.switching import change
 from gpusetup.install.switching.change import recover_unfinished, target_folder
-from gpusetup.install.switching.journal import RECEIPT, STORE, Journal
+from gpusetup.install.switching.journal import STORE, Journal
 from gpusetup.install.target import (
     Target,
     distributions,
@@ -308,7 +308,6 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
             after=plan.after if is_kept else plan.before,
             steps=tuple(run.job.done),
             verdict=verdict,
-            receipt=str(Path(plan.target, STORE, RECEIPT)) if is_kept else None,
         )
         way_back = own_line("gpusetup", "install", "--undo", "--python", plan.target)
         undo = f"`{way_back}`" if is_kept else None

@@ -32,7 +32,7 @@ from gpusetup.project.ask import Ask, named_family
 from gpusetup.project.decide import afterwards, allows_python, decide, newest_python
 from gpusetup.project.edit import (
     Edit,
-    builds_of_variants,
+    backends_of_variants,
     edit_for,
     edit_of_variants,
     notes_on_tables,
@@ -81,16 +81,16 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
 def _project_here(out: Console) -> Ask:
     """What the project in this folder asks for. A file that cannot be read does not end the
     command, because its lines are only printed."""
+    ask = Ask(path=PROJECT_FILE, kind="pyproject")
     try:
         if named_file.is_there(Path(PROJECT_FILE)):
             ask = read_ask(PROJECT_FILE)
-            # A pyproject.toml may only configure tools, beside a requirements.txt.
-            if ask.has_project or ask.is_poetry or ask.requests:
-                return ask
     except BadInput as problem:
         out.talk(f"{PROJECT_FILE} was not looked at: {problem.message}")
-        return Ask(path=PROJECT_FILE, kind="pyproject")
-    return ask_of_folder() or Ask(path=PROJECT_FILE, kind="pyproject")
+        return ask
+    # A pyproject.toml may only configure tools, beside a requirements.txt.
+    is_of_project = ask.has_project or ask.is_poetry or ask.requests
+    return ask if is_of_project else ask_of_folder() or ask
 
 
 def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root: str) -> Reply:
@@ -107,20 +107,12 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     family = wanted_family(choice, host)
     names_torch = bool(ask.family or decision.variant)
     after: dict[str, str] = {}
-    if variants := builds_of_variants(ask, build, alone, catalog):
-        of_backend = [
-            one for one, its in variants.items() if build and its.backend == build.backend
-        ]
+    if backends := backends_of_variants(ask, build, catalog):
+        of_backend = [one for one, its in backends.items() if build and its == build.backend]
         # `uv sync` has to be told one, also if none of them is for this machine.
-        chosen = (of_backend or [*variants])[-1]
-        edit = edit_of_variants(variants, ask, family, root, catalog, chosen)
-        # A torch that the user names is pinned in each extra, to the release of its build.
-        for variant, its in reversed(variants.items()) if wish.torch else ():
-            option = "--optional" if variant.kind == "extra" else "--group"
-            versions = its.family(variant.family)
-            exact = (f"{name}=={version}" for name, version in versions.items())
-            pin = ("uv", "add", "--no-sync", option, variant.name, *exact)
-            edit = replace(edit, steps=(pin, *edit.steps))
+        chosen = (of_backend or [*backends])[-1]
+        pinned = build if wish.torch else None
+        edit = edit_of_variants(backends, ask, family, root, chosen, pinned)
     elif build is None:
         raise nothing_fits(choice)
     elif names_torch and not wish.names_build and not wish.family:

@@ -26,7 +26,6 @@ from gpusetup.commands.reply import Reply, answer
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
-from gpusetup.render.screen import plural
 from gpusetup.system.processes import StreamingChild
 
 if TYPE_CHECKING:
@@ -100,9 +99,9 @@ class MonitorQuestion(CommandQuestion):
         "also write every sample into this CSV file, for a spreadsheet", metavar="FILE"
     )
     replay: str | None = option(
-        "analyze a recording (from `--json` or `--csv`) or the output of nvidia-smi (its table, "
-        "-q, dmon, a log of --query-gpu); a command after `--` does not run, but tells monitor "
-        "what was recorded",
+        "analyze a recording (from `--json`; from `--csv`, its GPUs) or the output of nvidia-smi "
+        "(its table, -q, dmon, a log of --query-gpu); a command after `--` does not run, but tells "
+        "monitor what was recorded",
         metavar="FILE",
         one_of="how",
     )
@@ -274,30 +273,24 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     from gpusetup.monitor.summary import UNJUDGED
 
     with Recording(out) as recording:
-        recorded = UNJUDGED
+        recorded, has_times = UNJUDGED, True
         run = read_recording(file, question.interval)
         log = run.log
         for document in run.documents:
             if isinstance(document, Sample):
                 recording.take([document])
+                has_times = has_times and bool(document.at)
             else:
                 recorded = document
         if not recording.tally.samples:
             raise UsageError(f"{file} holds no sample")
-        if log and not log.has_times and recording.tally.samples > 1:
+        if log and not has_times and recording.tally.samples > 1:
             apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
             out.talk(f"{file} tells no time: {apart}")
-        if log and not log.names_its_gpus:
-            gpu_count = plural(len(recording.tally.gpus), "GPU")
-            out.talk(
-                f"{file} has no column index, uuid or pci.bus_id: its rows are taken for "
-                f"{gpu_count}. If there are more, record again with `timestamp,index`"
-            )
         source = recorded.source or (log.name if log else None)
         command = question.after or recorded.command
         about = replace(recorded, source=source, command=command)
-        has_utilization = log is None or log.has_utilization
-        recording.finish(about, aside=False, has_utilization=has_utilization)
+        recording.finish(about, aside=False)
     return Reply()
 
 

@@ -35,7 +35,6 @@ from gpusetup.commands.question import CommandQuestion, HelpGroup, arguments, op
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import index_root_of, refuse_scripts
-from gpusetup.errors import UsageError
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
@@ -46,7 +45,7 @@ from gpusetup.probe.own_files import interruptions
 from gpusetup.project.decide import afterwards, decide, described_python
 from gpusetup.project.read import read_ask
 from gpusetup.render.console import Console
-from gpusetup.render.resolution import family, resolution_text
+from gpusetup.render.resolution import resolution_text
 from gpusetup.system.system import System
 from gpusetup.uv.package_index import PersonIndex
 
@@ -55,7 +54,6 @@ why the other builds do not. If you leave an option out, its value is read from 
 EXAMPLES = (
     "gpusetup resolve",
     'gpusetup resolve --os linux --driver 580.95.05 --gpu "GTX 1080 Ti" --python 3.11',
-    "gpusetup resolve --from rtx3050-laptop --torch 2.5.1 --installer pip",
     "gpusetup resolve --torch 2.5.1 --name torch-cu124",
     'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux',
 )
@@ -126,11 +124,6 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     typed = with_torch_named(parse_words(question.packages), question.torch)
     # A nightly build's version changes every day: the release that fits names its backend.
     is_nightly = typed.torch == "nightly"
-    if question.name and question.installer not in (None, "conda"):
-        raise UsageError(
-            f"`--name` names a conda environment, but {question.installer} cannot create one",
-            hint="leave out `--installer`, or use `gpusetup install --venv DIR` for a new folder",
-        )
     question = question.replaced(
         packages=question.packages if typed.words else (),
         torch=None if is_nightly else typed.torch,
@@ -228,9 +221,10 @@ def _document(
     names: tuple[str, ...] = FAMILY
     notes = [*choice.notes, *choice.notes_on_packages]
     if packages:
+        there = {one.name for one in packages}
         asked = [one for one in packages if one.asked and one.name not in FAMILY]
         beside = (one.requirement for one in asked if not one.index_url)
-        names = (*family(packages), *beside)
+        names = (*(name for name in FAMILY if name in there), *beside)
     elif build is not None and is_in_environment:
         names = (*FAMILY, *followers(machine, build))
         notes += notes_on_installed(machine, build, load_catalog())

@@ -57,7 +57,7 @@ MEASURING = HelpGroup("measuring")
 class TuneQuestion(CommandQuestion):
     """The config, the file to which to write it, and what to measure for it."""
 
-    config: str | None = argument("a YAML, JSON or TOML config", metavar="CONFIG")
+    config: str | None = argument("a YAML or JSON config", metavar="CONFIG")
     machine: Machine | None = shared(FROM)
     gpu: str | None = option(
         'tune the config for this GPU instead of the machine\'s, e.g. "RTX 4090"',

@@ -160,7 +160,7 @@ NO_FAILURES = frozenset(
     "packaged-program environment-owner host-of-a-lender gpu-in-use names-failure "
     "requirement-broken capability-warning gpu-computes hosted-notebook gpu-image "
     "slurm-job shared-node login-node image-build backend-runs ran-first program-failed "
-    "trainer-named old-launch bare-yes launcher-deprecated gpu-unused ran-alone "
+    "trainer-named bare-yes gpu-unused ran-alone "
     "remedy-tried "
     "nccl-on-a-bridge output-shown program-crashed ipex "
     "sycl-finds-none wrong-numbers torch-call-fails no-root-rights cloud-machine "

@@ -258,9 +258,8 @@ def environment(context: RuleContext) -> Findings:
         mark = "EXTERNALLY-MANAGED"
         yield seen(context, "externally-managed", subject, mark, severity=warning)
     elif python.site_writable is False:
-        path = python.site_packages or python.prefix or "it"
         subject, text = "python.site_writable", "not writable"
-        yield seen(context, "site-not-writable", subject, text, severity=warning, path=path)
+        yield seen(context, "externally-managed", subject, text, severity=warning)
 
 
 def host(context: RuleContext) -> Findings:

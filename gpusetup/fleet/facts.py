@@ -42,9 +42,7 @@ FACTS: dict[Severity, dict[str, str]] = {
         "gpus.fabric_state": "fabric",
         "gpus.vbios_version": "VBIOS",
         "gpus.clock_sm_max_mhz": "highest SM clock",
-        "gpus.clock_memory_max_mhz": "highest memory clock",
         "gpus.clock_sm_application_mhz": "application clock",
-        "gpus.driver_model": "driver model",
     },
     Severity.NOTE: {
         "driver.open_module": "open kernel module",
@@ -61,7 +59,6 @@ FACTS: dict[Severity, dict[str, str]] = {
         "memory.shm_total_bytes": "/dev/shm",
         "memory.memlock_bytes": "locked memory",
         "gpus.power_limit_default_watts": "rated power",
-        "gpus.inforom_version": "InfoROM",
         "gpus.virtualization": "virtualisation",
     },
 }

@@ -159,21 +159,16 @@ class Gpu(Frozen):
     active."""
     utilization_percent: Number = None
     clock_sm_max_mhz: Number = None
-    clock_memory_max_mhz: Number = None
     clock_sm_application_mhz: Number = None
     """The SMs' clock under load, as set by a user or, by default, by the manufacturer."""
     vbios_version: Text = None
     """The version of the card's firmware: `96.00.89.00.01`."""
-    inforom_version: Text = None
-    """The version of the InfoROM image, which contains the board's configuration and records of
-    memory errors: `G520.0200.00.05`."""
     pcie_generation: Number = None
     pcie_generation_max: Number = None
     pcie_width: Number = None
     pcie_width_max: Number = None
     virtualization: Text = None
     """How the GPU is virtualized, as NVML reports it: `none`, `passthrough`, `vgpu`…"""
-    licensed: Flag = None
     fabric_state: Text = None
     """On systems with NVSwitch, the state of the GPU's registration with the fabric: `completed`,
     `in_progress` or `not_started`. None on other systems."""

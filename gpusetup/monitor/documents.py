@@ -56,14 +56,7 @@ class GpuSample(Frozen):
     """The total over all of the GPU's NVLinks."""
     clock_sm_mhz: Count = None
     clock_sm_max_mhz: Count = None
-    clock_memory_mhz: Count = None
     throttle_reasons: tuple[str, ...] | None = None
-    ecc_uncorrected: Count = None
-    """How many uncorrectable memory errors have occurred since the driver was loaded."""
-    retired_pending: bool | None = None
-    """Whether spare memory will replace faulty memory at the next reset."""
-    remap_failed: bool | None = None
-    """Whether faulty memory could not be replaced, because no spare memory was left."""
     processes: tuple[ProcessUse, ...] | None = None
     lost: bool = False
     problem: str | None = None
@@ -143,7 +136,6 @@ class GpuSummary(Frozen):
     uuid: str | None = None
     samples: int
     utilization_percent: Spread | None = None
-    memory_busy_percent: Spread | None = None
     memory_used_bytes: Spread | None = None
     memory_total_bytes: Count = None
     temperature_celsius: Spread | None = None
@@ -152,39 +144,7 @@ class GpuSummary(Frozen):
     throttled: Mapping[str, float] = {}
     """Maps each throttle reason to the share (0 to 1) of the working samples in which it slowed
     down the clocks."""
-    working_share: Figure = None
-    """The share of the samples in which the GPU worked, not counting start-up and pauses."""
     lost_at: str | None = None
-
-
-class TreeSummary(Frozen):
-    """The figures of all the command's processes together, over the whole run."""
-
-    samples: int
-    cpu_percent: Spread | None = None
-    """100 means one core."""
-    busiest_cpu_percent: Spread | None = None
-    memory_bytes: Spread | None = None
-    loader_workers: Spread | None = None
-    loader_cpu_percent: Spread | None = None
-    read_bytes_per_second: Spread | None = None
-    input_bytes_per_second: Spread | None = None
-    write_bytes_per_second: Spread | None = None
-    cores: Figure = None
-    """How many cores the command may use."""
-
-
-class HostSummary(Frozen):
-    """The figures of the whole machine over the run, including all other programs."""
-
-    samples: int
-    cpu_percent: Spread | None = None
-    cores: Count = None
-    memory_used_bytes: Spread | None = None
-    memory_total_bytes: Count = None
-    disk_read_bytes_per_second: Spread | None = None
-    disk_write_bytes_per_second: Spread | None = None
-    network_receive_bytes_per_second: Spread | None = None
 
 
 class EpochTimes(Frozen):
@@ -194,8 +154,6 @@ class EpochTimes(Frozen):
     """How many epochs were measured; 0.5 means half an epoch."""
     seconds: float
     """The average seconds per epoch."""
-    fastest_seconds: float
-    slowest_seconds: float
 
 
 class NextStep(Frozen):
@@ -230,8 +188,8 @@ class Summary(Frozen):
     """The epochs' times; None if the command did not print two epochs, or if its output was not
     read."""
     gpus: tuple[GpuSummary, ...] = ()
-    tree: TreeSummary | None = None
-    host: HostSummary | None = None
+    machine: HostSample | None = None
+    """The means of the machine's figures over the run, including all other programs."""
     command: tuple[str, ...] | None = None
     exit: Count = None
     error: str | None = None

@@ -19,7 +19,6 @@ MOST_EPOCHS = 100_000
 LEAST_EPOCHS = 0.05
 """The least part of an epoch that is measured, because a shorter part says little about a whole
 epoch."""
-WHOLE_EPOCH = 0.99
 CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """Terminal control sequences: colours and cursor movements (ECMA-48), and window titles."""
 EPOCH = re.compile(
@@ -71,27 +70,13 @@ class EpochReader:
             self._last = epoch, seconds
 
     def times(self) -> EpochTimes | None:
-        """The average, shortest and longest seconds per epoch; None if the output showed less than
+        """The average seconds per epoch; None if the output showed less than
         a twentieth of an epoch."""
         epochs = sum(span for span, _ in self._spans)
         if epochs < LEAST_EPOCHS:
             return None
-        average = sum(seconds for _, seconds in self._spans) / epochs
-        lengths = []
-        # Join spans until each covers a whole epoch; an incomplete rest is dropped.
-        whole, whole_seconds = 0.0, 0.0
-        for span, seconds in self._spans:
-            whole, whole_seconds = whole + span, whole_seconds + seconds
-            # Allow slightly less than one epoch, because printed fractions are rounded.
-            if whole >= WHOLE_EPOCH:
-                lengths.append(whole_seconds / whole)
-                whole, whole_seconds = 0.0, 0.0
-        return EpochTimes(
-            epochs=round(epochs, 2),
-            seconds=round(average, 3),
-            fastest_seconds=round(min(lengths, default=average), 3),
-            slowest_seconds=round(max(lengths, default=average), 3),
-        )
+        seconds = sum(seconds for _, seconds in self._spans)
+        return EpochTimes(epochs=round(epochs, 2), seconds=round(seconds / epochs, 3))
 
 
 def epoch_in(text: str) -> float | None:

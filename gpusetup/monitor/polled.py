@@ -28,7 +28,6 @@ FIELDS: tuple[str, ...] = (
     *BASIC_FIELDS,
     *("power.default_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
     *("pcie.link.gen.current", "pcie.link.width.current"),
-    "ecc.errors.uncorrected.volatile.total",
 )
 """Fields that are tried first. If the driver does not know one of them, nvidia-smi rejects the
 whole query."""

@@ -33,10 +33,9 @@ def signals_named(*names: str) -> tuple[signal.Signals, ...]:
     return tuple(known[name] for name in names if name in known)
 
 
-RESIZED = signals_named("SIGWINCH")
 SENT_BY_TERMINAL = signals_named("SIGINT", "SIGQUIT", "SIGHUP")
 """Signals that a terminal sends both to the monitor and to the command."""
-FORWARDED = (*SENT_BY_TERMINAL, *RESIZED, *signals_named("SIGTERM", "SIGUSR1", "SIGUSR2"))
+FORWARDED = (*SENT_BY_TERMINAL, *signals_named("SIGTERM", "SIGUSR1", "SIGUSR2"))
 
 
 class NotStarted(GpuSetupError):
@@ -102,11 +101,7 @@ class Command:
 
     def _forward(self, number: int, frame: object) -> None:
         """Handle a signal: send it to the command, unless the terminal already did."""
-        if number in RESIZED:
-            # The terminal also sent this signal to the command, but the command's pseudo-terminal
-            # did not have the new size yet, so resize it and send the signal again.
-            self._output.resize()
-        elif number in SENT_BY_TERMINAL and _has_terminal():
+        if number in SENT_BY_TERMINAL and _has_terminal():
             return  # the terminal has already sent it to the command
         self._child.send_signal(number)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
+from gpusetup.monitor.work import at_least, below, or_zero, percent
 
 
 class Sign:
@@ -51,16 +51,6 @@ memory_bus_full = Sign(lambda s: at_least(s.work.memory_busy, 70.0))
 light = Sign(lambda s: below(s.work.weight, marks.LIGHT_POWER)) & ~memory_bus_full
 
 pauses_rule = Sign(lambda s: s.gpu.parts.pause_share >= marks.PAUSE_SHARE)
-
-
-@Sign
-def busy_between_long_pauses(subject: Subject) -> bool:
-    """Whether the GPU works at full load between pauses of 20 s or more: an evaluation, a
-    checkpoint or a starting loader may take so long, but no batch does."""
-    parts = subject.gpu.parts
-    if not parts.pauses or parts.work is None:
-        return False
-    return percentile(parts.pauses, 50) >= 20.0 and parts.work.utilization >= marks.BUSY
 
 
 # Points between the 5th and the 95th percentile: half of the scale.
@@ -242,9 +232,9 @@ def of_kind(*kinds: str) -> Sign:
     return Sign(lambda s: s.kind in kinds)
 
 
-server, notebook, physics = of_kind("server"), of_kind("notebook"), of_kind("physics")
+server, notebook = of_kind("server"), of_kind("notebook")
 training = of_kind("training", "")
-no_loader = server | notebook | physics
+no_loader = server | notebook
 no_training = no_loader | of_kind("inference")
 # Neither the process nor the card receives data, so no loader can be too slow.
 nothing_comes_in = reads_nothing & copies_nothing
@@ -281,35 +271,3 @@ def is_starting(subject: Subject) -> bool:
     is_loading = max(rises, default=0.0) >= marks.CUDA_CONTEXT
     seconds = marks.START_UP_SECONDS if is_loading else marks.YOUNG_SECONDS
     return run.exit is None and run.seconds < seconds
-
-
-@Sign
-def stays_awake(subject: Subject) -> bool:
-    """Whether the GPU's clocks are high in nearly all samples since a process first used it,
-    although its utilisation is low. Only throttle reasons show whether an idle GPU explains the
-    clock."""
-    later = [row.gpu for row in subject.gpu.rows if row.seconds >= subject.run.held_from]
-    told = [gpu for gpu in later if gpu.throttle_reasons is not None]
-    awake = [
-        gpu
-        for gpu in told
-        if at_least(percent(gpu.clock_sm_mhz, gpu.clock_sm_max_mhz), marks.LOW_CLOCKS)
-        and "gpu_idle" not in (gpu.throttle_reasons or ())
-    ]
-    is_enough = len(told) >= marks.LEAST_SAMPLES
-    return is_enough and len(awake) >= len(told) * marks.AWAKE_SHARE / 100
-
-
-# A training that prepares its batches itself and whose kernels are too short to show in the GPU's
-# utilisation. For example, an H100 (driver 580) reported 0 % for a training whose process decoded
-# 16 pictures for 20 ms and then computed for less than 1 ms. The only signs were 54 % CPU use of a
-# core, GPU memory in use, and high clocks. A program that is still loading its model looks the
-# same; a server that waits for requests also keeps the clocks high.
-kernels_are_short = (
-    ~(unknown_job | failed | is_starting)
-    & training
-    & works_between_steps
-    & ~core_full
-    & Sign(lambda subject: subject.run.held(subject.gpu))
-    & stays_awake
-)

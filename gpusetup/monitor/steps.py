@@ -64,14 +64,6 @@ STEPS: dict[str, StepRule] = {
         "or give the GPU more work in each launch (a larger batch, torch.compile). {watching}",
         "{watch_command}"),
     "see-where-it-waits": StepRule("{where_it_waits}", PY_SPY),
-    "reset-the-gpu": StepRule(
-        "Save a checkpoint, stop the run and reset the GPU (or hand it back, if it is rented): "
-        "results on faulty memory may be wrong. If errors come back after the reset, have the card "
-        "replaced", "sudo nvidia-smi --gpu-reset -i {faulty}"),
-    "replace-the-gpu": StepRule(
-        "Save a checkpoint, stop the run and have this GPU replaced (or hand it back, if it is "
-        "rented): it has no spare memory left for its faulty places",
-        "nvidia-smi -q -d ECC,ROW_REMAPPER"),
     "see-why-it-was-lost": StepRule(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that the "
         "GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`",
@@ -82,7 +74,7 @@ STEPS: dict[str, StepRule] = {
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "more-in-parallel": StepRule(
         "Give the GPU more work at once: a larger problem, more requests together, or several runs "
-        "at the same time (MPS)", None, s.server | s.physics),
+        "at the same time (MPS)", None, s.no_training),
     "fewer-bytes": StepRule(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
         BENCHMARK),
@@ -94,8 +86,9 @@ STEPS: dict[str, StepRule] = {
     "stay-on-the-gpu": StepRule(
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes", "gpusetup plan {config}"),
-    "free-the-card": StepRule("{other_users}", ON_THE_GPU,
-        s.held_by_others | s.shared_by_programs),
+    "free-the-card": StepRule(
+        "Other programs are on the GPU: stop or unload {others}, or run the job on another GPU",
+        ON_THE_GPU, s.held_by_others | s.shared_by_programs),
     "leave-a-margin": StepRule(
         "Find the largest batch that leaves a margin, and accumulate gradients",
         "gpusetup tune --batch-size --code MODULE:FUNCTION"),
@@ -107,8 +100,8 @@ STEPS: dict[str, StepRule] = {
         "--report LOG` explains an error) and, if it was killed, the kernel log",
         "sudo dmesg -T | grep -iE 'killed process|xid'"),
     "see-whose-they-are": StepRule(
-        "{whose}. Are all of them yours? If not, or if one is left over from an earlier run, end "
-        "it or use another GPU", ON_THE_GPU),
+        "The GPU is shared by {others}. Are all of them yours? If not, or if one is left over from "
+        "an earlier run, end it or use another GPU", ON_THE_GPU),
     "find-the-holder": StepRule(
         "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
         "container, or one that has died without giving its memory back. End it; if nothing is "
@@ -137,17 +130,14 @@ STEPS: dict[str, StepRule] = {
         "Watch longer: nothing ran on the GPU in the first {run.seconds} s. The command may still "
         "be loading or downloading. If nothing changes, see where the process waits", PY_SPY),
     "ask-the-driver": StepRule(
-        "See what the driver reports about this card. With MIG, only NVIDIA's DCGM shows how busy "
-        "an instance is: `dcgmi dmon -e 1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
+        "See what the driver reports about this card; a log needs the column utilization.gpu. With "
+        "MIG, only NVIDIA's DCGM shows how busy an instance is: `dcgmi dmon -e "
+        "1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
     "see-whether-torch-can": StepRule(
         "Nothing ran on the GPU: check whether this torch can use the GPU", "gpusetup doctor"),
     "move-to-the-gpu": StepRule(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it'),
-    "log-the-utilisation": StepRule(
-        "Log the utilisation too: the recording has no column for it",
-        "nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,memory.used,memory.total,"
-        "power.draw,power.limit,temperature.gpu,clocks.sm,clocks.max.sm --format=csv -l 1"),
     "watch-the-command": StepRule("{watching}", "{watch_command}", ~s.watched),
     "send-more-requests": StepRule(
         "If requests are rare, this is normal. Otherwise send more requests at once, or run a "
@@ -163,16 +153,16 @@ STEPS: dict[str, StepRule] = {
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)", None,
-        s.writes_in_pauses | s.computes_in_pauses | ~s.watched),
-    "one-process-each": StepRule(
-        "Start one process for each GPU (DistributedDataParallel with torchrun)", TORCHRUN),
+        s.writes_in_pauses | s.computes_in_pauses),
     "use-the-other-gpus": StepRule(
         "{unused_count} of {gpu_count} GPUs did nothing (GPU {unused}). If they are yours, train "
         "on all of them: start one process for each GPU with torchrun (--nproc_per_node), and look "
         "at CUDA_VISIBLE_DEVICES", TORCHRUN),
     "balance-the-work": StepRule(
-        "Give every rank the same amount of work: batches of similar length, a DistributedSampler, "
-        "evenly split layers. Find out what the busiest rank does that the others do not"),
+        "Give every rank the same amount of work: batches of similar length, a "
+        "DistributedSampler, evenly split layers. If one process drives all GPUs, start one for "
+        "each (DDP with torchrun)",
+        TORCHRUN),
     "more-threads": StepRule(
         "Compute on more of the cores: set OMP_NUM_THREADS or torch.set_num_threads, or load data "
         "in worker processes. If this machine has a GPU for torch, `gpusetup doctor` says why it "

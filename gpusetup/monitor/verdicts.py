@@ -84,24 +84,23 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
                       | (s.spins & s.light & (s.launched | s.alike))),
-         "{kernels_ran}{at_power}{rates}: {team}", ("fewer-bytes-between-gpus",)),
+         "{kernels_ran}{at_power}{rates}: a job's GPUs (here: {together}) wait for each other",
+         ("fewer-bytes-between-gpus",)),
     # Pauses.
     VerdictCase("bursty", "requests",
          (s.server & partly & ~s.core_full) | (s.notebook & (partly | s.pauses_rule)),
          IN_BURSTS, for_a_user),
     VerdictCase("bursty", "pauses",
-         s.pauses_rule & (
-             s.writes_in_pauses
-             | (s.watched & ~(s.workers_full | s.blocked | s.reads | s.over_the_network))
-             | (s.busy_between_long_pauses & ~(s.watched | s.no_loader))),
+         s.pauses_rule & s.watched
+         & (s.writes_in_pauses | ~(s.workers_full | s.blocked | s.reads | s.over_the_network)),
          "GPU {gpu.label} {paused}{in_pauses}",
          ("overlap-the-pauses", "shorter-pauses", "see-where-it-waits")),
     # The GPU waits for its input, and the processes show why. Causes outside the command come
     # first.
     VerdictCase("input-starved", "cores",
          starved & (s.others_full | (s.cores_used_up & s.fewer_cores & ~s.no_gpu)),
-         "{worked} while the command used {work.cpu} % CPU of the {cores} cores that it may use, "
-         "and other programs {others_cpu} %", ("free-the-cpu", "more-cores")),
+         "{worked}: no CPU was left (the command used {work.cpu} % on the {cores} cores that it "
+         "may use, other programs {others_cpu} %)", ("free-the-cpu", "more-cores")),
     VerdictCase("input-starved", "workers",
          starved & s.workers_full & ~(s.no_gpu & s.core_full),
          "{worked} while the process waited{for_loaders}", ("more-workers", "cheaper-items")),
@@ -167,11 +166,6 @@ CASES: tuple[VerdictCase, ...] = (
 held = Sign(lambda subject: any(map(subject.run.held, subject.run.gpus)))
 IDLE = "utilisation {highest_use} % over {run.samples} samples{held_memory}{idle_cpu}"
 IDLE_CASES: tuple[VerdictCase, ...] = (
-    VerdictCase("input-starved", "by-itself",
-         s.kernels_are_short,
-         "GPU {gpu.label} was ready (its clocks were up), but its utilisation was {highest_use} %: "
-         "its kernels are too short to count, and between them it waits for the command, which "
-         "used {work.busiest_cpu} % of a core", ("load-with-workers", "see-where-it-waits")),
     VerdictCase("idle", "failed",
          s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-how-it-ended",)),
     VerdictCase("idle", "starting", s.is_starting, IDLE, ("watch-longer",)),

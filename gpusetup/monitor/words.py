@@ -13,12 +13,11 @@ from operator import attrgetter
 
 from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
-from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
 from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.work import Work, or_zero
+from gpusetup.monitor.work import or_zero
 
 Phrase = Callable[[Subject], str | None]
 NAMES = re.compile(r"\{([\w.]+)\}")
@@ -88,13 +87,10 @@ def paused(subject: Subject) -> str:
 
 
 def in_pauses(subject: Subject) -> str:
-    """What the command did while the GPU paused or, if it was not watched, a guess."""
+    """What the command did while the GPU paused."""
     part = subject.gpu.parts.paused
     if part is None or part.busiest_cpu is None:
-        return (
-            ", and was fully busy in between; the pauses are most likely an evaluation, a "
-            "checkpoint, compilation or the start of an epoch"
-        )
+        return ""
     words = f", while the process used {part.busiest_cpu:.0f} % of a core"
     return f"{words} and {megabytes(part.write_rate)} were written" if part.write_rate else words
 
@@ -106,14 +102,6 @@ def rates(subject: Subject) -> str:
     # Metrics and logs need less than 50 MB/s, so this says nothing about the exchange.
     used = {link: rate for link, rate in links.items() if or_zero(rate) >= 5e7}
     return "".join(f", {or_zero(rate) / 1e9:.1f} GB/s over {link}" for link, rate in used.items())
-
-
-def team(subject: Subject) -> str:
-    """Which GPUs wait for each other in collectives."""
-    gpus = subject.together
-    if not subject.run.launched:
-        return f"alike on all {gpus} GPUs, most likely ranks of one job that wait for each other"
-    return f"the job's GPUs wait for each other (here: {gpus})"
 
 
 def host_link(subject: Subject) -> str:
@@ -221,15 +209,10 @@ def held_memory(subject: Subject) -> str:
 
 
 def idle_cpu(subject: Subject) -> str:
-    """How much CPU the command used in an idle run since it used the GPU, or since its start."""
-    held = subject.run.since_held
-    if held is None or held.cpu is None:
-        cpu = Work(subject.run.rows).cpu
-        return "" if cpu is None else f" while the command used {cpu:.0f} % of a core"
-    words, start = f" while the command used {held.cpu:.0f} % of a core", held.rows[0].seconds
-    if start < marks.START_UP_NOTE:
-        return words
-    return f"{words} (the first {start:.0f} s, before it used the GPU, are not counted)"
+    """How much CPU the command used in the second half of an idle run (`judge.idle`)."""
+    cpu = subject.work.cpu
+    words = " while the command used {:.0f} % of a core (in the second half of the run)"
+    return "" if cpu is None else words.format(cpu)
 
 
 def sharers(subject: Subject) -> str:
@@ -237,20 +220,13 @@ def sharers(subject: Subject) -> str:
     return f"{len(using)} processes share GPU {subject.gpu.label}: {named(using)}"
 
 
-def other_users(subject: Subject) -> str:
-    """Which processes to end on the GPU."""
-    if subject.foreign_holders:
-        names = named(subject.foreign_holders)
-        return f"Stop or unload {names}, or run the job on another GPU"
-    return f"{whose(subject)}: end what is not part of the job, or use another GPU"
-
-
-def whose(subject: Subject) -> str:
-    """The processes that share a GPU, for the question whose they are."""
+def others(subject: Subject) -> str:
+    """The processes to end on the GPU, as far as they are known: those that are not part of the
+    job or, if no command shows what is, all that hold much of its memory."""
     # A single reading is judged as a whole; use the first shared GPU then.
     shared = [gpu for gpu in subject.run.gpus if len(gpu.big_holders) > 1]
-    gpu = next(iter(shared), subject.gpu)
-    return f"{named(gpu.big_holders, ' and ') or 'Several processes'} share GPU {gpu.label}"
+    holders = next(iter(shared), subject.gpu).big_holders
+    return named(subject.foreign_holders or holders, " and ") or "what is not part of the job"
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -291,15 +267,8 @@ def pid(subject: Subject) -> str:
 
 def where_it_waits(subject: Subject) -> str:
     """How to see where a process waits, or which rank the others wait for."""
-    run = subject.run
-    has_one_gpu = len(run.gpus) <= 1
-    words = "See where the process waits"
-    if not run.at_work and not run.is_watched and has_one_gpu:
-        words = "A loaded model that gets no requests is normal. Otherwise, see where it waits"
-    # `launched` only shows whether there are ranks if the command's processes were watched.
-    processes_are_known = run.command is not None and run.is_watched
-    if not run.launched and (has_one_gpu or processes_are_known):
-        return f"{words}: the command prints what it is doing now"
+    if not subject.run.launched and len(subject.run.gpus) <= 1:
+        return "See where the process waits: the command prints what it is doing now"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
         "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
@@ -310,13 +279,8 @@ def where_it_waits(subject: Subject) -> str:
 def watching(subject: Subject) -> str:
     """What to run so that the monitor sees more than the GPU."""
     run = subject.run
-    if run.command:
-        return (
-            "The recording does not show the command's processes: run the command under the "
-            "monitor to see what the GPU waits for"
-        )
-    if run.at_work or run.is_reading:
-        return "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"
+    if run.command or run.at_work or run.is_reading:
+        return "Let the monitor watch the process too, to see what the GPU waits for"
     return (
         "Nothing computed on the GPU. Start your training under the monitor (`gpusetup monitor -- "
         "COMMAND`). If it runs already, `gpusetup doctor` says whether its torch can use the GPU"
@@ -336,10 +300,10 @@ def watch_command(subject: Subject) -> str | None:
 
 # fmt: off
 FUNCTIONS: tuple[Phrase, ...] = (
-    worked, at_power, paused, in_pauses, rates, team,
+    worked, at_power, paused, in_pauses, rates,
     host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
     watts_and_limit, memory_growth, holders, held_memory, idle_cpu, sharers,
-    other_users, whose, for_loaders, config, script, pid,
+    others, for_loaders, config, script, pid,
     where_it_waits, watching, watch_command,
 )
 # fmt: on
@@ -356,7 +320,5 @@ PHRASES: dict[str, Phrase] = {
     "unused_count": lambda s: str(len(s.run.unused_gpus)),
     "gpu_count": lambda s: str(len(s.run.gpus)),
     "unused": lambda s: labels(s.run.unused_gpus),
-    "faulty": lambda s: labels((gpu for gpu in s.run.gpus if gpu.faults), ",") or None,
-    "foreign": lambda s: named(s.foreign_holders),
 }
 """What the sentences can name in braces."""

@@ -76,9 +76,6 @@ class TrainingJob(Frozen):
     """The type in which the parameters are stored."""
     amp: Dtype | None = "bf16"
     """The type used for computing with autocast or mixed precision; None means `dtype`."""
-    gradient_dtype: Dtype | None = None
-    """The type of the gradients if it differs from the type used for computing (32 bits in
-    Megatron)."""
     quantize: Quantization | None = None
     """The storage format of the frozen base; with `fp8`, linear layers compute in 8 bits."""
     upcast_rest: bool = False
@@ -195,19 +192,9 @@ class TrainingJob(Frozen):
 
     @property
     def master_weights(self) -> bool:
-        """Whether the weights are in 16 bits while the optimizer keeps a 32-bit copy of them.
-
-        This is the case for ZeRO with mixed precision, and for Megatron-LM (which alone sets the
-        type of the gradients) even if its optimizer is not distributed.
-        """
-        is_zero = self.strategy in ("zero1", "zero2", "zero3")
-        return bool(self.amp) and (is_zero or self.gradient_dtype is not None)
-
-    @property
-    def deepspeed_steps(self) -> bool:
-        """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights; Megatron-LM keeps
-        such a copy in an optimizer of its own."""
-        return self.master_weights and self.gradient_dtype is None
+        """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights (ZeRO with mixed
+        precision)."""
+        return bool(self.amp) and self.strategy in ("zero1", "zero2", "zero3")
 
     @property
     def adapter_parameters(self) -> int:

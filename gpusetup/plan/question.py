@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.decide import sequence_degrees
@@ -22,7 +22,6 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.models import (
     format_in_name,
-    model_named,
     model_of_size,
     parameter_count,
     refuse_uncounted,
@@ -30,7 +29,6 @@ from gpusetup.plan.models import (
 )
 from gpusetup.plan.place import Place
 from gpusetup.plan.rl import (
-    SAME_AS_POLICY,
     SUPERVISED,
     SUPERVISED_SETUP,
     RlSetup,
@@ -157,7 +155,12 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
         "tables": sum(table.parameters for table in question.tables),
     }
     job = TrainingJob(**fields)
-    setup = rl_setup_of(question, job)
+    setup = question.rl or SUPERVISED_SETUP
+    if question.rl is None and question.method and question.method not in SUPERVISED:
+        sequences_of_gpu = -(-job.sequences // job.gpus)
+        setup = usual_setup(
+            question.method, question.trainer, sequences_of_gpu, adapters=job.lora is not None
+        )
     says_loss = question.rl is not None or "loss" in named
     # Keep the loss for Unsloth, whose kernels compute log-probabilities without storing logits.
     if setup.method not in SUPERVISED and not says_loss and trainer != "unsloth":
@@ -217,44 +220,19 @@ def job_fields(
     return fields
 
 
-def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup:
-    """The preference or RL setup: from the config, or the method's default."""
-    if question.rl is not None:
-        return question.rl
-    if question.method is None or question.method in SUPERVISED:
-        return SUPERVISED_SETUP
-    sequences_of_gpu = -(-job.sequences // job.gpus)
-    adapters = job.lora is not None
-    return usual_setup(question.method, question.trainer, sequences_of_gpu, adapters=adapters)
-
-
-def parameters_of(name: str, policy: Shape) -> int | None:
-    """The number of parameters of an additional model; None if plan does not know its name."""
-    if name == SAME_AS_POLICY:
-        return policy.parameters
-    try:
-        return model_named(name).parameters
-    except GpuSetupError:
-        return None
-
-
 def models_beside(setup: RlSetup, job: TrainingJob) -> Iterator[ModelBeside]:
-    """The job's additional models, as far as their size is known."""
-    policy_bytes = BYTES[job.dtype]
-    frozen = [("reference", SAME_AS_POLICY)] if setup.has_reference else []
-    for role, name in (*frozen, *(("reward", name) for name in setup.reward_models)):
-        if parameters := parameters_of(name, job.shape):
-            yield ModelBeside(
-                role=role,
-                parameters=parameters,
-                weight_bytes=2 if setup.frozen_in_16_bits else policy_bytes,
-            )
+    """The job's additional models, each as large as the policy."""
+    policy_bytes, parameters = BYTES[job.dtype], job.shape.parameters
+    frozen_bytes = 2 if setup.frozen_in_16_bits else policy_bytes
+    for role, is_there in (("reference", setup.has_reference), ("reward", setup.has_reward_model)):
+        if is_there:
+            yield ModelBeside(role=role, parameters=parameters, weight_bytes=frozen_bytes)
     if setup.critic:
         # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
         # small to count.
         yield ModelBeside(
             role="critic",
-            parameters=job.shape.parameters,
+            parameters=parameters,
             weight_bytes=policy_bytes,
             trained=job.lora is None,
         )
@@ -333,19 +311,14 @@ def impossible_degree(job: TrainingJob, sp: int) -> UsageError:
     """The error for a degree of sequence parallelism that is impossible; its hint lists the
     degrees that are possible, at least if the strategy shards the model."""
     degrees = sequence_degrees(replace(job, strategy="fsdp") if job.copies_model else job)
-    if sp in degrees:
-        return UsageError(
-            f"`--sp {sp}` needs a strategy that shards the model; {job.strategy} keeps a "
-            "whole copy on each GPU",
-            hint="add `--strategy fsdp`",
-        )
-    gpus = "1 GPU" if job.gpus == 1 else f"{job.gpus} GPUs"
     needs_sharding = " with `--strategy fsdp`" if job.copies_model and len(degrees) > 1 else ""
-    numbers = " or ".join(map(str, degrees))
-    options = ", ".join(f"`--sp {degree}`" for degree in degrees)
+    possible = f"possible here{needs_sharding}: {' or '.join(map(str, degrees))}"
+    if sp in degrees:
+        copies = f"{job.strategy} keeps a whole copy of the model on each GPU"
+        return UsageError(f"`--sp {sp}` does not work: {copies}", hint=possible)
     return UsageError(
-        f"`--sp {sp}` does not work: the number must divide both the {gpus} and the "
+        f"`--sp {sp}` does not work: the number must divide both the {job.gpus} GPUs and the "
         f"{job.shape.heads} heads of attention, and suit the {job.shape.key_value_heads} heads of "
         "keys and values",
-        hint=f"possible here{needs_sharding}: {numbers} ({options})",
+        hint=possible,
     )

@@ -36,8 +36,6 @@ BY_VERL = ("verl", "openrlhf")
 training."""
 ENGINE_SHARE = {"verl": 0.5, "trl": 0.3}
 """The engine's default share of the card (verl 0.9, rollout.yaml; TRL 1.16, GRPOConfig)."""
-SAME_AS_POLICY = ""
-"""A placeholder name for a model that has the same size as the policy."""
 
 
 class RlSetup(Frozen):
@@ -45,9 +43,8 @@ class RlSetup(Frozen):
 
     method: str
     has_reference: bool = False
-    reward_models: tuple[str, ...] = ()
-    """The names of the reward models; `SAME_AS_POLICY` for a model that the config does not
-    name."""
+    has_reward_model: bool = False
+    """Whether a frozen reward model of about the policy's size judges the answers."""
     critic: bool = False
     """Whether a separate model estimates the value of an answer."""
     frozen_in_16_bits: bool = True
@@ -98,7 +95,7 @@ def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: b
     return RlSetup(
         method=method,
         has_reference=not (unweighted or method in WITHOUT_REFERENCE or adapters),
-        reward_models=(SAME_AS_POLICY,) if method == "ppo" else (),
+        has_reward_model=method == "ppo",
         critic=method in WITH_CRITIC,
         engine_share=ENGINE_SHARE["verl"] if uses_engine else None,
         engine_sleeps=uses_engine,
@@ -167,10 +164,12 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     }
     if method in GENERATING:
         changes |= generation(reader, fields, is_verl=is_verl)
-        changes["reward_models"] = reward_models(reader, usual, is_verl=is_verl)
+        if is_verl:
+            enable = reader.text_named("enable", "a reward model", "reward_model")
+            changes["has_reward_model"] = enable in TRUE
     if trainer == "llama-factory":
         # Its critic is a head on the policy, and with LoRA its reward model is a second adapter.
-        changes |= {"critic": False} | ({"reward_models": ()} if adapters else {})
+        changes |= {"critic": False} | ({"has_reward_model": False} if adapters else {})
     setup: Fields = {"rl": replace(usual, **changes)}
     if is_verl:
         reader.assumed.append(
@@ -180,21 +179,6 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
         return {**setup, "offload_optimizer": None}
     says_loss = fields.get("loss") or fields.get("fused_kernels")
     return setup if says_loss else {**setup, "loss": usual_loss(method)}
-
-
-def reward_models(reader: Reader, usual: RlSetup, *, is_verl: bool) -> tuple[str, ...]:
-    """The names of the reward models on these GPUs: those that the config names, or else those of
-    the method's `usual` setup."""
-    if is_verl:
-        is_there = reader.text_named("enable", "a reward model", "reward_model") in TRUE
-        return (SAME_AS_POLICY,) if is_there else ()
-    keys = ("reward_model", "reward_model_path")
-    names = [name for key in keys if (name := reader.text_named(key, "the reward model"))]
-    for setting, name in reader.named("reward_funcs"):
-        reader.note(setting, f"how answers are judged: {name}")
-        names += [name] if "/" in name else []  # a model's id; a bare word names a function
-    # An address is that of a server.
-    return tuple(name for name in names if "://" not in name) if names else usual.reward_models
 
 
 def has_reference(reader: Reader, usual: RlSetup, *, adapters: bool, is_verl: bool) -> bool:

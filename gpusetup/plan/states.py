@@ -8,7 +8,7 @@ from gpusetup.plan.job import BYTES, SHARDED, Recipe, Shardable, TrainingJob
 
 UNSHARDED_EXTRA = 1.065
 """Extra bytes per parameter if a sharded strategy runs on one GPU. Fitted to the measured table
-(`measured.py`), as are the next two numbers."""
+(`cells.csv`), as are the next two numbers."""
 GATHERED_UNIT = 11.565
 """Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients."""
 OFFLOADED_UNIT = 7.998
@@ -105,7 +105,7 @@ def weight_bytes(job: TrainingJob) -> int:
 def gradient_bytes(job: TrainingJob) -> int:
     """The bytes of one gradient. With DeepSpeed they have the type used for computing, otherwise
     the type of the trained weight (an adapter or a weight of the model)."""
-    if job.lora is not None or not job.deepspeed_steps:
+    if job.lora is not None or not job.master_weights:
         return job.trained_bytes
     return job.compute_bytes
 
@@ -149,11 +149,8 @@ def gradients_stay(job: TrainingJob) -> bool:
     # micro-batches.
     if job.fills_token_budget or job.accumulate > 1:
         return True
-    # DeepSpeed's ZeRO 3 keeps gradients in one buffer that is never freed, and so does
-    # Megatron-LM's DDP. Only Megatron-LM and frameworks based on it set the gradients' type.
-    if job.strategy == "zero3" and job.deepspeed_steps:
-        return True
-    return job.gradient_dtype is not None and job.strategy in ("single", "ddp", "zero1")
+    # DeepSpeed's ZeRO 3 keeps gradients in one buffer that is never freed.
+    return job.strategy == "zero3" and job.master_weights
 
 
 def resident_states(job: TrainingJob, recipe: Recipe) -> float:
@@ -166,7 +163,7 @@ def resident_states(job: TrainingJob, recipe: Recipe) -> float:
     if not optimizer_on_host(job):
         size += per_gpu(job, job.trained_parameters, "optimizer") * optimizer_bytes(job)
     # DDP's buckets are a copy of the gradients (`gradient_as_bucket_view` is off by default).
-    if job.strategy == "ddp" and not job.master_weights:
+    if job.strategy == "ddp":
         size += per_gpu(job, job.trained_parameters) * gradient_bytes(job)
     return size
 
@@ -232,7 +229,7 @@ def gradients(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of all gradients on one GPU; 0 if they are offloaded, or if the optimizer consumes
     them during the backward pass."""
     # When DeepSpeed offloads the optimizer's states, it also moves the gradients to the host.
-    deepspeed_offloads = job.offload_optimizer and job.deepspeed_steps
+    deepspeed_offloads = job.offload_optimizer and job.master_weights
     if recipe.offload or deepspeed_offloads or job.step == "backward":
         return 0.0
     return per_gpu(job, job.trained_parameters, "gradients") * gradient_bytes(job)
@@ -267,7 +264,7 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
     if job.fills_token_budget or recipe.offload or job.offload_optimizer:
         return 0.0
     stepped = per_gpu(job, job.trained_parameters, "optimizer")
-    if job.deepspeed_steps:
+    if job.master_weights:
         # DeepSpeed keeps a GPU's share of the 32-bit copy in one flat tensor, and a step copies
         # that tensor twice.
         return 8 * (min(stepped, LIVE_PARAMETERS) if job.strategy == "zero3" else stepped)
@@ -276,8 +273,7 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
         return ADAFACTOR_COPIES * 4 * largest_matrix / shard_count(job, "optimizer")
     if job.step != "foreach":
         return 0.0
-    parameter_bytes = 4 if job.master_weights else job.trained_bytes
-    return stepped * OPTIMIZERS[job.optimizer].copies * parameter_bytes
+    return stepped * OPTIMIZERS[job.optimizer].copies * job.trained_bytes
 
 
 def generation_cache(job: TrainingJob, recipe: Recipe) -> float:

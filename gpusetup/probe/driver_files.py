@@ -34,16 +34,16 @@ def read_driver_files(system: System) -> list[Snapshot]:
     ]
 
 
-def _module_version(text: str) -> Driver:
-    version = text.strip() or None
-    return Driver(version=version, module_version=version)
-
-
 def _read_kernel_driver(system: System) -> Iterator[Snapshot]:
     """The version of the running driver, from /proc and /sys, and which modules are loaded."""
+
+    def module_version(text: str) -> Driver:
+        version = text.strip() or None
+        return Driver(version=version, module_version=version)
+
     for path, subject, parse in (
         ("/proc/driver/nvidia/version", "driver.version", parse_proc_version),
-        ("/sys/module/nvidia/version", "driver.module_version", _module_version),
+        ("/sys/module/nvidia/version", "driver.module_version", module_version),
         ("/proc/modules", "driver.module_loaded", parse_modules),
     ):
         text, problem = read_or_none(system, path), "cannot be read"
@@ -72,7 +72,6 @@ def read_modinfo(system: System) -> Snapshot:
 
 
 def _read_proc_gpus(system: System) -> Snapshot:
-    """The GPUs that the kernel driver manages, from /proc/driver/nvidia/gpus."""
     names = list_or_empty(system, GPUS_FOLDER)
     if not names:
         return missing("gpus", GPUS_FOLDER, "nothing there")

@@ -52,7 +52,11 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
     if target is not None and exists(system, join(target.prefix, *JOURNAL)):
         found = {target.prefix: {}}
     # Look for unfinished environments only if the user neither named nor activated an environment.
-    elif target is None or target.chosen_by not in ("--python", "VIRTUAL_ENV", "CONDA_PREFIX"):
+    elif target is None or target.record.chosen_by not in (
+        "--python",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+    ):
         found = {prefix: {"half_made": "yes"} for prefix in half_made_environments(system)}
     for prefix, more in found.items():
         path = join(prefix, *JOURNAL)

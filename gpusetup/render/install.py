@@ -96,8 +96,8 @@ def end_screen(
     notes: Iterable[str] = (),
     undo: str | None = None,
 ) -> Screen:
-    """The screen at the end of an installation: the result, the test's result, the command that
-    restores the previous packages, and the receipt. `how` is a key of ENDS, by default the result's
+    """The screen at the end of an installation: the result, the test's result, and the
+    command that restores the previous packages. `how` is a key of ENDS, by default the result's
     state."""
     mark, sentence = ENDS[how or answer.state]
     has = ", ".join(f"{name} {version}" for name, version in answer.after.items()) or "no torch"
@@ -105,7 +105,7 @@ def end_screen(
     if answer.verdict is not None or answer.state == "installed":
         lines += proven(answer)
     why = answer.why if answer.state == "unchanged" else None
-    lines += facts({"why": why, "undo": undo, "receipt": answer.receipt})
+    lines += facts({"why": why, "undo": undo})
     return Screen((*lines, *(remark("note", note) for note in notes)))
 
 

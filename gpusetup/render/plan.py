@@ -164,11 +164,11 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
         yield verdict(OK, "fits", f": {recipe}")
     confidence = f"close: {plan.close_because}"
     if plan.confidence == "measured":
-        confidence = "measured"
+        confidence = "measured by the authors of Trinity-RFT"
     elif plan.confidence == "clear":
         is_left = "left" if plan.fits else "missing"
         confidence = f"more than {plan.near_percent} % of the memory is {is_left}"
-    yield from facts({"confidence": confidence, "source": plan.source})
+    yield from facts({"confidence": confidence})
 
 
 def _memory(plan: PlanCell) -> Iterator[str]:

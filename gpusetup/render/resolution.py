@@ -203,12 +203,3 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
             builds += f", and {plural(len(other_releases), 'other release')}"
         yield ScreenLine(f"  {reason}", hang=4)
         yield ScreenLine((f"    {newest:8} {builds}", DIM), hang=13)
-
-
-def family(packages: Sequence[JointPackage]) -> tuple[str, ...]:
-    """The names of torch's packages among these packages; all of torch's family if the list is
-    empty."""
-    if not packages:
-        return FAMILY
-    names = {package.name for package in packages}
-    return tuple(name for name in FAMILY if name in names)

@@ -48,7 +48,6 @@ READERS: tuple[Reader, ...] = (
     cuda_errors.cuda_errors,
     messages,
     typed.bare_answer,
-    typed.old_launches,
     statements.statements,
     files.files,
     owners.owners,

@@ -1,5 +1,5 @@
-"""What typed commands and their output show: what no line of it would show alone, an answer that was
-pasted without its question (for example only `False`), and torch's old launcher."""
+"""What typed commands and their output show: what no line of it would show alone, and an answer that
+was pasted without its question (for example only `False`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpusetup.model.machine import Event, Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import Capability
-from gpusetup.report.facts import HINT, SHOWN_CHARACTERS, SURE, USUAL, Claim, Facts, Gpus
+from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
 
 LINES_READ = 2_000
 # `$ df -h /dev/shm  # in the container`: the remark of the person who typed the command.
@@ -161,42 +161,3 @@ def bare_answer(text: Text) -> Facts:
     yield Claim("torch.cuda_available", True, source, HINT)
     values = {"bare": "True" if answer == "true" else answer}
     yield Event(kind="bare-yes", values=values, source=source, text=whole_text)
-
-
-# --- torch's old launcher -------------------------------------------------------------------------
-
-# `NCCL_DEBUG=INFO python3 -u -m torch.distributed.launch --nproc_per_node=2 train.py`.
-COMMAND = lazy(
-    r"(?P<variables>(?:[A-Z_]\w{0,40}=[\w.,:/-]{0,80} ){0,6})"
-    r"(?:\S{0,120}[/\\])?python[\d.]{0,5}(?:\.exe)?\s(?:-[uEsO]\s){0,3}-m\s+torch\.distributed\.launch\s+(?P<arguments>\S.*)$"
-)
-# The end of a line that continues on the next: a backslash, PowerShell's backtick or cmd's caret.
-CONTINUED = lazy(r"\s[\\`^]$")
-MAX_LINES = 12
-"""At most this many lines are read as one command."""
-
-
-def old_launches(text: Text) -> Facts:
-    """The first command that starts a training with `torch.distributed.launch`: the variables
-    before it, and its arguments. It does not mean a failure.
-
-    >>> from gpusetup.report.cleaning import text_of
-    >>> line = "$ python -m torch.distributed.launch --nproc_per_node=2 \\\\\\n train.py"
-    >>> next(old_launches(text_of(line))).values["arguments"]
-    '--nproc_per_node=2 train.py'
-    """
-    if "torch.distributed.launch" not in text.low:
-        return
-    for index, line in enumerate(text.lines):
-        last = index
-        while CONTINUED.search(text.lines[last]) and last < index + MAX_LINES:
-            last = min(last + 1, len(text.lines) - 1)
-            line = f"{CONTINUED.sub('', line)} {text.lines[last]}"
-        if command := COMMAND.search(" ".join(line.split())):
-            values = {
-                "variables": command["variables"].strip(),
-                "arguments": command["arguments"].strip("`'\" "),
-            }
-            source, quote = line_source(index + 1), command[0][:SHOWN_CHARACTERS]
-            yield Event(kind="old-launch", values=values, source=source, text=quote)
-            return

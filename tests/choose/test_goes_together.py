@@ -245,23 +245,3 @@ def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
         assert planned.exit == 0, planned.err
         assert planned.answer["after"]["torch"] == "2.13.0+cu130"
         assert "newest on the mirror" in planned.answer["why"]
-
-
-def test_a_newer_torch_is_offered_from_a_mirror_with_its_condition(run: Run) -> None:
-    machine = ("install", "--dry-run", "--from", "healthy")
-    usual, mirror = run(*machine), run(*machine, "--index", "https://mirror.example/whl")
-    assert "also fits; to install it, add `--upgrade`" in usual.out
-    assert "also fits if your index has it; to install it, add `--upgrade`" in mirror.out
-
-
-@needs_linux
-def test_nothing_is_said_to_stay_in_a_new_environment(
-    shelves: World, ask: Run, tmp_path: Path
-) -> None:
-    shelves.add_default("pinned", "1.0", requires=("torch==2.10.0",))
-    place = ("--venv", str(tmp_path / "new"), "--index", shelves.index.index_root)
-    host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
-    planned = ask("install", "--dry-run", "pinned", *place, *host)
-    shown = " ".join(planned.out.split())
-    assert "torch 2.10.0 is not the newest: Because" in shown
-    assert "stays at" not in planned.out

@@ -153,7 +153,7 @@ COMPAT = changed(
          "uv pip install --python /home/me/env/bin/python", "-m pip"),
         ("torch-cpu-build", changed(WINDOWS, torch=CPU_TORCH),
          'gpusetup install --python "C:\\My Env\\Scripts\\python.exe"', "/home"),
-        ("site-not-writable",
+        ("externally-managed",
          changed(torch=CPU_TORCH, python={"site_writable": False, "prefix": "/home/me/p/.venv"}),
          "--venv .venv-gpu ", "sudo"),
         # The driver comes by the distribution's own command.

@@ -31,7 +31,7 @@ CAUSES = [
     "nvml-mismatch", "os-call-failed", "out-of-memory", "pcie-degraded", "pip-cache-disk-full",
     "pip-missing", "power-thermal-throttle", "ptx-unsupported-toolchain", "python-32bit",
     "python-no-wheel", "rdma-memlock", "resolver-conflict", "rocm-wheel-on-nvidia",
-    "secure-boot-rejected", "shm-too-small", "smi-banner-misread",
+    "secure-boot-rejected", "shm-too-small",
     "system-not-ready-fabric-manager", "tf32-precision", "torch-cpu-build", "torch-missing",
     "torchaudio-mismatch", "torchvision-mismatch", "triton-build-failed", "triton-missing-windows",
     "triton-no-compiler", "uvm-missing", "vgpu-no-compute", "vgpu-unlicensed",
@@ -47,13 +47,11 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, 
 
 def test_every_promised_cause_can_be_the_root() -> None:
     assert set(CAUSES) <= {row.id for row in records() if row.place}
-    assert len(CAUSES) == len(set(CAUSES)) == 91
+    assert len(CAUSES) == len(set(CAUSES)) == 90
 
 
-@pytest.mark.parametrize("id", ["driver-too-old", "ok"])
-def test_an_explanation_is_one_document_with_a_schema(
-    id: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_explanation_is_one_document_with_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    id = "driver-too-old"
     document = said(["--explain", id], capsys)
     assert next(iter(document)) == "schema" and document["schema"] == "gpusetup.finding/1"
     assert document["finding"]["id"] == id

@@ -37,17 +37,11 @@ grad_clip: 0
 EXPERIMENT = ("base_channels", "num_blocks", "patch_size", "use_perceptual", "grad_clip", "lr")
 
 
-def smi_machine(*cells: str, refused: tuple[str, ...] = (), **environ: str) -> ReplaySystem:
-    """A machine on which only nvidia-smi answers; `refused` are fields that it does not know."""
-    run = {}
-    for fields in (("index", "name", "uuid", "memory.total", "compute_cap"),
-                   ("index", "name", "uuid", "memory.total")):  # fmt: skip
-        query = (f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
-        argv = (sys.executable, "-I", "-S", HOLD_BACK, f"/usr/bin/{PROGRAM}", *query)
-        known = not set(refused) & set(fields)
-        rows = "\n".join(", ".join(cell.split(", ")[: len(fields)]) for cell in cells)
-        answer = Output(argv=argv, exit=0 if known else 2, stdout=rows if known else "not valid")
-        run[" ".join(argv)] = answer
+def smi_machine(*cells: str, **environ: str) -> ReplaySystem:
+    """A machine on which only nvidia-smi answers."""
+    query = ("--query-gpu=index,name,uuid,memory.total,compute_cap", "--format=csv,noheader")
+    argv = (sys.executable, "-I", "-S", HOLD_BACK, f"/usr/bin/{PROGRAM}", *query)
+    run = {" ".join(argv): Output(argv=argv, exit=0, stdout="\n".join(cells))}
     return ReplaySystem(Tape(run=run, which={PROGRAM: f"/usr/bin/{PROGRAM}"}, environ=environ))
 
 
@@ -60,12 +54,10 @@ def seen(*cells: str, machine: Snapshot | None = None, **given: Any) -> Snapshot
 
 
 def test_nvidia_smi_tells_the_gpu_where_the_library_does_not_load() -> None:
-    """003-3: mixed precision and pinned memory as for any GPU; drivers before 470 refuse the field
-    `compute_cap`."""
-    for refused in ((), ("compute_cap",)):
-        facts = facts_of(seen(CARD, refused=refused))
-        assert (facts.gpu, facts.gpus, facts.capability) == ("NVIDIA GeForce RTX 4090", 1, (8, 9))
-        assert facts.memory_bytes == 24564 << 20
+    """003-3: mixed precision and pinned memory as for any GPU."""
+    facts = facts_of(seen(CARD))
+    assert (facts.gpu, facts.gpus, facts.capability) == ("NVIDIA GeForce RTX 4090", 1, (8, 9))
+    assert facts.memory_bytes == 24564 << 20
 
 
 @pytest.mark.parametrize(
@@ -157,49 +149,37 @@ DEPRECATED = (
     "and will be removed in future. Use torchrun.\n"
 )
 OLD_COMMAND = "$ python -m torch.distributed.launch --nproc_per_node=2 src/main.py --lr 1e-4\n"
-SEVERAL_LINES = (
-    "$ CUDA_VISIBLE_DEVICES=0,1 python3 -m torch.distributed.launch --use_env \\\n"
-    "    --nproc_per_node=2 \\\n"
-    "    train.py --name 'my run' 2>&1 | tee log\n"
-)
 
 
 @pytest.mark.parametrize(
     ("text", "cause", "said"),
     [
         *((f"{OLD_COMMAND}{DEPRECATED}{error}\n", "local-rank-argument",
-           ('os.environ["LOCAL_RANK"]', "torchrun --nproc_per_node=2 src/main.py --lr 1e-4"))
+           ('os.environ["LOCAL_RANK"]', "torchrun --nproc-per-node=gpu train.py"))
           for error in (
               "main.py: error: unrecognized arguments: --local-rank=0",
               "usage: main.py [-h] [--lr LR]\nmain.py: error: unrecognized arguments: "
               "--local_rank=1",
               "Error: No such option: --local-rank")),
-        # Variables and quotes stay; what torchrun lacks and the pipe do not.
-        (f"{SEVERAL_LINES}{DEPRECATED}", "launcher-deprecated",
-         ("export CUDA_VISIBLE_DEVICES=0,1",
-          "torchrun --nproc_per_node=2 train.py --name 'my run' To set")),
-        # A stranger's `$(…)` is never typed; the form of the command is shown instead.
-        (f"python -m torch.distributed.launch train.py $(rm -rf ~)\n{DEPRECATED}", None,
-         ("torchrun --nproc-per-node=gpu train.py",)),
         # Neighbours, whose program failed by itself.
         (f"{DEPRECATED}KeyError: 'train'\n", "program-failed", ()),
         ("error: unrecognized arguments: --local-batch=4\n", "program-failed", ()),
     ],
 )  # fmt: skip
-def test_the_old_launchers_command_becomes_the_same_by_torchrun(
-    text: str, cause: str | None, said: tuple[str, ...], reads: Any
+def test_the_old_launchers_error_leads_to_torchrun(
+    text: str, cause: str, said: tuple[str, ...], reads: Any
 ) -> None:
     """003-16: torchrun with LOCAL_RANK from the environment."""
     read = reads(text)
-    assert cause in (None, read.cause)
+    assert read.cause == cause
     assert all(words in read.screen for words in said), read.screen
-    assert "rm -rf" not in read.screen.partition("What to do")[2]
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "loss explodes",
+        "Training is unstable, loss explodes with AMP fp16",
         "I get NaN after 200 steps",
         "step 1200 | loss nan | lr 3e-4",
         "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1e-05}",
@@ -223,19 +203,6 @@ def test_a_diverging_loss_leads_to_clipping_a_lower_rate_and_a_warm_up(
     assert read.cause == "loss-diverges"
     for words in ("clip_grad_norm_(model.parameters(), 1.0)", "learning rate", "warm it up"):
         assert words in read.screen
-    assert "bfloat16" not in read.screen
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["Training is unstable, loss explodes with AMP fp16", "loss is nan as soon as I use float16"],
-)
-def test_a_diverging_loss_in_float16_leads_to_bfloat16_or_a_scaler(text: str, reads: Any) -> None:
-    """003-19: where the text shows float16."""
-    screen = reads(text).screen
-    assert screen.index("bfloat16 instead of float16") < screen.index("GradScaler")
-    screen = reads(f"GPU: NVIDIA GeForce GTX 1660\n{text}").screen
-    assert "Turn mixed precision off on this card" in screen
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ def with_a_gpu(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
 
 
 LEFT_ASIDE = ("__pycache__", ".gpusetup", ".lock")
-"""Bytecode, the receipt's folder and uv's lock do not count as the environment's state."""
+"""Bytecode, the store and uv's lock do not count as the environment's state."""
 
 
 def state_of(folder: Path) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import subprocess
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from index_server import build_wheel, sha256_of
+from index_server import build_wheel
 from installing import (
     TAG,
     TORCH,
@@ -51,16 +50,12 @@ def test_a_damaged_file_of_uvs_cache_is_fetched_again(world: World, install: Ins
 
 
 def check_installed(venv: Path, wheel: Path) -> None:
-    """Byte for byte what the wheel holds, and the receipt says which file it was."""
+    """Byte for byte what the wheel holds."""
     site = site_of(venv)
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             if not name.endswith("/RECORD"):
                 assert (site / name).read_bytes() == archive.read(name), name
-    receipt = json.loads((venv / ".gpusetup/receipt.json").read_text())
-    hashes = {row["name"]: row["sha256"] for row in receipt["wheels"]}
-    assert hashes["torch"] == sha256_of(wheel)
-    assert None not in hashes.values()
     assert not list(site.glob("*/direct_url.json")), (
         "`pip freeze` would name a path of this machine"
     )

@@ -46,7 +46,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         f"--trainer {name}"
         for name in ("hf", "trl", "axolotl", "llama-factory", "ms-swift --strategy zero2",
                      "unsloth", "torchtune", "torchtitan", "litgpt", "llm-foundry", "nanogpt",
-                     "llama-recipes --lora 8 --quantize nf4", "megatron", "gpt-neox", "deepspeed",
+                     "llama-recipes --lora 8 --quantize nf4", "deepspeed",
                      "verl", "openrlhf", "lightning", "accelerate", "loop", "trinity",
                      "axolotl --lora 8 --quantize nf4 --strategy fsdp")
     ),

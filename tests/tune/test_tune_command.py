@@ -98,7 +98,8 @@ REFUSED = (
     ("x.json", b"{", "x.json, line 1, column 2: not JSON"),
     ("x.json", b'{"a": 1, "a": 2}', "the key 'a' is there twice"),
     ("x.json", b'{"a": NaN}', "not JSON"),
-    ("x.py", b"a = 1\n", "x.py is Python code"),
+    ("x.py", b"a = 1\n", "YAML and JSON alone"),
+    ("x.toml", b"a = 1\n", "YAML and JSON alone"),
     ("x.yaml", b"[" * 1500, "nested too deeply"),
 )
 

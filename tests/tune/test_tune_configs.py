@@ -67,19 +67,6 @@ def test_configs_of_known_trainers_change_only_where_meant(
 
 
 FORMATS = (
-    ("jsonc", "c.json",
-     '{ // hi\n "batch_size": 64, /* a, b */ "accumulation_steps": 1,\n "seq_len": 9, }\n',
-     '{ // hi\n "batch_size": 16, /* a, b */ "accumulation_steps": 4,\n "seq_len": 9, }\n'),
-    ("a comment's marks in text", "c.jsonc",
-     '{"num_workers": 0, "url": "http://x/*", "y": "*/"}',
-     '{"num_workers": 8, "url": "http://x/*", "y": "*/"}'),
-    ("toml", "c.toml",
-     '[data]\nnum_workers = 0 # loader\n[trainer]\nprecision = "32"\n[train]\n'
-     'batch_size = 64\naccumulation_steps = 1\nseq_len=8\n',
-     '[data]\nnum_workers = 8 # loader\n[trainer]\nprecision = "bf16-mixed"\n[train]\n'
-     'batch_size = 16\naccumulation_steps = 4\nseq_len=8\n'),
-    ("toml text that looks like it", "c.toml",
-     'num_workers = 0\nnote = """\nnum_workers = 3\n"""\n', None),
     ("timm", "c.yaml", "workers: 4\npin_mem: false\namp: false\namp_dtype: float16\n",
      "workers: 8\npin_mem: true\namp: true\namp_dtype: float16\n"),
     ("diffusers", "c.yaml",

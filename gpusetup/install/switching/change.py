@@ -11,11 +11,9 @@ creates folders, but it only removes empty ones.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,11 +29,9 @@ from gpusetup.install.job import (
     run_step,
     torch_stays,
 )
-from gpusetup.install.switching.files import flush, is_folder, remove, write_safely
+from gpusetup.install.switching.files import flush, is_folder, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
-    NEXT_RECEIPT,
-    RECEIPT,
     STAGING,
     STORE,
     UNDO,
@@ -107,8 +103,6 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
-            if torch_stays(verdict):
-                write_receipt(store / NEXT_RECEIPT, plan, verdict)
         if not torch_stays(verdict):
             change.restore(job)
             return verdict
@@ -168,8 +162,8 @@ def begun(store: Path, *, makes_venv: bool) -> Change:
             (store / STAGING).mkdir(mode=0o700)
             if makes_venv:
                 note_making(store, journal)
-                # An environment that was deleted from this folder may have left its receipt.
-                remove(store / RECEIPT)
+                # An environment that was deleted from this folder may have left its undo.
+                remove(store / UNDO)
             require_followable(store, journal)
             change.enter(journal.phase)
         except (OSError, Blocked):
@@ -285,8 +279,6 @@ class Change:
         store = self.store
         flush(store)
         self.enter("keeping")
-        if (store / NEXT_RECEIPT).exists():
-            (store / NEXT_RECEIPT).replace(store / RECEIPT)
         try:
             undo = read_journal(store, UNDO)
         except (BadInput, Blocked):
@@ -324,10 +316,8 @@ class Change:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.replace(kept, path)
         remove_empty(made)
-        # An undo removes the notes of the installation that it reverts. A failed installation has
-        # not written those yet.
-        for name in (UNDO, RECEIPT) if self.journal.undoes else (NEXT_RECEIPT,):
-            (self.store / name).unlink(missing_ok=True)
+        if self.journal.undoes:
+            (self.store / UNDO).unlink(missing_ok=True)
         self._forget()
 
     def restore(self, job: InstallJob) -> None:
@@ -499,27 +489,6 @@ def recover_unfinished(
         state = "new" if ended.phase == "keeping" else "previous"
         talk(f"{folder} is in its {state} state again.")
     return ended
-
-
-# --- the receipt ----------------------------------------------------------------------------------
-
-
-def write_receipt(path: Path, plan: Plan, verdict: Mapping[str, Any] | None) -> None:
-    """Write the receipt of an installation. It names each file by its host, name and hash: a URL
-    may contain a login, or the path of a home folder."""
-    receipt = {
-        "schema": "gpusetup.receipt/1",
-        "installed_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "before": {**plan.before},
-        "after": {**plan.after},
-        "wheels": [
-            {"host": wheel.host or None, "file": wheel.filename}
-            | {name: getattr(wheel, name) for name in ("name", "version", "sha256")}
-            for wheel in plan.wheels
-        ],
-        "verdict": {"verdict": verdict["verdict"]} if verdict else None,
-    }
-    write_safely(path, json.dumps(receipt, indent=2) + "\n")
 
 
 # --- undo -----------------------------------------------------------------------------------------
