@@ -96,11 +96,10 @@ class DriverBranch(Frozen):
 
 
 class Debian(Frozen):
-    """The driver branch in a Debian release, and the release's driver package for Kepler GPUs."""
+    """The driver branch in a Debian release."""
 
     release: str
     branch: int
-    kepler: str | None = None
 
 
 class Repository(Frozen):
