@@ -18,7 +18,6 @@ from gpusetup.model.documents import (
     DoctorAnswer,
     PlanAnswer,
     ResolveAnswer,
-    ServePlan,
     VerifyAnswer,
 )
 from gpusetup.model.finding import Finding
@@ -31,7 +30,6 @@ __all__ = [
     "GpuSetupError",
     "PlanAnswer",
     "ResolveAnswer",
-    "ServePlan",
     "Snapshot",
     "ToolFailed",
     "Unsatisfiable",
@@ -84,15 +82,12 @@ def resolve(*packages: str, machine: Machine | None = None, **options: Any) -> R
     return _answer("resolve", ResolveAnswer, {"packages": packages, "machine": machine, **options})
 
 
-def plan(**question: Any) -> PlanAnswer | ServePlan:
-    """Predict whether a training run (or a server, with `serve`) fits on these GPUs, and with which
-    settings.
+def plan(**question: Any) -> PlanAnswer:
+    """Predict whether a training run fits on these GPUs, and with which settings.
 
     Each argument has the same meaning as the command-line option with the same name. Sizes in the
     answer are in GiB.
     """
-    if question.get("serve"):
-        return _answer("plan", ServePlan, question)
     return _answer("plan", PlanAnswer, question)
 
 

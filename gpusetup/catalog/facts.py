@@ -5,7 +5,7 @@ Each table has the name of its class, and is only read when it is first needed.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen
@@ -88,17 +88,8 @@ class Undeclared(Frozen):
 
 
 class DriverBranch(Frozen):
-    """A driver branch with a special role: the one to install, or the last one with closed-source
-    kernel modules."""
+    """The driver branch to install."""
 
-    name: Literal["good", "last closed"]
-    branch: int
-
-
-class Debian(Frozen):
-    """The driver branch in a Debian release."""
-
-    release: str
     branch: int
 
 
@@ -159,9 +150,9 @@ def pci_name(device_id: str | None) -> str | None:
 
 
 @cache
-def driver_branch(name: Literal["good", "last closed"]) -> int:
-    """The driver branch to install, or the last one with closed-source kernel modules."""
-    return next(row.branch for row in facts(DriverBranch) if row.name == name)
+def driver_branch() -> int:
+    """The driver branch to install, which has long-term support."""
+    return facts(DriverBranch)[0].branch
 
 
 def generation_of(device_id: str | None) -> Capability | None:

@@ -59,11 +59,6 @@ class DoctorQuestion(CommandQuestion):
         "explain the finding with this id, e.g. torch-cpu-build", metavar="ID"
     )
     strict: bool = switch("also exit with 1 if there are only warnings")
-    format: str = option(
-        "output format; markdown leaves out private data, so you can share it",
-        default="text",
-        choices=("text", "markdown"),
-    )
 
     @property
     def describes_other_host(self) -> bool:
@@ -83,17 +78,12 @@ def run(question: DoctorQuestion, out: Console) -> Reply:
     from gpusetup.choose.host import host_of
     from gpusetup.choose.wish import Wish, check_wish
     from gpusetup.diagnosis.diagnose import diagnose
-    from gpusetup.render.doctor import doctor_markdown, doctor_screen
+    from gpusetup.render.doctor import doctor_screen
 
     catalog = load_catalog()
     wish = Wish(torch=question.torch)
     check_wish(wish, catalog)
     snapshot = _machine_of(question, out)
-    is_shared = question.format == "markdown" and not out.json
-    if is_shared:
-        from gpusetup.redaction import redact
-
-        snapshot = redact(snapshot)
     host = host_of(completed_from_catalog(snapshot, catalog), catalog)
     # A report is about somebody else's folder.
     project = _project_here(host, catalog) if question.report is None else None
@@ -107,9 +97,8 @@ def run(question: DoctorQuestion, out: Console) -> Reply:
         other_host=question.describes_other_host,
         project_words=project.words if project and question.torch is None else (),
     )
-    screen = doctor_markdown if is_shared else doctor_screen
     code = exit_code(answer, strict=question.strict)
-    if question.report is None and not is_shared:
+    if question.report is None:
         from gpusetup.model.frozen import replace
 
         answer = replace(
@@ -117,7 +106,7 @@ def run(question: DoctorQuestion, out: Console) -> Reply:
             project=project.answer if project else None,
             other_environments=_elsewhere(question, snapshot),
         )
-    return Reply(answer, screen, code)
+    return Reply(answer, doctor_screen, code)
 
 
 def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:

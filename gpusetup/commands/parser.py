@@ -30,7 +30,7 @@ COMMANDS = {
     "tune": "adapts a training config to this machine, and can measure which batch size is best",
     "monitor": "watches the GPUs or a training run, and tells you at the end what slowed it down",
     "fleet": "checks one node or many, and says which one differs from the others",
-    "snapshot": "prints a snapshot of this machine without private data, or compares two snapshots",
+    "snapshot": "prints a snapshot of this machine without private data",
     "mcp": "lets AI assistants use gpusetup over the Model Context Protocol",
     "completion": "prints a completion script for your shell",
 }
@@ -287,7 +287,7 @@ CALLED: Mapping[str, str] = {
     "plan": "estimate fit size memory vram calculate predict oom",
     "tune": "optimize optimise autotune config batch-size",
     "monitor": "watch top stat dmon nvtop usage utilization log",
-    "snapshot": "record save dump export compare diff",
+    "snapshot": "record save dump export",
     "fleet check": "node-check node health",
     "fleet slurm": "slurm prolog",
     "mcp --agents": "agents",

@@ -21,6 +21,7 @@ becomes `~`. Two snapshots can be compared line by line: `diff before.json after
 
 EXAMPLES = (
     "gpusetup snapshot --output machine.json",
+    "gpusetup snapshot --python .venv --keep-private",
     "gpusetup doctor --from machine.json",
 )
 

@@ -10,17 +10,40 @@ from typing import TYPE_CHECKING
 from gpusetup.causes.record import RECORDS, Cause
 from gpusetup.diagnosis.precedence import consequences
 from gpusetup.errors import UsageError
+from gpusetup.model.finding import Severity
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import KnownFinding
 
 
+VERDICTS = (
+    Cause(
+        id="ok",
+        severity=Severity.NOTE,
+        title="nothing to fix for CUDA",
+        means="The driver, the GPU and torch work together. If a program still fails, the cause "
+        "lies elsewhere.",
+        text="Nothing to do",
+    ),
+    Cause(
+        id="unknown",
+        severity=Severity.NOTE,
+        title="not enough information to tell what is wrong",
+        means="gpusetup found no error, but nothing shows that the GPU, the driver and torch work.",
+        text="Run `gpusetup doctor` on the machine itself, or post the output of `gpusetup "
+        "snapshot`",
+    ),
+)
+"""The answers that doctor gives if no finding is the root."""
+
+
 def records() -> tuple[Cause, ...]:
-    """All records in the order of precedence, then by id."""
+    """All records in the order of precedence, then by id; the verdicts come last."""
     from gpusetup.causes.table import CAUSES
     from gpusetup.diagnosis.rules import RULE_BROKEN
 
-    return tuple(sorted((*CAUSES, RULE_BROKEN), key=lambda record: record.order))
+    known = sorted((*CAUSES, RULE_BROKEN), key=lambda record: record.order)
+    return (*known, *VERDICTS)
 
 
 def record(id: str) -> Cause:

@@ -10,15 +10,11 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
-from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
 from gpusetup.causes.record import RECORDS
-from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import (
-    driver_answers,
     events,
-    gpus,
     in_container,
     is_report,
     on,
@@ -30,7 +26,6 @@ from gpusetup.fixes.owners import Lender, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, is_speakable, lines, variable_changed, with_words
-from gpusetup.model.versions import cuda_of, parsed
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -273,15 +268,14 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
         return None if any(is_wrong) else block
 
     fix = map_blocks(fix, unless_harmful)
-    text = fix.text + _least_driver(context, fix) + _gpus_left_out(context, fix)
     if lender_of(context):
-        return replace(map_blocks(fix, _in_cells), text=text)
+        return map_blocks(fix, _in_cells)
     kept = _kept_variables(context, fix)
     # Messages of a container engine come from its host, so the fix is for the host too.
     if in_container(context) and not finding.id.startswith("container-"):
         fix = _with_host_commands_apart(fix)
     titled = (Alternative(title=kept, commands=()),) if kept else ()
-    return replace(fix, text=text, alternatives=(*titled, *fix.alternatives))
+    return replace(fix, alternatives=(*titled, *fix.alternatives))
 
 
 def _in_cells(block: Alternative) -> Alternative:
@@ -310,62 +304,6 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
     if not acts_on_the_host(way):
         return fix
     return replace(fix, commands=(), alternatives=(way, *fix.alternatives))
-
-
-INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
-"""A pattern for the place where a sentence or a command names the index of a torch."""
-
-
-def _backends(fix: Fix) -> list[str]:
-    """The CUDA builds of torch (`cu128`) that a fix names."""
-    return re.findall(INSTALLED, "\n".join((fix.text, *command_lines(fix))))
-
-
-def _least_driver(context: RuleContext, fix: Fix) -> str:
-    """The driver that each torch of the fix needs, to be added to its text; "" if the text already
-    names it."""
-    if board_of(context.snapshot):
-        return ""
-    catalog, family = context.catalog, driver_family(context.snapshot)
-    backends = _backends(fix)
-    build = paste.chosen_build(context)
-    if build is not None and any("gpusetup install" in line for line in command_lines(fix)):
-        backends.append(build.backend)
-    # The oldest driver that is enough must also support the GPUs that are there.
-    present = gpus_to_serve(context.snapshot, catalog)
-    of_gpus = [catalog.first_driver(gpu, family) for gpu in present]
-    needed = []
-    for backend in dict.fromkeys(backends):
-        floor = catalog.driver_floor(cuda_of(backend) or "", family)
-        driver = floor and max((floor, *filter(None, of_gpus)), key=parsed)
-        if driver and driver not in fix.text:
-            needed.append(f"{backend} needs NVIDIA driver {driver} or newer")
-    here = context.driver.version
-    known = f"found: {here}" if here else "`nvidia-smi` shows yours"
-    return f". {', '.join(needed)} ({known})" if needed else ""
-
-
-GENERATIONS = (("sm_120", "RTX 50", "cu128 or newer"), ("sm_61", "GTX 10", "cu126"))
-"""A kernel, the cards that need it, and where else it is (the catalog's rows of 2025 and 2026)."""
-
-
-def _gpus_left_out(context: RuleContext, fix: Fix) -> str:
-    """Which GPUs the fix's build does not support, if the text does not name the GPU."""
-    backends = _backends(fix)
-    is_known = any(gpu.compute_capability for gpu in gpus(context))
-    if is_known or not (is_report(context) and backends) or board_of(context.snapshot):
-        return ""
-    rows = [row for row in context.catalog.builds if row.backend == backends[0]]
-    kernels = {kernel for row in rows if row.channel == "pytorch" for kernel in row.kernels}
-    lacking = [
-        f"{cards} cards need {elsewhere}"
-        for kernel, cards, elsewhere in GENERATIONS
-        if kernels and kernel not in kernels
-    ]
-    # Nothing shows an NVIDIA GPU either.
-    if not gpus(context) and not driver_answers(context):
-        lacking.append("a GPU of AMD or Intel needs a build for ROCm or XPU")
-    return f". The text does not name the GPU, but {' and '.join(lacking)}" if lacking else ""
 
 
 FOR_ONE_RUN = (

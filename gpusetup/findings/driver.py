@@ -262,9 +262,12 @@ def _newer_or_another(context: RuleContext, complaints: Events, floor: str | Non
     if context.torch == Torch() and is_report(context) and not is_from_torch:
         text = f"Use the program's build for an older CUDA. Or: {newer.text}"
         return Fix(text=text, alternatives=update, min_driver=newer.min_driver)
+    text = (
+        f"Install torch {build.torch} from {build.backend}: it works with your driver, so you need "
+        "no driver update"
+    )
     return Fix(
-        text=f"Install torch {build.torch} from {build.backend}: it works with your driver, so you "
-        "need no driver update",
+        text=". ".join((text, *paste.needs_of_build(context, build))),
         commands=paste.install_commands(context),
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,

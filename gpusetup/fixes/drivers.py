@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.catalog.facts import Debian, driver_branch, facts, generation_of, has_repository
+from gpusetup.catalog.facts import driver_branch, generation_of, has_repository
 from gpusetup.evidence.command_values import is_a_kernel
 from gpusetup.evidence.context import (
     RuleContext,
@@ -41,12 +41,14 @@ def branch_of(floor: str | None) -> int:
 
 
 class DriverRequest(Frozen):
-    """The driver that a machine needs, and the system on which it is installed."""
+    """The driver that a machine needs."""
 
-    os: Os
     branch: int
-    needed_branch: int
-    """The driver branch that is certainly needed; 0 if there is none."""
+    """The branch to install: one with long-term support, or the last one for the GPUs."""
+    first: int
+    """The first branch that supports all of this machine's GPUs; 0 if they are unknown."""
+    last: int | None
+    """The last branch that supports all of them; None if current drivers do."""
     capability: Capability | None
     """The lowest compute capability of the GPUs; None if unknown."""
     newest: Capability | None
@@ -65,12 +67,8 @@ class DriverRequest(Frozen):
 
 
 UPDATE = "sudo apt update"
-CODENAME = "$(. /etc/os-release; echo $VERSION_CODENAME)"
-# Uses the mirror that this machine is already configured for.
-NON_FREE = (
-    "echo \"deb $(apt-get indextargets --format '$(REPO_URI)' 'Component: main' "
-    f'"Codename: {CODENAME}" | head -n 1) {CODENAME} '
-    'contrib non-free non-free-firmware" | sudo tee /etc/apt/sources.list.d/nvidia-non-free.list'
+SIGNED_ON_UBUNTU = (
+    'sudo apt install -y nvidia-driver-{name} linux-modules-nvidia-{name}-"$(uname -r)"'
 )
 FUSION = (
     "https://mirrors.rpmfusion.org/{0}/fedora/rpmfusion-{0}-release-$(rpm -E %fedora).noarch.rpm"
@@ -79,11 +77,6 @@ OPEN_ON_FEDORA = "echo '%_with_kmod_nvidia_open 1' | sudo tee /etc/rpm/macros.nv
 """Makes akmods build the open kernel modules (RPM Fusion, Howto/NVIDIA, "Kernel Open")."""
 
 INSTALL_DRIVER: dict[str, tuple[str, ...]] = {
-    "debian": (
-        NON_FREE,
-        UPDATE,
-        "sudo apt install -y {headers} nvidia-driver firmware-misc-nonfree",
-    ),
     "fedora": (
         f'sudo dnf install -y "{FUSION.format("free")}" "{FUSION.format("nonfree")}"',
         "sudo dnf install -y akmod-nvidia xorg-x11-drv-nvidia-cuda",
@@ -110,7 +103,7 @@ older GPUs, another kernel."""
 def cuda_repository(os: Os) -> Lines:
     """NVIDIA's own repository for toolkits (its CUDA Installation Guide); () if it has none for
     this system."""
-    system, release = (os.id or "").lower(), _major(os)
+    system, release = (os.id or "").lower(), (os.version or "").partition(".")[0]
     if system in ("rocky", "almalinux", "centos"):
         system = "rhel"
     elif system == "ubuntu":
@@ -130,11 +123,6 @@ def cuda_repository(os: Os) -> Lines:
         filled("sudo apt install -y {file}", file=f"./{keyring}"),
         filled(UPDATE),
     )
-
-
-def _major(os: Os) -> str:
-    """The first number of the distribution's release: "9" of "9.4"."""
-    return (os.version or "").partition(".")[0]
 
 
 DRIVER_SITE = "https://www.nvidia.com/drivers"
@@ -160,28 +148,20 @@ def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     return tuple(known)
 
 
-def _branches(context: RuleContext) -> tuple[int, int | None]:
-    """The first and the last driver branch that support all of this machine's GPUs; 0 if there are
-    none, None if current drivers still support them."""
-    here, catalog = known_gpus(context), context.catalog
-    first = max((branch_of(catalog.first_driver(gpu)) for gpu in here), default=0)
-    last = [catalog.last_branch(gpu.compute_capability) for gpu in here if gpu.compute_capability]
-    return first, min(filter(None, last), default=None)
-
-
 def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequest:
     """The driver that this machine's GPUs need, from a branch with long-term support.
 
     `floor`: the oldest driver version that will do, if something else needs one.
     """
-    first, last = _branches(context)
-    capabilities = [gpu.compute_capability for gpu in known_gpus(context) if gpu.compute_capability]
-    branch = max(driver_branch("good"), branch_of(floor))
+    catalog, here = context.catalog, known_gpus(context)
+    capabilities = [gpu.compute_capability for gpu in here if gpu.compute_capability]
+    last = min(filter(None, map(catalog.last_branch, capabilities)), default=None)
+    branch = max(driver_branch(), branch_of(floor))
     return DriverRequest(
-        os=context.os,
         # A newer branch than the last one would not support the oldest of the GPUs.
         branch=branch if last is None else min(branch, last),
-        needed_branch=max(branch_of(floor), first),
+        first=max((branch_of(catalog.first_driver(gpu)) for gpu in here), default=0),
+        last=last,
         capability=min(capabilities, default=None),
         newest=max(capabilities, default=None),
     )
@@ -200,16 +180,11 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
         if request.capability is None:
             return lines(UPDATE, "sudo ubuntu-drivers install")
         name = f"{request.branch}-open" if request.takes_open else f"{request.branch}"
-        signed = f' linux-modules-nvidia-{name}-"$(uname -r)"' if os.secure_boot else ""
-        return lines(UPDATE, f"sudo apt install -y nvidia-driver-{name}{signed}")
-    packaged = {row.release: row.branch for row in facts(Debian)}
-    # A Debian that is not listed (testing) counts as the newest listed one.
-    debians = packaged.get(_major(os), max(packaged.values()))
-    is_too_old = family == "debian" and request.needed_branch > debians
-    if os.secure_boot or not request.takes_open or is_too_old:
+        install = SIGNED_ON_UBUNTU if os.secure_boot else "sudo apt install -y nvidia-driver-{name}"
+        return (*lines(UPDATE), filled(install, name=name))
+    if os.secure_boot or not request.takes_open:
         return ()
-    headers = f"linux-headers-{'arm64' if os.machine == 'aarch64' else 'amd64'}"
-    commands = tuple(filled(step, headers=headers) for step in INSTALL_DRIVER.get(family, ()))
+    commands = lines(*INSTALL_DRIVER.get(family, ()))
     if family == "fedora" and request.needs_open:
         return (commands[0], *lines(OPEN_ON_FEDORA), *commands[1:])
     return commands
@@ -220,11 +195,13 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
     WSL, with JetPack on a Jetson."""
     if place := where_driver_lives(context):
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
-    request, (first, last) = driver_request(context, floor), _branches(context)
+    request = driver_request(context, floor)
     # One GPU may run only with open modules and another only with closed ones, or one may need a
     # newer branch than the last for another.
     no_common_module = not request.takes_open and request.needs_open
-    if on(context, "linux") and (no_common_module or (last and last < first)):
+    if on(context, "linux") and (
+        no_common_module or (request.last and request.last < request.first)
+    ):
         return Fix(
             text=f"{text}: no driver supports all of these GPUs ({gpu_naming.gpu_names(context)}). "
             "Choose which ones to use, and install the driver for these",
@@ -233,7 +210,7 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
         )
     if context.catalog.ends_before(known_gpus(context), floor):
         return Fix(
-            text=f"No driver since {floor} supports this GPU ({last} is the last branch "
+            text=f"No driver since {floor} supports this GPU ({request.last} is the last branch "
             "that does): use a build for an older CUDA, the CPU, or a newer GPU"
         )
     commands = driver_commands(context, floor) if on(context, "linux") else ()

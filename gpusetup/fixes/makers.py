@@ -70,7 +70,7 @@ def load_driver(maker: Maker) -> Fix:
         text=f"Load {driver}{'' if maker is AMD else ' (older GPUs: i915)'}. If it does not load, "
         "`sudo dmesg` shows why: the kernel is older than the GPU, firmware files are missing, "
         f"Secure Boot rejects the module, or a file in /etc/modprobe.d blocks it.{kfd}",
-        commands=lines(f"sudo modprobe {driver}"),
+        commands=lines("sudo modprobe amdgpu" if maker is AMD else "sudo modprobe xe"),
         needs_root=True,
     )
 

@@ -183,6 +183,13 @@ NEEDS: tuple[NeedRow, ...] = (
         'torch.cuda.get_arch_list())"',
     ),
     NeedRow(
+        what="host",
+        lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
+        denied=if_shown("the host cannot be changed from here ({said})", "host-of-a-lender"),
+        instead="The host belongs to the provider: report the message to the provider, stop this "
+        "instance, and start one on another host",
+    ),
+    NeedRow(
         what="rights",
         lines=r"^(?:sudo|su) ",
         denied=if_shown("you have no administrator rights on this machine", "no-root-rights"),
@@ -283,30 +290,12 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
         text = ". ".join(filter(None, sentences))
     judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
-        judged = _after_the_owners_way(owner, judged)
+        judged = replace(judged, text=f"{owner.sentence}: {judged.text}")
+        # gpusetup is not in the image, so its Dockerfile gets pip's commands only.
+        if owner.is_image:
+            text = judged.text.replace(": `gpusetup install` installs and tests it", "")
+            judged = replace(judged, text=text, commands=())
     return judged
-
-
-BY_GPUSETUP = ": `gpusetup install` installs and tests it"
-"""The words with which `paste.install_torch` introduces its command."""
-
-
-def _after_the_owners_way(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
-    """The fix with the owner's instructions first. pip's commands follow, under the owner's title
-    if it has one.
-
-    gpusetup is not installed in an image, so its Dockerfile gets only pip's commands.
-    """
-    text = f"{owner.sentence}: {fix.text}"
-    if not owner.commands_are_for:
-        return replace(fix, text=text)
-    title = owner.commands_are_for
-    titled = [
-        replace(way, title=title) if any_line(INSTALLS_TORCH, way.commands) else way
-        for way in fix.alternatives
-    ]
-    text = text.replace(BY_GPUSETUP, "")
-    return replace(fix, text=text, commands=(), alternatives=tuple(titled))
 
 
 def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:

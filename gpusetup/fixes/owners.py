@@ -24,9 +24,8 @@ class EnvironmentOwner(Frozen):
     """How to change torch there. If pip may be used too, this text introduces pip's commands."""
     is_closed: bool = True
     """Whether pip and `gpusetup install` are wrong there; if not, they come after the way."""
-    commands_are_for: str = ""
-    """The title of pip's commands, if they are not run where the program runs (for example in a
-    Dockerfile)."""
+    is_image: bool = False
+    """Whether a Dockerfile installs torch."""
     holds_all_packages: bool = False
     """Whether no package can be installed there at all, in contrast to an owner that only provides
     torch."""
@@ -224,10 +223,10 @@ def _unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
     return EnvironmentOwner(
         because="the program runs in a container, and packages that you install in a running "
         "container are lost when it stops",
-        way="Change the line of the Dockerfile that installs torch and build the image again, or "
-        "use a newer tag of the image. In the Dockerfile",
+        way="Change the line of the Dockerfile that installs torch (`RUN` before each command) and "
+        "build the image again, or use a newer tag of the image. In the Dockerfile",
         is_closed=False,
-        commands_are_for="lines of the Dockerfile (`RUN` before each)",
+        is_image=True,
     )
 
 

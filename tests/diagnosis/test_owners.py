@@ -103,7 +103,7 @@ def test_in_a_container_pips_lines_are_the_dockerfiles() -> None:
     assert fix is not None
     assert not fix.commands
     (way,) = fix.alternatives
-    assert "Dockerfile" in way.title
+    assert "Dockerfile" in fix.text
     assert "whl/cu128" in way.commands[0]
     assert "gpusetup install" not in fix.text
 
