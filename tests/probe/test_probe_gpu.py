@@ -78,7 +78,7 @@ def test_nvidia_smi_tells_the_links_and_the_numa_nodes() -> None:
     program = "/usr/bin/nvidia-smi"
     words = (sys.executable, "-I", "-S", HOLD_BACK, program, "topo", "-m")
     tape = Tape(
-        list={"/dev": ("nvidia0", "nvidia1")},
+        list={"/proc/driver/nvidia/gpus": ("0000:01:00.0", "0000:02:00.0")},
         ask={"read_nvml": {"init": 0, "devices": devices}},
         which={"nvidia-smi": program},
         run={" ".join(words): Output(argv=(), exit=0, stdout=matrix)},
