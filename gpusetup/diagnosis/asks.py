@@ -97,9 +97,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "kernel": (alike.KERNEL_LOG, alike.KERNEL_OF_MAKER),
     "collect-env": (alike.COLLECT_ENV, alike.BOTH_MACHINES),
     "devices": (alike.AMD_TARGETS,),
-    "kfd": (alike.AMD_TARGETS, alike.ROCM_REACHES),
     "mps": (alike.TORCHS_MPS,),
-    "mps-fallback": (alike.MPS_FALLBACK,),
     "xpu": (alike.TORCHS_XPU,),
     "sycl": (alike.XPU_SEES,),
     "threads": (alike.STACK, alike.FAULTS),
@@ -143,7 +141,7 @@ def is_answered(context: RuleContext, command: str) -> bool:
 STEPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("container-start-failed",), (HOOK_LOG,)),
     (("machine-powers-off",), (alike.LAST_BOOT,)),
-    (("nccl-hangs", "nccl-error", "nccl-connect-failed"), (alike.NCCL_LOG, alike.TOPOLOGY)),
+    (("nccl-error", "nccl-connect-failed"), (alike.NCCL_LOG, alike.TOPOLOGY)),
     (("run-hangs",), (alike.STACK, alike.KERNEL_LOG)),
     (("program-crashed", "silent-crash"), (alike.FAULTS,)),
     (("gpu-unused",), (alike.ASK_TORCH, alike.WHILE_IT_RUNS)),
