@@ -69,6 +69,7 @@ KERNEL_LOG = (
         r"(?:insert '?(?P<module>nvidia[\w-]*)'?: )Required key not available",
         r"(?:unsigned |nvidia.{0,20})module is rejected",
         r"PKCS#7 signature not signed with a trusted key",
+        "module with unavailable key is rejected",
     ),
     *rows(
         "driver-does-not-answer",
