@@ -30,7 +30,6 @@ from gpusetup.model.documents import (
     DoctorAnswer,
     PlanAnswer,
     ResolveAnswer,
-    ServePlan,
     VerifyAnswer,
 )
 from gpusetup.model.finding import Finding
@@ -43,7 +42,6 @@ __all__ = [
     "GpuSetupError",
     "PlanAnswer",
     "ResolveAnswer",
-    "ServePlan",
     "Snapshot",
     "ToolFailed",
     "Unsatisfiable",
@@ -105,11 +103,10 @@ def resolve(
     glibc: str | None = None,
     torch: str | None = None,
     backend: str | None = None,
-    installer: Literal["uv", "pip", "conda", "uv-tool"] | None = None,
+    installer: Literal["uv", "pip", "conda"] | None = None,
     name: str | None = None,
     requirements: Sequence[str | Path] = (),
     explain: bool = False,
-    refresh: bool = False,
     offline: bool = False,
     index: str | None = None,
 ) -> ResolveAnswer:
@@ -118,21 +115,17 @@ def resolve(
 
     If you leave a value out, gpusetup reads it from this machine. With `packages`, it chooses torch
     and the packages together and queries your package index, unless you set `offline`. With
-    `refresh`, it also queries PyTorch's index. With `name`, the conda commands create a new
-    environment with that name.
+    `name`, the conda commands create a new environment with that name.
     """
     return _answer("resolve", ResolveAnswer, locals())
 
 
-def plan(**question: Any) -> PlanAnswer | ServePlan:
-    """Predict whether a training run (or a server, with `serve`) fits on these GPUs, and with which
-    settings.
+def plan(**question: Any) -> PlanAnswer:
+    """Predict whether a training run fits on these GPUs, and with which settings.
 
-    Each argument has the same meaning as the command-line option with the same name. With `code`, a
-    child process runs and traces one step of that code. Sizes in the answer are in GiB.
+    Each argument has the same meaning as the command-line option with the same name. Sizes in the
+    answer are in GiB.
     """
-    if question.get("serve") is not None:
-        return _answer("plan", ServePlan, question)
     return _answer("plan", PlanAnswer, question)
 
 

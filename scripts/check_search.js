@@ -83,7 +83,6 @@ const TOPICS = [
   ["out of memory after steps", "how-to/out-of-memory-late"],
   ["ci image", "how-to/check-a-ci-image-without-gpu"],
   ["github actions", "how-to/github-actions"],
-  ["receipt", "how-to/read-a-receipt"],
 ];
 
 async function main() {

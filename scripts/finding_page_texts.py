@@ -72,7 +72,6 @@ COMMANDS = {
     "gpu-memory-taken": "nvidia-smi\n"
     "sudo fuser -v /dev/nvidia*    # also what nvidia-smi does not list",
     "gpu-unused": "gpusetup install",
-    "guarded-set-changed": "gpusetup guard",
     "hybrid-gpu-off": "sudo prime-select on-demand    # for prime-select\n"
     "supergfxctl --mode Hybrid    # for supergfxctl\n"
     "sudo envycontrol --switch hybrid    # for envycontrol\nsudo reboot",

@@ -39,10 +39,14 @@ BESIDE = {"offload", "sp", "mlm", "classes", "accumulation", "micro_batches"}
 """Words of `how` that are no settings of a job."""
 LEFT = {
     "adapter_dtype", "autocast", "dora", "encoders", "frozen_dtype", "fused_activation",
-    "kept_inputs", "lora_dropout", "lora_targets", "reference", "repeat_kv", "reshard", "varied",
+    "kept_inputs", "lora_dropout", "lora_targets", "reference", "repeat_kv", "reshard",
+    "sequence_parallel", "varied",
 }  # fmt: skip
 """Settings that the model does not tell apart."""
-UNASKED = ("expert_parallel=", "load_whole=", "trained_layers=")
+UNASKED = (
+    "context_parallel=", "expert_parallel=", "load_whole=", "pipeline_parallel=",
+    "tensor_parallel=", "trained_layers=",
+)  # fmt: skip
 """Settings that cannot be said."""
 LOSSES = {"eager-32": "eager", "eager-16": "eager-old", "half": "in-graph", "dpo": "eager",
           "in-place-shifted": "in-graph", **SAME_LOSS}  # fmt: skip
@@ -73,7 +77,9 @@ def met(path: Path = PUBLISHED) -> list[Met]:
         for row in csv.DictReader(file):
             above |= {name: text for name, text in row.items() if text or name == "gib"}
             said = {name: text.removeprefix("-") for name, text in above.items()}
-            asked = not (said.get("asked") or any(word in said["how"] for word in UNASKED))
+            is_known = trainers.trainer_named(said["trainer"]) in trainers.trainer_table().trainers
+            unasked = said.get("asked") or any(word in said["how"] for word in UNASKED)
+            asked = is_known and not unasked
             found += [judged(said)] if asked else []
     return found
 

@@ -29,11 +29,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from index_builds import new_builds
 from refresh_companions import wheels_on, with_companions
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.file import read_catalog
-from gpusetup.catalog.index_builds import new_builds
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.versions import Capability, parsed
 

@@ -175,8 +175,8 @@ def command_of(doctor: Step) -> str:
 
 
 def killed(asked: Laptop, phase: str) -> Iterator[Step]:
-    """An installation from the wheelhouse that ends in a phase, and what the person does then."""
-    words = f"--torch {TORCH} --offline {seen_from_windows(asked.house)}"
+    """An installation that ends in a phase, and what the person does then."""
+    words = f"--torch {TORCH} --index {asked.indexes.index_root}"
     line = f"{GPUSETUP} install --yes {words}"
     was_killed = asked.kill_in_phase(line, phase)
     yield Step(f"{line}  (killed while it is {phase})", Ended(-9 if was_killed else 0, ""))

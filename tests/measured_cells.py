@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
-from gpusetup.plan.measured import CELLS
+from gpusetup.plan.decide import CELLS
 
 LENGTHS = (*range(4096, 40961, 4096), *range(51200, 153601, 10240))
 """The lengths that the guide measured, each column up to its own longest."""

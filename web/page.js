@@ -73,8 +73,6 @@ async function answered(place, question, raw, shown) {
 }
 
 function sharing() {
-  const markdown = h("button", { type: "button", id: "copy-markdown" }, "Copy answer");
-  markdown.addEventListener("click", async () => copied((await ask(["markdown"])).out, markdown));
   const link = h("button", { type: "button", id: "copy-link" }, "Copy link");
   link.addEventListener("click", async () => {
     const address = new URL(location.href);
@@ -82,8 +80,8 @@ function sharing() {
     history.replaceState(null, "", address);
     await copied(address.href, link);
   });
-  const what = "The answer is Markdown. Neither has names, home folders or serial numbers. The link has the machine after its #, which browsers send to no server.";
-  return [h("div", { class: "row" }, markdown, link), h("p", { class: "hint" }, what)];
+  const what = "The link has no names, home folders or serial numbers. It has the machine after its #, which browsers send to no server.";
+  return [h("div", { class: "row" }, link), h("p", { class: "hint" }, what)];
 }
 
 // The text, as a code block of a thread.
@@ -95,7 +93,7 @@ function textAsMarkdown({ text }) {
   return h("div", { class: "row" }, button);
 }
 
-const onMachine = (told) => [...doctor(told), ...sharing()];
+const onMachine = (told) => [...doctor(told), textAsMarkdown(told), ...sharing()];
 const readReport = (raw) => answered("report", ["report"], raw, onMachine);
 const readLink = (fragment) => answered("report", ["linked", fragment], undefined, onMachine);
 

@@ -111,11 +111,6 @@ def _asked(*machine: str) -> dict[str, Any]:
     return both("doctor", *machine)
 
 
-def markdown() -> dict[str, Any]:
-    """The reply for a thread, without private data."""
-    return run("doctor", *_machine, "--format", "markdown")
-
-
 def link() -> dict[str, Any]:
     """The fragment that carries the redacted machine."""
     from gpusetup.probe.snapshot_files import dump_snapshot, parse_snapshot
@@ -258,7 +253,6 @@ QUESTIONS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "linked": linked,
     "resolve": resolve,
     "finding": finding,
-    "markdown": markdown,
     "link": link,
     "start": start,
 }

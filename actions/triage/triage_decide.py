@@ -18,7 +18,8 @@ from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import Finding, Severity
 from gpusetup.model.machine import Snapshot
 from gpusetup.redaction import redact
-from gpusetup.render.doctor import doctor_markdown, fenced
+from gpusetup.render.doctor import doctor_screen
+from gpusetup.render.screen import plain
 from gpusetup.report.read import read_bytes
 
 EVENTS = {"issues": ("opened", "edited"), "issue_comment": ("created", "edited")}
@@ -182,8 +183,21 @@ def _nothing_to_say(answer: DoctorAnswer, root: Finding, settings: Settings) -> 
     return None
 
 
+def fenced(text: str, language: str = "") -> list[str]:
+    """A Markdown code block, with a fence longer than any run of backticks in the text."""
+    longest_run = max(map(len, re.findall("`+", text)), default=0)
+    # Markdown requires at least three backticks.
+    fence = "`" * max(3, longest_run + 1)
+    return [fence + language, text, fence]
+
+
 def _answer(answer: DoctorAnswer, root: Finding, settings: Settings) -> Decision:
-    body = f"{HELLO}\n\n{doctor_markdown(answer)}\n{FOOT}\n\n<!-- gpusetup:answered:{root.id} -->"
+    screen = doctor_screen(answer).shown(width=100, colour=False)
+    block = "\n".join(fenced(screen.rstrip("\n"), "text"))
+    body = (
+        f"{HELLO}\n\n**{answer.cause}**\n\n{block}\n\n{FOOT}\n\n"
+        f"<!-- gpusetup:answered:{root.id} -->"
+    )
     label = settings.label.replace("{id}", root.id)[:50] or None
     return Decision("answer", f"{root.id} is certain", root.id, body, label)
 
@@ -200,11 +214,11 @@ def _ask(
     lines = (
         f"{_looks_like(answer, root)}:",
         "",
-        *fenced([root.title]),
+        *fenced(plain(root.title)),
         "",
         "The output of this command, on the machine where it fails, would decide:",
         "",
-        *fenced([answer.next_reading], "sh"),
+        *fenced(plain(answer.next_reading), "sh"),
         "",
         FOOT,
         "",

@@ -34,8 +34,6 @@ class Maker(Frozen):
     """A pattern for a complete build label, such as `cu124`."""
     masks: tuple[str, ...] = ()
     """Environment variables that hide these GPUs from programs."""
-    noted: Text = None
-    """The note if a machine only has this maker's GPUs but a build for others is chosen."""
 
 
 NVIDIA = Maker(
@@ -61,7 +59,6 @@ AMD = Maker(
     label_form=r"rocm\d+(?:\.\d+)*",
     device="cuda",
     masks=("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
-    noted="torch's ROCm builds exist",
 )
 INTEL = Maker(
     id="intel",

@@ -20,7 +20,7 @@ from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.probe.snapshot_files import example_machines
-from gpusetup.redaction import redact, redact_answer, redact_document
+from gpusetup.redaction import redact, redact_document
 
 LIMIT = 24_000
 """The maximum length of an answer's JSON, in characters: about 6,000 tokens."""
@@ -194,7 +194,7 @@ def _resolve(values: Values, python: str | None) -> Values:
 
 
 def _plan(values: Values, python: str | None) -> Values:
-    """Whether a training run or a server fits."""
+    """Whether a training run fits."""
     model = values.get("model", "")
     # No tool may read a path on this machine.
     is_path = model.startswith(("/", "\\", "~", ".")) or model.endswith(".json")
@@ -259,14 +259,14 @@ TOOLS = (
         name="plan",
         command="plan",
         description=(
-            "Whether a training run (with `serve`: a server) fits on GPUs, with which settings and "
+            "Whether a training run fits on GPUs, with which settings and "
             "by what margin. `max_context` and similar arguments find the largest value that "
             "fits. Sizes are GiB."
         ),
         options=(
             *("model", "params", "context", "batch", "gpu", "gpu_mem", "gpus", "strategy"),
             *("optimizer", "dtype", "amp", "lora", "quantize", "checkpointing", "max_context"),
-            *("max_batch", "gpus_needed", "serve", "weights"),
+            *("max_batch", "gpus_needed"),
         ),
         arguments=MACHINE,
         answer=_plan,
@@ -301,7 +301,7 @@ def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
     # Answers about an example machine contain none.
     quotes_nobody = "machine" in arguments or name in OWN_WORDS
     if not quotes_nobody:
-        answer = dict(redact_answer(answer))
+        answer = dict(redact_document(answer))
     return bounded(answer)
 
 

@@ -28,7 +28,6 @@ from gpusetup.catalog.rows import (
     FirstDriver,
     Floor,
     Milestone,
-    Nightly,
     OlderKernels,
     OlderRelease,
     OtherMakers,
@@ -77,7 +76,6 @@ class Catalog(Frozen):
     """torch's builds for the GPUs of AMD and Intel, oldest torch first."""
     amd_index: tuple[AmdRelease, ...] = ()
     """The torch releases on AMD's own index, oldest first."""
-    nightly: tuple[Nightly, ...] = ()
     builds: tuple[TorchBuild, ...] = ()
 
     # Compare catalogs by identity: cached functions use a catalog as a key, and comparing thousands
@@ -89,15 +87,13 @@ class Catalog(Frozen):
         return id(self)
 
     def is_newer_gpu(self, capability: Capability) -> bool:
-        """Whether a GPU is newer than every GPU in the catalog."""
         return all(row.capability < capability for row in self.gpus)
 
     @property
     def backends(self) -> tuple[str, ...]:
         """All backends for which a torch build has ever existed, without duplicates."""
-        names = [build.backend for build in self.builds]
-        names += self.other_backends
-        names += [f"rocm{release.rocm}" for release in self.amd_index]
+        of_amd = (f"rocm{release.rocm}" for release in self.amd_index)
+        names = (*(build.backend for build in self.builds), *self.other_backends, *of_amd)
         return tuple(dict.fromkeys(names))
 
     def driver_cuda(self, driver_version: str) -> str | None:
@@ -107,17 +103,13 @@ class Catalog(Frozen):
         None for a driver older than the oldest branch, and for a text that is not a version.
         """
         major = parsed(driver_version).major
-        not_newer = [row for row in self.branches if row.branch <= major]
-        if not not_newer:
-            return None
-        return max(not_newer, key=lambda row: row.branch).cuda
+        not_newer = {row.branch: row.cuda for row in self.branches if row.branch <= major}
+        return not_newer[max(not_newer)] if not_newer else None
 
     def driver_is_newer(self, driver_version: str) -> bool:
         """Whether a driver's branch is newer than every branch in the catalog."""
-        branches = [row.branch for row in self.branches]
-        newest_on_windows = max(branches) + WINDOWS_ABOVE
-        driver_branch = parsed(driver_version).major
-        return driver_branch > newest_on_windows
+        newest = max(row.branch for row in self.branches)
+        return parsed(driver_version).major > newest + WINDOWS_ABOVE
 
     def driver_floor(self, cuda: str, family: str = "linux") -> str | None:
         """The oldest driver that runs a CUDA version, assuming minor-version compatibility from
@@ -126,78 +118,60 @@ class Catalog(Frozen):
         `family` is `windows` for Windows drivers, including those under WSL.
         """
         floors = {row.cuda: row for row in self.families}
-        major = cuda.partition(".")[0]
-        floor = floors.get(cuda) or floors.get(major)
+        floor = floors.get(cuda) or floors.get(cuda.partition(".")[0])
         # Before CUDA 11, each version needs the driver that came with its own toolkit.
-        if floor is None:
-            return self.toolkit_driver(cuda, family)
-        return floor.on(family)
+        return floor.on(family) if floor else self.toolkit_driver(cuda, family)
 
     @property
     def minors_serve_from(self) -> int:
         """The first CUDA major version with minor-version compatibility."""
-        majors = []
-        for row in self.families:
-            # Rows with a minor version are for that version only.
-            if row.cuda.isdigit():
-                majors.append(int(row.cuda))
-        return min(majors)
+        # Rows with a minor version are for that version only.
+        return min(int(row.cuda) for row in self.families if row.cuda.isdigit())
 
     def toolkit_driver(self, cuda: str, family: str = "linux") -> str | None:
         """The first driver that fully supported a CUDA version, which is needed to compile PTX of
         that version."""
-        drivers = []
-        for row in self.toolkits:
-            driver = row.on(family)
-            # A toolkit's patch release (12.4.1) came with a later driver, but the driver of the
-            # first release (12.4.0) is enough.
-            if driver and release(row.cuda) == release(cuda):
-                drivers.append(driver)
-        return min(drivers, key=parsed, default=None)
+        # A toolkit's patch release (12.4.1) came with a later driver, but the driver of the first
+        # release (12.4.0) is enough.
+        rows = (row for row in self.toolkits if release(row.cuda) == release(cuda))
+        return min(filter(None, (row.on(family) for row in rows)), key=parsed, default=None)
 
     def last_branch(self, capability: Capability | None) -> int | None:
         """The last driver branch that supports a GPU; None if current drivers still support it."""
         if capability is None:
             return None
-        for row in self.retired:
-            is_of_row = row.minor is None or row.minor == capability.minor
-            if row.major == capability.major and is_of_row:
-                return row.last_branch
-        return None
+        major, minor = capability.major, capability.minor
+        rows = (row for row in self.retired if row.major == major and row.minor in (None, minor))
+        return next((row.last_branch for row in rows), None)
 
     def ends_before(self, gpus: Iterable[Gpu], driver: str | None) -> bool:
         """Whether a driver is too new for each of these GPUs, because their support ended with an
         older branch."""
         last_branches = [self.last_branch(gpu.compute_capability) for gpu in gpus]
         driver_branch = parsed(driver or "0").major
-        if not last_branches:
-            return False
-        for branch in last_branches:
-            if branch is None or branch + WINDOWS_ABOVE >= driver_branch:
-                return False
-        return True
+        return bool(last_branches) and all(
+            branch is not None and branch + WINDOWS_ABOVE < driver_branch
+            for branch in last_branches
+        )
 
     def never_serves(self, gpus: Iterable[Gpu]) -> bool:
         """Whether all GPUs are older than the oldest GPU for which torch's wheels ever contained
         kernels."""
         oldest = min(row.oldest for row in self.older_kernels)
-        are_older = []
-        for gpu in gpus:
-            capability = gpu.compute_capability
-            are_older.append(capability is not None and capability < oldest)
-        return bool(are_older) and all(are_older)
+        capabilities = [gpu.compute_capability for gpu in gpus]
+        return bool(capabilities) and all(
+            capability is not None and capability < oldest for capability in capabilities
+        )
 
     def too_new(self, driver: str | None, gpus: Iterable[Gpu]) -> list[str]:
         """For each GPU that the driver no longer supports, a sentence that says which driver to
         install."""
-        sentences = []
-        for gpu in gpus:
-            if self.ends_before((gpu,), driver):
-                branch = self.last_branch(gpu.compute_capability)
-                sentences.append(
-                    f"driver {driver} does not drive {gpu.name}: install branch {branch} (its last)"
-                )
-        return sentences
+        return [
+            f"driver {driver} does not drive {gpu.name}: install branch "
+            f"{self.last_branch(gpu.compute_capability)} (its last)"
+            for gpu in gpus
+            if self.ends_before((gpu,), driver)
+        ]
 
     def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
         """The oldest driver that supports a GPU: a branch (`570`) or, for some products, a full
@@ -207,58 +181,36 @@ class Catalog(Frozen):
             if row.capability != gpu.compute_capability:
                 continue
             # A product may need a later driver than other GPUs of its architecture.
-            is_for_gpu = row.gpu is None or tokens(row.gpu) <= tokens(gpu.name)
-            if not is_for_gpu:
-                continue
-            if family == "windows" and row.windows:
-                drivers.append(row.windows)
-            else:
-                drivers.append(row.linux)
+            if row.gpu is None or tokens(row.gpu) <= tokens(gpu.name):
+                of_windows = row.windows if family == "windows" else None
+                drivers.append(of_windows or row.linux)
         return max(drivers, key=parsed, default=None)
 
     def milestone(self, name: str) -> str:
         """The version in which something changed, such as `torch with cudnn 9`."""
-        versions = {row.name: row.version for row in self.milestones}
-        return versions[name]
+        return next(row.version for row in self.milestones if row.name == name)
 
     def last_python(self, torch_version: str) -> str | None:
         """The last Python version that a torch release supports, if the release is too old for the
         table of builds."""
-        for row in self.older_releases:
-            if parsed(torch_version) < parsed(row.before):
-                return row.python
-        return None
+        version = parsed(torch_version)
+        rows = (row for row in self.older_releases if version < parsed(row.before))
+        return next((row.python for row in rows), None)
 
     def compiler_for(self, arch: str) -> Compiler | None:
         """The toolkits that can compile for an architecture such as `sm_86` or `compute_90a`."""
         # `a` and `f` mark variants of an architecture, which the same toolkits know.
-        digits = arch.partition("_")[2].rstrip("af")
-        for row in self.compilers:
-            if row.sm == f"sm_{digits}":
-                return row
-        return None
+        sm = f"sm_{arch.partition('_')[2].rstrip('af')}"
+        return next((row for row in self.compilers if row.sm == sm), None)
 
     def row_of(self, torch: str, backend: str, family: str, machine: str) -> TorchBuild | None:
         """PyTorch's own build for a torch version (with or without label), backend and platform."""
-        public = torch.partition("+")[0]
-        place = (public, backend, family, machine)
-        wheels = _wheels_by_place(self)
-        return wheels.get(place)
-
-    def nightly_on(self, platform: str) -> Nightly | None:
-        """The nightly builds on a platform such as `linux-x86_64`."""
-        for row in self.nightly:
-            if row.on == platform:
-                return row
-        return None
+        return _wheels_by_place(self).get((torch.partition("+")[0], backend, family, machine))
 
     def release_of(self, torch_version: str) -> TorchRelease | None:
         """The release of a torch version (with or without label)."""
         public = torch_version.partition("+")[0]
-        for row in self.releases:
-            if row.torch == public:
-                return row
-        return None
+        return next((row for row in self.releases if row.torch == public), None)
 
 
 def index_url(backend: str, root: str = INDEX_ROOT) -> str:
@@ -267,8 +219,7 @@ def index_url(backend: str, root: str = INDEX_ROOT) -> str:
     >>> index_url("cu124", "http://mirror/whl/")
     'http://mirror/whl/cu124'
     """
-    folder = root.rstrip("/")
-    return f"{folder}/{backend}"
+    return f"{root.rstrip('/')}/{backend}"
 
 
 @lru_cache(maxsize=8)
@@ -332,55 +283,32 @@ def _completed_torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
     if torch.kernels is not None or not public or not torch.backend:
         return torch
 
-    builds = _builds_of_torch(snapshot, catalog, public, torch.backend)
+    # If the system is unknown, the builds are those for Linux, as in the resolver.
+    place = (public, torch.backend, snapshot.os.family or "linux")
+    builds = [
+        build
+        for build in catalog.builds
+        if (build.torch, build.backend, build.os) == place
+        and snapshot.os.machine in (None, build.machine)
+    ]
+    # conda's builds have other kernels than the wheels.
+    of_conda = [build for build in builds if build.channel != "pytorch"]
+    if torch.installer == "conda" and of_conda:
+        builds = of_conda
+    else:
+        builds = [build for build in builds if build.channel == "pytorch"]
     if not builds:
         return torch
     # Use a dict instead of a set, to keep the order in which the builds list their kernels.
-    kernels: dict[str, None] = {}
-    for build in builds:
-        kernels.update(dict.fromkeys((*build.kernels, *build.ptx)))
+    kernels = dict.fromkeys(code for one in builds for code in (*one.kernels, *one.ptx))
     return replace(torch, kernels=tuple(kernels), cuda=torch.cuda or builds[0].cuda)
-
-
-def _builds_of_torch(
-    snapshot: Snapshot, catalog: Catalog, version: str, backend: str
-) -> list[TorchBuild]:
-    """The builds that the installed torch may be: conda's builds if conda installed it, otherwise
-    the wheels.
-
-    conda's builds have other kernels than the wheels. If the system is unknown, the builds are
-    those for Linux, as in the resolver.
-    """
-    family = snapshot.os.family or "linux"
-    machine = snapshot.os.machine
-    wheels = []
-    conda_builds = []
-    for build in catalog.builds:
-        if (build.torch, build.backend, build.os) != (version, backend, family):
-            continue
-        if machine is not None and build.machine != machine:
-            continue
-        if build.channel == "pytorch":
-            wheels.append(build)
-        else:
-            conda_builds.append(build)
-    if snapshot.torch.installer == "conda" and conda_builds:
-        return conda_builds
-    return wheels
-
-
-@lru_cache(maxsize=1024)
-def _rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
-    """The rows for a GPU's name. Cached, because many reports are about the same GPUs."""
-    return rows_or_none(name, catalog.gpus)
 
 
 def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
     """Complete a GPU with the capability and memory that its name implies, or return the reason why
     that is not possible."""
     is_of_other_maker = gpu.maker is not None and not is_judged(gpu.maker)
-    is_complete = gpu.compute_capability and gpu.memory_total_bytes
-    if is_of_other_maker or is_complete:
+    if is_of_other_maker or (gpu.compute_capability and gpu.memory_total_bytes):
         return gpu, None
 
     rows = _rows_of_gpu(gpu.name, catalog)
@@ -392,3 +320,9 @@ def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
         return gpu, problem.message
     memory = gpu.memory_total_bytes or one_memory(rows)
     return replace(gpu, compute_capability=capability, memory_total_bytes=memory), None
+
+
+@lru_cache(maxsize=1024)
+def _rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
+    """The rows for a GPU's name. Cached, because many reports are about the same GPUs."""
+    return rows_or_none(name, catalog.gpus)

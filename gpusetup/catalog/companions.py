@@ -8,7 +8,7 @@ its METADATA and the CUDA versions that it accepts when it is imported.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.makers import LABELS
@@ -84,21 +84,25 @@ def beside(
     catalog: Catalog, name: Name, build: TorchBuild, python: str | None = None
 ) -> str | None:
     """The companion to install together with a build; None if no known index has one."""
-    released_with_torch: str | None = getattr(catalog.release_of(build.torch), name, None)
+    return _companion(
+        catalog, build.torch, name, lambda row: _is_built(catalog, row, build, python)
+    )
+
+
+def _companion(
+    catalog: Catalog, torch: str, name: str, fits: Callable[[CompanionRelease], bool]
+) -> str | None:
+    """The companion that was released with a torch version, otherwise the newest that fits."""
+    released_with_torch: str | None = getattr(catalog.release_of(torch), name, None)
     if released_with_torch:
         return released_with_torch
-    versions = [
-        row.version
-        for row in catalog.companions
-        if row.name == name and _is_built(catalog, row, build, python)
-    ]
+    versions = (row.version for row in catalog.companions if row.name == name and fits(row))
     return max(versions, key=parsed, default=None)
 
 
 def _is_built(
     catalog: Catalog, row: CompanionRelease, build: TorchBuild, python: str | None
 ) -> bool:
-    """Whether a companion has a wheel for this platform and backend."""
     # conda's companions are in its own channels.
     if build.channel != "pytorch" or not allows(row.torch, build.torch):
         return False
@@ -119,7 +123,7 @@ def releases_with(catalog: Catalog, companions: Sequence[tuple[str, str]]) -> tu
     """
 
     def has(torch: str, name: str, specifier: str) -> bool:
-        version = _newest_companion(catalog, torch, name)
+        version = _companion(catalog, torch, name, lambda row: allows(row.torch, torch))
         return version is not None and allows(specifier, version)
 
     return tuple(
@@ -127,18 +131,6 @@ def releases_with(catalog: Catalog, companions: Sequence[tuple[str, str]]) -> tu
         for release in catalog.releases
         if all(has(release.torch, name, specifier) for name, specifier in companions)
     )
-
-
-def _newest_companion(catalog: Catalog, torch: str, name: str) -> str | None:
-    """The companion that was released with a torch version, otherwise the newest that works with
-    it."""
-    released_with_torch: str | None = getattr(catalog.release_of(torch), name, None)
-    if released_with_torch:
-        return released_with_torch
-    versions = [
-        row.version for row in catalog.companions if row.name == name and allows(row.torch, torch)
-    ]
-    return max(versions, key=parsed, default=None)
 
 
 # --- the default index ---

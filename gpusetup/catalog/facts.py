@@ -5,7 +5,7 @@ Each table has the name of its class, and is only read when it is first needed.
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen
@@ -80,32 +80,17 @@ class Undeclared(Frozen):
     """Other folders, for some CUDA major versions."""
 
     def by_pip(self, cuda_major: str) -> tuple[str, ...]:
-        """The pip packages that contain the library for a CUDA major version."""
-        names = []
-        for name in self.packages:
-            names.append(name.format(major=cuda_major))
-        return tuple(names)
+        return tuple(name.format(major=cuda_major) for name in self.packages)
 
     def below(self, cuda_major: str) -> str:
         """The folder in site-packages that contains the library, for a CUDA major version."""
-        folder = self.folders.get(cuda_major, self.folder)
-        return folder.format(major=cuda_major)
+        return self.folders.get(cuda_major, self.folder).format(major=cuda_major)
 
 
 class DriverBranch(Frozen):
-    """A driver branch with a special role: the one to install, or the last one with closed-source
-    kernel modules."""
+    """The driver branch to install."""
 
-    name: Literal["good", "last closed"]
     branch: int
-
-
-class Debian(Frozen):
-    """The driver branch in a Debian release, and the release's driver package for Kepler GPUs."""
-
-    release: str
-    branch: int
-    kepler: str | None = None
 
 
 class Repository(Frozen):
@@ -133,18 +118,14 @@ FactRow = TypeVar("FactRow", bound=Frozen)
 
 @cache
 def _document() -> dict[str, Any]:
-    """The content of the whole file."""
-    raw = shipped(DATA)
-    document: dict[str, Any] = from_json(raw, dict[str, Any], what="the table of facts")
-    return document
+    return from_json(shipped(DATA), dict[str, Any], what="the table of facts")
 
 
 @cache
 def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
-    """All rows of the table that belongs to a class."""
     name = kind.__name__
-    json_rows = _document()[name]["rows"]
-    return tuple(from_plain(row, kind, what=f"the table {name}") for row in json_rows)
+    rows = _document()[name]["rows"]
+    return tuple(from_plain(row, kind, what=f"the table {name}") for row in rows)
 
 
 def facts(kind: type[FactRow]) -> tuple[FactRow, ...]:
@@ -169,10 +150,9 @@ def pci_name(device_id: str | None) -> str | None:
 
 
 @cache
-def driver_branch(name: Literal["good", "last closed"]) -> int:
-    """The driver branch to install, or the last one with closed-source kernel modules."""
-    branches = {row.name: row.branch for row in facts(DriverBranch)}
-    return branches[name]
+def driver_branch() -> int:
+    """The driver branch to install, which has long-term support."""
+    return facts(DriverBranch)[0].branch
 
 
 def generation_of(device_id: str | None) -> Capability | None:
@@ -187,10 +167,8 @@ def generation_of(device_id: str | None) -> Capability | None:
         return None
     # Newer NVIDIA GPUs have higher ids. The rows begin with the newest generation, so the first
     # match is the right one.
-    for row in facts(Generation):
-        if number >= int(row.from_id, 16):
-            return row.capability
-    return None
+    rows = (row for row in facts(Generation) if number >= int(row.from_id, 16))
+    return next((row.capability for row in rows), None)
 
 
 def switched(name: str) -> bool:
@@ -199,8 +177,7 @@ def switched(name: str) -> bool:
     >>> switched("NVIDIA A100 80GB PCIe"), switched("NVIDIA L4")
     (True, False)
     """
-    parts = [row.part for row in facts(Switched)]
-    return any(part in name for part in parts)
+    return any(row.part in name for row in facts(Switched))
 
 
 def nvlinks_of(name: str) -> int:
@@ -209,34 +186,20 @@ def nvlinks_of(name: str) -> int:
     >>> nvlinks_of("NVIDIA A100-SXM4-80GB"), nvlinks_of("L4")
     (12, 0)
     """
-    for row in facts(Switched):
-        if row.count and row.part in name:
-            return row.count
-    return 0
+    return next((row.count for row in facts(Switched) if row.count and row.part in name), 0)
 
 
 def extension(name: str) -> Extension:
     """The row for a package; an empty row if the table does not contain the package."""
-    for row in facts(Extension):
-        if row.name == name:
-            return row
-    return Extension(name=name)
+    return next((row for row in facts(Extension) if row.name == name), Extension(name=name))
 
 
 @cache
 def extension_modules() -> Mapping[str, str]:
     """Maps each compiled module to the package that it belongs to."""
-    modules = {}
-    for row in facts(Extension):
-        for module in row.modules:
-            modules[module] = row.name
-    return modules
+    return {module: row.name for row in facts(Extension) for module in row.modules}
 
 
 def has_repository(id: str, release: str) -> bool:
     """Whether NVIDIA's own repository has a folder for a distribution's release."""
-    releases: set[str] = set()
-    for row in facts(Repository):
-        if row.id == id:
-            releases.update(row.releases.split())
-    return release in releases
+    return any(row.id == id and release in row.releases.split() for row in facts(Repository))

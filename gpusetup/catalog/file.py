@@ -4,7 +4,7 @@ A release's row contains its platforms, and a platform's row contains its builds
 written as in torch's own builds. `scripts/refresh_catalog.py` writes the file.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,35 +25,30 @@ JsonRow = Mapping[str, Any]
 
 @lru_cache(maxsize=1)
 def load_catalog() -> Catalog:
-    """Load the catalog that comes with gpusetup."""
     return read_catalog(shipped(DATA))
 
 
 def read_catalog(raw: bytes) -> Catalog:
     """Read a catalog from JSON text. Raises BadInput, which names the wrong line or key."""
     document = from_json(raw, dict[str, Any], what="the catalog")
-    tables: dict[str, Any] = {}
-    for name, group in document.items():
-        # Only groups are tables with a date and sources. Skip plain texts such as `as_of`.
-        if isinstance(group, dict):
-            tables[name] = group["rows"]
-
-    gpu_names = tables.pop("gpu_names", ())
-    tables["gpus"] = [*tables.get("gpus", ()), *_gpus_by_name_alone(gpu_names)]
-    other_backends = tables.get("other_backends", ())
-    tables["other_backends"] = [row["backend"] for row in other_backends]
+    # Only groups are tables with a date and sources. Skip plain texts such as `as_of`.
+    groups = {name: group for name, group in document.items() if isinstance(group, dict)}
+    tables: dict[str, Any] = {name: group["rows"] for name, group in groups.items()}
+    # Of some GPUs, only the name and the compute capability are known.
+    tables["gpus"] = [
+        *tables.get("gpus", ()),
+        *(
+            {"name": name, "capability": row["capability"]}
+            for row in tables.pop("gpu_names", ())
+            for name in row["names"]
+        ),
+    ]
+    tables["other_backends"] = [row["backend"] for row in tables.get("other_backends", ())]
 
     # A build's row needs the catalog's drivers, so the builds are added to the catalog afterwards.
     catalog = from_plain({**document, **tables}, Catalog, what="the catalog")
     builds = tuple(_build(row, catalog) for row in _build_rows(tables))
     return replace(catalog, builds=builds)
-
-
-def _gpus_by_name_alone(gpu_names: Sequence[JsonRow]) -> Iterator[JsonRow]:
-    """A row for each GPU of which only the name and the compute capability are known."""
-    for row in gpu_names:
-        for name in row["names"]:
-            yield {"name": name, "capability": row["capability"]}
 
 
 def _build_rows(tables: Mapping[str, list[JsonRow]]) -> Iterator[JsonRow]:
@@ -81,7 +76,6 @@ FIELDS = (
 
 
 def _build(row: JsonRow, catalog: Catalog) -> TorchBuild:
-    """A torch build from its row."""
     family, _, machine = row["on"].partition("-")
     cuda = cuda_of(row["backend"])
     kernels, ptx = codes(row.get("arch", ""))

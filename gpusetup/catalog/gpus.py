@@ -6,10 +6,9 @@ same family.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
-from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES
 from gpusetup.accelerators.makers import APPLE, Maker
 from gpusetup.accelerators.other_gpus import APPLE_CHIP, maker_named, other_gpu
 from gpusetup.errors import Unsatisfiable, UsageError
@@ -75,16 +74,11 @@ class GpuRow(Frozen):
     """The only platform that has this GPU, such as `linux-aarch64` for a GB200."""
     memory_gb: float | None = None
     tdp_w: float | None = None
-    peak_tflops: Mapping[str, float] = {}
-    """Maps a data type (`fp32`, `bf16`, ...) to dense operations per second, in units of 10^12,
-    according to the datasheet."""
 
     @property
     def memory_bytes(self) -> int | None:
         """The nominal memory size; `nvidia-smi` shows a little less."""
-        if self.memory_gb is None:
-            return None
-        return int(self.memory_gb * (1 << 30))
+        return None if self.memory_gb is None else int(self.memory_gb * (1 << 30))
 
 
 @lru_cache(maxsize=1024)
@@ -94,12 +88,8 @@ def tokens(name: str) -> frozenset[str]:
     >>> sorted(tokens("NVIDIA A100-SXM4-80GB")), sorted(tokens("rtx3080Ti Max-Q"))
     (['80gb', 'a100', 'sxm'], ['3080', 'laptop', 'rtx', 'ti'])
     """
-    words = set()
-    for part in PARTS.findall(name.lower()):
-        words.add(_word(part))
-    # `_word` returns "" for a word without a meaning, so leave those out.
-    words.discard("")
-    return frozenset(words) - VENDOR_WORDS
+    # `_word` returns "" for a word without a meaning.
+    return frozenset(map(_word, PARTS.findall(name.lower()))) - {""} - VENDOR_WORDS
 
 
 def _word(part: str) -> str:
@@ -114,18 +104,16 @@ def _word(part: str) -> str:
 
 
 def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The GPUs that the user means with a text. Names as shops write them are understood too.
+    """The GPUs that the user means with a text.
 
     Raises UsageError if there is none. The error names the most similar names, or the memory sizes
     of the card.
     """
-    words = tokens(text)
     matching_rows = rows_or_none(text, rows)
-    if not matching_rows:
-        matching_rows = _rows_of(_without_advertising(words, rows), rows)
     if matching_rows:
         return matching_rows
 
+    words = tokens(text)
     card_words = {word for word in words if not SIZE_WORD.fullmatch(word)}
     rows_of_card = _rows_holding(frozenset(card_words), rows)
     sizes = sorted({row.memory_gb for row in rows_of_card if row.memory_gb})
@@ -139,22 +127,6 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     raise UsageError(f"No GPU is called {text!r}", hint=_nearest(text, rows))
 
 
-def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
-    """The error for a GPU from another maker, if only NVIDIA GPUs can be judged. It says which
-    torch to use."""
-    gfx = other_gpu(text, maker).target
-    has_kernels = gfx in BUILT_FOR or gfx in RELATIVES
-    if gfx and not has_kernels:
-        return Unsatisfiable(f"{text!r} is AMD's {gfx}: no ROCm build of torch has kernels for it")
-    owner = f"{maker.name}'s {gfx}" if gfx else f"{maker.name}'s"
-    index = f" --index-url {maker.index}" if maker.index else ""
-    return Unsatisfiable(
-        f"{text!r} is {owner}: only NVIDIA GPUs are judged here",
-        hint=f"`pip install torch torchvision{index}` installs torch for it; `gpusetup resolve "
-        "--gpu NAME` says more",
-    )
-
-
 SIZE_WORD = re.compile(r"(\d+)gb")
 SAME_SIZE = 0.08
 """By how much the memory size in a name may differ from the card's size in the catalog, as a
@@ -164,8 +136,6 @@ Cards are sold with a round number and report less: an H20 with 96 GB reports 95
 GB 15 GiB, and a B200 with 192 GB has 180. The two closest sizes in which a card is sold, 11 and 12
 GB, differ by 8.3 %, so they stay distinct.
 """
-MEMORY_KIND = re.compile(r"hbm\d\w?|gddr\d\w?")
-"""The type of memory, which shops add to a name."""
 
 
 def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
@@ -175,12 +145,7 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     If the catalog's name has no memory size, one in the text selects among the cards ("L40S 48GB").
     No similar names are searched, because that takes longer than a whole diagnosis.
     """
-    return _rows_of(tokens(text), rows)
-
-
-def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The rows that contain all words. If there are none, the rows of the same card with the given
-    memory size."""
+    words = tokens(text)
     sizes = {word for word in words if SIZE_WORD.fullmatch(word)}
     # Require a word other than a memory size or a single letter, because these do not identify a
     # card: `../../x` is not a TITAN X.
@@ -242,35 +207,12 @@ def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow
         lambda name: core_without_line <= name,
     )
     for matches in comparisons:
-        matching_rows = []
-        for row in rows:
-            names = (*row.smi_names, row.name)
-            if any(matches(tokens(name)) for name in names):
-                matching_rows.append(row)
+        matching_rows = tuple(
+            row for row in rows if any(matches(tokens(name)) for name in (*row.smi_names, row.name))
+        )
         if matching_rows:
-            return tuple(matching_rows)
+            return matching_rows
     return ()
-
-
-def _without_advertising(words: frozenset[str], rows: Sequence[GpuRow]) -> frozenset[str]:
-    """The words without those of the board maker and the type of memory ("PNY ... Verto GDDR6X").
-
-    A word is only dropped if it has at least three letters, occurs in no GPU name of the catalog,
-    and a number is in the text too. "Ti", "D", "S" and words with a digit stay, because they
-    distinguish cards. A model number that the catalog does not know stays as well, so that no
-    unknown card is taken for a known one.
-    """
-    catalog_words: set[str] = set()
-    for row in rows:
-        for name in (*row.smi_names, row.name):
-            catalog_words |= tokens(name)
-    telling_words: set[str] = set()
-    for word in words:
-        is_advertising = word.isalpha() and len(word) > 2 and word not in catalog_words
-        if not is_advertising and not MEMORY_KIND.fullmatch(word):
-            telling_words.add(word)
-    has_number = any(re.search(r"\d", word) for word in telling_words)
-    return frozenset(telling_words) if has_number else words
 
 
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
@@ -279,10 +221,7 @@ def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
     # it.
     import difflib
 
-    names = {}
-    for row in rows:
-        short_name = re.sub("^(geforce|tesla) ", "", row.name.lower())
-        names[short_name] = row.name
+    names = {re.sub("^(geforce|tesla) ", "", row.name.lower()): row.name for row in rows}
     typed = text.strip().lower().removeprefix("nvidia ")
     # Show up to three names; names that share less than half of their letters are not what the user
     # meant.
@@ -310,9 +249,7 @@ def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:
 def one_memory(rows: Iterable[GpuRow]) -> int | None:
     """The memory size in bytes of all rows for a name; None if the rows differ."""
     sizes = {row.memory_bytes for row in rows}
-    if len(sizes) != 1:
-        return None
-    return sizes.pop()
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
@@ -327,7 +264,12 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
         return Gpu(name=capability.sm, compute_capability=capability)
     maker = maker_of_name(text, rows)
     if maker is not None:
-        raise _not_proven(text, maker)
+        index = f" --index-url {maker.index}" if maker.index else ""
+        raise Unsatisfiable(
+            f"{text!r} is {maker.name}'s: only NVIDIA GPUs are judged here",
+            hint=f"`pip install torch torchvision{index}` installs torch for it; `gpusetup "
+            "resolve --gpu NAME` says more",
+        )
 
     matching_rows = rows_named(text, rows)
     capability = one_capability(text, matching_rows)
@@ -370,8 +312,5 @@ def gpu_of_any_maker(text: str, rows: Sequence[GpuRow]) -> Gpu:
 
 def platform_of(text: str, rows: Sequence[GpuRow]) -> str | None:
     """The platform of a GPU that only exists on one, such as `linux-aarch64` for a GB200."""
-    matching_rows = rows_or_none(text, rows)
-    platforms = {row.on for row in matching_rows}
-    if len(platforms) != 1:
-        return None
-    return platforms.pop()
+    platforms = {row.on for row in rows_or_none(text, rows)}
+    return platforms.pop() if len(platforms) == 1 else None

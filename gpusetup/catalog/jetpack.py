@@ -37,10 +37,7 @@ def jetpack_of(board: str | None) -> JetPack | None:
     text = board or ""
     l4t = L4T_RELEASE.match(text)
     if l4t is not None:
-        for row in JETPACKS:
-            if row.l4t == f"R{l4t[1]}":
-                return row
-        return None
+        return next((row for row in JETPACKS if row.l4t == f"R{l4t[1]}"), None)
 
     named_version = JETPACK_VERSION.search(text)
     if named_version is None:
@@ -48,8 +45,8 @@ def jetpack_of(board: str | None) -> JetPack | None:
     version = parsed(named_version[1])
     # Take the newest release that is not newer than the named one: `JetPack 6.1` is R36, as 6.0 is.
     for row in reversed(JETPACKS):
-        row_version = parsed(row.name.removeprefix("JetPack "))
-        if row_version.major == version.major and row_version <= version:
+        release = parsed(row.name.removeprefix("JetPack "))
+        if release.major == version.major and release <= version:
             return row
     return None
 
@@ -84,15 +81,13 @@ name as the GPU's name on a Jetson."""
 
 @lru_cache(maxsize=1024)
 def _names_a_board(name: str) -> bool:
-    """Whether a GPU's name is that of a Jetson chip."""
     return BOARD_WORD.search(name) is not None
 
 
 def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability | None]) -> bool:
     """Whether torch's aarch64 wheels work on the board: on Thor from JetPack 7, on Orin from
     7.2."""
-    served_capabilities = set(jetpack.torch_for)
-    return bool(served_capabilities) and set(capabilities) <= served_capabilities
+    return bool(jetpack.torch_for) and set(capabilities) <= {*jetpack.torch_for}
 
 
 def undeclared(library: str) -> Undeclared | None:
@@ -102,7 +97,4 @@ def undeclared(library: str) -> Undeclared | None:
     >>> undeclared("libcudss.so.0").by_pip("12"), undeclared("libcublas.so.12")
     (('nvidia-cudss-cu12',), None)
     """
-    for row in facts(Undeclared):
-        if library.startswith(row.library):
-            return row
-    return None
+    return next((row for row in facts(Undeclared) if library.startswith(row.library)), None)

@@ -27,20 +27,15 @@ enough to run a model."""
 @cache
 def _boards() -> dict[Capability, Integrated]:
     """The GPUs of Jetson boards, by compute capability."""
-    boards = {}
-    for row in facts(Integrated):
-        boards[row.capability] = row
-    return boards
+    return {row.capability: row for row in facts(Integrated)}
 
 
 @cache
 def _today(capability: Capability) -> Capability:
     """The current number of a compute capability: the first Thor's 10.1 is called 11.0 since CUDA
     13.0."""
-    for name_today, board in _boards().items():
-        if board.was == capability:
-            return name_today
-    return capability
+    renamed = (today for today, board in _boards().items() if board.was == capability)
+    return next(renamed, capability)
 
 
 @lru_cache(maxsize=256)
@@ -51,9 +46,7 @@ def release(cuda: str) -> tuple[int, int]:
     True
     """
     numbers = re.match(r"(\d+)(?:\.(\d+))?", cuda)
-    if numbers is None:
-        return 0, 0
-    return int(numbers[1]), int(numbers[2] or 0)
+    return (int(numbers[1]), int(numbers[2] or 0)) if numbers else (0, 0)
 
 
 def runs_on(kernel: Capability, gpu: Capability, cuda: str | None = None) -> bool:
@@ -104,9 +97,7 @@ def compiles_for(
 def served_by(build: TorchBuild, gpu: Capability, driver_cuda: str | None) -> str | None:
     """The kernel or PTX in a build that a GPU would run, such as `sm_86` or `compute_120`; None if
     the build has none for it."""
-    all_codes = build.kernels + build.ptx
-    cuda = build.cuda
-    return served_by_codes(all_codes, gpu, cuda, driver_cuda)
+    return served_by_codes(build.kernels + build.ptx, gpu, build.cuda, driver_cuda)
 
 
 @lru_cache(maxsize=8192)
@@ -128,10 +119,7 @@ def served_by_codes(
             ptx.append(capability)
     if kernels:
         return max(kernels).sm
-    if ptx:
-        digits = max(ptx).sm.removeprefix("sm_")
-        return f"compute_{digits}"
-    return None
+    return max(ptx).sm.replace("sm_", "compute_") if ptx else None
 
 
 def served(build: TorchBuild, gpus: Iterable[Gpu], driver_cuda: str | None) -> tuple[Served, ...]:
@@ -158,8 +146,4 @@ def readable(codes: tuple[str, ...]) -> tuple[str, ...]:
     >>> readable(("sm_86", "sm_90a", "gfx1100", "compute_"))
     ('sm_86', 'sm_90a')
     """
-    known_codes = []
-    for code in codes:
-        if CODE.fullmatch(code):
-            known_codes.append(code)
-    return tuple(known_codes)
+    return tuple(filter(CODE.fullmatch, codes))

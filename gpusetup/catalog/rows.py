@@ -127,16 +127,6 @@ class AmdRelease(Frozen):
     supported."""
 
 
-class Nightly(Frozen):
-    """The backends that have nightly builds on a platform."""
-
-    on: str
-    """The platform, such as `linux-x86_64`."""
-    backends: str
-    """The backends, such as `cpu cu126 cu130`."""
-    as_of: str
-
-
 class Milestone(Frozen):
     """The version in which something changed."""
 

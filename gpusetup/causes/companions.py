@@ -174,17 +174,8 @@ CAUSES = (
         ),
     ),
     Cause(
-        "guarded-set-changed",
-        severity=Severity.WARNING,
-        title="{name} was {was} when it was {how} on {when}, and is now {now}",
-        plain="An installer replaced torch or a package that must match it",
-        means="`gpusetup guard` or `gpusetup install` recorded which package versions work "
-        "together, and an installer has since replaced one of them.",
-        text="Restore the recorded versions. If the change was intended, run `gpusetup guard "
-        "--write` to record the new versions",
-    ),
-    Cause(
         "companion-torch-mismatch",
+        formerly=("guarded-set-changed",),
         severity=Severity.WARNING,
         title="A package needs a different torch version from the installed one",
         means="The package's libraries are compiled against one torch version. If the package's "

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts, proofs
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container, listed_gpus
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
     no,
 )
 from gpusetup.fixes import drivers
-from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
+from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines, lines
@@ -60,8 +60,6 @@ CAUSES = (
         check=CheckCommand("nvidia-smi --query-gpu=name,driver_version --format=csv", "name, driver_version\nTesla T4, 470.256.02"),
         refuted_by=(
             Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", alike.WHICH_LIBCUDA),
-            Refutation(gpu_facts.only_gpu_is_from("amd"), "amd-gpu"),
-            Refutation(gpu_facts.only_gpu_is_from("intel"), "intel-gpu"),
         ),
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",
@@ -196,7 +194,7 @@ CAUSES = (
                 for event in events(context, "secure-boot-rejected")
             ),
         ),
-        commands=lambda context: (*mok_command(context), *lines(REBOOT)),
+        commands=(ENROLL_KEY, REBOOT),
         needs_root=True,
         needs_reboot=True,
         says=(

@@ -188,14 +188,6 @@ def toolkit_commands(context: RuleContext, minor: str) -> Lines:
     )
 
 
-def toolkit_lines(context: RuleContext) -> Lines:
-    """The commands that tell a build where the toolkit is that a listing shows."""
-    if home := facts.listed_toolkit(context):
-        binaries = paste.prepending(context, "PATH", f"{home}/bin")
-        return (paste.setting(context, "CUDA_HOME", home), binaries)
-    return paste.toolkit_home(context, context.snapshot.toolkit.nvcc)
-
-
 CAUSES = (
     Cause(
         "gpu-too-old-for-flash-attention",
@@ -497,12 +489,12 @@ CAUSES = (
         text="Do not install another toolkit. Set CUDA_HOME to the installed toolkit, in the shell "
         "in which you build",
         # Source: torch/utils/cpp_extension.py, _find_cuda_home.
-        commands=lambda context: toolkit_lines(context),
+        commands=lambda context: paste.toolkit_home(context, context.snapshot.toolkit.nvcc),
     ),
     Cause(
         "cuda-toolkit-missing",
         check=CheckCommand("nvcc --version", "bash: nvcc: command not found"),
-        refuted_by=(Refutation(facts.toolkit_is_listed, "cuda-home-unset"),),
+        refuted_by=(Refutation(facts.toolkit_is_there, "cuda-home-unset"),),
         title="The build needs a CUDA toolkit and cannot find one",
         means="PyTorch's wheels include CUDA's libraries but not its compiler (nvcc), and "
         "building an extension from source needs the compiler.",

@@ -181,7 +181,6 @@ CAUSES = (
         "wsl-driver",
         by_check=True,
         check=CheckCommand("ls -l /dev/dxg /usr/lib/wsl/lib/libcuda.so.1  # in WSL", "ls: cannot access '/dev/dxg': No such file or directory\nls: cannot access '/usr/lib/wsl/lib/libcuda.so.1': No such file or directory"),
-        refuted_by=(Refutation(facts.has_no_nvidia_gpu, "no-nvidia-gpu"),),
         title="WSL cannot use the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",

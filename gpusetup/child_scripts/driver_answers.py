@@ -19,9 +19,6 @@ MOST_DEVICES = 256
 NOT_PLAUSIBLE = -1
 """Our own error code, in addition to the driver's: the call succeeded, but its answer is
 impossible."""
-IDENTITY_FIELDS = 3
-"""The number of fields, at the start of the list, that identify a GPU. Each is reported separately,
-so that we know which GPU a later call hangs on."""
 
 
 class NotPlausible(Exception):
@@ -87,19 +84,12 @@ def plausible_count(count: int) -> int:
 def read_device(
     error_type: Any, index: int, handle_of: Callable[[int], Tuple[Any, ...]], fields: Fields
 ) -> Answer:
-    """Read one GPU through the handle that `handle_of` returns. Partial results are reported before
-    a call that may hang."""
-    handle_answer = read_fields(error_type, (("handle", handle_of),), index)
-    problems = handle_answer["problems"]
-    groups = [*((field,) for field in fields[:IDENTITY_FIELDS]), fields[IDENTITY_FIELDS:]]
-    answer: Answer = {"index": index}
-    # Nothing can be read without a handle.
-    for group in () if problems else groups:
-        answer.update(read_fields(error_type, group, *handle_answer["handle"]))
-        problems += answer.pop("problems")
-        say({"part": {"device": answer}})
-    answer["problems"] = problems
-    return answer
+    """Read one GPU through the handle that `handle_of` returns; without one, only its problem."""
+    answer = read_fields(error_type, (("handle", handle_of),), index)
+    handle = answer.pop("handle")
+    if handle:
+        answer = read_fields(error_type, fields, *handle)
+    return dict(answer, index=index)
 
 
 def run(main: Callable[[], Answer]) -> None:

@@ -2,9 +2,8 @@
 
     end_with_parent.py LOCK PARENT_PID PROGRAM [ARGUMENT ...]
 
-If PARENT_PID is 0, the program only holds the lock, and does not end with its parent. On Linux, the
-kernel kills it when its parent ends. On other systems it goes on, so a process that needs the lock
-waits for it. Python 3.8 syntax, stdlib only, POSIX.
+On Linux, the kernel kills it when its parent ends. On other systems it goes on, so a process that
+needs the lock waits for it. Python 3.8 syntax, stdlib only, POSIX.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ def main(lock: str, parent: int, argv: list[str]) -> None:
     handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
     os.set_inheritable(handle, True)
-    if parent:
-        end_with(parent)
+    end_with(parent)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # SIGXFSZ stays ignored, as Python sets it, so that a limit on file sizes is reported as an
     # error instead of killing the program.

@@ -7,22 +7,17 @@ no answer. For units and meaning see nvml.h. Python 3.8 syntax, standard library
 from __future__ import annotations
 
 import ctypes
-import sys
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, Callable, Dict, Tuple
 
 Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 
 COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
-VGPU = 2
 FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
 FABRIC_COMPLETED = 3
-DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
 MOST_INSTANCES = 64
 """The most MIG instances to read on one GPU; today's GPUs have seven."""
-LICENSE_LICENSED = 5
-"""The value of NVML_GRID_LICENSE_STATE_LICENSED."""
 
 THROTTLE_REASONS = (
     *("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost"),
@@ -63,7 +58,6 @@ NOT_AVAILABLE = 1 << 62
 """If NVML cannot report a process's memory (Windows with WDDM), it returns a number with all bits
 set. Every number from this one on therefore means unknown."""
 MOST_PROCESSES = 64
-FIRST_64 = itemgetter(slice(64))
 
 
 def call_field(function: str, *more: Any, of: Callable[[Any], Any] = lambda value: value) -> Any:
@@ -107,24 +101,6 @@ def mig_instances(nvml: Any, handle: Any) -> list[str]:
             raise
         uuids.append(nvml.nvmlDeviceGetUUID(child))
     return uuids
-
-
-def licensed(nvml: Any, handle: Any) -> bool | None:
-    """Whether a vGPU guest has a licence; None for other GPUs, which need none."""
-    if nvml.nvmlDeviceGetVirtualizationMode(handle) != VGPU:
-        return None
-    answer = nvml.nvmlDeviceGetGridLicensableFeatures(handle)
-    if not answer.isGridLicenseSupported:
-        return None
-    # The array has room for more entries than there are.
-    features = answer.gridLicensableFeatures[: answer.licensableFeaturesCount]
-    return any(one.featureState == LICENSE_LICENSED or one.featureEnabled for one in features)
-
-
-def driver_model(nvml: Any, handle: Any) -> str | None:
-    if sys.platform != "win32":
-        return None
-    return DRIVER_MODELS.get(nvml.nvmlDeviceGetCurrentDriverModel(handle))
 
 
 def sram_threshold_exceeded(nvml: Any, handle: Any) -> bool:
@@ -296,9 +272,7 @@ FIELDS: Fields = (
     ("pcie_width", call_field("nvmlDeviceGetCurrPcieLinkWidth")),
     ("pcie_width_max", call_field("nvmlDeviceGetMaxPcieLinkWidth")),
     ("virtualization", call_field("nvmlDeviceGetVirtualizationMode", of=VIRTUALIZATION.get)),
-    ("licensed", licensed),
     ("fabric_state", lambda n, h: FABRIC_STATES.get(fabric(n, h).state)),
-    ("driver_model", driver_model),
     ("retired_pages", lambda n, h: sum(len(n.nvmlDeviceGetRetiredPages(h, c)) for c in (0, 1))),
     ("sram_threshold_exceeded", sram_threshold_exceeded),
     (
@@ -312,10 +286,8 @@ FIELDS: Fields = (
     ("nvlinks_inactive", lambda n, h: [i for i, active in enumerate(nvlinks(n, h)) if not active]),
     ("processes", processes),
     ("clock_sm_max_mhz", call_field("nvmlDeviceGetMaxClockInfo", 1)),
-    ("clock_memory_max_mhz", call_field("nvmlDeviceGetMaxClockInfo", 2)),
     ("clock_sm_application_mhz", call_field("nvmlDeviceGetApplicationsClock", 0)),
-    ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=FIRST_64)),
-    ("inforom_version", call_field("nvmlDeviceGetInforomImageVersion", of=FIRST_64)),
+    ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=lambda text: text[:64])),
 )
 """The names are the fields of `gpusetup.model.machine.Gpu`."""
 
@@ -364,19 +336,12 @@ EVEN_IF_LOST = probe_fields("memory_used_bytes memory_total_bytes processes")
 take seconds."""
 EVERY_SAMPLE: Fields = (
     *probe_fields("utilization_percent temperature_celsius power_watts throttle_reasons"),
-    *probe_fields("ecc_uncorrected"),
     ("memory_busy_percent", call_field("nvmlDeviceGetUtilizationRates", of=attrgetter("memory"))),
     ("clock_sm_mhz", call_field("nvmlDeviceGetClockInfo", 1)),
     ("counters", link_counters),
 )
 EVERY_HALF_MINUTE: Fields = (
     *probe_fields("power_limit_watts power_limit_default_watts clock_sm_max_mhz"),
-    *probe_fields("retired_pending remap_failed"),
-    *probe_fields("pcie_generation pcie_generation_max pcie_width pcie_width_max"),
-    (
-        "power_limit_max_watts",
-        call_field("nvmlDeviceGetPowerManagementLimitConstraints", of=lambda mw: mw[1] / 1000),
-    ),
     ("pcie_limit_bytes_per_second", pcie_limit),
 )
 """Fields that hardly change, read every half minute."""

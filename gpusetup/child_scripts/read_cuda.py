@@ -16,9 +16,8 @@ The answer:
                   "problems": [{"field": "uuid", "code": 1, "text": "CUDA_ERROR_INVALID_VALUE"}]}],
      "problems": [...]}
 
-Before that line it prints one for each step and each part of the answer, because a call may never
-return: {"step": "cuDeviceGetName", "gpu": 1} announces the next call, and {"part": {...}} contains
-what is known so far ("device" is one of `devices`).
+Before that line it prints one for each call, because a call may never return:
+{"step": "cuDeviceGetName", "gpu": 1}.
 
 `index` counts in CUDA's order, after CUDA_VISIBLE_DEVICES. With MIG, the uuid begins with `MIG-`,
 and the bus id is that of the whole GPU. Python 3.8 syntax; imports the standard library and
@@ -97,7 +96,7 @@ def mapped_library() -> str | None:
 
 say, dotted = driver_answers.say, driver_answers.cuda_version
 CURRENT: Answer = {}
-"""{"gpu": 1} while that GPU is being read."""
+"""{"gpu": 1, "bus": "0000:0f:00.0"} while that GPU is being read."""
 
 
 def call_code(library: Any, name: str, *arguments: Any) -> int:
@@ -155,8 +154,13 @@ def memory(library: Any, device: int) -> int:
     return value.value
 
 
+def pci_bus_id(library: Any, device: int) -> str:
+    CURRENT["bus"] = text_value(library, "cuDeviceGetPCIBusId", device, 32)
+    return str(CURRENT["bus"])
+
+
 FIELDS = (
-    ("pci_bus_id", lambda library, gpu: text_value(library, "cuDeviceGetPCIBusId", gpu, 32)),
+    ("pci_bus_id", pci_bus_id),
     ("uuid", uuid),
     ("name", name),
     ("compute_capability", compute_capability),
@@ -165,24 +169,22 @@ FIELDS = (
 
 
 def read_devices(library: Any) -> list[Answer]:
-    """All GPUs, each with its fields."""
-
     def handle_of(index: int) -> Any:
         # From here on, announced steps name this GPU.
-        CURRENT["gpu"] = index
+        CURRENT.update(gpu=index, bus="")
         device = int_value(library, "cuDeviceGet", index)
         return library, device
 
     count = driver_answers.plausible_count(int_value(library, "cuDeviceGetCount"))
-    say({"part": {"count": count}})
     return [driver_answers.read_device(Failed, index, handle_of, FIELDS) for index in range(count)]
 
+
+VERSION = (("version", lambda library: dotted(int_value(library, "cuDriverGetVersion"))),)
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 def main() -> Answer:
-    """Load the library and read the GPUs."""
     answer: Answer = {"library": None, "load_error": None, "problems": []}
     say({"step": "loading libcuda"})
     try:
@@ -195,21 +197,16 @@ def main() -> Answer:
         load_error = "%s has no %s" % (path or "libcuda", missing[0])
         return dict(answer, load_error=load_error)
     answer.update(library=path or None, stub="/stubs/" in path, compat="/compat" in path)
-    say({"part": dict(answer)})
     began = time.monotonic()
-    version_field = ("version", lambda: dotted(int_value(library, "cuDriverGetVersion")))
-    answer.update(driver_answers.read_fields(Failed, (version_field,)))
     init_code = call_code(library, "cuInit", 0)
     answer["init"] = init_code
     answer["init_name"] = NAMES.get(init_code, "error %d" % init_code)
-    if init_code == 0:
-        say({"part": dict(answer)})
-        earlier_problems = answer["problems"]
-        answer.update(driver_answers.read_fields(Failed, (("devices", read_devices),), library))
-        answer["problems"] = earlier_problems + answer["problems"]
-        # The list is None if the GPUs cannot be counted.
-        if answer["devices"] is not None:
-            answer["device_count"] = len(answer["devices"])
+    # The version needs no cuInit.
+    fields = VERSION if init_code else (*VERSION, ("devices", read_devices))
+    answer.update(driver_answers.read_fields(Failed, fields, library))
+    # The list is None if the GPUs cannot be counted.
+    if answer.get("devices") is not None:
+        answer["device_count"] = len(answer["devices"])
     answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
 

@@ -4,17 +4,15 @@
     read_nvml.py SECONDS [COUNT]      a sample each time; without COUNT, or with 0, endlessly
 
 The answer, `{"init": 0, "message": "Success", "seconds": 0.02, "nvml_version": "13.580.95.05",
-"driver_version": "580.95.05", "cuda_version": "13.0", "devices": [...], "links": [...],
-"problems": [...]}`, has the fields of `gpusetup.model.machine.Gpu` for each device (and `index` and
-`persistence`). If `init`, what nvmlInit returned, is not 0, the answer has only it, the message,
-the seconds, the library's version and the problems. If a value is null, `problems` says why:
-`{"field": "ecc_enabled", "code": 3, "text": "Not Supported"}`. Without the binding, the answer is
+"driver_version": "580.95.05", "cuda_version": "13.0", "devices": [...], "problems": [...]}`, has
+the fields of `gpusetup.model.machine.Gpu` for each device (and `index` and `persistence`). If
+`init`, what nvmlInit returned, is not 0, the answer has only it, the message, the seconds, the
+library's version and the problems. If a value is null, `problems` says why: `{"field":
+"ecc_enabled", "code": 3, "text": "Not Supported"}`. Without the binding, the answer is
 `{"problem": "..."}`.
 
-Before that line it prints one for each step and each part of the answer, because a call may never
-return: {"step": "nvmlDeviceGetMemoryInfo", "gpu": 1} announces the next call, {"part": {"device":
-{...}}} contains what is known about a device so far, and {"part": {"init": 0, "count": 2}} the
-rest.
+Before that line it prints one for each call, because a call may never return:
+{"step": "nvmlDeviceGetMemoryInfo", "gpu": 1}.
 
 A sample, `{"at": "2026-11-20T06:03:41.123Z", "seconds": 1.002, "gpus": [{"index": 0, "lost": false,
 "problem": null, ...}]}`, has the fields in `EVERY_SAMPLE`, `EVERY_HALF_MINUTE` and `COUNTERS`. A
@@ -37,23 +35,13 @@ if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
-import gpu_links  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 import nvml_fields  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
 Answer = Dict[str, Any]
 
 say = driver_answers.say
-SYSTEM_FIELDS = (
-    ("driver_version", lambda nvml: nvml.nvmlSystemGetDriverVersion()),
-    (
-        "cuda_version",
-        lambda nvml: driver_answers.cuda_version(nvml.nvmlSystemGetCudaDriverVersion()),
-    ),
-)
 LOST_CODE = 15
 """NVML_ERROR_GPU_IS_LOST."""
-LIBRARY_FIELDS = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion()),)
-"""Fields of the library itself, which it knows even if it cannot reach the driver."""
 
 
 def read_fields(nvml: Any, fields: nvml_fields.Fields, *arguments: Any) -> Answer:
@@ -70,22 +58,33 @@ def count_of(nvml: Any) -> int:
 
 
 def devices(nvml: Any) -> list[Answer]:
-    """All GPUs, each with its fields."""
-
     def handle_of(index: int) -> Any:
         # From here on, announced steps name this GPU.
         nvml.gpu = index
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         return nvml, handle
 
-    count = count_of(nvml)
-    say({"part": {"count": count}})
     devices: list[Answer] = []
-    for index in range(count):
+    for index in range(count_of(nvml)):
         device = driver_answers.read_device(nvml.NVMLError, index, handle_of, nvml_fields.FIELDS)
         device["lost"] = any(problem["code"] == LOST_CODE for problem in device["problems"])
         devices.append(device)
     return devices
+
+
+LIBRARY_FIELDS: nvml_fields.Fields = (
+    ("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion()),
+)
+"""Fields of the library itself, which it knows even if it cannot reach the driver."""
+ALL_FIELDS: nvml_fields.Fields = (
+    *LIBRARY_FIELDS,
+    ("driver_version", lambda nvml: nvml.nvmlSystemGetDriverVersion()),
+    (
+        "cuda_version",
+        lambda nvml: driver_answers.cuda_version(nvml.nvmlSystemGetCudaDriverVersion()),
+    ),
+    ("devices", devices),
+)
 
 
 class Announced:
@@ -119,34 +118,18 @@ def binding() -> Any:
 
 
 def once() -> Answer:
-    """Read the driver and every GPU once."""
     try:
         nvml = Announced(binding())
     except ImportError as problem:
         return {"problem": "nvidia-ml-py cannot be imported: %s" % problem}
     began = time.monotonic()
+    fields, init = ALL_FIELDS, {"init": 0, "message": "Success"}
     try:
         nvml.nvmlInit()
-        answer = answer_of(nvml)
     except nvml.NVMLError as problem:
-        # The library knows its own version even without a driver.
-        answer = read_fields(nvml, LIBRARY_FIELDS)
-        answer.update(init=problem.value, message=str(problem))
-    answer["seconds"] = round(time.monotonic() - began, 3)
-    return answer
-
-
-def answer_of(nvml: Any) -> Answer:
-    """Start NVML and read everything; each part is printed as soon as it is known."""
-    init = {"init": 0, "message": "Success"}
-    say({"part": init})
-    answer = read_fields(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS))
-    say({"part": answer})
-    system_problems = answer["problems"]
-    answer.update(read_fields(nvml, (("devices", devices),)), **init)
-    answer["problems"] = system_problems + answer["problems"]
-    answer["links"] = gpu_links.links(nvml, len(answer["devices"] or ()))
-    return answer
+        fields, init = LIBRARY_FIELDS, {"init": problem.value, "message": str(problem)}
+    answer = read_fields(nvml, fields)
+    return dict(answer, **init, seconds=round(time.monotonic() - began, 3))
 
 
 # --- samples --------------------------------------------------------------------------------------
@@ -174,7 +157,6 @@ class SampledGpu:
         self.lost = False
 
     def sample(self, nvml: Any, now: float) -> Answer:
-        """Read the GPU once, now."""
         # The GPU had no handle from the beginning.
         if self.handle is None:
             return dict(self.identity, processes=None)

@@ -19,13 +19,8 @@ def facts() -> Dict[str, Any]:
     marker = os.path.join(paths["stdlib"], "EXTERNALLY-MANAGED")
     path = imported_from(paths["stdlib"], paths["purelib"])
     in_environment = sys.prefix != sys.base_prefix
-    headers = paths["include"]
-    if in_environment:  # like pip and uv, because `include` belongs to the base Python
-        version = "python%d.%d" % sys.version_info[:2]
-        headers = os.path.join(sys.prefix, "include", "site", version)
     return {
         "python": sys.version.split()[0],
-        "implementation": sys.implementation.name,
         "executable": sys.executable,
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,
@@ -37,10 +32,8 @@ def facts() -> Dict[str, Any]:
         "machine": os.uname().machine if hasattr(os, "uname") else windows_machine(),
         "path": path,
         **{name: paths[name] for name in ("purelib", "platlib", "scripts", "data")},
-        "headers": headers,
         # A marker in the base installation does not apply to the environment.
         "externally_managed": marker if os.path.exists(marker) and not in_environment else None,
-        "ahead": ahead(paths["purelib"], paths["platlib"]),
         "has_pip": any(os.path.isdir(os.path.join(folder, "pip")) for folder in path),
     }
 
@@ -62,18 +55,6 @@ def imported_from(stdlib: str, library: str) -> List[str]:
         if entry and not entry.endswith(".zip") and os.path.abspath(entry) not in skipped
     ]
     return list(dict.fromkeys([*folders, library]))
-
-
-def ahead(*libraries: str) -> List[str]:
-    """The folders that an import searches before these: those in PYTHONPATH, and the user's
-    site-packages. The first entry of the path is skipped, because it is this script's folder."""
-    # Compare real paths, because one of them may be a link.
-    real_libraries = [os.path.realpath(folder) for folder in libraries]
-    folders = sys.path[1:]
-    for position, folder in enumerate(folders):
-        if os.path.realpath(folder) in real_libraries:
-            return folders[:position]
-    return []
 
 
 def windows_machine() -> str:

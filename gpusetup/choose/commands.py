@@ -9,13 +9,12 @@ So the metapackage and `cuda-version` state which build is wanted.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.choose.choice import Choice, fallback_of, index_of
 from gpusetup.choose.host import python_tag
-from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import Frozen, replace
@@ -139,8 +138,6 @@ MKL = "mkl<2024.1"
 (https://github.com/pytorch/pytorch/issues/123097)."""
 NEW_NAME = "torch"
 """The name of a new environment if the user gives none."""
-RESERVED = ("base", "root")
-"""The names of conda's own environment (`conda create` refuses them)."""
 
 
 def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
@@ -198,29 +195,18 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 
 
 def new_environment(machine: Snapshot, name: str | None) -> str | None:
-    """The name of the conda environment to create; None if the active one is to be used. Raises
-    UsageError if conda accepts no environment of that name.
+    """The name of the conda environment to create; None if the active one is to be used.
 
     torch does not belong in conda's base environment, because conda itself runs there. One broken
     package in it can break conda.
     """
-    if name in RESERVED:
-        raise UsageError(
-            f"conda's own environment is called {name!r}", hint="give the new one another name"
-        )
-    # conda refuses `/`, `:`, `#` and spaces, and a word that begins with `-` would be an option.
-    if name is not None and not re.fullmatch(r"[A-Za-z0-9_][\w.+-]*", name, re.ASCII):
-        raise UsageError(
-            f"conda accepts no environment called {name!r}",
-            hint="use letters, digits, `-`, `_` and `.`, such as `torch-cu124`",
-        )
     if name is not None or machine.python.manager != "conda" or machine.python.prefix is None:
         return name or NEW_NAME
     prefix = machine.python.prefix.rstrip("/\\")
     active = machine.environment.get("CONDA_PREFIX", "").rstrip("/\\")
     name_of_active = machine.environment.get("CONDA_DEFAULT_ENV")
     if name_of_active and (not active or active == prefix):
-        is_base = name_of_active in RESERVED
+        is_base = name_of_active in ("base", "root")
     else:
         folder = re.split(r"[/\\]", prefix)[-1].lower()
         of_conda = r"(mini|ana)(conda|forge)\d?|(mamba|micromamba)(forge)?|conda"
@@ -230,26 +216,6 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
 
 INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}
 """Maps an installer to its pure function, so what is shown is also what is run."""
-
-# --- a tool of uv ---------------------------------------------------------------------------------
-
-UV_BACKENDS = r"cpu|xpu|cu(?:118|12[0-9]|13[02])|rocm7\.[12]"
-"""The backends of torch releases since 2.0 that `uv tool install --torch-backend` accepts,
-according to the help of uv 0.13.9. For other backends the command names the index."""
-
-
-def tool_command(packages: Sequence[str], answer: ResolveAnswer) -> tuple[Words, ...]:
-    """The uv command that installs a tool together with torch from its own index; none if no
-    package or no torch is given."""
-    if not packages or answer.torch is None:
-        return ()
-    tool, *libraries = packages
-    # With an exact version, `uv tool upgrade` does not replace torch.
-    beside = [word for one in (f"torch=={answer.torch}", *libraries) for word in ("--with", one)]
-    source = ("--index", answer.index_url) if answer.index_url else ()
-    if re.fullmatch(UV_BACKENDS, answer.backend or ""):
-        source = ("--torch-backend", answer.backend or "")
-    return (("uv", "tool", "install", *source, *beside, tool),)
 
 
 # --- the public document --------------------------------------------------------------------------

@@ -293,19 +293,13 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
     # Skip packages that declare which torch they need, because the notes above already name them.
     declared = {package.name for package in dependent_packages}
     old = (torch.cuda or cuda_of(torch.backend or "") or "").partition(".")[0]
-    # A change between a CPU build and a CUDA build is not a change of the CUDA version.
+    # A change between a CPU build and a CUDA build is not a change of the CUDA version, and two
+    # patch releases of one minor version have the same ABI.
     differs_in_cuda = bool(old and build.cuda_major) and old != build.cuda_major
-    # Two patch releases of one minor version have the same ABI.
     differs_in_torch = parsed(torch.version or "0").release[:2] != parsed(build.torch).release[:2]
     for name in sorted(COMPILED & packages.keys() - declared):
-        version = packages[name].version
-        label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
-        is_of_another = bool(label and label[1] != build.backend)
-        if not (differs_in_cuda or is_of_another or (torch.version and differs_in_torch)):
-            continue
-        project = companion_table().project(name)
-        instead = project.instead.get("CUDA") if project and differs_in_cuda else None
-        yield (
-            f"{name} {version} was compiled against torch {torch.version or ''}: install or build "
-            f"it again for {new_torch}, before that it may fail{f'; {instead}' if instead else ''}"
-        )
+        if differs_in_cuda or (torch.version and differs_in_torch):
+            yield (
+                f"{name} {packages[name].version} was compiled against torch {torch.version or ''}:"
+                f" install or build it again for {new_torch}, before that it may fail"
+            )

@@ -52,7 +52,6 @@ class IndexAnswer(Frozen):
     """The packages that no index has in any version, if there is no set because of them."""
     without_wheel: tuple[str, ...] = ()
     """The packages without a wheel for this machine, if there is no set because of them."""
-    notes: tuple[str, ...] = ()
 
 
 class AnsweringIndex(Protocol):

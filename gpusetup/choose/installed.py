@@ -7,7 +7,6 @@ distribution whose METADATA names the torch version that it needs (`Requires-Dis
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.catalog.builds import Catalog
@@ -153,13 +152,6 @@ def vendors_of(machine: Snapshot) -> frozenset[str]:
     return frozenset(on_bus | {event.values.get("vendor", "") for event in events})
 
 
-def is_damaged(machine: Snapshot) -> bool:
-    """Whether files of the installed torch are missing, or importing it failed."""
-    packages = [package for package in machine.packages or () if package.name == "torch"]
-    is_incomplete = any(package.intact is False for package in packages)
-    return is_incomplete or machine.torch.import_error is not None
-
-
 # --- packages that need a certain torch -----------------------------------------------------------
 
 
@@ -176,11 +168,30 @@ class Dependent(Frozen):
 
 def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
     """The installed packages, besides torch's own, that require another torch than this build."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
     new_versions = build.family(installed_family(machine))
+
+    def is_broken(text: str) -> bool:
+        name = re.match(r"\s*([A-Za-z0-9._-]+)", text)
+        version = new_versions.get(normalised(name[1])) if name else None
+        if version is None:  # most requirements end here, before they are parsed
+            return False
+        try:
+            need = Requirement(text)
+        except InvalidRequirement:
+            return False
+        if need.marker and not need.marker.evaluate(marker_environment(machine)):
+            return False
+        # `torch @ https://.../torch-2.5.1-...whl` names its version in the address.
+        if need.url:
+            return f"{normalised(need.name)}-{version}" not in need.url
+        return not need.specifier.contains(version, prereleases=True)
+
     broken = []
     for name, package in installed_packages(machine).items():
         needs = () if name in FAMILY else package.requires
-        need = next((text for text in needs if is_broken(text, new_versions, machine)), None)
+        need = next(filter(is_broken, needs), None)
         if need is None:
             continue
         # A package that was installed from a folder or by conda may not exist on any index.
@@ -189,26 +200,6 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
             Dependent(name=name, version=package.version, needs=need, can_follow=not is_elsewhere)
         )
     return tuple(broken)
-
-
-def is_broken(text: str, new_versions: Mapping[str, str], machine: Snapshot) -> bool:
-    """Whether the new versions do not meet a package's requirement."""
-    name = re.match(r"\s*([A-Za-z0-9._-]+)", text)
-    version = new_versions.get(normalised(name[1])) if name else None
-    if version is None:  # most packages end here, which saves the import of the parser
-        return False
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    try:
-        requirement = Requirement(text)
-    except InvalidRequirement:
-        return False
-    marker, address = requirement.marker, requirement.url
-    if marker and not marker.evaluate(marker_environment(machine)):
-        return False
-    if address and f"{normalised(requirement.name)}-{version}" not in address:
-        return True
-    return not requirement.specifier.contains(version, prereleases=True)
 
 
 def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:

@@ -10,18 +10,16 @@ note says so). So a GPU is never silently left unused.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
 from functools import lru_cache
 from typing import Literal
 
-from gpusetup.accelerators.makers import MAKERS
+from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companions import beside
 from gpusetup.catalog.jetpack import FIRST_OF_THOR, JETPACKS, UNIFIED, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.constraints import in_scope, is_beyond, pick, preference, why_not
 from gpusetup.choose.host import WHEELS, BuildQuestion
-from gpusetup.choose.installed import vendors_of
 from gpusetup.choose.other_makers import notes_of, why_no_builds
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import Advice, Rejection, TorchBuild
@@ -40,11 +38,11 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
     choice = _newest_fitting(question)
     build, host, maker = choice.build, question.host, question.maker
     if maker:
-        catalog, gpus = question.catalog, question.maker_gpus
+        gpus = question.maker_gpus
         problems = why_no_builds(maker, gpus, in_scope(question), question.platform)
         if problems:
             return replace(choice, notes=problems, rejections=())
-        notes_on_maker = tuple(notes_of(gpus, maker, build, catalog))
+        notes_on_maker = tuple(notes_of(gpus, maker, build))
         return replace(choice, action="first" if build else "nothing", notes=notes_on_maker)
     notes = on_missing_build(choice.conda, question)
     if build is not None:
@@ -58,7 +56,7 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
         build = replace(build, torchaudio=torchaudio, driver_floor=floor)
         choice = replace(choice, action="first", build=build)
         notes = on_build(build, question, machine)
-    return replace(choice, notes=tuple(dict.fromkeys((*notes, *on_host(question, machine)))))
+    return replace(choice, notes=tuple(dict.fromkeys((*notes, *on_host(question)))))
 
 
 @lru_cache(maxsize=1024)
@@ -186,26 +184,7 @@ def changes(question: BuildQuestion) -> Iterator[tuple[Kind, str | None, BuildQu
 
 # --- notes ----------------------------------------------------------------------------------------
 
-STALE_DAYS = 120
-"""In days. An older catalog is outdated: torch has a release about every two months."""
 NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
-ELSEWHERE = {
-    ("windows", "aarch64"): (
-        "torch's own index has CPU builds for Windows on Arm since torch 2.7, which gpusetup's "
-        "table does not list: `uv pip install torch --index https://download.pytorch.org/whl/cpu`, "
-        "with an Arm64 Python 3.12 or newer"
-    )
-}
-"""Platforms for which the catalog has no builds, and where to find torch for them
-(https://pytorch.org/blog/pytorch-native-windows-arm64-builds)."""
-
-
-def age_note(as_of: str, today: str) -> str | None:
-    """A note if the catalog is more than 120 days old, otherwise None; `today` is `YYYY-MM-DD`."""
-    days = (date.fromisoformat(today) - date.fromisoformat(as_of)).days
-    if days <= STALE_DAYS:
-        return None
-    return f"the catalog is {days} days old ({as_of}): a newer gpusetup knows newer builds"
 
 
 def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Iterator[str]:
@@ -218,14 +197,16 @@ def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Itera
             "`gpusetup resolve --installer conda`"
         )
     if not in_scope(question):
-        nowhere = f"no torch is built for {host.family} on {host.architecture}"
-        yield ELSEWHERE.get((host.family, host.architecture), nowhere)
+        # For Windows on Arm, torch's own index has CPU builds since torch 2.7.
+        yield (
+            f"gpusetup's table has no torch for {host.family} on {host.architecture}; what "
+            f"PyTorch's index has is at {index_url('cpu')}/torch/"
+        )
     if backend in catalog.other_backends:
-        command = f"gpusetup resolve --backend {backend} --refresh"
-        ask_now = f"; `{command}` asks PyTorch's index now" if cuda_of(backend) else ""
+        today = f"; {index_url(backend)}/torch/ lists what is there today"
         yield (
             f"the catalog of {catalog.as_of} knows no build for NVIDIA GPUs of the backend "
-            f"{backend}{ask_now}"
+            f"{backend}{today if cuda_of(backend) else ''}"
         )
     releases = [row.torch for row in catalog.releases]
     if not any(map(question.takes, releases)):
@@ -255,13 +236,8 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
     if host.presence == "unknown":
         yield "the GPU is unknown: gpusetup cannot tell whether the build has kernels for it"
     if not (host.driver or host.driver_cuda):
-        problem = "the driver is unknown, so a CUDA that most drivers support was chosen"
-        if machine.driver.module_loaded is False or machine.driver.library_found is False:
-            problem = "no NVIDIA driver was found"
-        elif host.cuda_at_work:
-            problem = (
-                f"the driver is unknown, but it started the torch for CUDA {host.cuda_at_work}"
-            )
+        is_absent = False in (machine.driver.module_loaded, machine.driver.library_found)
+        problem = "no NVIDIA driver was found" if is_absent else "the driver is unknown"
         yield f"{problem}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"
     unknown = [gpu.name for gpu in host.gpus if gpu.compute_capability is None]
     if unknown:
@@ -271,8 +247,8 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
         )
 
 
-def on_host(question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
-    """Yields notes on what is newer than the catalog, on a Jetson, and on other makers' GPUs."""
+def on_host(question: BuildQuestion) -> Iterator[str]:
+    """Yields notes on what is newer than the catalog, and on a Jetson."""
     host, catalog, jetpack = question.host, question.catalog, question.host.jetpack
     age = f"is newer than the catalog of {catalog.as_of}"
     if host.driver and catalog.driver_is_newer(host.driver):
@@ -300,10 +276,3 @@ def on_host(question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
             f"NVIDIA builds for it{f' ({places})' if places else ''}. `gpusetup doctor` prints the "
             "commands for this Python"
         )
-    vendors = vendors_of(machine) if host.presence == "none" else ()
-    for maker in MAKERS:
-        if maker.noted and maker.id in vendors:
-            yield (
-                f"an {maker.name} GPU was found: {maker.noted}, but only NVIDIA GPUs are fitted "
-                "here"
-            )

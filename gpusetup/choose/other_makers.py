@@ -14,11 +14,8 @@ from gpusetup.accelerators.amd import (
     ALL_DEVICES,
     BUILT_FOR,
     BUILT_FOR_ROCM,
-    DROPPED,
-    FIRST_ROCM,
     INDEX_OF_AMD,
     LAST_ROCM,
-    RELATIVES,
     WINDOWS_TARGETS,
     device_extras,
     has_kernels,
@@ -102,8 +99,8 @@ def builds_of_maker(
 
     of_pytorch = tuple(sorted(rows, key=best_last, reverse=True))
     of_amd = builds_of_amd(catalog, gpus, platform) if maker is AMD else ()
-    # AMD's own kernels for the target need no variable that AMD does not support.
-    is_amds_first = any(needs_override(gpu) for gpu in gpus)
+    # PyTorch's builds have no kernels for these targets.
+    is_amds_first = any(gpu.target not in (None, *BUILT_FOR) for gpu in gpus)
     return (*of_amd, *of_pytorch) if is_amds_first else (*of_pytorch, *of_amd)
 
 
@@ -136,29 +133,18 @@ def builds_of_amd(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tup
     )
 
 
-def needs_override(gpu: Gpu) -> bool:
-    """Whether PyTorch's wheels have no kernels for a GPU's target, but for a related target, so
-    that they only run there with HSA_OVERRIDE_GFX_VERSION."""
-    return gpu.target in RELATIVES and gpu.target not in BUILT_FOR
-
-
 def why_no_kernels(build: TorchBuild, gpu: Gpu) -> str | None:
     """The reason why a ROCm build has no kernels for a GPU; None if it has them, or may have them
     because the GPU's target is unknown. AMD's own index has them: its extras are for the GPU."""
-    if build.index or gpu.target is None or not build.backend.startswith("rocm"):
+    target = gpu.target
+    if build.index or target is None or not build.backend.startswith("rocm"):
         return None
-    target = RELATIVES[gpu.target][0] if needs_override(gpu) else gpu.target
     serves = has_kernels(target, build.backend.removeprefix("rocm"), build.torch)
     # No kernel list was read for this newer ROCm version, so assume that it still supports the
     # targets of earlier versions, but no others.
     if serves or (serves is None and target in BUILT_FOR and target not in LAST_ROCM):
         return None
-    if target in LAST_ROCM and serves is False:
-        last = LAST_ROCM[target]
-        return f"its rocBLAS has no files for {gpu.target}, which wheels have up to ROCm {last}"
-    first = FIRST_ROCM.get(target)
-    since = f", which wheels have from ROCm {first} on" if first else ""
-    return f"has no kernels for {gpu.target}{since}"
+    return f"has no kernels for {target}, or no files for its matrix products"
 
 
 def why_no_builds(
@@ -166,34 +152,26 @@ def why_no_builds(
 ) -> tuple[str, ...]:
     """The reasons why none of a maker's builds (`rows`) can serve all of these GPUs, if known."""
     problems = []
-    has_amds_index = any(row.index for row in rows)
     for gpu in gpus:
-        target = gpu.target
         if maker is INTEL and not has_xpu(gpu.name):
             problems.append(
                 f"{gpu.name} is not among the GPUs of torch's XPU builds: they are for Arc, the "
                 f"Core Ultra's Arc graphics and Data Center GPU Max. {CPU_WORKS}"
             )
         # AMD's own index has kernels for exactly these GPUs.
-        if maker is not AMD or target in (None, *BUILT_FOR, *RELATIVES) or has_amds_index:
-            continue
-        problem = f"no ROCm build of torch has kernels for {gpu.name} ({target})"
-        if target in DROPPED:
-            generation = f"{DROPPED[target]} ({target})"
-            problem = f"ROCm no longer supports {generation}: {gpu.name}. {CPU_WORKS}"
-        problems.append(problem)
+        is_served = gpu.target in (None, *BUILT_FOR) or any(row.index for row in rows)
+        if maker is AMD and not is_served:
+            problem = f"no ROCm build of torch has kernels for {gpu.name} ({gpu.target})"
+            problems.append(f"{problem}. {CPU_WORKS}")
     if not rows and not problems:
-        amds = f", and AMD's own index lists none for {', '.join(gpu.name for gpu in gpus)}"
+        where = platform.replace("-", " on ")
         problems.append(
-            f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for "
-            f"{platform.replace('-', ' on ')}{amds if maker is AMD and gpus else ''}. {CPU_WORKS}"
+            f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for {where}. {CPU_WORKS}"
         )
     return tuple(problems)
 
 
-def notes_of(
-    gpus: Sequence[Gpu], maker: Maker, build: TorchBuild | None, catalog: Catalog
-) -> Iterator[str]:
+def notes_of(gpus: Sequence[Gpu], maker: Maker, build: TorchBuild | None) -> Iterator[str]:
     """Yields notes on a build for AMD or Intel, which gpusetup has never run."""
     if build is not None and build.index:
         yield (
@@ -201,29 +179,10 @@ def notes_of(
             f"`{build.project('torch')}` brings the kernels for "
             f"{'your GPU' if gpus else 'every target, about 10 GB: name yours with `--gpu`'}"
         )
-        if build.os == "windows":
-            yield "it needs AMD's current Adrenalin driver"
-    for gpu in gpus if maker is AMD and not (build and build.index) else ():
-        name = gpu.name if gpu.name == gpu.target else f"{gpu.name} ({gpu.target})"
-        if gpu.target is None:
+    for gpu in gpus:
+        if maker is AMD and gpu.target is None:
             yield f"{gpu.name} names no target of AMD: whether the build has kernels is unknown"
-        elif gpu.target in LAST_ROCM:
-            yield (
-                f"the rocBLAS in torch's wheels has files for {name} up to ROCm "
-                f"{LAST_ROCM[gpu.target]}: with a newer one every matrix product fails"
-            )
-        elif build and needs_override(gpu):
-            target, version = RELATIVES[gpu.target]
-            yield (
-                f"none of PyTorch's wheels has kernels for {name}. Those for {target} run there "
-                f"with HSA_OVERRIDE_GFX_VERSION={version}, which AMD does not support"
-            )
-    seen = [
-        release.torch
-        for release in catalog.other_makers
-        if maker.id in map(maker_of, " ".join(release.seen.values()).split())
-    ]
     yield (
-        f"gpusetup knows the {NAME_OF_BUILDS[maker.id]} builds up to torch {seen[-1]}, but "
-        "they were never run with gpusetup: run `gpusetup verify` afterwards"
+        f"torch's {NAME_OF_BUILDS[maker.id]} builds were never run with gpusetup: run "
+        "`gpusetup verify` afterwards"
     )

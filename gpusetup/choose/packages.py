@@ -47,7 +47,7 @@ from gpusetup.choose.wish import Wish, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.shell import own_setting, shell_line
+from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for, shell_line
 from gpusetup.model.versions import parsed
 
 OLDEST = "2.5"
@@ -57,9 +57,7 @@ MOST_TRIES, MOST_BACKENDS = 5, 3
 MOST_ROUNDS = 20
 """How often packages are left out of one question; each round leaves out at least one."""
 YEAR = 365
-"""In days. A release that is older than its package's newest by more is not chosen silently."""
-USUAL_GLIBC = "2.35"
-"""The glibc that is assumed if the C library is unknown: the one of Ubuntu 22.04."""
+"""In days. Rather than a release that is older than its package's newest by more, torch changes."""
 LONGEST_LINE = 120
 """The maximum length of the first line of an error, in characters."""
 MOST_OF_A_REASON = 800
@@ -147,19 +145,16 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
     builds = candidates(question)
     if not builds:
         raise nothing_goes_together(question)
-    build, table, catalog = builds[0], companion_table(), question.catalog
+    build, catalog, packages = builds[0], question.catalog, list[JointPackage]()
     index = index_url(build.backend)
-    packages, unknown = list[JointPackage](), list[str]()
     for word in ("torch", *question.wish.words):
         name, requirement = name_of(word), Requirement(word)
-        version, project = build.family().get(name), table.project(name)
+        version, project = build.family().get(name), companion_table().project(name)
         if version:
             version, asked = labelled(name, version, build), name != "torch"
             packages.append(JointPackage(name=name, version=version, index_url=index, asked=asked))
             continue
         limits = requirement.specifier
-        if project is None and name not in FAMILY:
-            unknown.append(name)
         # The first row that goes with the build bounds the package.
         for row in rows_meant(project, limits, by_table=True) if project else ():
             if project and not why_row_differs(project, row, build, catalog, by_table=True):
@@ -171,19 +166,14 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
             version=None,
             index_url=index if names_on_torch_index((name,), build, catalog) else None,
             limits=str(limits) or None,
-            declared=project is None,
             asked=True,
             extras=tuple(sorted(requirement.extras)),
         )
         packages.append(package)
-    notes = []
-    if question.wish.offline:
-        of_table = f"gpusetup's table of companions of {table.as_of}"
-        notes.append(f"offline: these versions come only from {of_table}")
-        if unknown:
-            names = " and ".join(unknown)
-            notes.append(f"offline: gpusetup's table of companions does not have {names}")
-    return PackageSet(build=build, packages=tuple(packages), notes=tuple(notes))
+    of_table = f"gpusetup's table of companions of {companion_table().as_of}"
+    note = f"offline: these versions come only from {of_table}"
+    notes = (note,) if question.wish.offline else ()
+    return PackageSet(build=build, packages=tuple(packages), notes=notes)
 
 
 def source_only(question: PackageQuestion) -> dict[str, str]:
@@ -237,8 +227,7 @@ class Search:
     def best(self, prefer: TorchBuild | None) -> PackageSet:
         """The set of packages from the index. `prefer` is the installed build if it works.
 
-        Raises Unsatisfiable if no set works, or only one with an old release of a requested
-        package.
+        Raises Unsatisfiable if no set works.
         """
         builds, words = candidates(self.question, prefer), self.question.wish.words
         if not builds:
@@ -252,25 +241,37 @@ class Search:
                 near.insert(0, prefer)
             for build in near:
                 answer = self._try(build, words)
-                if not answer.reason and not self._years_behind(answer):
+                years_behind = [
+                    name
+                    for name, newest in self.newest.items()
+                    if (found := answer.packages.get(name))
+                    if found.published and newest.published
+                    if (newest.published - found.published).days > YEAR
+                ]
+                if not (answer.reason or years_behind):
                     return self._set(build, answer)
         answers: list[IndexAnswer] = []
+
+        def at_newest(word: str) -> str:
+            newest = self.newest.get(name_of(word))
+            # Naming a pre-release by its version would count as a request for one.
+            if newest is None or Requirement(word).marker or parsed(newest.version).is_prerelease:
+                return word
+            return f"{word}=={newest.public}"
+
         # Without the pins, uv looks through years of older releases, until one fits this torch.
-        for asked in dict.fromkeys((tuple(map(self._at_newest, words)), words)):
+        for asked in dict.fromkeys((tuple(map(at_newest, words)), words)):
             for build in chain(builds[:1], self._named_by_uv(builds, asked)):
                 answers.append(self._try(build, asked))
                 if not answers[-1].reason:
-                    chosen = self._set(build, answers[-1])
-                    old = self._years_behind(answers[-1])
-                    self._refuse_old([one for one in chosen.held_back if one.package in old])
-                    return chosen
+                    return self._set(build, answers[-1])
                 if answers[0].unknown:
                     # A file that is not read may name an index that has the package.
-                    setting = own_setting("UV_INDEX", "URL")
+                    by_uv = setting("UV_INDEX", "URL", shell_for(OWN_SYSTEM))
                     raise refusal(
                         f"None of the indexes has {' or '.join(answers[0].unknown)}",
                         *self.index.places,
-                        steps=[f"check the spelling, or name the index that has it: `{setting}`"],
+                        steps=[f"check the spelling, or name the index that has it: `{by_uv}`"],
                     )
         raise self._nothing_found(builds[0], answers[0])
 
@@ -375,14 +376,6 @@ class Search:
                 break
         return answer.packages
 
-    def _at_newest(self, word: str) -> str:
-        """The requirement, pinned to the newest release if it names no version."""
-        newest = self.newest.get(name_of(word))
-        # Naming a pre-release by its version would count as a request for one.
-        if newest is None or Requirement(word).marker or parsed(newest.version).is_prerelease:
-            return word
-        return f"{word}=={newest.public}"
-
     # --- the answer ---
 
     def _set(self, build: TorchBuild, answer: IndexAnswer) -> PackageSet:
@@ -390,15 +383,12 @@ class Search:
         torch_index = index_url(build.backend, self.index.torch_root)
         packages = []
         for name, release in answer.packages.items():
-            project = companion_table().project(name)
             is_of_torch_index = name in (*FAMILY, *answer.on_torch_index)
             extras = Requirement(self.asked[name]).extras if name in self.asked else ()
             package = JointPackage(
                 name=name,
                 version=labelled(name, release.version, build),
                 index_url=torch_index if is_of_torch_index else None,
-                # Packages that the table does not know declare their requirements themselves.
-                declared=project is None or project.declares,
                 asked=name in self.asked,
                 extras=tuple(sorted(extras)),
             )
@@ -410,17 +400,11 @@ class Search:
             notes.append(
                 f"left to your installer, because torch is not the reason: {names}: {reason}"
             )
-        os = self.question.host.machine.os
-        if os.family == "linux" and not (os.libc or "").startswith("glibc "):
-            notes.append(
-                f"the C library is unknown, so gpusetup assumes glibc {USUAL_GLIBC}; to set "
-                "another version, add `--glibc`"
-            )
         return PackageSet(
             build=build,
             packages=tuple(packages),
             held_back=tuple(self._held_back(build, answer)),
-            notes=(*notes, *answer.notes),
+            notes=tuple(notes),
             left_out=(*self.sources, *self.others),
         )
 
@@ -451,15 +435,6 @@ class Search:
             reason = of_table or next(of_uv, f"{name} {release.public} goes with other releases")
             yield HeldBack(package=name, at=found.public, by=self._as_seen(reason))
 
-    def _years_behind(self, answer: IndexAnswer) -> list[str]:
-        """The requested packages whose release is over a year older than their newest one."""
-        return [
-            name
-            for name, newest in self.newest.items()
-            if (found := answer.packages.get(name)) and found.published and newest.published
-            if (newest.published - found.published).days > YEAR
-        ]
-
     def _as_seen(self, reason: str) -> str:
         """uv's reason, cut to a screen's length, without torch's exact version as the user's own
         requirement, unless it is."""
@@ -469,18 +444,6 @@ class Search:
         return re.sub(r"you require torch==([\w.+]+)", r"gpusetup tried torch==\1", reason)
 
     # --- refusals ---
-
-    def _refuse_old(self, old: Sequence[HeldBack]) -> None:
-        """Raise Unsatisfiable if there are old releases of packages that the user named, with the
-        requirements that ask for them anyway."""
-        if old:
-            shown = "; ".join(f"{held.package} only at {held.at}" for held in old)
-            words = " ".join(f"'{held.package}=={held.at}'" for held in old)
-            raise refusal(
-                f"Only an old release goes together here: {shown}",
-                *(held.by for held in old),
-                steps=[f"asked for by its version it is taken: {words}"],
-            )
 
     def _refuse_other_python(self, word: str) -> None:
         """Raise Unsatisfiable if a pinned release has wheels only for another Python, with that

@@ -19,7 +19,7 @@ from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Action, Choice, crosses
 from gpusetup.choose.constraints import nearest
 from gpusetup.choose.host import WHEELS, BuildQuestion, Host, question_of
-from gpusetup.choose.installed import installed_build, is_damaged, public, serves
+from gpusetup.choose.installed import installed_build, public, serves
 from gpusetup.choose.newest import newest_fitting
 from gpusetup.choose.wish import Wish
 from gpusetup.model.builds import TorchBuild
@@ -58,7 +58,10 @@ def change_of(
     is_wanted = question.backend in ("auto", installed.backend) and question.takes(installed.torch)
     if is_wanted and not (wish.wants_newest and is_newer) and is_good(installed, machine, question):
         # The requested torch is installed, but some of its files may be missing.
-        action: Action = "again" if is_damaged(machine) else "kept"
+        packages = [package for package in machine.packages or () if package.name == "torch"]
+        is_incomplete = any(package.intact is False for package in packages)
+        is_damaged = is_incomplete or machine.torch.import_error is not None
+        action: Action = "again" if is_damaged else "kept"
         return replace(as_installed(installed, machine, question), action=action)
     choice = newest
     # For other makers' GPUs, only the newest builds are known well enough.
@@ -150,6 +153,9 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     if build is None:
         return None
     if torch is not None and choice.moves:
+        # Several bounds of a project are joined with those that its companions imply.
+        if choice.wish.from_project and "," in torch:
+            return "it is inside the bounds of the project's files"
         return f"asked for: {torch}"
     # This choice may surprise users, for example on a login node or while they build an image.
     is_cpu = build.cuda is None and question.maker is None

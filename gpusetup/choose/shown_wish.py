@@ -20,47 +20,26 @@ from gpusetup.model.machine import Snapshot
 def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
     """Yields the requests that a machine or a report shows, strictest first."""
     wanted, version = machine.wanted, machine.torch.version
-    kinds = {event.kind for event in machine.events}
-    cuda = wanted.cuda
-    # If the report shows a torch, extensions must be built for that torch's CUDA version.
-    if not version and "cuda-toolkit-mismatch-extension-build" in kinds:
-        cuda = cuda or machine.toolkit.nvcc
-    digits = (cuda or "").replace(".", "")
     # For example, `12.4` becomes `cu124`.
-    backend = wanted.backend or f"cu{digits}"
+    backend = wanted.backend or f"cu{(wanted.cuda or '').replace('.', '')}"
     backend = backend if backend in catalog.backends else "auto"
     if machine.origin != "report":
         yield Wish(torch=wanted.torch, backend=backend)
         return
-    # The author of a report usually wants the installed torch version to work.
+    # The author of a report usually wants the installed torch version to work, or the one that
+    # belongs to the companion that they request or have.
     installed = f"=={public(version)}" if version else None
-    torch = wanted.torch or installed or torch_of_companion(machine, catalog)
-    # An index that has any versions of a package lists them in pip's message. If the requested
-    # build exists, the index refused it for another reason.
-    is_refused = "wrong-index" in kinds or any(
-        event.kind == "no-matching-distribution" and not event.values.get("versions")
-        for event in machine.events
-    )
-    builds = {(row.torch, row.backend) for row in catalog.builds}
-    exists = ((torch or "").removeprefix("=="), backend) in builds
-    if backend == "auto" or exists or not is_refused:
-        yield Wish(torch=torch, backend=backend)
-    yield from dict.fromkeys((Wish(torch=torch), Wish(torch=installed), Wish()))
-
-
-def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
-    """The newest torch, as a specifier, that works with the requested or installed torchvision or
-    torchaudio; None if unknown."""
+    torch = wanted.torch or installed
+    requested, _, pinned = (wanted.companion or "").partition("==")
     packages = installed_packages(machine)
-    requested, _, pinned = (machine.wanted.companion or "").partition("==")
-    # A requested version counts more than an installed one.
-    installed = [(name, packages[name].version) for name in COMPANIONS if name in packages]
-    for name, version in ((requested, pinned), *installed):
+    companions = {one: packages[one].version for one in COMPANIONS if one in packages}
+    for name, companion in ((requested, pinned), *companions.items()):
         with suppress(ValueError):  # a version string from a report, which may be malformed
-            releases = releases_with(catalog, [(name, f"=={public(version)}")]) if version else ()
-            if releases:
-                return f"=={releases[-1]}"
-    return None
+            if not torch and companion:
+                releases = releases_with(catalog, [(name, f"=={public(companion)}")])
+                torch = f"=={releases[-1]}" if releases else None
+    strictest = Wish(torch=torch, backend=backend)
+    yield from dict.fromkeys((strictest, Wish(torch=torch), Wish(torch=installed), Wish()))
 
 
 def shown_installer(machine: Snapshot) -> str:

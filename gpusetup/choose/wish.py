@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from gpusetup.accelerators.makers import LABEL
+from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companions import releases_with
 from gpusetup.errors import UsageError
 from gpusetup.model.builds import FAMILY
@@ -158,12 +159,12 @@ def check_wish(wish: Wish, catalog: Catalog) -> None:
     backend = wish.wanted_backend
     if backend in ("auto", *catalog.backends):
         return
-    # Only show the user's own word in a command if it looks like a label.
+    # Only show the user's own word in a URL if it looks like a label.
     shown = backend if re.fullmatch(LABEL, backend) else "NAME"
     raise UsageError(
         f"The catalog of {catalog.as_of} has no torch for {backend!r}",
         hint="`auto` chooses a backend that fits; or name a backend, such as `cpu` or `cu126`. "
-        f"`gpusetup resolve --backend {shown} --refresh` asks PyTorch's index now",
+        f"What PyTorch's index has today is at {index_url(shown)}/torch/",
     )
 
 
@@ -186,27 +187,18 @@ def backend_label(text: str) -> str:
 
 
 NO_PACKAGES = {
-    r"(doctor|resolve|install|verify|plan|tune|monitor)": r"did you mean `gpusetup \1`?",
-    r"v?(\d+(?:\.\d+)+\S*)": r"did you mean `gpusetup install --torch \1`?",
-    r"([<>=!~^].*)": r'did you mean `gpusetup install --torch "\1"`?',
-    r"(?:pytorch-)?cuda-?=?=?(\d+\.\d+)[\d.*]*": r"did you mean `gpusetup install --backend \1`?",
-    r"(cu\d{2,3}|cpu|rocm[\d.]*|xpu)": r"did you mean `gpusetup install --backend \1`?",
-    r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
+    r"(?:pytorch-)?cuda-?=?=?(\d+\.\d+)[\d.*]*|(cu\d{2,3}|cpu|rocm[\d.]*|xpu)": (
+        r"did you mean `gpusetup install --backend \1\2`?"
+    ),
     r"(?:cuda|gpu|nvidia|(?:nvidia-)?cuda-?toolkit|cudnn|nvcc|pytorch-cuda)(?:[=<>].*)?": (
         "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
     ),
-    r"(?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi": (
-        "it belongs to the system: `gpusetup doctor` names the driver and the commands to install "
-        "it"
-    ),
-    r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}": r'did you mean `--gpu "\g<0>"`?',
+    r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
+    # conda's spelling.
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
     r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
-    r"[^@]*\.(?:whl|tar\.gz|zip)": (
-        "`gpusetup install --offline DIR` installs from a folder of wheels"
-    ),
     r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
-    r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (
+    r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*|[^@]*\.(?:whl|tar\.gz|zip)": (
         "`gpusetup install` first, then `uv pip install WORD`"
     ),
 }
@@ -274,10 +266,8 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
         except (InvalidRequirement, RecursionError) as problem:
             # Python's recursion limit is lower than the nesting of a marker with thousands of
             # brackets.
-            shown = without_logins(word)
-            shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
             raise UsageError(
-                f"{shown!r} is neither a package nor a requirement",
+                f"{without_logins(word)[:LONGEST_SHOWN]!r} is neither a package nor a requirement",
                 hint='for example `torchvision`, `transformers` or `"numpy>=2"`',
             ) from problem
         marker = requirement.marker
@@ -335,21 +325,18 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     if not wish.companions:
         return wish
     public = [(name, versions.partition("+")[0]) for name, versions in wish.companions]
-    releases = releases_with(catalog, public)
-    fitting = [torch for torch in releases if allows_torch(wish.torch, torch)]
+    fitting = [torch for torch in releases_with(catalog, public) if allows_torch(wish.torch, torch)]
     if not fitting:
         words = " ".join(f"{name}{versions}" for name, versions in wish.companions)
-        belongs = f"torch {releases[-1]}, not with {wish.torch}" if releases else "no torch"
         raise UsageError(
-            f"{words} goes with {belongs}",
+            f"{words} goes with no torch{f' {wish.torch}' if wish.torch else ''}",
             hint="do not name versions of its companions: they follow torch's",
         )
-    if len(fitting) > 1:
-        # torchvision 0.20.* works with several torch versions, so the host decides among them.
-        return replace(wish, torch=f">={fitting[0]},<={fitting[-1]}")
+    if wish.label:
+        return wish
+    # torchvision 0.20.* works with several torch versions, so the host decides among them, and
     # `torchvision==0.20.1+cu124` also requests a backend.
-    labels = (label_of(versions) for _, versions in wish.companions)
-    label = next(filter(None, labels), None)
-    if wish.label is None:
-        wish = replace(wish, torch=f"{fitting[0]}+{label}" if label else fitting[0])
-    return wish
+    label = next(filter(None, (label_of(versions) for _, versions in wish.companions)), None)
+    if fitting[1:]:
+        return replace(wish, torch=f">={fitting[0]},<={fitting[-1]}")
+    return replace(wish, torch=f"{fitting[0]}+{label}" if label else fitting[0])

@@ -24,8 +24,9 @@ from gpusetup.render.console import Console
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
     from gpusetup.choose.host import Host
-    from gpusetup.model.documents import DoctorAnswer, OtherEnvironment, ProjectAnswer
+    from gpusetup.model.documents import DoctorAnswer, OtherEnvironment
     from gpusetup.model.machine import Snapshot
+    from gpusetup.project.meets import ProjectHere
 
 SUMMARY = """Finds out what is wrong with PyTorch and the GPU of this machine, and how to fix it. It
 only reads, and does not import torch; to test torch, use `gpusetup verify`. The exit code is 0 if
@@ -58,11 +59,6 @@ class DoctorQuestion(CommandQuestion):
         "explain the finding with this id, e.g. torch-cpu-build", metavar="ID"
     )
     strict: bool = switch("also exit with 1 if there are only warnings")
-    format: str = option(
-        "output format; markdown leaves out private data, so you can share it",
-        default="text",
-        choices=("text", "markdown"),
-    )
 
     @property
     def describes_other_host(self) -> bool:
@@ -82,43 +78,49 @@ def run(question: DoctorQuestion, out: Console) -> Reply:
     from gpusetup.choose.host import host_of
     from gpusetup.choose.wish import Wish, check_wish
     from gpusetup.diagnosis.diagnose import diagnose
-    from gpusetup.render.doctor import doctor_markdown, doctor_screen
+    from gpusetup.render.doctor import doctor_screen
 
     catalog = load_catalog()
     wish = Wish(torch=question.torch)
     check_wish(wish, catalog)
     snapshot = _machine_of(question, out)
-    is_shared = question.format == "markdown" and not out.json
-    if is_shared:
-        from gpusetup.redaction import redact
-
-        snapshot = redact(snapshot)
     host = host_of(completed_from_catalog(snapshot, catalog), catalog)
-    choice = choose(wish, host, catalog)
-    answer = diagnose(snapshot, catalog, choice, other_host=question.describes_other_host)
-    screen = doctor_markdown if is_shared else doctor_screen
-    code = exit_code(answer, strict=question.strict)
     # A report is about somebody else's folder.
-    if question.report is None and not is_shared:
+    project = _project_here(host, catalog) if question.report is None else None
+    # What the project asks for decides on the torch of each fix.
+    if project and project.wish and question.torch is None:
+        wish = project.wish
+    answer = diagnose(
+        snapshot,
+        catalog,
+        choose(wish, host, catalog),
+        other_host=question.describes_other_host,
+        project_words=project.words if project and question.torch is None else (),
+    )
+    code = exit_code(answer, strict=question.strict)
+    if question.report is None:
         from gpusetup.model.frozen import replace
 
-        project = _project_here(host, catalog)
-        answer = replace(answer, project=project, other_environments=_elsewhere(question, snapshot))
-    return Reply(answer, screen, code)
+        answer = replace(
+            answer,
+            project=project.answer if project else None,
+            other_environments=_elsewhere(question, snapshot),
+        )
+    return Reply(answer, doctor_screen, code)
 
 
-def _project_here(host: Host, catalog: Catalog) -> ProjectAnswer | None:
+def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:
     """What the project in this folder asks for; None if there is none, or if it names no torch."""
     from gpusetup.project.ask import OF_A_FOLDER
 
     # The readers take 20 ms to import.
     if not any(map(os.path.isfile, OF_A_FOLDER)):
         return None
-    from gpusetup.project.meets import project_answer
+    from gpusetup.project.meets import project_here
     from gpusetup.project.read import ask_of_folder
 
     ask = ask_of_folder()
-    return project_answer(ask, host, catalog) if ask else None
+    return project_here(ask, host, catalog) if ask else None
 
 
 def _elsewhere(question: DoctorQuestion, snapshot: Snapshot) -> tuple[OtherEnvironment, ...]:

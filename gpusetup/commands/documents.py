@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpusetup.commands.guard import GuardAnswer
-from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.node_check import NodeCheckAnswer
 from gpusetup.fleet.show import FleetAnswer
 from gpusetup.model import documents as of
@@ -18,15 +16,14 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
     "doctor": (of.DoctorAnswer, of.FindingAnswer),
     "resolve": (of.ResolveAnswer,),
     "install": (of.InstallAnswer,),
-    "guard": (GuardAnswer,),
     "verify": (of.VerifyAnswer,),
-    "plan": (of.PlanAnswer, of.PlanCellsAnswer, of.ServePlan),
+    "plan": (of.PlanAnswer, of.PlanCellsAnswer),
     "tune": (TuneAnswer,),
     "monitor": DOCUMENTS,
     "fleet show": (FleetAnswer,),
     "fleet run": (FleetAnswer,),
     "fleet check": (NodeCheckAnswer,),
-    "snapshot": (Snapshot, CompareAnswer),
+    "snapshot": (Snapshot,),
 }
 
 

@@ -4,7 +4,6 @@ ssh."""
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -203,7 +202,6 @@ def _ask_all(engine: Engine, into: Path, out: Console) -> None:
     from gpusetup.fleet.engines.engine import ask_all
     from gpusetup.fleet.work import write_records
 
-    began = time.monotonic()
     with closing(ask_all(engine)) as answers:
         for done, (node, output) in enumerate(answers, 1):
             if why := engine.why_busy(output):
@@ -212,4 +210,4 @@ def _ask_all(engine: Engine, into: Path, out: Console) -> None:
             else:
                 problem = write_records(into, node, output)
                 out.talk(f"{node}: {problem or 'answered'} ({output.seconds:.0f} s)")
-            CLOCK.reached(done, len(engine.nodes), "nodes", began)
+            CLOCK.reached(done, len(engine.nodes), "nodes")

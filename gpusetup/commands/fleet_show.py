@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from pathlib import Path
 
 from gpusetup.commands.common import shared
@@ -39,7 +38,7 @@ class FleetShowQuestion(CommandQuestion):
 
     folder: str = argument("the folder that contains the records", default=NEEDED, metavar="DIR")
     nodes: str | None = shared(NODES)
-    strict: bool = switch("also exit with 1 if a node differs from the others or is slow")
+    strict: bool = switch("also exit with 1 if a node has a warning or differs from the others")
 
 
 QUESTION = FleetShowQuestion
@@ -73,8 +72,7 @@ def judged(
             f"{folder} contains no gpusetup record{first}",
             hint="on each node: `gpusetup snapshot --output FOLDER/$(hostname).json`",
         )
-    now = datetime.now(timezone.utc)
-    fleet = replace(answer(records, nodes, now), not_asked=not_asked)
+    fleet = replace(answer(records, nodes), not_asked=not_asked)
     states = {node.status for node in fleet.nodes}
     bad_states = states - {"ok"} if strict else states & {"failed"}
     return reply(fleet, fleet_screen, yes=not bad_states)

@@ -3,12 +3,10 @@ them up."""
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentTypeError
 from pathlib import Path
 from shlex import quote
-from shutil import which
 
 from gpusetup.commands.common import PROFILE, PROMETHEUS, shared
 from gpusetup.commands.question import NEEDED, CommandQuestion, argument, option
@@ -68,30 +66,28 @@ QUESTION = FleetSlurmQuestion
 
 
 def run(question: FleetSlurmQuestion, out: Console) -> Reply:
-    from gpusetup.fleet.slurm_files import SlurmSetup, files
+    from gpusetup.fleet.slurm_files import files
     from gpusetup.install.switching.files import write_safely
 
     _require_usable_files(question)
     folder = Path(question.folder)
-    python = question.node_python or sys.executable
-    scontrol = which("scontrol")
-    setup = SlurmSetup(
-        folder=str(folder),
-        python=python,
+    written = files(
+        question.folder,
+        python=question.node_python or sys.executable,
         profile=question.profile,
         drain_at_most=question.drain_at_most,
         prometheus=question.prometheus,
-        scontrol_folder=str(Path(scontrol).parent) if scontrol else None,
-        slurm_conf=os.environ.get("SLURM_CONF"),
     )
-    written = files(setup)
     with blocked_by_files("Cannot write"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in written.items():
             write_safely(folder / name, text)
             (folder / name).chmod(0o755 if name.endswith(".sh") else 0o644)
             out.talk(f"wrote {folder / name}")
-    out.talk(_about_python(question.node_python, folder))
+    python = question.node_python or sys.executable
+    out.talk(f"Each node needs gpusetup in {python}: try `{quote(python)} -m gpusetup fleet check`")
+    if not question.node_python:
+        out.talk("Is it in another Python there? Write the files again with `--node-python PATH`")
     return Reply(screen=written["slurm.conf.gpusetup"])
 
 
@@ -120,14 +116,3 @@ def _require_usable_files(question: FleetSlurmQuestion) -> None:
     if question.profile:
         # If the profile cannot be read, no node would ever be drained, and nobody would notice.
         read_profile(read_text(question.profile, MOST_BYTES), question.profile)
-
-
-def _about_python(named: str | None, folder: Path) -> str:
-    """A sentence about the Python that each node needs. If the user named none, it mentions the
-    option for another one."""
-    if named:
-        return f"Each node needs gpusetup in {named}: try `{quote(named)} -m gpusetup fleet check`"
-    return (
-        f"Each node needs gpusetup in {sys.executable}, the Python of this machine. If the nodes "
-        f"have it elsewhere: `gpusetup fleet slurm {quote(str(folder))} --node-python PATH`"
-    )

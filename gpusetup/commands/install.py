@@ -69,14 +69,6 @@ class InstallQuestion(CommandQuestion):
         metavar="DIR",
         one_of="target",
     )
-    download: str | None = option(
-        "only download the wheels into this folder, for `--offline`", metavar="DIR", one_of="files"
-    )
-    offline: str | None = option(
-        "install from this folder of downloaded wheels, without a network",
-        metavar="DIR",
-        one_of="files",
-    )
     project: bool = switch(
         "install nothing; print what to add to a uv project's pyproject.toml or to a SCRIPT.py"
     )
@@ -105,7 +97,17 @@ QUESTION = InstallQuestion
 
 
 def run(question: InstallQuestion, out: Console) -> Reply:
-    check_usage(question)
+    if question.machine and not (question.dry_run or question.project):
+        raise UsageError(
+            "`--from` describes another machine, where nothing can be installed from here",
+            hint="add `--dry-run` to see the steps for it",
+        )
+    if not (question.dry_run or question.yes or question.project or sys.stdin.isatty()):
+        action = "undoes" if question.undo else "installs"
+        raise UsageError(
+            "There is no terminal for the confirmation",
+            hint=f"`--yes` {action} without asking, `--dry-run` only shows the steps",
+        )
     out.require_output()
     from gpusetup.commands import install_flow as flow
     from gpusetup.commands.words import refuse_scripts
@@ -118,36 +120,3 @@ def run(question: InstallQuestion, out: Console) -> Reply:
     if question.machine:
         return flow.show_described(question, gather(out, question.machine), out)
     return flow.undo(question, out) if question.undo else flow.install(question, out)
-
-
-def check_usage(question: InstallQuestion) -> None:
-    """Raise UsageError if options contradict each other, before anything is read."""
-    if question.index:
-        from gpusetup.commands.words import index_root_of
-
-        index_root_of(question.index)
-    if question.machine and not (question.dry_run or question.project):
-        raise UsageError(
-            "`--from` describes another machine, where nothing can be installed from here",
-            hint="add `--dry-run` to see the steps for it",
-        )
-    if question.machine and question.offline:
-        raise UsageError("`--from` and `--offline` cannot be used together")
-    asks_for_torch = (
-        question.packages
-        or question.requirements
-        or question.torch
-        or question.upgrade
-        or question.gpu
-    )
-    if question.undo and (asks_for_torch or question.machine or question.project):
-        raise UsageError(
-            "`--undo` installs nothing",
-            hint="it takes `--python` or `--venv` to name the target",
-        )
-    if not (question.dry_run or question.yes or question.project or sys.stdin.isatty()):
-        action = "undoes" if question.undo else "installs"
-        raise UsageError(
-            "There is no terminal for the confirmation",
-            hint=f"`--yes` {action} without asking, `--dry-run` only shows the steps",
-        )

@@ -4,7 +4,7 @@ right torch, without writing anything."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,34 +16,29 @@ from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import wanted_family
 from gpusetup.choose.constraints import pick
 from gpusetup.choose.described import without_torch
-from gpusetup.choose.host import Host, python_tag, question_of
+from gpusetup.choose.host import Host, question_of
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import gather
-from gpusetup.commands.install_choice import host_for, wish_of
-from gpusetup.commands.install_flow import labelled, show_described
+from gpusetup.commands.install_flow import host_for, labelled, show_described, wish_of
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
-from gpusetup.commands.words import is_script, refuse_missing_scripts
-from gpusetup.errors import BadInput, Unsatisfiable, UsageError
-from gpusetup.model.builds import TorchBuild
+from gpusetup.commands.words import is_script, refuse_scripts
+from gpusetup.errors import BadInput, Unsatisfiable
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
-from gpusetup.project.ask import Ask, Variant, named_family
+from gpusetup.project.ask import Ask, named_family
 from gpusetup.project.decide import afterwards, allows_python, decide, newest_python
 from gpusetup.project.edit import (
-    JOIN,
-    SOURCES,
     Edit,
-    builds_of_variants,
+    backends_of_variants,
     edit_for,
     edit_of_variants,
     notes_on_tables,
     project_lines,
 )
 from gpusetup.project.read import ask_of_folder, read_ask
-from gpusetup.project.script import block_lines, read_script
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
 
@@ -55,31 +50,26 @@ PROJECT_FILE = "pyproject.toml"
 
 def show_project(question: InstallQuestion, out: Console) -> Reply:
     """The reply with the edit for the project in this folder or, if one is named, for a script."""
-    refuse_missing_scripts(question.packages)
-    scripts = [word for word in question.packages if is_script(word)]
-    if len(scripts) > 1:
-        raise UsageError(
-            f"`--project` takes one script at a time: {', '.join(scripts)}",
-            hint="run it once for each of them",
-        )
-    packages = tuple(word for word in question.packages if word not in scripts)
-    question = question.replaced(packages=packages)
+    script = next(filter(is_script, question.packages), None)
+    others = tuple(word for word in question.packages if word != script)
+    refuse_scripts(others)
+    question = question.replaced(packages=others)
     machine = gather(out, question.machine, question.python)
     wish = wish_of(question, machine)
     # Ignore the packages that are installed here, because uv locks a project for other machines
     # too.
     host = host_for(question, wish, without_torch(machine))
     root = without_logins(question.root)
-    if scripts:
-        return _show_script(scripts[0], wish, host, root)
+    if script:
+        return _show_script(script, wish, host, root)
     ask = _project_here(out)
     if ask.has_project or ask.is_poetry or not ask.requests:
         return _show_edit(question, ask, wish, host, root)
     # uv can add nothing without a `[project]` table: torch first, then the project with its other
     # packages.
     of_kind = {"requirements": ("-r", ask.path), "setup": ("-e", "."), "pyproject": ("-e", ".")}
-    words = of_kind.get(ask.kind)
-    last_step = ("uv", "pip", "install", *words) if words else None
+    in_words = of_kind.get(ask.kind)
+    last_step = ("uv", "pip", "install", *in_words) if in_words else None
     note = (
         f"{ask.path}: there is no pyproject.toml with a [project] table to add to, so torch is "
         "installed first, then the project"
@@ -91,16 +81,16 @@ def show_project(question: InstallQuestion, out: Console) -> Reply:
 def _project_here(out: Console) -> Ask:
     """What the project in this folder asks for. A file that cannot be read does not end the
     command, because its lines are only printed."""
+    ask = Ask(path=PROJECT_FILE, kind="pyproject")
     try:
         if named_file.is_there(Path(PROJECT_FILE)):
             ask = read_ask(PROJECT_FILE)
-            # A pyproject.toml may only configure tools, beside a requirements.txt.
-            if ask.has_project or ask.is_poetry or ask.requests:
-                return ask
     except BadInput as problem:
         out.talk(f"{PROJECT_FILE} was not looked at: {problem.message}")
-        return Ask(path=PROJECT_FILE, kind="pyproject")
-    return ask_of_folder() or Ask(path=PROJECT_FILE, kind="pyproject")
+        return ask
+    # A pyproject.toml may only configure tools, beside a requirements.txt.
+    is_of_project = ask.has_project or ask.is_poetry or ask.requests
+    return ask if is_of_project else ask_of_folder() or ask
 
 
 def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root: str) -> Reply:
@@ -117,19 +107,16 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     family = wanted_family(choice, host)
     names_torch = bool(ask.family or decision.variant)
     after: dict[str, str] = {}
-    if variants := _builds_of_variants(ask, build, alone, catalog):
-        of_backend = [
-            one for one, its in variants.items() if build and its.backend == build.backend
-        ]
+    if backends := backends_of_variants(ask, build, catalog):
+        of_backend = [one for one, its in backends.items() if build and its == build.backend]
         # `uv sync` has to be told one, also if none of them is for this machine.
-        chosen = (of_backend or [*variants])[-1]
-        edit = edit_of_variants(variants, ask, family, root, catalog, chosen)
-        if wish.torch:
-            edit = replace(edit, steps=(*_pins(variants), *edit.steps))
+        chosen = (of_backend or [*backends])[-1]
+        pinned = build if wish.torch else None
+        edit = edit_of_variants(backends, ask, family, root, chosen, pinned)
     elif build is None:
         raise nothing_fits(choice)
     elif names_torch and not wish.names_build and not wish.family:
-        edit = edit_for(ask, build, decision.variant, root, catalog)
+        edit = edit_for(ask, host, build, decision.variant, root, catalog)
         after = labelled(build, ask.family or ("torch",))
     else:
         # The project does not name torch yet, or the user names one. Its torchvision must come from
@@ -159,23 +146,6 @@ def _show_edit(question: InstallQuestion, ask: Ask, wish: Wish, host: Host, root
     return reply(answer, partial(screens.project_screen, notes=notes))
 
 
-def _builds_of_variants(
-    ask: Ask, build: TorchBuild | None, wish: Wish, catalog: Catalog
-) -> dict[Variant, TorchBuild]:
-    """The build of each extra or group that chooses one; empty if the project itself says where
-    torch comes from."""
-    has_sources = any(source.package == "torch" for source in ask.sources)
-    return {} if has_sources or ask.is_poetry else builds_of_variants(ask, build, wish, catalog)
-
-
-def _pins(variants: Mapping[Variant, TorchBuild]) -> Iterator[tuple[str, ...]]:
-    """Yields the command for each extra or group that gives it exactly its build."""
-    for variant, build in variants.items():
-        option = "--optional" if variant.kind == "extra" else "--group"
-        exact = (f"{name}=={version}" for name, version in build.family(variant.family).items())
-        yield ("uv", "add", "--no-sync", option, variant.name, *exact)
-
-
 def _for_pythons(
     ask: Ask, host: Host, wish: Wish, catalog: Catalog
 ) -> tuple[Host, tuple[str, ...]]:
@@ -185,12 +155,10 @@ def _for_pythons(
     if not named:
         return host, ()
     oldest = replace(host, facts=replace(host.facts, python=named[1]))
-    try:
+    with suppress(Unsatisfiable):
         wish_there = decide((replace(ask, python=None),), wish, oldest, catalog).wish
         if pick(question_of(wish_there, oldest, catalog)):
             return oldest, ()
-    except Unsatisfiable:
-        pass
     here, asked = host.facts.python, ask.python or ""
     if not (here and allows_python(asked, here)):
         usable = newest_python(question_of(wish, host, catalog), asked)
@@ -202,32 +170,29 @@ def _for_pythons(
 
 
 def _show_script(path: str, wish: Wish, host: Host, root: str) -> Reply:
-    """The reply with the lines for a script's metadata block (PEP 723), and the uv commands for the
-    script."""
-    catalog = load_catalog()
-    choice = choose(wish, host, catalog)
+    """The reply with the uv commands for a script: uv itself writes the script's metadata block
+    (PEP 723), with the index."""
+    choice = choose(wish, host, load_catalog())
     build = choice.build
     if build is None:
         raise nothing_fits(choice)
-    ask = read_script(path)
-    pins = build.family(named_family([*wanted_family(choice, host), *ask.family]))
-    words = (*(f"{name}=={version}" for name, version in pins.items()), *wish.packages)
-    tables = project_lines(pins, index_url(build.backend, root), build, catalog)
-    run = ("uv", "run", path)
-    # `uv add --script` needs an existing metadata block. Without one, the user pastes the printed
-    # block.
-    commands = (("uv", "add", "--script", path, *words), run) if ask.has_project else (run,)
+    pins = build.family(wanted_family(choice, host))
+    words = (*(f"{build.project(name)}=={version}" for name, version in pins.items()),)
+    index = f"pytorch={build.index or index_url(build.backend, root)}"
+    commands = (
+        ("uv", "add", "--script", path, *words, *wish.packages, "--index", index),
+        ("uv", "run", path),
+    )
+    notes = (
+        "uv asks this index for the script's other packages too; `explicit = true` below its url "
+        "in the block keeps them on the default index",
+    )
     answer = InstallAnswer(
         state="planned",
         target=path,
         before={},
-        after=pins,
+        after=labelled(build, tuple(pins)),
         steps=tuple(DoneStep(argv=argv) for argv in commands),
-        lines=tuple(block_lines(ask, tables, words, python_tag(host.machine) or "3.10")),
+        notes=notes,
     )
-    where = f"the metadata block of {path}, above its last line `# ///`"
-    if not ask.has_project:
-        where = f"the top of {path}, below a line that begins with `#!`"
-    # The user must merge a table that is there, because TOML allows each only once.
-    notes = [f"the block has `{SOURCES}` already: {JOIN}"] if SOURCES in ask.tables else []
-    return reply(answer, partial(screens.project_screen, where=where, notes=notes))
+    return reply(answer, partial(screens.project_screen, notes=notes))

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -27,7 +26,6 @@ from gpusetup.commands.reply import Reply, answer
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
-from gpusetup.render.screen import plural
 from gpusetup.system.processes import StreamingChild
 
 if TYPE_CHECKING:
@@ -51,13 +49,8 @@ EXAMPLES = (
     "gpusetup monitor --json -- torchrun train.py > run.jsonl",
     "gpusetup monitor --csv run.csv -- python train.py",
     "gpusetup monitor --replay run.jsonl",
-    "gpusetup monitor --demo",
 )
 FASTEST_SECONDS = 0.02
-DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.jsonl"
-DEMO_COMMAND = ("python", "train.py", "--config", "conf/base.yaml")
-DEMO_SECONDS = 0.1
-"""The seconds between two samples of the demonstration in a terminal."""
 
 
 def length(text: str) -> float:
@@ -106,14 +99,10 @@ class MonitorQuestion(CommandQuestion):
         "also write every sample into this CSV file, for a spreadsheet", metavar="FILE"
     )
     replay: str | None = option(
-        "analyze a recording (from `--json` or `--csv`) or the output of nvidia-smi (its table, "
-        "-q, dmon, a log of --query-gpu); a command after `--` does not run, but tells monitor "
-        "what was recorded",
+        "analyze a recording (from `--json`; from `--csv`, its GPUs) or the output of nvidia-smi "
+        "(its table, -q, dmon, a log of --query-gpu); a command after `--` does not run, but tells "
+        "monitor what was recorded",
         metavar="FILE",
-        one_of="how",
-    )
-    demo: bool = switch(
-        "replay an example recording, to see what the output for a training run looks like",
         one_of="how",
     )
     after: tuple[str, ...] = command_after_dashes()
@@ -124,12 +113,8 @@ USAGE = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
 
 
 def run(question: MonitorQuestion, out: Console) -> Reply:
-    if question.after and (question.once or question.demo or question.pid is not None):
-        raise UsageError(
-            "`--once`, `--pid` and `--demo` run no command", hint="leave the command out"
-        )
-    if question.demo:
-        question = question.replaced(replay=str(DEMO), after=DEMO_COMMAND)
+    if question.after and (question.once or question.pid is not None):
+        raise UsageError("`--once` and `--pid` run no command", hint="leave the command out")
     if question.replay and (question.gpu or question.seconds or question.csv):
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
@@ -197,10 +182,9 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
     """
     from gpusetup.monitor.polled import open_amdgpu, open_nvidia_smi
     from gpusetup.monitor.sources import Machine, SourceEnded, open_nvml
-    from gpusetup.probe.deadline import Deadline
 
     try:
-        return open_nvml(nvml, Deadline(timeout_of(question.timeout), out.talk))
+        return open_nvml(nvml, timeout_of(question.timeout), out.talk)
     except SourceEnded as problem:
         blocked, reasons = problem.blocked, [str(problem)]
     for open_source in (open_nvidia_smi, open_amdgpu):
@@ -275,13 +259,11 @@ def _once(source: SampleSource, question: MonitorQuestion) -> Reply:
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
     from gpusetup.monitor.host import HostSampler
-    from gpusetup.monitor.session import with_unified_memory
     from gpusetup.render.monitor import once
 
-    host = HostSampler().sample()
-    gpus = tuple(with_unified_memory(gpu, host) for gpu in sample.gpus)
     # The host's values are only included if there are no GPUs.
-    return answer(replace(sample, gpus=gpus, host=None if gpus else host), once)
+    host = None if sample.gpus else HostSampler().sample()
+    return answer(replace(sample, host=host), once)
 
 
 def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
@@ -290,38 +272,25 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     from gpusetup.monitor.record import read_recording
     from gpusetup.monitor.summary import UNJUDGED
 
-    with Recording(out) as recording, ExitStack() as screen:
-        recorded = UNJUDGED
-        if question.demo:
-            out.talk(
-                "This is a recording of another machine. monitor watches nothing on this machine."
-            )
-            screen.enter_context(recording.live())
+    with Recording(out) as recording:
+        recorded, has_times = UNJUDGED, True
         run = read_recording(file, question.interval)
         log = run.log
         for document in run.documents:
             if isinstance(document, Sample):
                 recording.take([document])
-                time.sleep(DEMO_SECONDS if question.demo and sys.stdout.isatty() else 0)
+                has_times = has_times and bool(document.at)
             else:
                 recorded = document
         if not recording.tally.samples:
             raise UsageError(f"{file} holds no sample")
-        if log and not log.has_times and recording.tally.samples > 1:
+        if log and not has_times and recording.tally.samples > 1:
             apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
             out.talk(f"{file} tells no time: {apart}")
-        if log and not log.names_its_gpus:
-            gpu_count = plural(len(recording.tally.gpus), "GPU")
-            out.talk(
-                f"{file} has no column index, uuid or pci.bus_id: its rows are taken for "
-                f"{gpu_count}. If there are more, record again with `timestamp,index`"
-            )
-        screen.close()
         source = recorded.source or (log.name if log else None)
         command = question.after or recorded.command
         about = replace(recorded, source=source, command=command)
-        has_utilization = log is None or log.has_utilization
-        recording.finish(about, aside=False, has_utilization=has_utilization)
+        recording.finish(about, aside=False)
     return Reply()
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -62,10 +61,9 @@ class Recording(ExitStack):
         if self._file is not None or not can_be_drawn_on(sys.stdout):
             yield
         else:
-            from gpusetup.render.monitor import draw, live_screen
+            from gpusetup.render.monitor import live_screen
 
-            with live_screen(color=self.out.color) as screen:
-                self._draw = partial(draw, screen)
+            with live_screen(color=self.out.color) as self._draw:
                 yield
                 self._draw = None
 
@@ -80,10 +78,10 @@ class Recording(ExitStack):
             elif self._draw is not None:
                 self._draw(sample)
 
-    def finish(self, about: Summary, *, aside: bool = True, has_utilization: bool = True) -> None:
-        """Write the summary; `about` and `has_utilization` as for `summarise`. If a command ran
-        (`aside`), the text goes to stderr, because stdout belongs to the command."""
-        summary = summarise(self.tally, about, has_utilization=has_utilization)
+    def finish(self, about: Summary, *, aside: bool = True) -> None:
+        """Write the summary; `about` as for `summarise`. If a command ran (`aside`), the text goes
+        to stderr, because stdout belongs to the command."""
+        summary = summarise(self.tally, about)
         from gpusetup.render.monitor import summary_text
 
         is_aside = aside and about.command and not self.out.output and not self.out.json

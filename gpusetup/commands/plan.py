@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import FROM, Machine, gather, shared
-from gpusetup.commands.question import CommandQuestion, HelpGroup, option, options, switch
+from gpusetup.commands.question import CommandQuestion, HelpGroup, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.configs.config import read_config
@@ -19,27 +18,21 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.documents import PlanCellsAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.plan import config
-from gpusetup.plan.answer import PlanRequest, answer
-from gpusetup.plan.cells import plans
+from gpusetup.plan.answer import PlanRequest, answer, plans
 from gpusetup.plan.job import SHARDED, Attention
-from gpusetup.plan.models import fetched_shape
 from gpusetup.plan.place import (
     Place,
     count_in_name,
     memory_size,
+    named_gpu,
     place_of,
     place_of_machine,
-    place_of_name,
 )
 from gpusetup.plan.question import TrainingQuestion, job_of, shape_of_question
 from gpusetup.plan.rl import method_named
-from gpusetup.plan.serve import serve_plan
-from gpusetup.plan.shape import Shape
-from gpusetup.plan.trained_parts import EmbeddingTable, table_named
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text
-from gpusetup.render.serve import serve_text
 from gpusetup.tune.config_file import read_bytes
 
 SUMMARY = """Tells you whether a training run fits on your GPUs, with which settings, and how much
@@ -47,32 +40,21 @@ memory is left. Without --gpu, it plans for the GPUs of this machine."""
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
-    'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
 QUESTION_OPTIONS = (
     "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve", "method",
 )  # fmt: skip
 """Options that have the same name as a field of a question."""
-JOB_OPTIONS = {
-    **{name: name for name in (
-        "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "attention", "loss",
-    )},
-    "tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
-}  # fmt: skip
-"""Job field -> the option that sets it."""
-SERVING_OPTIONS = (
-    "serve", "model", "params", "context", "batch", "weights", "gpu_memory_utilization",
+JOB_OPTIONS = (
+    "strategy", "optimizer", "dtype", "amp", "quantize", "lora", "attention", "loss",
 )  # fmt: skip
+"""Options that have the same name as a field of a job."""
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
-OFFLOADED = ("optimizer", "checkpoints")
 MODEL = HelpGroup("model", "for example: --model meta-llama/Llama-3.1-8B")
 JOB = HelpGroup("job", "for example: --context 4096 --batch 8 --trainer trl --lora 16")
 GPUS = HelpGroup("GPUs", 'for example: --gpu "A100 80GB" --gpus 4 --strategy fsdp')
 ANSWER = HelpGroup("answer", "for example: --model qwen3-14b --gpu H20 --max-context")
-SERVING = HelpGroup(
-    "serving", "for example: --serve vllm --model qwen3-32b --context 8192 --batch 8"
-)
 ONE_GPU = "gpu"
 """Options that name the GPU in different ways exclude each other."""
 ONE_UNKNOWN = "unknown"
@@ -93,20 +75,10 @@ class PlanQuestion(CommandQuestion):
     from_config: str | None = option(
         "read the job from this training config", metavar="FILE", group=MODEL
     )
-    fetch_config: bool = switch(
-        "if gpusetup does not know the model, download its config.json from its hub", group=MODEL
-    )
     freeze: str | None = option(
-        "freeze the whole model, or only this PART of it: embeddings, 10 (the first ten "
-        "layers), 90%%",
+        "freeze the whole model, or only this PART of it: embeddings, or 10 (the first ten layers)",
         const="all",
         metavar="PART",
-        group=MODEL,
-    )
-    embedding: tuple[EmbeddingTable, ...] = options(
-        "add an embedding table to the model, e.g. users=6040x64; repeatable",
-        metavar="NAME=ROWSxWIDTH",
-        parse=table_named,
         group=MODEL,
     )
 
@@ -182,12 +154,6 @@ class PlanQuestion(CommandQuestion):
         metavar="full",
         group=JOB,
     )
-    offload: tuple[str, ...] = options(
-        "what to keep in RAM: optimizer or checkpoints",
-        choices=OFFLOADED,
-        metavar="WHAT",
-        group=JOB,
-    )
 
     gpu: str | None = option(
         'the name of the GPU, e.g. "A100 80GB"', metavar="NAME", group=GPUS, one_of=ONE_GPU
@@ -213,9 +179,6 @@ class PlanQuestion(CommandQuestion):
         group=GPUS,
     )
     sp: int | None = option("degree of sequence parallelism", metavar="N", parse=int, group=GPUS)
-    tp: int | None = option("degree of tensor parallelism", metavar="N", parse=int, group=GPUS)
-    pp: int | None = option("degree of pipeline parallelism", metavar="N", parse=int, group=GPUS)
-    cp: int | None = option("degree of context parallelism", metavar="N", parse=int, group=GPUS)
 
     max_context: bool = switch(
         "find the longest context that fits", group=ANSWER, one_of=ONE_UNKNOWN
@@ -231,50 +194,21 @@ class PlanQuestion(CommandQuestion):
     )
     predict: bool = switch("always predict, even if the job was measured", group=ANSWER)
 
-    serve: str | None = option(
-        "plan an inference server: vllm (default), sglang or llama.cpp; for another version, "
-        "write e.g. vllm==0.6.3",
-        const="vllm",
-        metavar="ENGINE",
-        group=SERVING,
-    )
-    weights: str | None = option(
-        "type of the weights, e.g. bf16, fp8, int4 or q4_k_m", metavar="TYPE", group=SERVING
-    )
-    gpu_memory_utilization: float | None = option(
-        "the share of the GPU's memory that the server may use, e.g. 0.95 (SGLang calls this "
-        "option --mem-fraction-static)",
-        metavar="SHARE",
-        parse=float,
-        group=SERVING,
-    )
-
     @property
     def solve(self) -> str | None:
         """The job field to find: `context`, `batch` (the largest that fits) or `gpus` (the smallest
         number). None if all are given."""
-        if self.max_context:
-            return "context"
-        if self.max_batch:
-            return "batch"
-        return "gpus" if self.gpus_needed else None
+        asked = {"context": self.max_context, "batch": self.max_batch, "gpus": self.gpus_needed}
+        return next((name for name, is_asked in asked.items() if is_asked), None)
 
     def job_fields(self) -> dict[str, Any]:
         """The job fields that the options set. Fields that were not given are left out."""
-        values = {name: getattr(self, option) for name, option in JOB_OPTIONS.items()}
+        values = {name: getattr(self, name) for name in JOB_OPTIONS}
         fields = {name: value for name, value in values.items() if value is not None}
-        for what in self.offload:
-            fields[f"offload_{what}"] = True
         if self.checkpointing:
             name = "selective" if self.checkpointing == "selective" else "checkpointing"
             fields[name] = self.checkpointing != "none"
         return fields
-
-    def serving(self) -> dict[str, Any]:
-        """The options for planning an inference server, with None for those that were not given."""
-        values = {name: getattr(self, name) for name in SERVING_OPTIONS}
-        # A server splits its model across all of its GPUs (tensor parallelism).
-        return {**values, "gpus": self.gpus or self.tp}
 
 
 QUESTION = PlanQuestion
@@ -282,7 +216,11 @@ USAGE = "gpusetup plan (--model NAME | --from-config FILE | --params N) [options
 
 
 def run(options: PlanQuestion, out: Console) -> Reply:
-    check_modes(options)
+    unused = options.given_flags() - {"--cells", "--predict"}
+    if options.cells and unused:
+        raise UsageError(
+            f"`{min(unused)}` has no effect with `--cells`", hint="use a column for it"
+        )
     count, name = count_in_name(options.gpu or "")
     if count is not None:  # `--gpu "8x H100"`
         if options.gpus not in (None, count):
@@ -290,17 +228,7 @@ def run(options: PlanQuestion, out: Console) -> Reply:
         options = options.replaced(gpu=name, gpus=count)
     if options.cells:
         return run_cells(Path(options.cells), out, predict=options.predict)
-    # Without `--fetch-config`, gpusetup must not use the network.
-    fetch = (lambda model: fetched_shape(model, out.talk)) if options.fetch_config else None
-    if options.serve:
-        if options.gpus and options.tp and options.gpus != options.tp:
-            raise UsageError(
-                f"a server on {options.gpus} GPUs is divided among all of them, not {options.tp}",
-                hint="leave out `--tp`",
-            )
-        served = serve_plan(options.serving(), place_of_options(options, out), fetch)
-        return reply(served, serve_text, yes=served.fits)
-    plan = answer(request_of(options, out, fetch))
+    plan = answer(request_of(options, out))
     return reply(plan, plan_text, yes=plan.fits)
 
 
@@ -317,57 +245,39 @@ def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
     return Reply(PlanCellsAnswer(cells=cells))
 
 
-def request_of(
-    options: PlanQuestion, out: Console, fetch: Callable[[str], Shape] | None
-) -> PlanRequest:
+def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
     """The request from which `plan` makes its answer. Options and config are checked before the
-    machine is read. `fetch`: see `shape_of_question`."""
+    machine is read."""
     question = TrainingQuestion(
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
-        tables=options.embedding,
         job_fields=options.job_fields(),
     )
     from_config = None
     if options.from_config:
         from_config = config_question(options.from_config, question)
         question = from_config.question
-    shape = shape_of_question(question, fetch)
+    shape = shape_of_question(question)
     place = place_of_options(options, out)
     uses_one = question.job_fields.get("strategy") == "single"
-    usual_gpus = 1 if uses_one else place.count or question.group_size
+    usual_gpus = 1 if uses_one else place.count or question.sp or 1
     gpus = options.gpus or (from_config and from_config.gpus) or usual_gpus
     question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
     place = replace(place, sp=question.sp, predict=options.predict)
     if question.solve == "gpus" and not options.gpus:  # plan finds the number of GPUs
         question = replace(question, gpus=None)
-    return PlanRequest(
-        question=question,
-        place=place,
-        job=job_of(question, shape, place),
-        from_config=from_config,
-        gpu_rows=tuple(load_catalog().gpus),
-    )
-
-
-SHELL_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch")
+    job = job_of(question, shape, place)
+    return PlanRequest(question=question, place=place, job=job, from_config=from_config)
 
 
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
     """The question in a config; the options override it. Raises UsageError if neither names a
     model."""
-    if file.endswith(SHELL_ENDINGS):
-        raise UsageError(
-            f"{file} is a shell script, which plan does not read",
-            hint="give its words as options: `gpusetup plan --model NAME --trainer NAME ...`",
-        )
     from_config = config.question_of(
         read_config(read_bytes(file), Path(file).name), from_options.trainer, os.environ
     )
     overrides = {name: getattr(from_options, name) for name in QUESTION_OPTIONS}
     overrides = {name: value for name, value in overrides.items() if value is not None}
-    if from_options.tables:
-        overrides["tables"] = from_options.tables
     # plan finds this value itself.
     if from_options.solve in ("context", "batch"):
         overrides[from_options.solve] = None
@@ -376,10 +286,9 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
     job_fields = {**from_config.question.job_fields, **from_options.job_fields}
     question = replace(from_config.question, **overrides, job_fields=job_fields)
     if question.model is None and question.params is None:
-        variables = [line for line in from_config.read.assumed if "variable" in line]
-        hint = "add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`"
         raise UsageError(
-            f"{file} does not say which model is trained", hint="\n".join((*variables, hint))
+            f"{file} does not say which model is trained",
+            hint="add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`",
         )
     if from_options.batch is not None or from_options.solve == "batch":
         from_config = replace(from_config, per_gpu=None, total=None)
@@ -392,31 +301,6 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
         return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
     if options.gpu:
-        return place_of_name(options.gpu, catalog.gpus)
+        return named_gpu(options.gpu, catalog.gpus)
     machine = gather(out, options.machine)
     return place_of_machine(completed_from_catalog(machine, catalog))
-
-
-# --- options that exclude each other --------------------------------------------------------------
-
-WHERE = ("--gpu", "--gpu-mem", "--from")
-ONLY_FOR_SERVERS = ("--weights", "--gpu-memory-utilization")
-TAKES = {
-    "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus", "--tp",
-                *ONLY_FOR_SERVERS, *WHERE),
-    "--cells": ("--predict",),
-}  # fmt: skip
-"""The options that work in each mode; it rejects all others."""
-
-
-def check_modes(options: PlanQuestion) -> None:
-    """Raise UsageError if an option cannot be combined with `--serve` or `--cells`."""
-    typed = options.given_flags()
-    only_for_servers = typed.intersection(ONLY_FOR_SERVERS)
-    if not options.serve and only_for_servers:
-        raise UsageError(f"`{min(only_for_servers)}` needs a server: add `--serve`")
-    for mode, options_of_mode in TAKES.items():
-        unused = typed - {mode, *options_of_mode}
-        if mode in typed and unused:
-            hint = f"`{mode}` works with `{'`, `'.join(options_of_mode)}`"
-            raise UsageError(f"`{min(unused)}` has no effect with `{mode}`", hint=hint)

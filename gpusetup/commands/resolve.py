@@ -3,25 +3,22 @@ not."""
 
 from __future__ import annotations
 
-import re
 from datetime import date
 from functools import partial
 from typing import Literal
 
-from gpusetup.accelerators.makers import APPLE, LABEL
+from gpusetup.accelerators.makers import APPLE
 from gpusetup.catalog.builds import Catalog, completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import offer_of
-from gpusetup.choose.commands import answer_of, new_environment, tool_command
+from gpusetup.choose.commands import answer_of, new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import followers, marker_environment
-from gpusetup.choose.newest import age_note
-from gpusetup.choose.nightly import is_nightly, nightly_answer
-from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_named
+from gpusetup.choose.wish import check_wish, parse_words, with_torch_named
 from gpusetup.commands.common import (
     BACKEND,
     DRIVER,
@@ -38,7 +35,6 @@ from gpusetup.commands.question import CommandQuestion, HelpGroup, arguments, op
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import index_root_of, refuse_scripts
-from gpusetup.errors import UsageError
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
@@ -49,10 +45,8 @@ from gpusetup.probe.own_files import interruptions
 from gpusetup.project.decide import afterwards, decide, described_python
 from gpusetup.project.read import read_ask
 from gpusetup.render.console import Console
-from gpusetup.render.resolution import family, resolution_text
-from gpusetup.render.screen import plural
+from gpusetup.render.resolution import resolution_text
 from gpusetup.system.system import System
-from gpusetup.uv.live_index import LiveIndex, ask_index
 from gpusetup.uv.package_index import PersonIndex
 
 SUMMARY = """Tells you which PyTorch build fits this machine, or a machine that you describe, and
@@ -60,13 +54,13 @@ why the other builds do not. If you leave an option out, its value is read from 
 EXAMPLES = (
     "gpusetup resolve",
     'gpusetup resolve --os linux --driver 580.95.05 --gpu "GTX 1080 Ti" --python 3.11',
-    "gpusetup resolve --from rtx3050-laptop --torch 2.5.1 --installer pip",
-    "gpusetup resolve --backend cu134 --refresh",
     "gpusetup resolve --torch 2.5.1 --name torch-cu124",
     'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux',
 )
 ANOTHER_MACHINE = HelpGroup("another machine")
 REQUEST = HelpGroup("request")
+STALE_DAYS = 120
+"""An older catalog is outdated: torch has a release about every two months."""
 ON_APPLE = (
     "torch's ordinary wheel for macOS computes on the GPU of Apple's chips: `torch.device(\"mps\")`"
 )
@@ -106,9 +100,8 @@ class ResolveQuestion(CommandQuestion):
     backend: str = shared(BACKEND, group=REQUEST)
     index: str | None = shared(INDEX, group=REQUEST)
     installer: str | None = option(
-        "print the commands for this installer; with `uv-tool`, a `uv tool install` command for "
-        "PACKAGE",
-        choices=("uv", "pip", "conda", "uv-tool"),
+        "print the commands for this installer",
+        choices=("uv", "pip", "conda"),
         group=REQUEST,
     )
     name: str | None = option(
@@ -119,10 +112,6 @@ class ResolveQuestion(CommandQuestion):
         group=REQUEST,
     )
     explain: bool = switch("for each build that does not fit, list all reasons", group=REQUEST)
-    refresh: bool = switch(
-        "ask PyTorch's index for builds that are newer than gpusetup's table",
-        group=REQUEST,
-    )
     offline: bool = switch("with PACKAGE: use only gpusetup's own table, no network", group=REQUEST)
 
 
@@ -133,17 +122,16 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     refuse_scripts(question.packages)
     # If the packages include torch, treat it as `--torch`.
     typed = with_torch_named(parse_words(question.packages), question.torch)
+    # A nightly build's version changes every day: the release that fits names its backend.
+    is_nightly = typed.torch == "nightly"
     question = question.replaced(
         packages=question.packages if typed.words else (),
-        torch=typed.torch,
-        installer=_installer_of(question),
+        torch=None if is_nightly else typed.torch,
+        installer="conda" if question.name else question.installer,
     )
     root = index_root_of(question.index)
-    live = _live_index(question, root, out)
-    catalog = live.catalog if live else load_catalog()
+    catalog = load_catalog()
     machine, is_described = _machine(question, catalog, out)
-    if is_nightly(question.torch):
-        return _nightly(question, machine, catalog, root)
     asks = tuple(map(read_ask, question.requirements))
     machine = completed_from_catalog(described_python(asks, machine), catalog)
     wish = replace(
@@ -169,20 +157,22 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     index = PersonIndex(machine, root, name_indexes) if is_asked else None
     choice = choose(wish, host, catalog, index)
     document = _document(question, choice, machine, root)
-    age = age_note(document.catalog_as_of, date.today().isoformat())
-    has_login = root != without_logins(root)
-    notes = (
-        *decision.notes,
-        *interruptions(machine),
-        *document.notes,
-        *([age] if age else ()),
-        *(["the index's user and password are left out of what is shown"] if has_login else ()),
-        *afterwards(decision.later, machine),
-        *(_live_notes(live, choice, machine) if live else ()),
-    )
-    document = replace(document, notes=notes)
-    if live:
-        document = replace(document, live=live.lists(choice.build), asked_index=live.url)
+    notes = [*decision.notes, *interruptions(machine), *document.notes]
+    days = (date.today() - date.fromisoformat(catalog.as_of)).days
+    if days > STALE_DAYS:
+        notes.append(
+            f"the catalog is {days} days old ({catalog.as_of}): a newer gpusetup knows newer builds"
+        )
+    if root != without_logins(root):
+        notes.append("the index's user and password are left out of what is shown")
+    notes += afterwards(decision.later, machine)
+    if is_nightly and choice.build:
+        nightly = f"{without_logins(root)}/nightly/{choice.build.backend}"
+        notes.append(
+            "for a nightly build, made every day without the tests of a release: "
+            f"`pip install --pre --upgrade torch torchvision --index-url {nightly}`"
+        )
+    document = replace(document, notes=tuple(notes))
     screen = partial(
         resolution_text,
         installer=question.installer or "uv",
@@ -215,33 +205,6 @@ def _machine(question: ResolveQuestion, catalog: Catalog, out: Console) -> tuple
     return there, bool(question.given & {*whole, "architecture", "glibc"})
 
 
-def _nightly(question: ResolveQuestion, machine: Snapshot, catalog: Catalog, root: str) -> Reply:
-    """The reply to `--torch nightly`."""
-    if question.packages:
-        raise UsageError(
-            "`--torch nightly` chooses torch without packages",
-            hint="leave them out: few packages support a nightly build",
-        )
-    machine = completed_from_catalog(machine, catalog)
-    wish = Wish(backend=question.backend, installer=question.installer or "auto")
-    document = nightly_answer(wish, host_of(machine, catalog), catalog, without_logins(root))
-    screen = partial(resolution_text, installer=question.installer or "uv", snapshot=machine)
-    return reply(document, screen, yes=document.torch)
-
-
-def _installer_of(question: ResolveQuestion) -> str | None:
-    """The requested installer. If only a conda environment is named, it is `conda`; None if neither
-    is given."""
-    if question.name is None:
-        return question.installer
-    if question.installer not in (None, "conda"):
-        raise UsageError(
-            f"`--name` names a conda environment, but {question.installer} cannot create one",
-            hint="leave out `--installer`, or use `gpusetup install --venv DIR` for a new folder",
-        )
-    return "conda"
-
-
 # --- the document ---------------------------------------------------------------------------------
 
 
@@ -258,9 +221,10 @@ def _document(
     names: tuple[str, ...] = FAMILY
     notes = [*choice.notes, *choice.notes_on_packages]
     if packages:
+        there = {one.name for one in packages}
         asked = [one for one in packages if one.asked and one.name not in FAMILY]
         beside = (one.requirement for one in asked if not one.index_url)
-        names = (*family(packages), *beside)
+        names = (*(name for name in FAMILY if name in there), *beside)
     elif build is not None and is_in_environment:
         names = (*FAMILY, *followers(machine, build))
         notes += notes_on_installed(machine, build, load_catalog())
@@ -274,7 +238,7 @@ def _document(
         rejections = tuple(
             one for one in newest.rejections if (one.torch, one.backend) not in offered
         )
-    document = replace(
+    return replace(
         answer_of(choice, machine, names, new_environment(machine, question.name), root),
         packages=packages,
         held_back=choice.held_back,
@@ -282,57 +246,3 @@ def _document(
         notes=tuple(notes),
         newest=None if packages else offer_of(choice, machine, root),
     )
-    if question.installer != "uv-tool":
-        return document
-    if not question.packages:
-        raise UsageError(
-            "`--installer uv-tool` needs the tool's package",
-            hint="for example `gpusetup resolve --installer uv-tool whisperx`",
-        )
-    tools = [one.requirement for one in packages if one.asked and one.name not in FAMILY]
-    commands = {**document.commands, "uv-tool": tool_command(tools, document)}
-    return replace(document, commands=commands)
-
-
-# --- builds that the index lists now --------------------------------------------------------------
-
-
-def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex | None:
-    """The builds that torch's index lists now; None without `--refresh`."""
-    if not question.refresh:
-        return None
-    if question.offline:
-        raise UsageError("`--refresh` asks an index, and `--offline` uses no network")
-    if is_nightly(question.torch):
-        raise UsageError(
-            "`--refresh` looks for releases, but a nightly build is not a release",
-            hint="leave out `--refresh`: the nightly index is printed without asking it",
-        )
-    backend = Wish(torch=question.torch, backend=question.backend).wanted_backend
-    if backend != "auto" and not re.fullmatch(LABEL, backend):
-        raise UsageError(
-            f"{backend!r} is not a backend of torch", hint="for example `cpu`, `cu134` or `rocm7.2`"
-        )
-    return ask_index(root, backend, load_catalog(), out.talk)
-
-
-def _live_notes(live: LiveIndex, choice: Choice, machine: Snapshot) -> tuple[str, ...]:
-    """Notes on builds that the index lists but that gpusetup's catalog lacks."""
-    build, table = choice.build, load_catalog()
-    if not live.lists(build) or build is None:
-        count = live.count_on(machine.os.family or "linux")
-        news = f"{plural(count, 'build')} for this system" if count else "nothing for this system"
-        return (
-            f"{live.host} was queried just now. It lists {news} that gpusetup's table of "
-            f"{table.as_of} lacks",
-        )
-    inferred = "; that it has kernels for your GPU is inferred from the most similar known build"
-    note_on_build = (
-        f"torch {build.torch} for {build.backend} was listed by {live.host} just now; gpusetup's "
-        f"table of {table.as_of} does not know it{inferred if build.cuda else ''}"
-    )
-    unknown = [name for name in FAMILY if name not in build.family()]
-    if not unknown:
-        return (note_on_build,)
-    names = " and ".join(unknown)
-    return (note_on_build, f"which {names} belongs to torch {build.torch} is not known yet")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from gpusetup.commands.common import (
     FROM,
     KEEP_PRIVATE,
@@ -13,28 +11,24 @@ from gpusetup.commands.common import (
     gather,
     shared,
 )
-from gpusetup.commands.question import CommandQuestion, arguments
-from gpusetup.commands.reply import Reply, answer
-from gpusetup.errors import BadInput, UsageError
+from gpusetup.commands.question import CommandQuestion
+from gpusetup.commands.reply import Reply
 from gpusetup.render.console import Console
 
 SUMMARY = """Prints a snapshot of this machine that the other commands can read (`--from FILE`). It
 contains no user or host names, serial numbers, tokens, passwords or GPU UUIDs; the home folder
-becomes `~`. `snapshot diff A B` compares two snapshots (from `snapshot`, or the JSON of doctor,
-verify or `fleet check`). The exit code is 1 if B has a finding that isn't in A, or if a
-difference can affect programs (for example, another driver or torch version)."""
+becomes `~`. Two snapshots can be compared line by line: `diff before.json after.json`."""
 
 EXAMPLES = (
     "gpusetup snapshot --output machine.json",
+    "gpusetup snapshot --python .venv --keep-private",
     "gpusetup doctor --from machine.json",
-    "gpusetup snapshot diff before.json after.json",
 )
 
 
 class SnapshotQuestion(CommandQuestion):
-    """The machine to record, or the two records to compare."""
+    """The machine to record."""
 
-    diff: tuple[str, ...] = arguments("compare two snapshots", metavar="diff A B")
     machine: Machine | None = shared(FROM)
     python: str | None = shared(PYTHON)
     timeout: float | None = shared(TIMEOUT)
@@ -45,8 +39,6 @@ QUESTION = SnapshotQuestion
 
 
 def run(question: SnapshotQuestion, out: Console) -> Reply:
-    if question.diff:
-        return _diff(question.diff)
     from gpusetup.model.codec import to_json
     from gpusetup.probe.snapshot_files import dump_snapshot
     from gpusetup.redaction import redact
@@ -57,21 +49,3 @@ def run(question: SnapshotQuestion, out: Console) -> Reply:
     # Both formats are JSON, but the default one has lines that a person can read and compare.
     out.json_text(to_json(snapshot) + "\n" if out.json else dump_snapshot(snapshot))
     return Reply()
-
-
-def _diff(words: tuple[str, ...]) -> Reply:
-    from gpusetup.fleet.compare import compare
-    from gpusetup.fleet.records import named_record
-    from gpusetup.render.fleet import compare_screen
-
-    if words[0] != "diff" or len(words) != 3:
-        raise UsageError(
-            f"`gpusetup snapshot` does not accept {' '.join(words)!r}",
-            hint="`gpusetup snapshot diff A B` compares two records",
-        )
-    first, second = (named_record(Path(name)) for name in words[1:])
-    for node in (first, second):
-        if node.problem:
-            raise BadInput(node.problem, hint="write it again with `gpusetup snapshot --output`")
-    comparison = compare(first, second)
-    return answer(comparison, compare_screen, yes=not comparison.matters)

@@ -143,5 +143,5 @@ def _target(question: VerifyQuestion, out: Console) -> str:
     from gpusetup.system.system import System
 
     target = choose_target(System(), question.python)
-    out.talk(f"target: {target.python} ({target.chosen_by})")
+    out.talk(f"target: {target.python} ({target.record.chosen_by})")
     return target.python

@@ -30,19 +30,9 @@ def refuse_scripts(words: Iterable[str]) -> None:
     for word in filter(is_script, words):
         raise UsageError(
             f"{word!r} is a script here, not a package",
-            hint=f"`gpusetup install --project {own_word(word)}` prints the lines for its metadata",
+            hint=f"`gpusetup install --project {own_word(word)}` prints the command that adds "
+            "torch to it",
         )
-
-
-def refuse_missing_scripts(words: Iterable[str]) -> None:
-    """Raise UsageError if a word looks like a script, but no such file exists: a package on an
-    index may have that name."""
-    for word in words:
-        if word.lower().endswith(SUFFIXES) and not is_script(word):
-            raise UsageError(
-                f"There is no script {word!r} here",
-                hint=f"check its path; `uv add {own_word(word)}` adds a package of that name",
-            )
 
 
 # --- the index ------------------------------------------------------------------------------------

@@ -9,12 +9,10 @@ and compared with the original; if anything else changed, the edit is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from gpusetup.configs.python_text import read_python
 from gpusetup.configs.settings import FALSE, TRUE, Path, Setting, dotted, unquoted
-from gpusetup.configs.toml_text import read_toml
 from gpusetup.configs.yaml_text import read_json, read_yaml
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import Frozen, replace
@@ -25,15 +23,13 @@ BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
 """Matches values that may be replaced: plain words and numbers without quotes, tags, anchors or
 comments."""
 
-Format = Literal["yaml", "json", "toml", "python"]
-
 
 class Config(Frozen):
     """A config file: its text, and each setting with its position in the text."""
 
     name: str
     text: str
-    format: Format
+    format: Literal["yaml", "json"]
     settings: tuple[Setting, ...]
     bom: bool = False
     newline: str = "\n"
@@ -57,8 +53,12 @@ class Edit(Frozen):
 
 
 def read_config(raw: bytes, name: str) -> Config:
-    """Read the settings of a YAML, JSON, TOML or Python file; BadInput names the line if the file
-    is invalid."""
+    """Read the settings of a YAML or JSON file; BadInput names the line if the file is invalid."""
+    if name.lower().endswith((".py", ".toml")):
+        raise BadInput(
+            f"{name}: gpusetup reads configs in YAML and JSON alone",
+            hint="write its settings into a YAML or JSON file",
+        )
     if len(raw) > SIZE_LIMIT_BYTES:
         raise BadInput(f"{name} has {len(raw):,} bytes: too large for a training config")
     try:
@@ -72,15 +72,15 @@ def read_config(raw: bytes, name: str) -> Config:
     # Positions do not count the byte order mark.
     has_bom = text.startswith(BOM)
     text = text.removeprefix(BOM)
-    kind = FORMATS.get(name.lower().rpartition(".")[2], "yaml")
+    is_json = name.lower().endswith(".json")
     try:
-        settings = tuple(READERS[kind](text, name))
+        settings = tuple(read_json(text, name) if is_json else read_yaml(text, name))
     except (RecursionError, MemoryError) as problem:
         raise BadInput(f"{name}: nested too deeply") from problem
     return Config(
         name=name,
         text=text,
-        format=kind,
+        format="json" if is_json else "yaml",
         settings=settings,
         bom=has_bom,
         newline="\r\n" if "\r\n" in text else "\n",
@@ -116,14 +116,13 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
     return changed
 
 
-NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
-"""Values that JSON and Python write without quotes."""
+NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|true|false|null")
+"""Values that JSON writes without quotes."""
 
 
 def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
     """The edit that replaces a setting's value; None if the value cannot be replaced in place."""
-    has_no_place = config.format == "toml" and not setting.end
-    if has_no_place or setting.kind != "scalar" or setting.shared:
+    if setting.kind != "scalar" or setting.shared:
         return None
     old = unquoted(setting.text)
     if not BARE.fullmatch(old):
@@ -133,7 +132,7 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
         # TRUE and FALSE list matching spellings (such as `yes` and `no`) in the same order.
         number = (TRUE if old in TRUE else FALSE).index(old)
         new = (TRUE if value == "true" else FALSE)[number]
-    elif config.format in ("json", "python") and not NOT_QUOTED.fullmatch(value):
+    elif config.format == "json" and not NOT_QUOTED.fullmatch(value):
         new = f'"{value}"'
     if old != setting.text:
         # Keep the quotes of the old value.
@@ -145,8 +144,7 @@ def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
 def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edit | None:
     """The edit that adds a key on a new line below an existing one; None if that is not possible in
     this file."""
-    # Lines can only be added if the key's position is known; the readers for TOML and Python do not
-    # give it.
+    # Lines can only be added if the key's position is known.
     if neighbour.kind != "scalar" or neighbour.shared or neighbour.key_start is None:
         return None
     text, key_start, end = config.text, neighbour.key_start, neighbour.end
@@ -171,19 +169,3 @@ def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edi
         addition = f"{line}{config.newline}" if ends_in_newline else f"{config.newline}{line}"
     path = (*neighbour.path[:-1], name)
     return Edit(path=path, start=end, end=end, text=addition, value=value)
-
-
-FORMATS: dict[str, Format] = {
-    "json": "json",
-    "jsonc": "json",
-    "json5": "json",
-    "toml": "toml",
-    "py": "python",
-}
-"""File extension -> format; all other files are read as YAML."""
-READERS: dict[Format, Callable[[str, str], Iterator[Setting]]] = {
-    "yaml": read_yaml,
-    "json": read_json,
-    "toml": read_toml,
-    "python": read_python,
-}

@@ -37,7 +37,6 @@ TRAINER_KEYS = (
     TrainerKeys("axolotl", own="base_model sequence_len"),
     TrainerKeys("unsloth", own="use_gradient_checkpointing use_rslora"),
     TrainerKeys("litgpt", own="checkpoint_dir lora_query lora_mlp"),
-    TrainerKeys("megatron", own="tensor_model_parallel_size pipeline_model_parallel_size"),
     TrainerKeys("hf", own="do_train mlm_probability preprocessing_num_workers dataset_config_name "
                           "max_train_samples max_source_length validation_split_percentage"),
     TrainerKeys("trl", own="use_peft packing dataset_text_field assistant_only_loss "

@@ -1,14 +1,12 @@
-"""Reads YAML, and JSON with or without comments, with the positions of the values.
+"""Reads YAML and JSON with the positions of the values.
 
 ruamel.yaml's nodes contain the position of each value. JSON is read as YAML after Python's JSON
-decoder has accepted it; comments and trailing commas are first replaced by spaces, so that
-positions stay the same. This is the only module that imports `ruamel.yaml`.
+decoder has accepted it. This is the only module that imports `ruamel.yaml`.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from io import StringIO
 from json.decoder import JSONDecodeError
@@ -16,25 +14,6 @@ from typing import Any, NamedTuple
 
 from gpusetup.configs.settings import Kind, Path, Setting, child_path
 from gpusetup.errors import BadInput
-
-COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
-LAST_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=[ \t\r\n]*[\]}])')
-
-
-def without_comments(text: str) -> str:
-    """The JSON text with comments and trailing commas replaced by spaces, so that positions stay;
-    strings are unchanged.
-
-    >>> without_comments('{"a": "//", } // b')
-    '{"a": "//"  }     '
-    """
-
-    def blanked(match: re.Match[str]) -> str:
-        # Keep strings and line breaks.
-        return match[0] if match[0].startswith('"') else re.sub(r"[^\r\n]", " ", match[0])
-
-    # Remove comments first, because a trailing comma may be followed by one.
-    return LAST_COMMA.sub(blanked, COMMENT.sub(blanked, text))
 
 
 def read_json(text: str, name: str) -> Iterator[Setting]:
@@ -44,7 +23,6 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
     def no_number(word: str) -> None:  # only Python's decoder accepts NaN and Infinity
         raise BadInput(f"{name}: not JSON: {word} is no value of it")
 
-    text = without_comments(text)
     try:
         json.loads(text, parse_constant=no_number)
     except JSONDecodeError as problem:

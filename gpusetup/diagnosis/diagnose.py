@@ -52,6 +52,7 @@ def diagnose(
     choice: Choice | None = None,
     *,
     other_host: bool = False,
+    project_words: tuple[str, ...] = (),
     rules: Iterable[Rule] | None = None,
 ) -> DoctorAnswer:
     """Diagnose one machine. `choice` is the torch chosen for the machine; if it is None, a build is
@@ -62,6 +63,8 @@ def diagnose(
     the command that decides.
     """
     context, answer = build_case(snapshot, catalog, choice, other_host=other_host)
+    if project_words:
+        context = replace(context, project_words=project_words)
     is_text = is_report(context)
     collected = findings_of(context, rules_of(RULE_FILES) if rules is None else rules)
     remaining = refute(context, one_per_id(collected))

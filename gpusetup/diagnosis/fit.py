@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.choose.host import driver_family
 from gpusetup.choose.installed import vendors_of
-from gpusetup.evidence.context import cuda_needed, gpus, listed_gpus, serving, source_of
+from gpusetup.evidence.context import cuda_needed, gpus, serving, source_of
 from gpusetup.evidence.facts import driver_serves
 from gpusetup.model.documents import Fit, ReadFact
 from gpusetup.model.versions import parsed
@@ -56,7 +56,6 @@ def fits_together(context: RuleContext) -> tuple[Fit, ...]:
     """A sentence for each pair of facts that fit or contradict each other; () if no pair was
     read."""
     return (
-        *_driver_and_cards(context),
         *_torch_and_the_rest(context),
         *_build_that_fits(context),
         *_two_numbers(context),
@@ -77,18 +76,6 @@ def _two_numbers(context: RuleContext) -> Iterator[Fit]:
             f"toolkit's own ({by_nvcc}): the two may differ"
         )
         yield Fit(sentence=sentence, fits=True)
-
-
-def _driver_and_cards(context: RuleContext) -> Iterator[Fit]:
-    """Whether the driver is new enough to know each card that no driver's tool listed."""
-    version, family = context.driver.version, driver_family(context.snapshot)
-    if listed_gpus(context):
-        return
-    for gpu in dict.fromkeys(gpus(context)):
-        first = context.catalog.first_driver(gpu, family) if version else None
-        if version and first and parsed(version) < parsed(first):
-            sentence = f"driver {version} does not know {gpu.name}, which needs {first} or newer"
-            yield Fit(sentence=sentence, fits=False)
 
 
 def _torch_and_the_rest(context: RuleContext) -> Iterator[Fit]:

@@ -10,15 +10,11 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
-from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
 from gpusetup.causes.record import RECORDS
-from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import (
-    driver_answers,
     events,
-    gpus,
     in_container,
     is_report,
     on,
@@ -30,7 +26,6 @@ from gpusetup.fixes.owners import Lender, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, is_speakable, lines, variable_changed, with_words
-from gpusetup.model.versions import cuda_of, parsed
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -273,17 +268,14 @@ def _for_pasting(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
         return None if any(is_wrong) else block
 
     fix = map_blocks(fix, unless_harmful)
-    text = fix.text + _least_driver(context, fix) + _gpus_left_out(context, fix)
-    lender = lender_of(context)
-    kept = _kept_variables(context, fix, is_rented=lender is not None)
-    if lender:
-        text += kept
-        fix = map_blocks(fix, _in_cells)
+    if lender_of(context):
+        return map_blocks(fix, _in_cells)
+    kept = _kept_variables(context, fix)
     # Messages of a container engine come from its host, so the fix is for the host too.
-    elif in_container(context) and not finding.id.startswith("container-"):
+    if in_container(context) and not finding.id.startswith("container-"):
         fix = _with_host_commands_apart(fix)
-    titled = (Alternative(title=kept, commands=()),) if kept and not lender else ()
-    return replace(fix, text=text, alternatives=(*titled, *fix.alternatives))
+    titled = (Alternative(title=kept, commands=()),) if kept else ()
+    return replace(fix, alternatives=(*titled, *fix.alternatives))
 
 
 def _in_cells(block: Alternative) -> Alternative:
@@ -314,62 +306,6 @@ def _with_host_commands_apart(fix: Fix) -> Fix:
     return replace(fix, commands=(), alternatives=(way, *fix.alternatives))
 
 
-INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
-"""A pattern for the place where a sentence or a command names the index of a torch."""
-
-
-def _backends(fix: Fix) -> list[str]:
-    """The CUDA builds of torch (`cu128`) that a fix names."""
-    return re.findall(INSTALLED, "\n".join((fix.text, *command_lines(fix))))
-
-
-def _least_driver(context: RuleContext, fix: Fix) -> str:
-    """The driver that each torch of the fix needs, to be added to its text; "" if the text already
-    names it."""
-    if board_of(context.snapshot):
-        return ""
-    catalog, family = context.catalog, driver_family(context.snapshot)
-    backends = _backends(fix)
-    build = paste.chosen_build(context)
-    if build is not None and any("gpusetup install" in line for line in command_lines(fix)):
-        backends.append(build.backend)
-    # The oldest driver that is enough must also support the GPUs that are there.
-    present = gpus_to_serve(context.snapshot, catalog)
-    of_gpus = [catalog.first_driver(gpu, family) for gpu in present]
-    needed = []
-    for backend in dict.fromkeys(backends):
-        floor = catalog.driver_floor(cuda_of(backend) or "", family)
-        driver = floor and max((floor, *filter(None, of_gpus)), key=parsed)
-        if driver and driver not in fix.text:
-            needed.append(f"{backend} needs NVIDIA driver {driver} or newer")
-    here = context.driver.version
-    known = f"found: {here}" if here else "`nvidia-smi` shows yours"
-    return f". {', '.join(needed)} ({known})" if needed else ""
-
-
-GENERATIONS = (("sm_120", "RTX 50", "cu128 or newer"), ("sm_61", "GTX 10", "cu126"))
-"""A kernel, the cards that need it, and where else it is (the catalog's rows of 2025 and 2026)."""
-
-
-def _gpus_left_out(context: RuleContext, fix: Fix) -> str:
-    """Which GPUs the fix's build does not support, if the text does not name the GPU."""
-    backends = _backends(fix)
-    is_known = any(gpu.compute_capability for gpu in gpus(context))
-    if is_known or not (is_report(context) and backends) or board_of(context.snapshot):
-        return ""
-    rows = [row for row in context.catalog.builds if row.backend == backends[0]]
-    kernels = {kernel for row in rows if row.channel == "pytorch" for kernel in row.kernels}
-    lacking = [
-        f"{cards} cards need {elsewhere}"
-        for kernel, cards, elsewhere in GENERATIONS
-        if kernels and kernel not in kernels
-    ]
-    # Nothing shows an NVIDIA GPU either.
-    if not gpus(context) and not driver_answers(context):
-        lacking.append("a GPU of AMD or Intel needs a build for ROCm or XPU")
-    return f". The text does not name the GPU, but {' and '.join(lacking)}" if lacking else ""
-
-
 FOR_ONE_RUN = (
     r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
     r"|MASTER_PORT|CC|CXX|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
@@ -377,30 +313,19 @@ FOR_ONE_RUN = (
 """Variables that nobody keeps."""
 
 
-def _kept_variables(context: RuleContext, fix: Fix, *, is_rented: bool) -> str:
+def _kept_variables(context: RuleContext, fix: Fix) -> str:
     """How to change the variables of a fix for longer than one shell; "" if it changes none."""
     kept = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
-    # A variable -> whether the fix removes it.
     variables = dict(filter(None, map(variable_changed, kept)))
     if not variables or fix.needs_reboot:
         return ""
-    names, several = " and ".join(variables), len(variables) > 1
-    if is_rented:
-        lasts, them = ("last", "them") if several else ("lasts", "it")
-        return f". {names} {lasts} until the session ends; set {them} before you import torch"
     profile = "~/.zshrc" if on(context, "macos") else "~/.bashrc"
-    removes = all(variables.values())
-    where = f"copy the `export` {'lines' if several else 'line'} into {profile}"
-    in_windows = "use the Windows settings (System, Environment Variables)"
-    if on(context, "windows"):
-        where = in_windows
-    elif removes:
-        # A variable that must be removed was usually set in such a file.
-        them = "the lines that set them" if several else "the line that sets it"
-        where = f"delete {them}, for example in {profile}"
-    elif context.os.family is None:
-        where = f"{where} (on Windows, {in_windows})"
+    in_windows = "the Windows settings (System, Environment Variables)"
+    where = in_windows if on(context, "windows") else profile
+    if context.os.family is None:
+        where = f"{profile} (on Windows, {in_windows})"
     return (
-        f"to {'remove' if removes else 'set'} {names} permanently, {where}, then open a new shell. "
-        "A command changes variables only in the shell in which you run it"
+        f"to {'remove' if all(variables.values()) else 'set'} {' and '.join(variables)} "
+        f"permanently, change it in {where}, then open a new shell. A command changes variables "
+        "only in the shell in which you run it"
     )

@@ -50,6 +50,9 @@ class RuleContext(Frozen):
     other_host: bool = False
     """Whether the user named the GPUs and the driver (`--gpu`). If so, values that the user did not
     name are unknown, not missing."""
+    project_words: tuple[str, ...] = ()
+    """The words with which `gpusetup install` reads the project in the folder, such as
+    `-r pyproject.toml`; () if there is none that asks for torch."""
 
     @property
     def torch(self) -> Torch:

@@ -22,7 +22,6 @@ from gpusetup.evidence.context import (
     has_nvidia,
     is_report,
     package,
-    packages,
     says_nothing_else,
 )
 from gpusetup.model.machine import Event, Events, Gpu
@@ -146,20 +145,8 @@ def listed_files(context: RuleContext) -> tuple[str, ...]:
     return tuple(event.values["path"] for event in events(context, "file-listed"))
 
 
-NVCC_PATH = re.compile(r"(/[\w./-]*?/?cuda[\w.-]*)/bin/nvcc$")
-"""Matches a path such as `/usr/local/cuda-12.8/bin/nvcc`; the group is the toolkit's folder."""
-
-
-def listed_toolkit(context: RuleContext) -> str:
-    """The folder of the CUDA toolkit, if a file listing contains its nvcc; otherwise empty."""
-    found = filter(None, map(NVCC_PATH.match, listed_files(context)))
-    return next((nvcc[1] for nvcc in found), "")
-
-
-def toolkit_is_listed(context: RuleContext) -> str:
-    """A file listing contains nvcc, or nvcc printed its release."""
-    if folder := listed_toolkit(context):
-        return f"nvcc is in {folder}/bin"
+def toolkit_is_there(context: RuleContext) -> str:
+    """nvcc printed its release."""
     release = context.snapshot.toolkit.nvcc
     return f"nvcc {release} runs here" if release else ""
 
@@ -242,26 +229,6 @@ def catalog_has_torch_for_this_python(context: RuleContext) -> str:
     if not backends:
         return ""
     return f"torch {release} has wheels for Python {python}: {', '.join(dict.fromkeys(backends))}"
-
-
-def another_python_was_asked(context: RuleContext) -> str:
-    """The torch output in the text comes from another Python than the one in which the program
-    fails.
-
-    The signs are that torch itself warns that it lacks kernels which `get_arch_list()` lists
-    elsewhere, or that a program's message names another torch than the list of packages.
-    """
-    warnings = events(context, "gpu-not-in-wheel")
-    lacking = {event.values.get("capability", "").replace(".", "") for event in warnings} - {""}
-    for event in events(context, "arch-list-named"):
-        if re.sub(r"\D", "", event.values.get("target", "")) in lacking:
-            return f"the torch that was asked lists {event.values['target']}, and another one runs"
-    listed = {one.version.partition("+")[0] for one in packages(context, "torch")}
-    messages = events(context, "extension-abi-mismatch", "torchvision-mismatch")
-    named = {e.values["torch"].partition("+")[0] for e in messages if "torch" in e.values}
-    if listed and named and listed.isdisjoint(named):
-        return "the program's own message names another torch than the list of packages"
-    return ""
 
 
 # --- remedies and other runs ----------------------------------------------------------------------

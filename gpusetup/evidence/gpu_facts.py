@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 
 from gpusetup.accelerators.amd import gfx_of
-from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -15,7 +14,7 @@ from gpusetup.evidence.context import (
     readings,
     serving,
 )
-from gpusetup.evidence.facts import Fact, gpu_names
+from gpusetup.evidence.facts import gpu_names
 from gpusetup.evidence.maker_facts import (
     intels_extension_fails,
 )
@@ -102,22 +101,6 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
     if target_is_overridden(context) and events(context, "program-failed"):
         return ""
     return NO_COMPLAINT
-
-
-def only_gpu_is_from(vendor: str) -> Fact:
-    """A fact that holds if a text names a GPU of this vendor, and neither an NVIDIA card nor an
-    NVIDIA driver. Then an NVIDIA driver does not help."""
-
-    def only_gpu_is_of_the_vendor(context: RuleContext) -> str:
-        has_nvidia_driver = context.driver.version or context.driver.cuda
-        if not is_report(context) or gpus(context) or has_nvidia_driver:
-            return ""
-        if vendors_of(context.snapshot) == {vendor}:
-            for event in events(context, "foreign-gpu"):
-                return f"the only GPU that the text names is {event.values.get('name', vendor)}"
-        return ""
-
-    return only_gpu_is_of_the_vendor
 
 
 def target_is_overridden(context: RuleContext) -> str:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
-from gpusetup.accelerators.other_gpus import SMALL_TARGETS, is_discrete_arc
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.model.machine import Events, Snapshot
 
 
 def whys(context: RuleContext, kind: str) -> set[str | None]:
@@ -42,22 +39,3 @@ def rocm_of_wheel(context: RuleContext) -> str:
     """The ROCm release that the installed wheel of torch is for (`6.2`); "" if it is not known."""
     label = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
     return label[1] if label else ""
-
-
-def may_be_another_makers(machine: Snapshot) -> bool:
-    """Whether a text names an NVIDIA card and a card of AMD's or Intel's that torch has a build
-    for, and shows no driver, so that either card may be the one in use.
-
-    The graphics of a processor do not count: they are beside most NVIDIA cards.
-    """
-    if machine.origin != "report" or not machine.gpus or machine.driver.version:
-        return False
-    names = [gpu.values.get("name", "") for gpu in cards_of_other_makers(machine)]
-    built = {*BUILT_FOR} - {*SMALL_TARGETS}
-    return any(map(is_discrete_arc, names)) or not built.isdisjoint(map(gfx_of, names))
-
-
-def cards_of_other_makers(machine: Snapshot) -> Events:
-    """The cards of other makers that a text names, also those named beside an NVIDIA card."""
-    kinds = ("foreign-gpu", "card-beside-nvidia")
-    return tuple(event for event in machine.events if event.kind in kinds)

@@ -31,7 +31,7 @@ from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Event, Events, Gpu
-from gpusetup.model.shell import Lines, filled
+from gpusetup.model.shell import filled
 
 
 def uvm_missing(context: RuleContext) -> Findings:
@@ -96,45 +96,31 @@ BUSY = 46
 def mig_misconfigured(context: RuleContext) -> Findings:
     """MIG is on, but there is no instance that a process can use, or there are several and none is
     selected."""
-    messages, cause = _messages_of_mig(context), "mig-misconfigured"
     sliced = [gpu for gpu in unhidden(context) if gpu.mig_enabled]
-    empty = [gpu for gpu in sliced if instances(gpu) == 0]
-    if empty and not messages:
-        create = _for_gpus(empty, "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
-        fix = Fix(text=NOTHING_RUNS, commands=create, needs_root=True)
-        what = "MIG is on, and there is no MIG instance that can compute"
-        yield of_gpus(context, cause, empty, *MIG, "name", fix=fix, what=what)
-    if messages or _must_choose_an_instance(context, sliced):
-        what = "MIG is on, and the process does not use exactly one MIG instance"
-        is_weak = not messages and not context.snapshot.cuda_api.init_code
-        yield of_gpus(context, cause, sliced, *MIG, messages=messages, weak=is_weak, what=what)
-
-
-def _messages_of_mig(context: RuleContext) -> Events:
-    """The messages about MIG. Messages that have other meanings too count only if a GPU has MIG
-    turned on or the variable names an instance."""
-    has_mig = any(gpu.mig_enabled for gpu in unhidden(context))
     variable = context.snapshot.environment.get(HIDES, "")
     messages = events(context, "mig-misconfigured")
-    if not has_mig and "MIG-" not in variable:
-        # The record marks such a message with the value `shown`.
+    # The record marks a message that has other meanings too with the value `shown`.
+    if not sliced and "MIG-" not in variable:
         messages = tuple(message for message in messages if "shown" not in message.values)
     # CUDA accepts one instance. If the variable names several, CUDA reports it as invalid.
     if variable.count("MIG-") > 1:
         messages += cuda_errors(context, INVALID_DEVICE)
-    return messages
-
-
-def _must_choose_an_instance(context: RuleContext, sliced: Sequence[Gpu]) -> bool:
-    """Whether there are several MIG instances (or also whole GPUs) and no variable chooses one.
-
-    A process computes on one MIG instance, or on whole GPUs.
-    """
-    count = sum(instances(gpu) or 0 for gpu in sliced)
-    if not count or context.snapshot.environment.get(HIDES, "").startswith("MIG-"):
-        return False
+    counts = [instances(gpu) for gpu in sliced]
+    empty = [gpu for gpu, count in zip(sliced, counts, strict=True) if count == 0]
+    if empty and not messages:
+        create = filled("sudo nvidia-smi mig -i {gpus} -cgi 0 -C", gpus=_listed(empty))
+        fix = Fix(text=NOTHING_RUNS, commands=(create,), needs_root=True)
+        what = "MIG is on, and there is no MIG instance that can compute"
+        yield of_gpus(context, "mig-misconfigured", empty, *MIG, "name", fix=fix, what=what)
+    # A process computes on one MIG instance, or on whole GPUs.
+    total = sum(count or 0 for count in counts)
     skips = any(not gpu.mig_enabled and gpu.visible is False for gpu in unhidden(context))
-    return skips or count > 1
+    must_choose = total > 0 and not variable.startswith("MIG-") and (skips or total > 1)
+    if messages or must_choose:
+        what = "MIG is on, and the process does not use exactly one MIG instance"
+        is_weak = not messages and not context.snapshot.cuda_api.init_code
+        cause = "mig-misconfigured"
+        yield of_gpus(context, cause, sliced, *MIG, messages=messages, weak=is_weak, what=what)
 
 
 MIG = ("mig_enabled", "mig_count", "mig_instances")
@@ -143,9 +129,9 @@ NOTHING_RUNS = (
 )
 
 
-def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
-    """An nvidia-smi command for these GPUs, or for the first GPU if they cannot be identified."""
-    return (filled(command, gpus=gpu_naming.smi_list(concerned) or "0"),)
+def _listed(concerned: Sequence[Gpu]) -> str:
+    """These GPUs for `nvidia-smi -i`, or the first GPU if they cannot be identified."""
+    return gpu_naming.smi_list(concerned) or "0"
 
 
 def unhidden(context: RuleContext) -> list[Gpu]:
@@ -158,59 +144,45 @@ def unhidden(context: RuleContext) -> list[Gpu]:
 
 def instances(gpu: Gpu) -> int | None:
     """How many MIG instances a GPU has, from their names or their number; None if no source shows
-    it.
-
-    >>> instances(Gpu(name="A30", mig_instances=("MIG-1",))), instances(Gpu(name="A30"))
-    (1, None)
-    """
+    it."""
     return len(gpu.mig_instances) or gpu.mig_count
 
 
 def compute_mode(context: RuleContext) -> Findings:
     """The GPU's compute mode excludes other processes, or its vGPU profile lacks CUDA."""
-    causes = {
-        "virtual": "vgpu-no-compute",
-        "prohibited": "compute-mode-exclusive",
-        "exclusive": "compute-mode-exclusive",
-    }
-    for mode, cause in causes.items():
-        closed = [gpu for gpu in unhidden(context) if _mode(gpu) == mode]
-        if not closed:
-            continue
-        # A vGPU profile without CUDA cannot compute in any compute mode.
-        command = "sudo nvidia-smi -i {gpus} -c DEFAULT"
-        opens = () if mode == "virtual" else _for_gpus(closed, command)
-        fix = Fix(text=RECORDS[cause].text, commands=opens, needs_root=True)
-        # One process may compute in the exclusive mode.
-        is_weak = mode == "exclusive"
-        yield of_gpus(context, cause, closed, "name", "compute_mode", fix=fix, weak=is_weak)
+    here = unhidden(context)
+    # The names of vGPU profiles without CUDA end in A or B; Q and C profiles have CUDA.
+    virtual = [
+        gpu
+        for gpu in here
+        if re.search(r"-\d{1,3}[AB]$", gpu.name.strip())
+        or ((gpu.virtualization or "").lower() == "vgpu" and _mode(gpu) == "prohibited")
+    ]
+    if virtual:
+        yield of_gpus(context, "vgpu-no-compute", virtual, "name", "compute_mode")
+    for mode in ("prohibited", "exclusive"):
+        closed = [gpu for gpu in here if gpu not in virtual and _mode(gpu) == mode]
+        if closed:
+            command = filled("sudo nvidia-smi -i {gpus} -c DEFAULT", gpus=_listed(closed))
+            text = RECORDS["compute-mode-exclusive"].text
+            fix = Fix(text=text, commands=(command,), needs_root=True)
+            # One process may compute in the exclusive mode.
+            weak = mode == "exclusive"
+            fields = ("name", "compute_mode")
+            yield of_gpus(context, "compute-mode-exclusive", closed, *fields, fix=fix, weak=weak)
 
 
 def _mode(gpu: Gpu) -> str:
-    """The compute mode; `virtual` for vGPU profiles without CUDA, whose names end in A or B (Q and
-    C profiles have CUDA).
-
-    >>> _mode(Gpu(name="GRID T4-8A")), _mode(Gpu(name="A40", compute_mode="Exclusive_Process"))
-    ('virtual', 'exclusive')
-    """
-    mode, _, _ = (gpu.compute_mode or "").lower().partition("_")
-    has_profile_without_cuda = re.search(r"-\d{1,3}[AB]$", gpu.name.strip()) is not None
-    is_virtual = (gpu.virtualization or "").lower() == "vgpu"
-    if has_profile_without_cuda or (is_virtual and mode == "prohibited"):
-        return "virtual"
-    return mode
+    """The compute mode in one word: `exclusive` for `Exclusive_Process`."""
+    return (gpu.compute_mode or "").lower().partition("_")[0]
 
 
 def vgpu_unlicensed(context: RuleContext) -> Findings:
     """A vGPU has no licence, so it becomes slow or refuses CUDA."""
-    unlicensed = [
-        gpu for gpu in gpus(context) if gpu.licensed is False and gpu.virtualization != "none"
-    ]
     messages = events(context, "vgpu-unlicensed")
-    if messages or unlicensed:
+    if messages:
         is_refused = cuda_errors(context, BUSY) or context.snapshot.cuda_api.init_code == BUSY
-        cause, weak = "vgpu-unlicensed", not is_refused
-        yield of_gpus(context, cause, unlicensed, "name", messages=messages, weak=weak)
+        yield finding(context, "vgpu-unlicensed", messages, weak=not is_refused)
 
 
 CODES: dict[int, str] = {
@@ -351,7 +323,13 @@ def named_gpu(context: RuleContext, event: Event) -> str:
     for gpu in gpus(context):
         if number == str(gpu.cuda_index if is_cudas else gpu.nvml_index):
             return gpu_naming.gpu_in_full(gpu)
-    return f"GPU {number} {event.values.get('bus', '')}"
+    bus = event.values.get("bus")
+    # NVML numbers the GPUs in the order of their addresses.
+    addresses = sorted(device.bus_id or "" for device in nvidia_on_pci(context))
+    index = whole_number(number)
+    if not bus and not is_cudas and index is not None and index < len(addresses):
+        bus = addresses[index]
+    return f"GPU {number} ({bus})" if bus else f"GPU {number}"
 
 
 NOT_SUPPORTED = "3"

@@ -163,50 +163,56 @@ def driver_not_loaded(context: RuleContext) -> Findings:
 
 
 def driver_too_old(context: RuleContext) -> Findings:
-    """The driver supports an older CUDA than the installed torch needs, or than any torch needs."""
-    driver, torch, catalog = context.driver, context.torch, context.catalog
-    complaints = complaints_of_the_driver(context)
+    """The driver is older than a program's message asks, than torch's build needs, or than the GPU
+    needs."""
+    catalog, version = context.catalog, context.driver.version
     # No driver helps if no current build of torch supports the GPU.
     if catalog.never_serves(gpus(context)):
         return
+    complaints = complaints_of_the_driver(context)
     floors = [driver_asked_by(context, complaint) for complaint in complaints]
+    # A message counts unless the driver is known to be as new as it asks.
     unmet = [
         (complaint, floor)
         for complaint, floor in zip(complaints, floors, strict=True)
-        if not floor or _is_older(driver.version or "0", floor)
+        if not (version and floor) or _is_older(version, floor)
     ]
     if complaints and not unmet:
-        # A fact in the record's `refuted_by` applies: the message is about another library.
+        # The driver is new enough for every message, so another library is meant: the record's
+        # `refuted_by` replaces this finding.
         yield _too_old(context, TORCH_OR_PROGRAM, floors[0], complaints)
-    cuda = cuda_needed(torch) or _cuda_after_the_served(complaints)
     named_floor = next((floor for _, floor in unmet if floor), None)
-    floor = named_floor
-    if not floor and cuda:
-        floor = catalog.driver_floor(cuda, driver_family(context.snapshot))
-    # In WSL and with cuda-compat, the driver itself reports that it supports this CUDA version. A
-    # Jetson's driver has different version numbers, so its JetPack decides.
-    names_this_cuda = not named_floor and cuda and driver.cuda and not _is_older(driver.cuda, cuda)
-    serves = torch.cuda_available or board_of(context.snapshot) is not None or names_this_cuda
-    is_short = not serves and _is_older(driver.version, floor)
+    floor = named_floor or _floor_of_torch(context, complaints)
+    # Where torch computes, and on a Jetson, whose JetPack decides, the version proves nothing.
+    may_compare = not context.torch.cuda_available and board_of(context.snapshot) is None
+    is_short = may_compare and _is_older(version, floor)
     # If no driver listed the GPUs, take the one that needs the newest driver.
     firsts = first_drivers(context.snapshot, catalog)
     gpu, first_driver = max(firsts, key=lambda row: parsed(row[1]), default=("", "0"))
-    if _is_older(driver.version, first_driver):
+    if _is_older(version, first_driver):
         least = max(first_driver, floor, key=parsed) if is_short and floor else first_driver
         yield _too_old(context, gpu, least, ())
     elif unmet or is_short:
         # The messages may require a newer driver than torch does, without naming what requires it.
-        least_known = floor if is_short or not driver.version else None
+        least_known = floor if is_short or not version else None
         said = tuple(complaint for complaint, _ in unmet)
         yield _too_old(context, TORCH_OR_PROGRAM, least_known, said)
 
 
-def _cuda_after_the_served(complaints: Events) -> str | None:
-    """The CUDA that torch needs at least: its message names the one that the driver serves
-    (`12090`), so it needs the next major version. CUDA 11 is the oldest of the catalog's builds."""
-    served = [whole_number(event.values.get("found")) or 0 for event in complaints]
-    major = max(served, default=0) // 1000
-    return f"{major + 1}.0" if major > 10 else None
+def _floor_of_torch(context: RuleContext, complaints: Events) -> str | None:
+    """The driver version that torch's CUDA needs; None if that CUDA is unknown, or if the driver
+    itself reports that it runs it, as in WSL and with cuda-compat."""
+    cuda = cuda_needed(context.torch)
+    if cuda is None:
+        # torch's message names the CUDA that the driver serves (`12090`), so torch needs the next
+        # major version. CUDA 11 is the oldest of the catalog's builds.
+        served = [whole_number(event.values.get("found")) or 0 for event in complaints]
+        major = max(served, default=0) // 1000
+        cuda = f"{major + 1}.0" if major > 10 else None
+    driver_cuda = context.driver.cuda
+    if cuda is None or (driver_cuda and parsed(driver_cuda) >= parsed(cuda)):
+        return None
+    return context.catalog.driver_floor(cuda, driver_family(context.snapshot))
 
 
 TORCH_OR_PROGRAM = "torch or the program"
@@ -222,9 +228,7 @@ def driver_for_what_is_wanted(context: RuleContext) -> Findings:
 
 def _is_older(version: str | None, floor: str | None) -> bool:
     """Whether both versions are known and the first is older."""
-    if not version or not floor:
-        return False
-    return parsed(version) < parsed(floor)
+    return bool(version and floor) and parsed(version or "") < parsed(floor or "")
 
 
 def _too_old(context: RuleContext, who: str, floor: str | None, complaints: Events) -> Finding:
@@ -258,9 +262,12 @@ def _newer_or_another(context: RuleContext, complaints: Events, floor: str | Non
     if context.torch == Torch() and is_report(context) and not is_from_torch:
         text = f"Use the program's build for an older CUDA. Or: {newer.text}"
         return Fix(text=text, alternatives=update, min_driver=newer.min_driver)
+    text = (
+        f"Install torch {build.torch} from {build.backend}: it works with your driver, so you need "
+        "no driver update"
+    )
     return Fix(
-        text=f"Install torch {build.torch} from {build.backend}: it works with your driver, so you "
-        "need no driver update",
+        text=". ".join((text, *paste.needs_of_build(context, build))),
         commands=paste.install_commands(context),
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,

@@ -3,8 +3,6 @@ also its companions, its libraries, its Python and the host."""
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import Project, companion_table, releases_for, takes_torch
@@ -41,7 +39,6 @@ from gpusetup.model.builds import TorchBuild
 from gpusetup.model.finding import Evidence, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Package
-from gpusetup.model.shell import Line
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
@@ -432,55 +429,6 @@ def _other_cuda(
     return (reason.partition(" (")[0], build) if reason else None
 
 
-CHANGED = "guarded-set-changed"
-PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
-"""A pin as the probe writes it. A snapshot from another person may contain anything in its place.
-"""
-
-
-def guarded_set_changed(context: RuleContext) -> Findings:
-    """One finding for all guarded packages whose versions have changed; removed packages are not
-    judged here."""
-    versions = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
-    versions["torch"] = context.torch.version or versions.get("torch", "")
-    for event in events(context, "guarded-set")[:1]:
-        pins = re.findall(PIN, event.values.get("pins", ""))
-        moved = {
-            name: pinned
-            for name, pinned in pins
-            if versions.get(name) and not is_same(pinned, versions[name])
-        }
-        # The title names only one package, but the command restores all of them.
-        for name, pinned in list(moved.items())[:1]:
-            fix = Fix(text=RECORDS[CHANGED].text, commands=(_back(context, moved),))
-            now = versions[name]
-            yield finding(context, CHANGED, (event,), fix=fix, name=name, was=pinned, now=now)
-
-
-def is_same(pinned: str, installed: str) -> bool:
-    """Whether a version is the pinned one. A pin without a build label matches every label.
-
-    >>> is_same("2.13.0", "2.13.0+cu130"), is_same("2.13.0+cu130", "2.13.0+cpu")
-    (True, False)
-    """
-    if "+" in pinned:
-        return installed == pinned
-    return pinned in (installed, installed.partition("+")[0])
-
-
-def _back(context: RuleContext, moved: dict[str, str]) -> Line:
-    """The command that restores the packages: with torch and its family if torch was changed,
-    otherwise only the other packages."""
-    releases = {name: version.partition("+")[0] for name, version in moved.items()}
-    if "torch" not in moved:
-        pins = (f"{name}=={release}" for name, release in releases.items())
-        return paste.pip(context, "install", "--no-deps", *pins)
-    backend = moved["torch"].partition("+")[2]
-    words = ("--python", paste.python(context), "--torch", releases["torch"])
-    by_label = ("--backend", backend) if backend else ()
-    return paste.command(context, "gpusetup", "install", *words, *by_label)
-
-
 RULES = (
     torch_missing,
     torch_itself,
@@ -496,5 +444,4 @@ RULES = (
     settings,
     companions,
     pairs,
-    guarded_set_changed,
 )

@@ -54,7 +54,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     declared = tuple(e for e in missing if undeclared(e.values.get("library", "")) is None)
     if missing and not declared:
         return
-    if not ((sees_no_gpu and may_be_installed) or declared or _is_for_others(context)):
+    if not ((sees_no_gpu and may_be_installed) or declared or _cannot_run_on_board(context)):
         return
     # Up to JetPack 4, the container gets CUDA's libraries from its host.
     fix = OF_THE_HOST if declared and in_container(context) else jetson_fix(context)
@@ -78,24 +78,23 @@ NO_KERNEL_IMAGE = 209
 """cudaErrorNoKernelImageForDevice."""
 
 
-def _is_for_others(context: RuleContext) -> bool:
-    """Whether torch is a CUDA build without kernels for the Jetson, or for a CUDA version that the
-    JetPack does not support."""
-    torch = context.torch
-    cuda = cuda_needed(torch)
+def _cannot_run_on_board(context: RuleContext) -> bool:
+    """Whether torch is a CUDA build that this Jetson cannot run: a program found no kernel in it,
+    its CUDA is newer than the JetPack's, or it lists no kernel for the GPU."""
+    torch_cuda = cuda_needed(context.torch)
     messages = (*events(context, "no-kernel-image"), *cuda_errors(context, NO_KERNEL_IMAGE))
-    # The message names the extension that lacks the kernel; if it names none, torch lacks it, even
-    # if the text does not show which torch it is.
-    if messages and (cuda or not messages[0].values):
+    # A message with values names an extension. Then torch is at fault only if it is known to be a
+    # CUDA build.
+    if messages and (torch_cuda or not messages[0].values):
         return True
-    if torch.cuda_available or not cuda:
+    if torch_cuda is None or context.torch.cuda_available:
         return False
     jetpack = jetpack_of(board_of(context.snapshot))
-    cuda_of_board = context.driver.cuda or (jetpack.cuda if jetpack else None)
-    if cuda_of_board and release(cuda)[0] > release(cuda_of_board)[0]:
+    board_cuda = context.driver.cuda or (jetpack.cuda if jetpack else None)
+    if board_cuda and release(torch_cuda)[0] > release(board_cuda)[0]:
         return True
     kernels = [serving(context, gpu) for gpu in gpus(context) if gpu.compute_capability]
-    return bool(torch.kernels and kernels) and not any(kernels)
+    return bool(context.torch.kernels and kernels) and not any(kernels)
 
 
 def arch_not_in_wheel(context: RuleContext) -> Findings:

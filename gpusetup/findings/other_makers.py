@@ -138,7 +138,7 @@ def no_kernels(context: RuleContext) -> Findings:
         return
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     targets = [gpu.target for gpu in stack.gpus if gpu.target]
-    chosen = makers.target_of_override(value)
+    chosen = _target_of_override(value)
     if chosen and targets and chosen not in targets and all(t in BUILT_FOR for t in targets):
         text = f"HSA_OVERRIDE_GFX_VERSION={value} ({chosen})"
         yield seen(context, "rocm-override-wrong", "environment", text)
@@ -161,25 +161,13 @@ def no_kernels(context: RuleContext) -> Findings:
     )
 
 
-def old_rocm(context: RuleContext) -> Findings:
-    """torch loads the machine's ROCm, whose major version is older than torch needs."""
-    stack, hip = stack_of(context), context.torch.hip
-    if stack is None or not hip or not stack.runtime or stack.bundles_runtime is not False:
-        return
-    wanted = parsed(".".join(hip.split(".")[:2])).major
-    if parsed(stack.runtime).major >= wanted:
-        return
-    yield seen(
-        context,
-        "maker-libraries-mixed",
-        "makers.runtime",
-        f"ROCm {stack.runtime}; torch was built with HIP {hip}",
-        fix=Fix(
-            text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own "
-            "wheels, which include their own ROCm and do not use the installed one",
-            commands=(makers.pip_from(context, str(AMD.index)),),
-        ),
-    )
+def _target_of_override(value: str) -> str | None:
+    """The target that a value of HSA_OVERRIDE_GFX_VERSION selects, `gfx1030` for `10.3.0`; None for
+    another form."""
+    numbers = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value)
+    if numbers is None:
+        return None
+    return f"gfx{int(numbers[1])}{int(numbers[2]):x}{int(numbers[3]):x}"
 
 
 def metal(context: RuleContext) -> Findings:
@@ -465,7 +453,6 @@ RULES = (
     driver_and_nodes,
     wrong_build,
     no_kernels,
-    old_rocm,
     metal,
     no_nvidia_gpu,
 )

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.makers import BY_ID, maker_of
+from gpusetup.accelerators.makers import BY_ID, LABEL, is_seen_only, maker_of
+from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.causes.wheels import good_python
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.lookups import (
-    index_label,
-    maker_asked,
-    releases_offered,
-    requirement,
-    torch_of,
-)
 from gpusetup.findings.message_rules import finding
 from gpusetup.fixes import makers, paste
 from gpusetup.fixes.jetson import jetson_fix
@@ -24,6 +18,7 @@ from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event
 from gpusetup.model.versions import parsed
+from gpusetup.readings.packages import normalised
 
 KINDS = (
     *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
@@ -78,7 +73,9 @@ ITS_INDEX_IS_EXPLICIT = (
 
 def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix | None:
     """The fix: another index, another Python, or an installation of the chosen build."""
-    if maker := maker_asked(event):
+    _, _, label = requirement(event.values.get("requirement", ""))
+    maker = maker_of(label or index_label(event))
+    if maker and is_seen_only(maker):
         return makers.newest_build(context, BY_ID[maker], requested)
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
@@ -225,7 +222,9 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
     if is_unknown_cuda or ".dev" in (version or ""):
         return "wrong-index"
     torch = torch_of(context.catalog, name, version)
-    offered = [parsed(release) for release in releases_offered(event)]
+    # The versions in the message ("from versions: ..."), without their labels.
+    words = re.split(r"[,\s]+", event.values.get("versions", ""))
+    offered = sorted(parsed(word.partition("+")[0]) for word in words if word[:1].isdigit())
     number = parsed(version or "0")
     # torch 2.2.2 is the last release for Intel's processors. Indexes offer only these releases to a
     # Python for them.
@@ -246,21 +245,48 @@ def _why_no_release(context: RuleContext, event: Event, requested: str) -> str:
 def _tag_that_fails(context: RuleContext, wheel: str) -> str:
     """The reason why a wheel's tags do not fit: its glibc is too new, its platform differs, or its
     Python does."""
-    system = context.os
     libc_needed = re.search(r"manylinux_2_(\d+)", wheel)
-    libc_here = re.search(r"glibc 2\.(\d+)", system.libc or "")
+    libc_here = re.search(r"glibc 2\.(\d+)", context.os.libc or "")
     if libc_needed and libc_here and int(libc_here[1]) < int(libc_needed[1]):
         return "glibc-too-old"
     python = (python_tag(context.snapshot) or "").replace(".", "")
-    if f"-cp{python}-" in wheel:
-        return "no-wheel-for-platform"
-    words = {"linux": system.machine or "linux", "windows": "win", "macos": "macosx"}
-    word_of_system = words.get(system.family or "", "")
-    return "python-no-wheel" if word_of_system in wheel else "no-wheel-for-platform"
+    return "no-wheel-for-platform" if f"-cp{python}-" in wheel else "python-no-wheel"
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
 """A package in an exported conda environment: a name, a version and the exact build, such as
 `pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`."""
+
+# --- what an installer looked for -----------------------------------------------------------------
+
+
+def requirement(text: str) -> tuple[str, str | None, str | None]:
+    """Name, exact version and local label of a requirement.
+
+    >>> requirement("torch==2.5.1+cu124"), requirement("torch (2.5.1+cu124)")
+    (('torch', '2.5.1', 'cu124'), ('torch', '2.5.1', 'cu124'))
+    >>> requirement("Torchvision>=0.20")
+    ('torchvision', None, None)
+    """
+    name = re.match(r"[A-Za-z0-9._-]*", text.strip())
+    project = normalised(name[0] if name else "")
+    pin = re.search(r"(?:==\s*| \()([0-9][^,;\s+)]*)(?:\+([A-Za-z0-9.]+))?", text)
+    return (project, pin[1], pin[2]) if pin else (project, None, None)
+
+
+def index_label(event: Event) -> str | None:
+    """The backend in the address of an index: `https://download.pytorch.org/whl/nightly/cu128/`."""
+    address = event.values.get("index", "").strip()
+    last_folder = re.search(rf"(?:^|/)({LABEL})/?$", address)
+    return last_folder[1] if last_folder else None
+
+
+def torch_of(catalog: Catalog, name: str, version: str | None) -> str | None:
+    """The torch to which a release of torchvision or torchaudio belongs; None if unknown."""
+    if name in ("torch", "") or version is None:
+        return version
+    rows = (row for row in catalog.releases if getattr(row, name, None) == version)
+    return next((row.torch for row in rows), None)
+
 
 RULES = (no_file,)

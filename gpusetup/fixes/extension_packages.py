@@ -7,9 +7,8 @@ from collections.abc import Callable
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.catalog.facts import extension, extension_modules
 from gpusetup.catalog.jetpack import undeclared
-from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.command_values import is_a_version
-from gpusetup.evidence.context import RuleContext, events, has_nvidia, on, package
+from gpusetup.evidence.context import RuleContext, events, on, package
 from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
@@ -118,27 +117,14 @@ FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_L
 def newer_glibc(context: RuleContext, text: str) -> Fix:
     """Use a system with a newer glibc; if a package other than torch needs it, change that package
     first."""
-    container = paste.posix(context, f"docker run --rm {gpus_for_docker(context)} -it ubuntu:24.04")
     module = failing_package(context)
     if module in ("", "torch"):
-        return Fix(text=text, commands=container)
+        return Fix(text=text)
     package = distribution_of(module) or module
     return Fix(
         text=f"{package} needs it, but torch does not: install a release of {package} that was "
-        "built for an older system, build it here from source (`pip install --no-build-isolation "
-        f"--no-binary {package} {package}`), or remove it if your program runs without it. {text}",
-        alternatives=paste.other("a container with a newer system", *container),
+        f"built for an older system, or remove it if your program runs without it. {text}"
     )
-
-
-def gpus_for_docker(context: RuleContext) -> str:
-    """The options of `docker run` that pass the GPUs of this maker to a container."""
-    if has_nvidia(context):
-        return "--gpus all"
-    makers = vendors_of(context.snapshot)
-    if "amd" in makers:
-        return "--device /dev/kfd --device /dev/dri --group-add video"
-    return "--device /dev/dri" if "intel" in makers else "--gpus all"
 
 
 def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:

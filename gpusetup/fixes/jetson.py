@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, runs_ordinary_wheels
-from gpusetup.evidence.context import RuleContext, gpus, is_report
+from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import undeclared_commands
 from gpusetup.model.finding import Fix
@@ -32,20 +32,13 @@ def jetson_fix(context: RuleContext) -> Fix:
             needs_reboot=True,
         )
     python = context.snapshot.python.version
-    if python and parsed(python).release[:2] != parsed(jetpack.python).release:
+    if python is None or parsed(python).release[:2] != parsed(jetpack.python).release:
         new = paste.command(context, "/usr/bin/python3", "-m", "venv", f".venv-{jetpack.python}")
         return Fix(
-            text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python}, not "
-            f"{python}. Create an environment with the system's python3, and run `gpusetup doctor` "
-            "there",
+            text=f"NVIDIA's wheels for {jetpack.name} ({jetpack.wheels}) are for Python "
+            f"{jetpack.python}, which is the system's own{f', not {python}' if python else ''}. "
+            "Create an environment with it, and run `gpusetup doctor` there",
             commands=(new,),
-        )
-    if python is None and is_report(context):
-        return Fix(
-            text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python} only. First "
-            "check which Python runs the program. If that Python is a different version, create an "
-            f"environment with the system's python3. The wheels are at {jetpack.wheels}",
-            commands=lines("python -V"),
         )
     from_nvidia = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
     return Fix(

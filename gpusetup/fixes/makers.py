@@ -50,71 +50,39 @@ from gpusetup.evidence.maker_facts import (
     rocm_of_wheel,
     whys,
 )
-from gpusetup.fixes import paste, system_packages
+from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, filled, lines
 from gpusetup.model.versions import parsed
 
 # --- the kernel driver and its nodes --------------------------------------------------------------
 
-
-class Access(Frozen):
-    """How programs reach one maker's GPU: through a kernel driver and its device nodes."""
-
-    driver: str
-    nodes: str
-    options: str
-    """The options that give a container the nodes."""
-    resource: str
-    """The resource that a Kubernetes pod asks for."""
-
-
-ACCESS = {
-    AMD.id: Access(
-        driver="amdgpu",
-        nodes="/dev/kfd and /dev/dri/renderD128",
-        options="--device /dev/kfd --device /dev/dri",
-        resource="amd.com/gpu",
-    ),
-    INTEL.id: Access(
-        driver="i915 or xe",
-        nodes="/dev/dri/renderD128",
-        options="--device /dev/dri",
-        resource="gpu.intel.com/xe",
-    ),
-}
-# The groups of the nodes are those of the host, by number.
-START_WITH_NODES = (
-    'docker run --rm {options} --group-add video --group-add "$(stat -c %g /dev/dri/renderD128)" '
-    "ubuntu ls -l /dev/dri"
-)
+NODE_OPTIONS = {AMD.id: "--device /dev/kfd --device /dev/dri", INTEL.id: "--device /dev/dri"}
+"""A maker -> the options with which a container gets the device nodes of its GPUs."""
 
 
 def load_driver(maker: Maker) -> Fix:
     """Load the maker's kernel driver, which creates the device nodes."""
+    driver = "amdgpu" if maker is AMD else "xe"
     kfd = " A kernel without CONFIG_HSA_AMD creates no /dev/kfd." if maker is AMD else ""
     return Fix(
-        text=f"Load {ACCESS[maker.id].driver}. If it does not load or creates no device node, "
+        text=f"Load {driver}{'' if maker is AMD else ' (older GPUs: i915)'}. If it does not load, "
         "`sudo dmesg` shows why: the kernel is older than the GPU, firmware files are missing, "
-        f"Secure Boot rejects the module, or a file in /etc/modprobe.d blocks it.{kfd} A card that "
-        "is bound to vfio-pci belongs to a virtual machine",
+        f"Secure Boot rejects the module, or a file in /etc/modprobe.d blocks it.{kfd}",
         commands=lines("sudo modprobe amdgpu" if maker is AMD else "sudo modprobe xe"),
         needs_root=True,
     )
 
 
 def join_groups(context: RuleContext, maker: Maker) -> Fix:
-    """Add the user to the groups that own the device nodes; in a container, the host's groups by
-    number."""
+    """Add the user to the groups that own the device nodes; in a container, the host's groups."""
     if in_container(context):
-        fix = into_container(context, maker)
-        why = "Groups are compared by number, so the container needs those that own the nodes"
-        return replace(fix, text=f"{why} on the host (`ls -ln /dev/dri`). {fix.text}")
+        return into_container(context, maker)
     return Fix(
-        text="Join the render and video groups, then log out and in again (also over ssh; "
-        "a running tmux or Jupyter keeps the old groups). A service such as ollama runs as a "
-        "separate user, which needs these groups, too. You do not need to reinstall anything",
+        text="Join the render and video groups, then log out and in again (a running tmux or "
+        "Jupyter keeps the old groups, and a service such as ollama runs as a user of its own). "
+        "You do not need to reinstall anything",
         commands=lines('sudo usermod -aG render,video "$USER"'),
         needs_root=True,
     )
@@ -122,22 +90,14 @@ def join_groups(context: RuleContext, maker: Maker) -> Fix:
 
 def into_container(context: RuleContext, maker: Maker) -> Fix:
     """Start the container with the maker's GPU; the command is for the host."""
-    access, kind = ACCESS[maker.id], context.snapshot.container.kind or "docker"
-    if on(context, "windows") or context.os.wsl:
-        return Fix(
-            text=f"Docker Desktop's virtual machine has none of {access.nodes}. Run the program on "
-            f"Windows itself with {maker.name}'s wheels, in WSL, or on a Linux machine"
-        )
-    if kind == "kubernetes":
-        return Fix(
-            text="Request the GPU in the pod's specification (resources.limits "
-            f"`{access.resource}: 1`). The node needs a current {maker.name} device plugin"
-        )
-    podman = " (podman: --group-add keep-groups)" if kind == "podman" else ""
-    start = START_WITH_NODES.replace("{options}", access.options)
+    options, kind = NODE_OPTIONS[maker.id], context.snapshot.container.kind or "docker"
+    # The groups of the nodes are those of the host, by number.
+    groups = '--group-add video --group-add "$(stat -c %g /dev/dri/renderD128)"'
+    start = f"docker run --rm {options} {groups} ubuntu ls -l /dev/dri"
     return Fix(
-        text=f"On the host, add `{access.options}` and the groups of the nodes{podman} to your own "
-        f"`{kind} run` (LXC in Proxmox: Resources, Add, Device Passthrough)",
+        text=f"On the host, add `{options}` and the groups of the nodes to your own `{kind} run` "
+        f"(LXC in Proxmox: Device Passthrough; Kubernetes: {maker.name}'s device plugin). Docker "
+        "Desktop's virtual machine on Windows has none of these nodes",
         commands=lines(start) if kind == "docker" else (),
     )
 
@@ -148,16 +108,14 @@ def rocm_in_wsl(context: RuleContext) -> Fix:
     name, target = board_of(context)
     if target not in (None, *WSL_TARGETS):
         return Fix(
-            text=f"ROCm for WSL supports Radeon RX 7700 and newer, and Ryzen AI, but not {name} "
-            f"({target}), whatever HSA_OVERRIDE_GFX_VERSION says. Use the GPU on Windows or Linux "
-            "itself, or by a program that uses DirectML or Vulkan"
+            text=f"ROCm for WSL does not support {name} ({target}), whatever "
+            "HSA_OVERRIDE_GFX_VERSION says. Use the GPU on Windows or Linux itself"
         )
     return Fix(
         text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and "
         "librocdxg inside WSL, as described on AMD's page for WSL "
         "(https://rocm.docs.amd.com/projects/radeon-ryzen/en/latest/docs/install/installrad/wsl/howto_wsl.html)."
-        " Do not install the driver amdgpu in WSL. If `rocminfo` lists the GPU and torch does "
-        "not, rename the wheel's own torch/lib/libhsa-runtime64.so*, which does not know WSL"
+        " Do not install the driver amdgpu in WSL"
     )
 
 
@@ -192,13 +150,9 @@ def pytorchs_index(target: str | None) -> str:
     return index_url(f"rocm{last}") if last else str(AMD.index)
 
 
-FIRST_PYTHON_OF_AMDS_WHEELS = "3.11"
-
-
 def from_amds_index(context: RuleContext, target: str | None) -> Fix:
     """Install AMD's own wheels for a target; without commands if AMD's index lacks its kernels."""
     extras = device_extras([target])
-    # In WSL the way out is Windows too, so its list of targets counts there.
     if not extras or (on(context, "windows") and target not in WINDOWS_TARGETS):
         this_gpu = f"this GPU ({target})" if target else "this GPU"
         return Fix(
@@ -213,10 +167,6 @@ def from_amds_index(context: RuleContext, target: str | None) -> Fix:
         "Python 3.11 to 3.14, and on Windows AMD's current Adrenalin driver. (PyTorch's own index "
         "has ROCm builds for Linux only.)"
     )
-    python = context.snapshot.python.version
-    if python and parsed(python) < parsed(FIRST_PYTHON_OF_AMDS_WHEELS):
-        text = f"{text} Yours is {python}, so create an environment with a newer one"
-        return paste.with_python(context, "3.12", text)
     return Fix(text=text, commands=(pip_from(context, INDEX_OF_AMD, packages),))
 
 
@@ -248,23 +198,21 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
     if target in DROPPED:
         return Fix(
             text=f"{target} is {DROPPED[target]}, which ROCm and torch no longer support (ROCm 4.5 "
-            "was the last), and no override helps. Use torch's CPU build, another GPU, or a "
-            "community build for it"
+            "was the last), and no override helps. Use torch's CPU build, or another GPU"
         )
     if on(context, "windows"):
         return from_amds_index(context, target)
     if target in BUILT_FOR:
         last = LAST_ROCM.get(target)
         since = FIRST_TORCH.get(target) or FIRST_ROCM.get(target)
-        why = f"since {'torch' if target in FIRST_TORCH else 'ROCm'} {since}" if since else ""
+        why = f" since {'torch' if target in FIRST_TORCH else 'ROCm'} {since}" if since else ""
         if last:
-            why = f"up to ROCm {last}, the last whose rocBLAS has files for it"
+            why = f" up to ROCm {last}, the last whose rocBLAS has files for it"
         installed = f" The installed one is for ROCm {rocm}." if rocm else ""
         return Fix(
-            text=f"PyTorch's ROCm wheels have kernels for {target}{f' {why}' if why else ''}."
-            f"{installed} Install a wheel for ROCm {last or BUILT_FOR_ROCM}, and unset "
-            "HSA_OVERRIDE_GFX_VERSION, which selects another target. An extension that you built "
-            f"yourself must be built again (PYTORCH_ROCM_ARCH={target})",
+            text=f"PyTorch's ROCm wheels have kernels for {target}{why}.{installed} Install a "
+            f"wheel for ROCm {last or BUILT_FOR_ROCM}, and unset HSA_OVERRIDE_GFX_VERSION, which "
+            "selects another target",
             commands=(pip_from(context, pytorchs_index(target)),),
         )
     amds = from_amds_index(context, target)
@@ -277,17 +225,11 @@ def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
         return Fix(
             text=f"None of PyTorch's wheels has kernels for {target}, but the GPU can run those of "
             f"the related {relative} if you set HSA_OVERRIDE_GFX_VERSION. AMD does not support "
-            "this, so test the results with `gpusetup verify`. If the processor's graphics come "
-            "first in the list, set HIP_VISIBLE_DEVICES to the card's number",
+            "this, so test the results with `gpusetup verify`",
             commands=(variable,) if is_rocm else (pip_from(context, str(AMD.index)), variable),
             alternatives=paste.other(f"AMD's own wheels for {target}", *amds.commands),
         )
-    if amds.commands:
-        return replace(amds, text=f"PyTorch's wheels have no kernels for {target}. {amds.text}")
-    return Fix(
-        text=f"None of PyTorch's or AMD's wheels has kernels for {target}. Use the CPU build, "
-        "another GPU, or a build from your distribution or the community",
-    )
+    return replace(amds, text=f"PyTorch's wheels have no kernels for {target}. {amds.text}")
 
 
 def one_release(context: RuleContext, _text: str) -> Fix:
@@ -295,8 +237,7 @@ def one_release(context: RuleContext, _text: str) -> Fix:
     return Fix(
         text="PyTorch's wheels bring their own libraries, so LD_LIBRARY_PATH and LD_PRELOAD may "
         "name no folder of ROCm, of oneAPI (setvars.sh) or of another torch. If it still fails, "
-        "install torch in a new environment (`gpusetup install --venv .venv-torch`). A torch of "
-        "your distribution uses the system's libraries: update all of its packages together",
+        "install torch in a new environment (`gpusetup install --venv .venv-torch`)",
         commands=paste.without_folders(context, "rocm|oneapi"),
     )
 
@@ -347,19 +288,7 @@ def graphics_without_xpu(context: RuleContext) -> str:
     return next((match[0] for match in named if match), "")
 
 
-def target_of_override(value: str) -> str | None:
-    """The target that a value of HSA_OVERRIDE_GFX_VERSION selects; None for another form.
-
-    >>> target_of_override("10.3.0"), target_of_override("gfx1030")
-    ('gfx1030', None)
-    """
-    numbers = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value)
-    if numbers is None:
-        return None
-    return f"gfx{int(numbers[1])}{int(numbers[2]):x}{int(numbers[3]):x}"
-
-
-# --- a text about an AMD GPU ----------------------------------------------------------------------
+# --- a text about a GPU of AMD or Intel -----------------------------------------------------------
 
 
 def first_install(context: RuleContext) -> Fix | None:
@@ -369,10 +298,9 @@ def first_install(context: RuleContext) -> Fix | None:
         return None
     if INTEL.id in makers:
         return build_for(context, INTEL) if names_gpu_with_xpu(context) else None
-    if on(context, "windows"):
-        return _on_windows(context)
     target = board_of(context)[1]
-    return build_for(context, AMD, target) if target in BUILT_FOR else None
+    is_served = on(context, "windows") or target in BUILT_FOR
+    return build_for(context, AMD, target) if is_served else None
 
 
 def for_amd(context: RuleContext) -> Fix:
@@ -400,38 +328,29 @@ def for_amd(context: RuleContext) -> Fix:
     # torch counts a GPU without kernels, so a torch that finds none does not reach it.
     is_reached = lacking or target in DROPPED or not finds_none
     if target and (has_no_kernels or (lacking and not rocm)) and is_reached:
-        fix = kernels_for_target(context, target, rocm if is_rocm else "")
-    elif lacking:
-        fix = Fix(
+        return kernels_for_target(context, target, rocm if is_rocm else "")
+    if lacking:
+        return Fix(
             text="Install a build of torch with kernels for the GPU. PyTorch's ROCm wheels have "
             f"them for {', '.join(BUILT_FOR)}; AMD's own wheels for more targets",
             looks=paste.look("see the GPU's target", *lines("rocminfo | grep -i gfx")),
         )
-    elif is_rocm and (finds_none or hip_ran):
-        fix = _reach_the_gpu(context, target)
-    elif is_rocm:
-        fix = Fix(
+    if is_rocm and (finds_none or hip_ran):
+        return _reach_the_gpu(context, target)
+    if is_rocm:
+        return Fix(
             text="Keep the installed torch, which is a ROCm build, and do not install a CUDA "
             "toolkit: a package asks for CUDA's own libraries. Install its build for ROCm, or turn "
             "off the option that needs it (flash-attn: `FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE`, "
             'or attn_implementation="sdpa")'
         )
-    elif context.snapshot.container.kind == "kubernetes":
-        fix = into_container(context, AMD)
-    else:
-        fix = build_for(context, AMD, target)
-    return fix
+    return build_for(context, AMD, target)
 
 
 def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
     """What keeps a ROCm build from the GPU: the rights, the driver, a variable."""
     if on(context, "windows"):
-        if target not in (None, *WINDOWS_TARGETS):
-            return from_amds_index(context, target)
-        return Fix(
-            text="The build is right. Install AMD's newest Adrenalin driver, and unset "
-            "HIP_VISIBLE_DEVICES"
-        )
+        return from_amds_index(context, target)
     masks = [name for name in AMD.masks if name in context.snapshot.environment] or [*AMD.masks]
     hidden = f"Remove the variables that can hide the GPU ({', '.join(masks)})"
     if rocm_lists_the_gpu(context):
@@ -444,11 +363,8 @@ def _reach_the_gpu(context: RuleContext, target: str | None) -> Fix:
         join_groups(context, AMD),
         text="The build is right, so see whether your user may use the GPU: `rocminfo` must list "
         "it. If not, join the groups render and video. If /dev/kfd is missing, the kernel has no "
-        f"amdgpu driver for this GPU (in a container: `{ACCESS[AMD.id].options}`). {hidden}",
+        f"amdgpu driver for this GPU (in a container: `{NODE_OPTIONS[AMD.id]}`). {hidden}",
     )
-
-
-# --- a text about an Intel GPU --------------------------------------------------------------------
 
 
 def for_intel(context: RuleContext) -> Fix:
@@ -467,12 +383,10 @@ def for_intel(context: RuleContext) -> Fix:
             ),
         )
     if "float64" in why:
-        version = (context.torch.version or "99").partition("+")[0]
         return Fix(
             text='Use float32: `.float()` before `.to("xpu")`, also for arrays from NumPy, which '
             'are float64. Or move this operation to the CPU (`.to("cpu")`). torch before 2.5 needs '
-            "float64 even for ordinary operations there: update it",
-            commands=(xpu_build,) if parsed(version) < parsed("2.5") else (),
+            "float64 even for ordinary operations there: update it"
         )
     if older := graphics_without_xpu(context):
         return Fix(
@@ -480,40 +394,21 @@ def for_intel(context: RuleContext) -> Fix:
             f"have {older}: use torch's CPU build, or OpenVINO, which supports this GPU"
         )
     if why - {"build", None}:
-        return _intels_driver(context)
+        if in_container(context):
+            return into_container(context, INTEL)
+        return Fix(
+            text="Install Intel's driver for this GPU (on Linux, the compute runtime with Level "
+            "Zero: libze1, libze-intel-gpu1; in WSL, also the driver on Windows), as described on "
+            "https://docs.pytorch.org/docs/main/notes/get_start_xpu.html, and join the group "
+            "`render`. `sycl-ls` must print level_zero:gpu. If it does and torch finds none, "
+            "ZE_AFFINITY_MASK or ONEAPI_DEVICE_SELECTOR hides the GPU, or oneAPI's setvars.sh put "
+            "other libraries first",
+            needs_root=True,
+        )
     runs_on_xpu = events(context, "backend-runs") and not events(context, *SHOW_A_TORCH)
     if maker_of(context.torch.backend) == INTEL.id or runs_on_xpu:
         return Fix(text=f'torch\'s XPU build calls this GPU "xpu". {USE_XPU}')
     return build_for(context, INTEL)
-
-
-def _intels_driver(context: RuleContext) -> Fix:
-    """Install what torch's XPU build needs of the system to reach the GPU."""
-    hides = "ZE_AFFINITY_MASK or ONEAPI_DEVICE_SELECTOR"
-    if in_container(context):
-        fix = into_container(context, INTEL)
-        runtime = "Intel's compute runtime (libze1, libze-intel-gpu1) in a release that knows it"
-        return replace(fix, text=f"{fix.text}. The image needs {runtime}")
-    if on(context, "windows"):
-        return Fix(
-            text=f"Install Intel's newest graphics driver and restart. Unset {hides}. Arc cards "
-            "also need Resizable BAR, which is switched on in the firmware (BIOS)"
-        )
-    first = (
-        "`lspci -k` must name i915 or xe as the GPU's driver (if not, use a newer kernel and "
-        "linux-firmware). Then install"
-    )
-    if context.os.wsl:
-        first = "Install Intel's newest graphics driver on Windows, and in WSL"
-    has_apt = system_packages.linux_family(context) in ("ubuntu", "debian")
-    return Fix(
-        text=f"{first} Intel's compute runtime with Level Zero (libze1, libze-intel-gpu1), and "
-        "join the group `render`. Then `sycl-ls` must print level_zero:gpu. If it does and torch "
-        f"finds none, {hides} hides the GPU, or oneAPI's setvars.sh put other libraries first",
-        commands=lines("sudo apt install -y libze1 libze-intel-gpu1") if has_apt else (),
-        looks=paste.look("see what Level Zero shows", *lines("sycl-ls", "id -nG")),
-        needs_root=True,
-    )
 
 
 # --- a text about a Mac ---------------------------------------------------------------------------
@@ -543,23 +438,18 @@ def for_mac(context: RuleContext) -> Fix:
         return native_python(context)
     lacks, why = events(context, "mps-lacks"), whys(context, "mps-lacks")
     if why & {"metal", "macos"}:
-        return reach_metal(context)
+        return _reach_metal(context)
     for reason, text in MPS_WAYS.items():
         if reason in why:
             return Fix(text=text)
     if lacks:
-        # torch 2.2.2 is the last for Intel Macs, so that no update helps there.
-        is_intel_mac = context.os.machine == "x86_64"
-        update = paste.pip(context, "install", "--upgrade", "torch", "torchvision")
         can_fall_back = any("caught" in event.values for event in lacks)
-        fallback = (paste.setting(context, FALLBACK, "1"),) if can_fall_back else ()
         return Fix(
             text='The program already uses "mps", which lacks this operation: let torch compute '
             f"operators that mps lacks on the CPU ({FALLBACK}=1, set before the program imports "
             "torch), or update torch and macOS. If the error remains, run this part on the CPU "
             '(`.to("cpu")`; sparse tensors: `.to_dense()`)',
-            commands=fallback or (() if is_intel_mac else (update,)),
-            alternatives=paste.other("a newer torch", update) if fallback else (),
+            commands=(paste.setting(context, FALLBACK, "1"),) if can_fall_back else (),
         )
     # A text about torch usually comes from an installed torch.
     missing = events(context, "torch-missing") or context.torch.installed is False
@@ -587,12 +477,10 @@ def native_python(context: RuleContext) -> Fix:
     )
 
 
-def reach_metal(context: RuleContext) -> Fix:
+def _reach_metal(context: RuleContext) -> Fix:
     """What to do if torch was built with MPS, but MPS is not available."""
     if context.os.machine == "x86_64":
-        fix = native_python(context)
-        intel = "On an Intel Mac, MPS needs an AMD GPU; without one, use the CPU"
-        return replace(fix, text=f"{fix.text}. {intel}")
+        return native_python(context)
     macos = macos_version(context)
     oldest = oldest_macos(context.torch.version or OLDEST_TORCH_WITH_MPS)
     if macos and parsed(macos) < parsed(oldest):
@@ -613,21 +501,22 @@ def newer_macos(macos: str) -> Fix:
     )
 
 
-# --- programs without torch, or with one of their own ---------------------------------------------
+# --- programs, and an index without the build -----------------------------------------------------
 
 
 def without_torch(context: RuleContext, program: str) -> Fix:
     """The fix for a program without torch on a GPU of AMD or Intel."""
-    if events(context, "no-hip-gpus"):
-        fix = join_groups(context, AMD)
-        return replace(
-            fix, text=f"ROCm shows {program} no GPU. {fix.text}. Its Vulkan build needs no ROCm"
-        )
     vulkan = " (set OLLAMA_VULKAN=1 for its server)" if program == "ollama" else ""
-    return Fix(
+    fix = Fix(
         text=f"Use the build of {program} for this GPU (ROCm, Vulkan or "
         f"SYCL, as its project offers). The Vulkan build of {program}{vulkan} does not depend on "
         "ROCm's list of GPUs. Or use its build for the CPU"
+    )
+    if not events(context, "no-hip-gpus"):
+        return fix
+    groups = join_groups(context, AMD)
+    return replace(
+        groups, text=f"ROCm shows {program} no GPU. {groups.text}. Its Vulkan build needs no ROCm"
     )
 
 
@@ -643,33 +532,18 @@ def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
     )
 
 
-# --- an index without the build -------------------------------------------------------------------
-
-
 def newest_build(context: RuleContext, maker: Maker, requested: str) -> Fix:
     """The fix for an installer that found no build of a maker: the maker's newest build for this
     system, never another maker's."""
     if on(context, "macos"):
         return for_mac(context)
+    target = board_of(context)[1]
     if maker is AMD and on(context, "windows"):
-        return _on_windows(context)
-    index = pytorchs_index(board_of(context)[1]) if maker is AMD else str(maker.index)
+        return from_amds_index(context, target)
+    index = pytorchs_index(target) if maker is AMD else str(maker.index)
     return Fix(
         text=f"The index has no {requested} for this system and Python. Install the newest "
         f"{NAME_OF_BUILDS[maker.id]} build that fits this GPU and Python, or a release that the "
         "index lists",
         commands=(paste.pip(context, "install", "torch", "torchvision", "--index-url", index),),
     )
-
-
-def _on_windows(context: RuleContext) -> Fix:
-    """AMD's own wheels for a GPU on Windows; the CPU build is only the alternative."""
-    target = board_of(context)[1]
-    fix = from_amds_index(context, target)
-    if target is None:
-        fix = Fix(
-            text="PyTorch's index has ROCm builds for Linux only. Install AMD's own wheels for "
-            f"Windows, if AMD has one for this GPU ({INDEX_OF_AMD} with the extra device-gfx…)"
-        )
-    cpu = paste.gpusetup(context, "--backend", "cpu")
-    return replace(fix, alternatives=paste.other("to use only the CPU", cpu))

@@ -12,9 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 
-from gpusetup.accelerators.makers import INTEL
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.evidence import facts
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -22,7 +20,6 @@ from gpusetup.evidence.context import (
     packages,
     releases_of_torch,
 )
-from gpusetup.evidence.maker_facts import cards_of_other_makers, may_be_another_makers
 from gpusetup.fixes import owners
 from gpusetup.model.finding import Alternative, Fix, Need, command_lines, map_blocks
 from gpusetup.model.frozen import Frozen, replace
@@ -124,27 +121,6 @@ def kernels_of_torch(context: RuleContext) -> str:
 # --- which GPU, Python and engine -----------------------------------------------------------------
 
 
-def one_makers_cards(context: RuleContext) -> str:
-    """Whose build of torch the machine can use; "" if a text names cards of two makers, so that the
-    one with the failing program may be either."""
-    is_open = may_be_another_makers(context.snapshot)
-    return "" if is_open else "the text names cards of one vendor"
-
-
-def build_for_the_other_card(context: RuleContext) -> str:
-    """What to install if the other maker's card is the one in the machine; "" for texts with cards
-    of one maker."""
-    if not may_be_another_makers(context.snapshot):
-        return ""
-    card = cards_of_other_makers(context.snapshot)[0].values
-    build = "XPU" if card.get("vendor") == INTEL.id else "ROCm"
-    name = card.get("name", "")
-    return (
-        f"If the {name} is in this machine, install torch's {build} build: "
-        f"`gpusetup resolve --gpu '{name}'` names it. If the NVIDIA card is: "
-    )
-
-
 def python_of_the_program(context: RuleContext) -> str:
     """The Python of a program that comes with its environment; a command must name exactly this
     Python."""
@@ -189,17 +165,10 @@ INSTALLS_TORCH = (
 """A command that replaces the installed torch. With `--venv`, or in a folder `.venv-…`, the
 environment is new and has no torch yet."""
 CHANGES_PACKAGES = rf"{INSTALLS_TORCH}|^(?:\S*python\S* -m )?(?:uv )?pip3? (?:un)?install\b"
-CARD, TORCH, ENGINE = "GPU", "torch", "container engine"
-"""The needs to know whose card is in the machine, which torch is there, and which container engine
-a node has."""
+TORCH, ENGINE = "torch", "container engine"
+"""The needs to know which torch is there, and which container engine a node has."""
 
 NEEDS: tuple[NeedRow, ...] = (
-    NeedRow(
-        what=CARD,
-        lines=INSTALLS_TORCH,
-        read=one_makers_cards,
-        asks="lspci -nn | grep -iE 'vga|3d|display'",
-    ),
     NeedRow(
         what=TORCH,
         lines=INSTALLS_TORCH,
@@ -210,18 +179,8 @@ NEEDS: tuple[NeedRow, ...] = (
         what="Python of the program",
         lines=rf"{INSTALLS_TORCH}|^gpusetup install (?!.*--python)",
         read=python_of_the_program,
-        denied=facts.another_python_was_asked,
         asks='python -c "import sys, torch; print(sys.executable, torch.__version__, '
         'torch.cuda.get_arch_list())"',
-        instead="Find the program's own Python first (its folder has a `venv`, `env`, `runtime` "
-        "or `python_embeded`), run the command below with it to see its torch, and install "
-        "there: `gpusetup install --python PATH`",
-    ),
-    NeedRow(
-        what="reboot",
-        lines=r"^sudo reboot$",
-        denied=if_shown("the machine was already restarted", "remedy-tried"),
-        instead="Another restart changes nothing",
     ),
     NeedRow(
         what="host",
@@ -322,8 +281,6 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     if not needs:
         return fix
     text = fix.text
-    if CARD in needs:
-        text = build_for_the_other_card(context) + text
     denied = [row for row in NEEDS if row.what in needs and needs[row.what].state == "denied"]
     for row in denied:
         because = needs[row.what].because
@@ -333,30 +290,12 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
         text = ". ".join(filter(None, sentences))
     judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
-        judged = _after_the_owners_way(owner, judged)
+        judged = replace(judged, text=f"{owner.sentence}: {judged.text}")
+        # gpusetup is not in the image, so its Dockerfile gets pip's commands only.
+        if owner.is_image:
+            text = judged.text.replace(": `gpusetup install` installs and tests it", "")
+            judged = replace(judged, text=text, commands=())
     return judged
-
-
-BY_GPUSETUP = ": `gpusetup install` installs and tests it"
-"""The words with which `paste.install_torch` introduces its command."""
-
-
-def _after_the_owners_way(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
-    """The fix with the owner's instructions first. pip's commands follow, under the owner's title
-    if it has one.
-
-    gpusetup is not installed in an image, so its Dockerfile gets only pip's commands.
-    """
-    text = f"{owner.sentence}: {fix.text}"
-    if not owner.commands_are_for:
-        return replace(fix, text=text)
-    title = owner.commands_are_for
-    titled = [
-        replace(way, title=title) if any_line(INSTALLS_TORCH, way.commands) else way
-        for way in fix.alternatives
-    ]
-    text = text.replace(BY_GPUSETUP, "")
-    return replace(fix, text=text, commands=(), alternatives=tuple(titled))
 
 
 def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:

@@ -12,7 +12,7 @@ import re
 
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import Lines, lines
+from gpusetup.model.shell import Lines
 
 
 class EnvironmentOwner(Frozen):
@@ -24,9 +24,8 @@ class EnvironmentOwner(Frozen):
     """How to change torch there. If pip may be used too, this text introduces pip's commands."""
     is_closed: bool = True
     """Whether pip and `gpusetup install` are wrong there; if not, they come after the way."""
-    commands_are_for: str = ""
-    """The title of pip's commands, if they are not run where the program runs (for example in a
-    Dockerfile)."""
+    is_image: bool = False
+    """Whether a Dockerfile installs torch."""
     holds_all_packages: bool = False
     """Whether no package can be installed there at all, in contrast to an owner that only provides
     torch."""
@@ -51,8 +50,6 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
         _of_a_file(context)
         or _notebook(context)
         or image(context)
-        or _module(context)
-        or _project(context)
         or _program(context)
         or _unnamed_container(context)
     )
@@ -226,69 +223,26 @@ def _unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
     return EnvironmentOwner(
         because="the program runs in a container, and packages that you install in a running "
         "container are lost when it stops",
-        way="Change the line of the Dockerfile that installs torch and build the image again, or "
-        "use a newer tag of the image. In the Dockerfile",
+        way="Change the line of the Dockerfile that installs torch (`RUN` before each command) and "
+        "build the image again, or use a newer tag of the image. In the Dockerfile",
         is_closed=False,
-        commands_are_for="lines of the Dockerfile (`RUN` before each)",
-    )
-
-
-# --- modules, the system, layers, projects --------------------------------------------------------
-
-
-def _module(context: RuleContext) -> EnvironmentOwner | None:
-    """A cluster's module, which only its administrators write."""
-    module = _named(context, "module")
-    if not module:
-        return None
-    return EnvironmentOwner(
-        because=f"torch belongs to the module {module}, which only its administrators can change",
-        way="Load a newer module (`module avail` lists them), or create a new environment "
-        "without the module",
-        commands=lines("module avail pytorch", "gpusetup install --venv ~/torch-env"),
-    )
-
-
-def _project(context: RuleContext) -> EnvironmentOwner | None:
-    """A project whose tool manages the environment, so the tool's next run removes what pip
-    installed."""
-    tool = _named(context, "project")
-    if not tool:
-        return None
-    build = context.choice.build
-    # Without a chosen CUDA build the sentence shows one as an example.
-    backend = build.backend if build is not None and build.cuda else "cu126"
-    return EnvironmentOwner(
-        because=f"{tool} creates this environment from the project's file, and its next run "
-        "removes what pip installed",
-        way="Add the build to the project's file, with the index "
-        f"https://download.pytorch.org/whl/{backend}, and let the tool install it",
+        is_image=True,
     )
 
 
 WAYS_OF_PROGRAMS = {
     "ComfyUI portable": r"run `update\update_comfyui_and_python_dependencies.bat`, or unpack the "
     "newest portable release and move `models` and `custom_nodes` into it",
-    "ComfyUI Desktop": "update the program (it updates its own environment), or use its own "
-    "terminal, which has that environment",
-    "Stability Matrix": "use its package's menu (Packages, the three dots, Update or Python "
-    "Packages), which changes the package's own environment",
-    "Pinokio": "use the program's own Update or Reset in Pinokio, which builds its environment "
-    "again",
     "text-generation-webui": "run `update_wizard_windows.bat` (`update_wizard_linux.sh`), or "
     "delete `installer_files` and start it again for its newest torch",
     "stable-diffusion-webui": "its start script installs a particular torch: set TORCH_COMMAND "
     "in webui-user.bat (webui-user.sh) to the pip command, remove `--xformers` from "
     "COMMANDLINE_ARGS (its release fits only the old torch), delete `venv` and start again",
-    "SD.Next": "start it once with `--reinstall` (its installer chooses torch; TORCH_COMMAND "
-    "overrides it)",
     "kohya_ss": "run its setup script again (`setup.bat`, `setup.sh`), which installs torch and "
     "xformers together",
-    "Fooocus": "install its newest release, whose folder `python_embeded` contains torch",
-    "InvokeAI": "use its launcher (Manage Installation: reinstall the newest release), which "
-    "chooses torch",
 }
 """A program that creates its own environment -> how to change torch there."""
+USUAL_WAY = "update or reinstall it with its own menu or launcher, which chooses torch"
 
 
 def _program(context: RuleContext) -> EnvironmentOwner | None:
@@ -298,6 +252,6 @@ def _program(context: RuleContext) -> EnvironmentOwner | None:
         return None
     return EnvironmentOwner(
         because=f"the environment is {name}'s own",
-        way=f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment",
+        way=f"{name}'s way first: {WAYS_OF_PROGRAMS.get(name, USUAL_WAY)}. Or in its environment",
         is_closed=False,
     )

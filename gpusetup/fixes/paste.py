@@ -7,17 +7,20 @@ for the system's shell, so that people can paste them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.choose.coming import new_folder, options_of_new_environment
 from gpusetup.choose.compatibility import notes_on_installed
+from gpusetup.choose.host import driver_family, gpus_to_serve
 from gpusetup.evidence.command_values import is_a_path, is_a_version
-from gpusetup.evidence.context import RuleContext, gpus, is_report, on
+from gpusetup.evidence.context import RuleContext, driver_answers, gpus, is_report, on
 from gpusetup.fixes import needs
 from gpusetup.model import shell
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.shell import Line, Lines, lines, shell_line
+from gpusetup.model.versions import parsed
 
 
 def command(context: RuleContext, *argv: str) -> Line:
@@ -122,6 +125,10 @@ def install_commands(context: RuleContext, *, torch_removed: bool = False) -> Li
     `torch_removed`: an earlier command removes torch, so `install` can no longer see which version
     was installed.
     """
+    if context.project_words == ("--project",):
+        return (command(context, "gpusetup", "install", "--project"),)
+    if context.project_words:
+        return (gpusetup(context, *context.project_words),)
     if target_refuses(context):
         return (into_new_environment(context),)
     build = _build_options(context, torch_removed=torch_removed)
@@ -273,12 +280,48 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
         how = "into a new environment, because gpusetup may not change this one"
     elif in_a_project(context):
         how = "the command prints what to add to pyproject.toml (`uv sync` undoes `uv pip install`)"
-    text = [f"{why}Install torch {build.torch} from {source}: {how}"]
+    text = [
+        f"{why}Install torch {build.torch} from {source}: {how}",
+        *needs_of_build(context, build),
+    ]
     if context.choice.moves and not target_refuses(context):
         # Add which of the target's packages change together with torch, and which cannot.
         text += notes_on_installed(context.snapshot, build, context.catalog)
     commands, others = install_commands(context), by_hand(context)
     return Fix(text=". ".join(text), commands=commands, alternatives=others)
+
+
+GENERATIONS = (("sm_12", "RTX 50", "cu128 or newer"), ("sm_6", "GTX 10", "cu126"))
+"""How a kernel's name begins, the cards that need it, and where else it is (the catalog's rows of
+2025 and 2026)."""
+
+
+def needs_of_build(context: RuleContext, build: TorchBuild) -> Iterator[str]:
+    """Which driver a CUDA build needs and, if a text names no GPU, which cards it leaves out."""
+    catalog, family = context.catalog, driver_family(context.snapshot)
+    floor = catalog.driver_floor(build.cuda or "", family)
+    if build.cuda is None or floor is None or board_of(context.snapshot):
+        return
+    here = context.driver.version
+    # The oldest driver that is enough must also support the GPUs that are there.
+    of_gpus = (
+        catalog.first_driver(gpu, family) for gpu in gpus_to_serve(context.snapshot, catalog)
+    )
+    floor = max((floor, *filter(None, of_gpus)), key=parsed)
+    known = f"found: {here}" if here else "`nvidia-smi` shows yours"
+    yield f"{build.backend} needs NVIDIA driver {floor} or newer ({known})"
+    if not is_report(context) or any(gpu.compute_capability for gpu in gpus(context)):
+        return
+    lacking = [
+        f"{cards} cards need {elsewhere}"
+        for kernel, cards, elsewhere in GENERATIONS
+        if not any(name.startswith(kernel) for name in build.kernels)
+    ]
+    # Nothing shows an NVIDIA GPU either.
+    if not gpus(context) and not driver_answers(context):
+        lacking.append("a GPU of AMD or Intel needs a build for ROCm or XPU")
+    if lacking:
+        yield f"The text does not name the GPU, but {' and '.join(lacking)}"
 
 
 def _no_build_fix(context: RuleContext) -> Fix:
@@ -320,7 +363,6 @@ def with_python(context: RuleContext, version: str, text: str) -> Fix:
             command(context, "uv", "venv", "--python", version, folder),
             command(context, "gpusetup", "install", *torch, "--venv", folder),
         ),
-        python=version,
     )
 
 

@@ -69,22 +69,6 @@ def linux_family(context: RuleContext) -> str | None:
     return None
 
 
-FIRST_SUPPORTED = {"ubuntu": (22, 4), "debian": (12, 0)}
-"""The first releases whose repositories have today's drivers."""
-
-
-def is_unsupported_release(context: RuleContext) -> bool:
-    """Whether the text names a release whose repositories no longer have current drivers."""
-    # Only a text can contain a system's name without its id; a probed machine has both.
-    if context.os.id:
-        return False
-    first_supported = FIRST_SUPPORTED.get(linux_family(context) or "")
-    release = re.search(r"(\d+)(?:\.(\d+))?", context.os.name or "")
-    if first_supported is None or release is None:
-        return False
-    return (int(release[1]), int(release[2] or 0)) < first_supported
-
-
 def system_package(context: RuleContext, name: str) -> Lines:
     """The command that installs a system package; () if the package tool is not known."""
     return package_of(linux_family(context) or "", name)
@@ -92,10 +76,7 @@ def system_package(context: RuleContext, name: str) -> Lines:
 
 def package_of(family: str, name: str) -> Lines:
     """The command that installs a package on a family of distributions; () for an unknown one."""
-    pattern = INSTALL.get(family)
-    if pattern is None:
-        return ()
-    return (filled(pattern, name=name),)
+    return (filled(INSTALL[family], name=name),) if family in INSTALL else ()
 
 
 def compiler(context: RuleContext) -> Lines:

@@ -1,16 +1,12 @@
-"""Training: what to do when a GPU's memory is full, by the steps of the training guides that fit a
-text.
-"""
+"""What to do when a GPU's memory is full, by the steps of the training guides that fit a text."""
 
 from __future__ import annotations
 
-from gpusetup.evidence.context import RuleContext, events, gpus, on, whole_number
+from gpusetup.evidence.context import RuleContext, events, on, whole_number
 from gpusetup.fixes import paste
 from gpusetup.messages.trainers import TRAINER_NAMED, TRAINERS, Trainer
-from gpusetup.model.finding import Alternative, Fix
+from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, lines
-from gpusetup.model.units import GIB
-from gpusetup.readings.sources import UNNAMED
 
 STEPS = (
     "For training, take these steps in order until the training fits: 1. a smaller batch with "
@@ -48,7 +44,7 @@ def full_memory(context: RuleContext, text: str) -> Fix:
             return Fix(
                 text=_steps_of_trainer(trainer, segments),
                 commands=segments,
-                looks=(*looks, *_plans(context)),
+                looks=looks,
             )
     owners = {event.values.get("name") for event in events(context, "environment-owner")}
     if not GENERATING.isdisjoint({*owners, context.snapshot.failing.program}):
@@ -115,17 +111,3 @@ def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:
         f"{numbered}. Gradient checkpointing, an 8-bit optimizer, LoRA and a shorter sequence "
         "save memory, too. `gpusetup plan` computes which of them your job needs"
     )
-
-
-def _plans(context: RuleContext) -> tuple[Alternative, ...]:
-    """An example of the question to `plan`, for the GPU that the text shows: its name, or the
-    capacity in torch's message."""
-    names = {gpu.name for gpu in gpus(context)} - {UNNAMED}
-    totals = [message.values.get("total_bytes") for message in events(context, "out-of-memory")]
-    sizes = [f"{total / GIB:.2f}GiB" for total in map(whole_number, totals) if total]
-    of_gpu = ("--gpu-mem", *sizes[:1]) if sizes else ()
-    if len(names) == 1:
-        of_gpu = ("--gpu", *names)
-    example = ("--model", "qwen3-8b", "--context", "32768", "--gpus", "4", *of_gpu)
-    question = paste.command(context, "gpusetup", "plan", *example)
-    return paste.look("compute what fits, with your own model, context and GPUs", question)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gpusetup.fleet.names import ranges
 from gpusetup.model.finding import Severity
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.units import GIB, MIB
@@ -43,9 +42,7 @@ FACTS: dict[Severity, dict[str, str]] = {
         "gpus.fabric_state": "fabric",
         "gpus.vbios_version": "VBIOS",
         "gpus.clock_sm_max_mhz": "highest SM clock",
-        "gpus.clock_memory_max_mhz": "highest memory clock",
         "gpus.clock_sm_application_mhz": "application clock",
-        "gpus.driver_model": "driver model",
     },
     Severity.NOTE: {
         "driver.open_module": "open kernel module",
@@ -62,7 +59,6 @@ FACTS: dict[Severity, dict[str, str]] = {
         "memory.shm_total_bytes": "/dev/shm",
         "memory.memlock_bytes": "locked memory",
         "gpus.power_limit_default_watts": "rated power",
-        "gpus.inforom_version": "InfoROM",
         "gpus.virtualization": "virtualisation",
     },
 }
@@ -138,8 +134,8 @@ def joined(values: Sequence[str | None]) -> str | None:
     parts = [f"{usual_count} x {usual_value}"]
     # The usual value needs no GPU indexes, because all remaining GPUs have it.
     for value, count in counts[1:]:
-        indexes = [index for index, gpu_value in enumerate(values) if gpu_value == value]
-        parts.append(f"{count} x {value} ({'GPUs' if count > 1 else 'GPU'} {ranges(indexes)})")
+        indexes = [str(index) for index, its_value in enumerate(values) if its_value == value]
+        parts.append(f"{count} x {value} ({'GPUs' if count > 1 else 'GPU'} {', '.join(indexes)})")
     return ", ".join(parts)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 from gpusetup.errors import UsageError
 
@@ -38,30 +37,6 @@ def on_one_line(name: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
-def rows_of(numbers: Iterable[int]) -> list[list[int]]:
-    """Numbers in ascending order, split where a number is left out."""
-    ordered = sorted(set(numbers))
-    rows = [ordered[:1]] if ordered else []
-    for previous, number in pairwise(ordered):
-        if number == previous + 1:
-            rows[-1].append(number)
-        else:
-            rows.append([number])
-    return rows
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as text, where three or more consecutive numbers become a range.
-
-    >>> ranges([0, 1, 2, 3, 5, 7]), ranges([2, 3]), ranges([4])
-    ('0-3, 5, 7', '2, 3', '4')
-    """
-    parts: list[str] = []
-    for row in rows_of(numbers):
-        parts += [f"{row[0]}-{row[-1]}"] if len(row) > 2 else map(str, row)
-    return ", ".join(parts)
-
-
 def slurm_list(names: Iterable[str]) -> str:
     """Node names in Slurm's notation (as for `--exclude=`), with ranges in brackets.
 
@@ -80,10 +55,14 @@ def slurm_list(names: Iterable[str]) -> str:
             families[name, 0, ""] = []
     parts = []
     for (prefix, width, suffix), numbers in families.items():
-        # A range has its first and last number, and a single number stands alone.
+        ranges: list[tuple[int, int]] = []
+        for number in sorted(set(numbers)):
+            continues = ranges and ranges[-1][1] == number - 1
+            first = ranges.pop()[0] if continues else number
+            ranges.append((first, number))
+        # A single number stands alone.
         inside = ",".join(
-            "-".join(f"{number:0{width}d}" for number in sorted({row[0], row[-1]}))
-            for row in rows_of(numbers)
+            "-".join(f"{number:0{width}d}" for number in dict.fromkeys(one)) for one in ranges
         )
         parts.append(f"{prefix}{f'[{inside}]' if len(numbers) > 1 else inside}{suffix}")
     return ",".join(parts)

@@ -14,7 +14,6 @@ from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
 from gpusetup.findings.gpu_faults import DEVICE_FAULTS
 from gpusetup.fleet.facts import FREE_DISK, GPU_COUNT, GPU_NAME, facts_of, words_of
-from gpusetup.fleet.names import ranges
 from gpusetup.model.codec import from_json
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
@@ -32,12 +31,9 @@ class NodeFinding(Frozen):
     id: str
     severity: Severity
     title: str = ""
-    root: bool = False
     source: Source = "check"
     field: str | None = None
     """The fact that differs from the profile."""
-    taken_at: str | None = None
-    """When the record that contains it was taken."""
 
 
 class NodeCheckAnswer(Frozen):
@@ -45,7 +41,6 @@ class NodeCheckAnswer(Frozen):
 
     schema: Literal["gpusetup.node-check/1"] = "gpusetup.node-check/1"
     node: str = ""
-    """The node's name; empty in the records of `fleet run`, whose files have it."""
     ok: bool
     reason: str
     """A one-line summary of the whole result."""
@@ -116,8 +111,6 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
             id=finding.id,
             severity=finding.severity,
             title=in_short(finding.title),
-            root=finding.root,
-            taken_at=snapshot.taken_at,
         )
         for finding in diagnose(grave, load_catalog(), rules=rules).findings
         if finding.explained_by is None
@@ -154,31 +147,18 @@ def uuids_of(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(sorted(uuids))
 
 
-ONE_GPU = r"GPU (\d{1,3}) \(([0-9A-Fa-f:.]{12,16})(?:, [^()]*)?\)"
+ONE_GPU = re.compile(r"(GPU \d{1,3}) \([0-9A-Fa-f:.]{12,16}(?:, [^()]*)?\)")
 """A GPU in doctor's notation: `GPU 4 (00000000:5E:00.0, NVIDIA H100)`."""
-GPU_LIST = re.compile(rf"{ONE_GPU}(?:, {ONE_GPU})*(: )?")
 
 
 def in_short(title: str) -> str:
-    """A title with a shortened list of GPUs, which comes after the words that describe the fault:
-    Slurm keeps 180 characters of a reason.
+    """A title that names several GPUs by their numbers only: Slurm keeps 180 characters of a
+    reason.
 
-    >>> in_short("GPU 4 (00000000:5E:00.0, NVIDIA L4): memory errors")
-    'memory errors: GPU 4 (00000000:5E:00.0)'
     >>> in_short("GPU 0 (00000000:1A:00.0, L4), GPU 1 (00000000:2B:00.0, L4): throttled by heat")
-    'throttled by heat: GPUs 0, 1'
+    'GPU 0, GPU 1: throttled by heat'
     """
-    found = GPU_LIST.search(title)
-    if found is None:
-        return title
-    gpus = re.findall(ONE_GPU, found[0])
-    short = f"GPUs {ranges(int(number) for number, _ in gpus)}"
-    if len(gpus) == 1:
-        short = f"GPU {gpus[0][0]} ({gpus[0][1]})"
-    before, after = title[: found.start()], title[found.end() :]
-    if found[0].endswith(": "):
-        return f"{after}: {short}" if not before else f"{before}{short}: {after}"
-    return f"{before}{short}{after}"
+    return ONE_GPU.sub(r"\1", title) if len(ONE_GPU.findall(title)) > 1 else title
 
 
 # --- the profile of a healthy node ----------------------------------------------------------------

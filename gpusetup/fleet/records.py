@@ -33,7 +33,7 @@ from gpusetup.named_file import text_of
 from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
 from gpusetup.redaction import redact
 
-RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run)$")
+RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|(?:node[-_])?check|run)$")
 """Suffixes that may follow the node's name in a file name. In a node's own folder, such a suffix is
 the whole file name."""
 MOST_FILES = 200_000
@@ -41,8 +41,6 @@ MOST_FILES = 200_000
 RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
 """How a record begins: it is a JSON object, in UTF-8 or in PowerShell's UTF-16. Incomplete records
 and empty files match too."""
-LONGEST_NAME = 256
-"""A node's name must be shorter than this; the longest possible host name has 255 characters."""
 SPEED_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
 
 
@@ -71,9 +69,7 @@ class Node(Frozen):
     problem: str | None = None
     """Why the record is missing or incomplete; None if it is complete."""
     snapshot_file: str | None = None
-    """The file with the node's snapshot, which doctor can read again."""
-    snapshot_findings: tuple[str, ...] = ()
-    """The ids of doctor's findings for that file."""
+    """The file of the node's newest record, if that is a snapshot, which doctor can read again."""
     broken_file: str | None = None
     """The file of a record that could not be read."""
     sources: tuple[Source, ...] = ()
@@ -89,10 +85,6 @@ class Records(Frozen):
     """Sorted by name."""
     left_out: tuple[str, ...] = ()
     """Files that are not records, each with the reason."""
-
-
-class _NoRecord(Exception):
-    """Raised for a file that is not a record of gpusetup."""
 
 
 def read_folder(folder: Path, reached: Callable[[int, int], None]) -> Records:
@@ -113,62 +105,44 @@ def read_folder(folder: Path, reached: Callable[[int, int], None]) -> Records:
         if not name:
             # A file such as `snapshot.json` may be in a folder with the node's name.
             name = path.parent.name if path.parent != folder else path.stem
-        try:
-            node = read_record(path, on_one_line(name))
+        node = read_record(path, on_one_line(name))
+        if isinstance(node, str):
+            left_out.append(f"{on_one_line(str(path.relative_to(folder)))}: {node}")
+        else:
             records_of[node.name].append(node)
-        except _NoRecord as problem:
-            left_out.append(f"{on_one_line(str(path.relative_to(folder)))}: {problem}")
     nodes = [merged(records_of[name]) for name in sorted(records_of, key=natural)]
     return Records(folder=str(folder), nodes=tuple(nodes), left_out=tuple(left_out))
-
-
-def named_record(path: Path) -> Node:
-    """The record in a file that the user named. Raises BadInput if the file is not a record of a
-    node."""
-    try:
-        return read_record(path, on_one_line(path.stem))
-    except _NoRecord as problem:
-        raise BadInput(
-            f"{path}: {problem}", hint="`gpusetup snapshot --output FILE` writes one"
-        ) from problem
 
 
 # --- one file -------------------------------------------------------------------------------------
 
 
 class _Header(Frozen):
-    """The fields of a record that tell whose it is, and of a file which `fleet run` writes if a
-    node's records are incomplete."""
+    """The kind of a record, and the problem in a file which `fleet run` writes if a node's records
+    are incomplete."""
 
     schema: str | None = None
-    node: str | None = None
     problem: str | None = None
 
 
-def read_record(path: Path, name: str) -> Node:
-    """The node in one file. A file that cannot be read gives a node with a problem instead of
-    facts."""
+def read_record(path: Path, name: str) -> Node | str:
+    """The node in one file; a text says why the file is not a record of gpusetup. A record that
+    cannot be read gives a node with a problem instead of facts."""
     try:
         raw = read_bytes(path)
         if not RECORD_START.match(raw):
-            raise _NoRecord("this is not a record of gpusetup (no JSON object)")
+            return "this is not a record of gpusetup (no JSON object)"
         # PowerShell writes UTF-16.
         raw = text_of(raw, path.name).encode()
         header = from_json(raw, _Header, what=path.name)
         family = (header.schema or "").partition("/")[0]
         if family not in READERS:
-            raise _NoRecord(f"not a record of gpusetup ({header.schema or 'it has no schema'})")
+            return f"not a record of gpusetup ({header.schema or 'it has no schema'})"
         node = READERS[family](raw, path.name)
     except BadInput as problem:
         return Node(name=name, problem=problem.message, broken_file=str(path))
-    if READERS[family] is _from_snapshot:
-        ids = tuple(finding.id for finding in node.findings)
-        node = replace(node, snapshot_file=str(path), snapshot_findings=ids)
-    # A record of `fleet check` contains the node's name; a file's name was chosen by a user. An
-    # unusable name is dropped, because a record from an unknown source may contain any name.
-    own_name = header.node or ""
-    is_usable = own_name.isprintable() and 0 < len(own_name) < LONGEST_NAME
-    return replace(node, name=own_name if is_usable else name)
+    snapshot_file = str(path) if READERS[family] is _from_snapshot else None
+    return replace(node, name=name, snapshot_file=snapshot_file)
 
 
 def _from_snapshot(raw: bytes, what: str) -> Node:
@@ -247,7 +221,7 @@ def _from_node_check(raw: bytes, what: str) -> Node:
         taken_at=answer.taken_at,
         kind=kind_of(answer.facts.get(GPU_NAME)),
         facts=answer.facts,
-        findings=tuple(replace(finding, taken_at=answer.taken_at) for finding in findings),
+        findings=findings,
         sources=("check", "profile"),
         gpu_uuids=answer.gpu_uuids,
     )
@@ -284,35 +258,27 @@ def kind_of(gpu_names: str | None) -> tuple[str, ...]:
 
 # --- several records of one node ------------------------------------------------------------------
 
-UNDATED = datetime.min.replace(tzinfo=timezone.utc)
-
 
 def merged(records: Sequence[Node]) -> Node:
     """Several records of one node, merged into one. Newer records take precedence, and undated ones
     count as the oldest."""
-
-    def time_of(record: Node) -> datetime:
-        return moment(record.taken_at) or UNDATED
-
+    undated = datetime.min.replace(tzinfo=timezone.utc)
     # Of two records of the same time a snapshot counts as the newer one, for it sees more.
-    newest_first = sorted(
-        records, key=lambda record: (time_of(record), "snapshot" in record.sources), reverse=True
+    node, *others = sorted(
+        records,
+        key=lambda record: (moment(record.taken_at) or undated, "snapshot" in record.sources),
+        reverse=True,
     )
-    node = newest_first[0]
-    for number, older in enumerate(newest_first[1:], 1):
-        # A fault is gone if a newer record looked for it and does not report it. A report of verify
-        # has no date, so it neither contradicts other records nor is contradicted by them.
-        read_later: set[Source] = set()
-        for newer in newest_first[:number]:
-            if time_of(newer) > time_of(older) > UNDATED:
-                read_later.update(newer.sources)
+    for older in others:
         known_ids = {finding.id for finding in node.findings}
+        # A fault is gone if a newer record looked for it and does not report it. Of two reports of
+        # verify, none is known to be newer, because they have no date.
         added = tuple(
             finding
             for finding in older.findings
-            if finding.source not in read_later and finding.id not in known_ids
+            if (finding.source == "verify" or finding.source not in node.sources)
+            and finding.id not in known_ids
         )
-        has_snapshot = node.snapshot_file is not None
         node = replace(
             node,
             taken_at=node.taken_at or older.taken_at,
@@ -322,9 +288,8 @@ def merged(records: Sequence[Node]) -> Node:
             rates=(*node.rates, *older.rates),
             problem=node.problem or older.problem,
             broken_file=node.broken_file or older.broken_file,
+            sources=(*node.sources, *older.sources),
             gpu_uuids=node.gpu_uuids or older.gpu_uuids,
-            snapshot_file=node.snapshot_file if has_snapshot else older.snapshot_file,
-            snapshot_findings=node.snapshot_findings if has_snapshot else older.snapshot_findings,
         )
     return node
 

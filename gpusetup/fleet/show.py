@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.differences import (
-    DAY,
-    LEAST_NODES,
-    RATES,
-    Drift,
-    FactSplit,
-    Uncompared,
-    differences,
-    newest_of,
-    span,
-)
+from gpusetup.fleet.differences import LEAST_NODES, RATES, Drift, Kind, by_kind, differences
 from gpusetup.fleet.facts import GPU_COUNT
 from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.node_check import NodeFinding
@@ -29,16 +18,9 @@ from gpusetup.model.frozen import Frozen
 
 GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
-COST_SPEED = (
-    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
-    *("vgpu-unlicensed", "cuda-launch-blocking"),
-)
-"""Warnings about something that costs speed now. A node with such a warning is not healthy, even if
-many other nodes have the same warning."""
-
-Status = Literal["failed", "differs", "degraded", "undecided", "ok"]
-"""`degraded`: the node is slower than it could be, but so are most other nodes. `undecided`: one of
-the node's facts has no majority value, so it is unknown whether the node is right."""
+Status = Literal["failed", "differs", "ok"]
+"""`differs`: the node has a warning, or differs from the other nodes. The worst status comes first.
+"""
 
 
 class NodeAnswer(Frozen):
@@ -48,146 +30,98 @@ class NodeAnswer(Frozen):
     """Why the node's record is missing or incomplete; None if it is complete."""
     taken_at: str | None = None
     findings: tuple[NodeFinding, ...] = ()
+    """Its errors, and the warnings that most nodes of its kind do not have."""
     drift: tuple[Drift, ...] = ()
     next: str | None = None
     """For a node that failed or has a warning, the command that shows more; for a missing record,
     the command that takes it."""
 
 
-class Common(Frozen):
-    """A finding that most nodes of one kind have, so that it does not distinguish a node."""
-
-    id: str
-    severity: Severity
-    title: str
-    nodes: int
-    of: int
-    gpus: tuple[str, ...] = ()
-    """The GPU models of that kind."""
-
-
-class Exclude(Frozen):
-    """The failed nodes, in the form that schedulers need to exclude them."""
-
-    slurm: str = ""
-    """An option for sbatch and srun; empty if no node failed."""
-    names: tuple[str, ...] = ()
-    """The names of the nodes, as Ray and Kubernetes need them."""
-
-
 class FleetAnswer(Frozen):
     schema: Literal["gpusetup.fleet/1"] = "gpusetup.fleet/1"
     nodes: tuple[NodeAnswer, ...]
     """The worst nodes first, then sorted by name."""
-    common: tuple[Common, ...] = ()
-    exclude: Exclude = Exclude()
+    exclude: str = ""
+    """The option of sbatch and srun that leaves the failed nodes out; empty if no node failed."""
     left_out: tuple[str, ...] = ()
     """Files in the folder that are not records."""
     not_asked: Mapping[str, str] = {}
     """Maps each node that `fleet run` skipped to the reason."""
-    uncompared: tuple[Uncompared, ...] = ()
-    """Nodes that cannot be compared with others."""
-    splits: tuple[FactSplit, ...] = ()
-    """Facts that have no majority value, with the most serious first."""
-    newest_record: str | None = None
-    """When the newest record was taken."""
-    age: str | None = None
-    """How long ago the newest record was taken, if more than a day."""
+    uncompared: tuple[str, ...] = ()
+    """Nodes of whose GPU model there are too few for a comparison."""
 
 
 NO_RECORD = "no record: the node did not answer"
 
 
-def answer(records: Records, expected: Iterable[str], now: datetime) -> FleetAnswer:
+def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
     """Judge a fleet by its records. `expected` names nodes that should have a record; a node
     without one fails."""
     recorded = {node.name for node in records.nodes}
     missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
     nodes = (*records.nodes, *missing)
-    common_findings = common(records.nodes)
-    compared = differences(nodes, now)
-    undecided = {name for split in compared.splits for name in sum(split.values.values(), ())}
+    usual = usual_findings(records.nodes)
+    drift_of: dict[str, list[Drift]] = defaultdict(list)
+    for one in differences(nodes):
+        drift_of[one.node].append(one)
     rows = []
     for node in nodes:
-        common_ids = {finding.id for finding in common_findings if finding.gpus == node.kind}
-        drift = sorted(
-            compared.of_node.get(node.name, ()), key=lambda row: (-GRAVITY[row.severity], row.field)
+        drift = drift_of[node.name]
+        drift.sort(key=lambda one: (-GRAVITY[one.severity], one.field))
+        findings = tuple(
+            finding
+            for finding in node.findings
+            if finding.severity is Severity.ERROR
+            or (finding.severity is Severity.WARNING and finding.id not in usual[node.kind])
         )
-        status = _status(node, drift, common_ids)
-        if status == "ok" and node.name in undecided:
-            status = "undecided"
-        is_bad = status in ("failed", "differs")
+        severities = {one.severity for one in findings} | {one.severity for one in drift}
+        status: Status = "differs" if findings or drift else "ok"
         row = NodeAnswer(
             name=node.name,
-            status=status,
+            status="failed" if node.problem or Severity.ERROR in severities else status,
             problem=node.problem,
             taken_at=node.taken_at,
-            findings=node.findings,
+            findings=findings,
             drift=tuple(drift),
-            next=next_command(node, drift, common_ids, records.folder) if is_bad else None,
+            next=next_command(node, drift, findings, records.folder),
         )
         rows.append(row)
-    # `Status` lists the worst status first.
     statuses: tuple[Status, ...] = get_args(Status)
     rows.sort(key=lambda row: (statuses.index(row.status), natural(row.name)))
     # Names that are not safe in a command are left out.
     failed = [row.name for row in rows if row.status == "failed" and SAFE.fullmatch(row.name)]
-    newest = newest_of(nodes, now)
+    kinds = by_kind(nodes).values()
     return FleetAnswer(
         nodes=tuple(rows),
-        common=common_findings,
-        exclude=Exclude(
-            slurm=f"--exclude={slurm_list(failed)}" if failed else "", names=tuple(failed)
-        ),
+        exclude=f"--exclude={slurm_list(failed)}" if failed else "",
         left_out=records.left_out,
-        uncompared=compared.uncompared,
-        splits=tuple(
-            sorted(compared.splits, key=lambda split: (-GRAVITY[split.severity], split.field))
+        uncompared=tuple(
+            node.name for of_kind in kinds if len(of_kind) < LEAST_NODES for node in of_kind
         ),
-        newest_record=f"{newest:%Y-%m-%dT%H:%M:%SZ}" if newest else None,
-        # Records are usually judged on the day when they were taken.
-        age=span(now - newest) if newest and now - newest > DAY else None,
     )
 
 
-def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
-    """The findings that more than half of the nodes of a kind have, with the most frequent first.
+COST_SPEED = {
+    *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
+    *("vgpu-unlicensed", "cuda-launch-blocking"),
+}
+"""Warnings about something that costs speed now. A node with such a warning is not healthy, even if
+many other nodes have the same warning."""
+
+
+def usual_findings(nodes: Sequence[Node]) -> dict[Kind, set[str]]:
+    """The ids of the findings that more than half of the nodes of each kind have.
 
     For example, if the GPUs of all nodes of a kind are divided (MIG), the finding about it is not a
     difference, even if the rest of the fleet has other GPUs.
     """
-    rows = []
-    for kind in sorted({node.kind for node in nodes}):
-        of_kind = [node for node in nodes if node.kind == kind]
-        all_count = sum(1 for node in of_kind if node.facts)
-        examples = {finding.id: finding for node in of_kind for finding in node.findings}
-        counts = Counter(id for node in of_kind for id in {row.id for row in node.findings})
-        for id, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
-            if count * 2 > all_count >= LEAST_NODES:
-                row = Common(
-                    id=id,
-                    severity=examples[id].severity,
-                    title=examples[id].title,
-                    nodes=count,
-                    of=all_count,
-                    gpus=kind,
-                )
-                rows.append(row)
-    return tuple(rows)
-
-
-def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Status:
-    """A node's status: `failed` after an error, `differs` after a difference or an uncommon
-    warning, `degraded` if it is slow, otherwise `ok`."""
-    severities = {finding.severity for finding in node.findings}
-    severities.update(row.severity for row in drift)
-    if node.problem or Severity.ERROR in severities:
-        return "failed"
-    warnings = {finding.id for finding in node.findings if finding.severity is Severity.WARNING}
-    if drift or any(id not in common_ids for id in warnings):
-        return "differs"
-    # A node with a warning about speed is degraded even if all others have the same warning.
-    return "ok" if warnings.isdisjoint(COST_SPEED) else "degraded"
+    usual: dict[Kind, set[str]] = defaultdict(set)
+    for kind, of_kind in by_kind(nodes).items():
+        counts = Counter(id for node in of_kind for id in {one.id for one in node.findings})
+        if len(of_kind) >= LEAST_NODES:
+            most = {id for id, count in counts.items() if count * 2 > len(of_kind)}
+            usual[kind] = most - COST_SPEED
+    return usual
 
 
 # --- the next command for a node ------------------------------------------------------------------
@@ -195,65 +129,47 @@ def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> S
 BUS_AND_LOG = 'lspci -nn -d 10de:; sudo dmesg | grep -E "NVRM|Xid|AER|pcieport" | tail -n 40'
 """Shows which GPUs are on the PCI bus (10de is NVIDIA), and the kernel's messages about those that
 are missing."""
-VERIFY_AGAIN = "gpusetup verify --level standard"
-RECORDERS = {
-    "verify": f"{VERIFY_AGAIN} --json",
-    "check": "gpusetup fleet check --json",
-    "doctor": "gpusetup doctor --json",
-}
-"""Maps the ending of a record's file name to the command that writes such a record."""
+VERIFY = "gpusetup verify --level standard"
 
 
 def next_command(
-    node: Node, drift: Sequence[Drift], common_ids: Container[str], folder: str | None
+    node: Node, drift: Sequence[Drift], findings: Sequence[NodeFinding], folder: str | None
 ) -> str | None:
     """The command that shows more about a node than the records do, or takes a new record; None if
     the node has only minor differences, or a name that is not safe in a command.
 
-    `folder`: the folder for the node's record.
+    `findings`: those that tell it from the others. `folder`: the folder for its record.
 
     >>> next_command(Node(name="n1", problem="no record"), (), (), "records")
     'ssh n1 gpusetup snapshot > records/n1.json'
     >>> next_command(Node(name="n1", problem="cut", broken_file="n1.verify.json"), (), (), ".")
     'ssh n1 gpusetup verify --level standard --json > n1.verify.json'
     """
-    findings = [
-        finding
-        for finding in node.findings
-        if finding.severity is Severity.ERROR
-        or (finding.severity is Severity.WARNING and finding.id not in common_ids)
-    ]
-    grave_fields = {row.field for row in drift if row.severity is Severity.ERROR}
-    if not (findings or grave_fields or node.problem):
-        return None
-    # Doctor judges a single machine, so it cannot report differences from other machines.
-    errors = {finding.id for finding in findings if finding.severity is Severity.ERROR}
-    gravest = errors if errors or grave_fields else {finding.id for finding in findings}
-    file = node.snapshot_file or ""
-    doctor_knows = not gravest.isdisjoint(node.snapshot_findings)
-    # A file name with control characters must not become part of a command on the terminal.
-    if not node.problem and doctor_knows and file.isprintable():
-        return f"gpusetup doctor --from {quote(file)}"
-    if not SAFE.fullmatch(node.name):
-        return None
+    is_safe = SAFE.fullmatch(node.name) is not None
     if node.problem:
-        return record_again(node, folder)
+        file = node.broken_file
+        if file is None and not node.facts and folder is not None:
+            file = str(Path(folder) / f"{node.name}.json")
+        # A file name with control characters must not become part of a command on the terminal.
+        if not is_safe or file is None or not file.isprintable():
+            return f"ssh {node.name} gpusetup doctor" if is_safe else None
+        recorder = f"{VERIFY} --json" if Path(file).stem.endswith("verify") else "gpusetup snapshot"
+        return f"ssh {node.name} {recorder} > {quote(file)}"
+    grave_fields = {row.field for row in drift if row.severity is Severity.ERROR}
+    if not (findings or grave_fields):
+        return None
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    gravest = errors if errors or grave_fields else findings
+    # Doctor judges a single machine, so it cannot report differences from other machines.
+    doctor_knows = any(finding.source in ("check", "snapshot") for finding in gravest)
+    file = node.snapshot_file
+    if doctor_knows and file is not None and file.isprintable():
+        return f"gpusetup doctor --from {quote(file)}"
+    if not is_safe:
+        return None
     if GPU_COUNT in grave_fields or any(finding.field == GPU_COUNT for finding in findings):
         return f"ssh -t {node.name} {quote(BUS_AND_LOG)}"
     is_slow = any(field.startswith(RATES) for field in grave_fields)
     if is_slow or any(finding.source == "verify" for finding in findings):
-        return f"ssh {node.name} {VERIFY_AGAIN}"
+        return f"ssh {node.name} {VERIFY}"
     return f"ssh {node.name} gpusetup doctor"
-
-
-def record_again(node: Node, folder: str | None) -> str:
-    """The command that takes the record that a node lacks, in this folder; doctor's command if some
-    of its records exist but not all, because something on the node hangs then."""
-    file = node.broken_file
-    if file is None and not node.facts and folder is not None:
-        file = str(Path(folder) / f"{node.name}.json")
-    if file is None or not file.isprintable():
-        return f"ssh {node.name} gpusetup doctor"
-    endings = (ending for ending in RECORDERS if Path(file).stem.endswith(ending))
-    recorder = RECORDERS.get(next(endings, ""), "gpusetup snapshot")
-    return f"ssh {node.name} {recorder} > {quote(file)}"

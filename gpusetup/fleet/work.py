@@ -130,7 +130,5 @@ def write_records(folder: Path, node: str, output: Output) -> str | None:
     if problem:
         records["run"] = {"schema": RUN_SCHEMA, "problem": problem}
     for kind, document in records.items():
-        # The file name identifies the node; the name in the document may be redacted.
-        nameless = {key: value for key, value in document.items() if key != "node"}
-        (folder / f"{node}.{kind}.json").write_text(json.dumps(nameless), encoding="utf-8")
+        (folder / f"{node}.{kind}.json").write_text(json.dumps(document), encoding="utf-8")
     return problem

@@ -1,2 +1,1 @@
-"""Installs the chosen build into an environment: plans, downloads, switches the files, and writes a
-receipt."""
+"""Plans an installation, downloads and checks its wheels, switches the files, and undoes it."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +28,8 @@ class Plan(Frozen):
     """Everything that an installation will do."""
 
     target: str
-    python: str
-    """The path of the target's interpreter."""
-    backend: str
     torch_index: str
-    """The URL of the index of torch and its companions, or their place in a folder of wheels. It
-    may contain a login."""
+    """The URL of the index of torch and its companions. It may contain a login."""
     fallbacks: tuple[str, ...] = ()
     """The other backends whose builds can be tried if this one fails its test."""
     wheels: tuple[Wheel, ...] = ()
@@ -53,12 +46,7 @@ class Plan(Frozen):
 class InstallJob(Record):
     """The values that the phases of one installation share."""
 
-    show_progress: Callable[[Sequence[Wheel]], AbstractContextManager[None]]
-    """A context manager that, during its block, shows how much of these wheels uv's cache already
-    contains."""
     talk: Callable[[str], None]
-    wheels: str | None = None
-    """The folder of wheels for `--offline`. If it is set, no index is asked."""
     settings: Settings = Settings()
     """The user's settings for uv, which are read when the plan is made."""
     store: Path | None = None
@@ -66,31 +54,15 @@ class InstallJob(Record):
     done: list[DoneStep] = []
 
 
-def run_step(
-    job: InstallJob, step: Step, environment: Mapping[str, str], *, gently_seconds: float = 0.0
-) -> Output:
-    """Run a command and record it. With `gently_seconds`, the command is not killed with gpusetup,
-    but has this many seconds to clean up after Ctrl-C."""
+def run_step(job: InstallJob, step: Step, environment: Mapping[str, str]) -> Output:
+    """Run a command and record it."""
     output = run(
-        launched(step.argv, job.store, outlives=gently_seconds > 0),
+        launched(step.argv, job.store),
         timeout=step.timeout_seconds,
         environment={**environment, **step.environment},
-        gently_seconds=gently_seconds,
     )
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))
     return replace(output, argv=step.argv)
-
-
-def in_image_build() -> bool:
-    """Whether this process runs in an image build, as far as the builder can be recognised.
-
-    BuildKit, buildah and kaniko can be recognised, but the old docker builder cannot.
-    """
-    return (
-        platform.node() == "buildkitsandbox"
-        or "BUILDAH_ISOLATION" in os.environ
-        or Path("/kaniko/executor").exists()
-    )
 
 
 # --- the test of an environment -------------------------------------------------------------------

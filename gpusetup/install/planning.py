@@ -24,9 +24,8 @@ from gpusetup.errors import BadInput, Blocked, ToolFailed, Unreached, Unsatisfia
 from gpusetup.install.job import InstallJob, Plan, device_to_prove
 from gpusetup.install.switching.journal import STORE, first_of_python, require_inside
 from gpusetup.install.switching.unpack import stage_of
-from gpusetup.install.target import Layout, Target, check_importable, files_listed, files_of_all
+from gpusetup.install.target import Layout, Target, files_listed, files_of_all
 from gpusetup.install.task import Task
-from gpusetup.install.wheels import in_folder, size_text
 from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import split_login
@@ -36,7 +35,15 @@ from gpusetup.project.pyproject import read_toml, table
 from gpusetup.uv.errors import lacks, names_not_found, names_without_wheel
 from gpusetup.uv.pages import Login, answered, new_session
 from gpusetup.uv.program import emptying_the_cache, read_settings, venv_step
-from gpusetup.uv.question import Question, Wheel, changes_of, lock_of, unpack_step, wheel_of
+from gpusetup.uv.question import (
+    Question,
+    Wheel,
+    changes_of,
+    lock_of,
+    size_text,
+    unpack_step,
+    wheel_of,
+)
 
 if TYPE_CHECKING:
     from gpusetup.uv.pages import Session
@@ -53,7 +60,7 @@ SPARE_BYTES = 50 << 20
 
 
 class LacksWheel(Blocked):
-    """Neither an index nor the folder of wheels has the chosen torch."""
+    """No index has the chosen torch."""
 
 
 def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -63,7 +70,8 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
     try:
         return plan_task(job, target, task)
     except LacksWheel:
-        is_mirror = not job.wheels and task.root != INDEX_ROOT
+        # A folder of wheels lacks releases as a mirror does.
+        is_mirror = task.root != INDEX_ROOT or job.settings.has_no_index
         takes_newest = task.choice.action in ("first", "newest", "upgrade")
         is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", task.wish.torch or "*") is not None
         if not (is_mirror and takes_newest) or is_exact or task.wish.packages:
@@ -79,11 +87,11 @@ def _newest_of_mirror(job: InstallJob, target: Target, task: Task) -> Task | Non
     companions; None if it has none."""
     found: list[str] = []
     for build in task.builds:
-        question = question_of(job, target, task, build)
+        question = question_of(target, task, build)
         any_release = (f"torch{task.wish.torch or ''}", *question.names[1:])
         question = replace(question, family=any_release, others=())
         with suppress(Unsatisfiable):
-            found.append(lock_of(question).packages["torch"]["version"].partition("+")[0])
+            found.append(lock_of(question)["torch"]["version"].partition("+")[0])
     with suppress(Unsatisfiable):
         if found:
             return task.within(f"=={max(found, key=parsed)}", "the newest on the mirror that fits")
@@ -108,21 +116,19 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     Raises before anything is downloaded if the change could not be made, or not be reverted, and
     LacksWheel if no index has it all.
     """
-    if target.venv is None:
-        check_importable(target.layout, task.coming.family)
     passed_over: list[tuple[str, str]] = []
     for build in task.builds:
-        question = question_of(job, target, task, build)
+        question = question_of(target, task, build)
         try:
             wheels, notes = wheels_for(job, target, question)
             break
         except Unsatisfiable as problem:
-            _require_index_at_fault(job, question, problem)
+            _require_index_at_fault(question, problem)
             passed_over.append((build.backend, problem.message.partition("\n")[0]))
     else:
         reasons = "\n".join(f"  {backend:8} {reason}" for backend, reason in passed_over)
         raise LacksWheel(
-            f"{f'{job.wheels} has no' if job.wheels else 'No index has'} such a wheel:\n{reasons}",
+            f"No index has such a wheel:\n{reasons}",
             hint="nothing was changed; name another version (`--torch`), another backend "
             "(`--backend`), or another root (`--index URL`)",
         )
@@ -136,28 +142,27 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     skipped = (f"{backend} is passed over: {reason}" for backend, reason in passed_over)
     unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
+    indexes = (split_login(index)[0] for index in (question.index, *job.settings.indexes))
+    hosts = [host for wheel in wheels for host in (wheel.host, wheel.served_by)]
+    hosts += [urlsplit(index).netloc for index in indexes]
     return Plan(
         target=target.prefix,
-        python=target.python,
-        backend=build.backend,
         torch_index=question.index,
         fallbacks=tuple(one.backend for one in task.builds[len(passed_over) + 1 :]),
         wheels=wheels,
         steps=steps,
         before=before,
         after={wheel.name: wheel.version for wheel in wheels},
-        hosts=() if job.wheels else hosts_of(wheels, question.index, *job.settings.indexes),
+        hosts=tuple(dict.fromkeys(filter(None, hosts))),
         notes=tuple(dict.fromkeys((*skipped, *task.all_notes, *notes))),
         device=device_to_prove(build.backend, task.gpus_here),
     )
 
 
-def _require_index_at_fault(job: InstallJob, question: Question, problem: Unsatisfiable) -> None:
+def _require_index_at_fault(question: Question, problem: Unsatisfiable) -> None:
     """Raise uv's problem again, unless torch's index lacks torch or a companion: only then another
     one helps."""
     asked = {*question.names, *map(name_of, question.others)}
-    if job.wheels:
-        return
     # The user's own indexes lack something that torch requires, so they are the wrong ones.
     if {*names_not_found(problem.message)} - asked:
         raise Unreached(problem.message, hint=problem.hint) from problem
@@ -210,7 +215,7 @@ def _require_restorable(layout: Layout, before: Iterable[str]) -> None:
 # --- the index ------------------------------------------------------------------------------------
 
 
-def question_of(job: InstallJob, target: Target, task: Task, source: Fallback) -> Question:
+def question_of(target: Target, task: Task, source: Fallback) -> Question:
     """The question to uv about a task, with torch's packages from the index of one backend.
 
     The task's build says which versions go together. The backend and its index come from `source`,
@@ -219,25 +224,17 @@ def question_of(job: InstallJob, target: Target, task: Task, source: Fallback) -
     build, coming, backend = task.build, task.coming, source.backend
     family = []
     for name, version in build.family(coming.family).items():
-        project, label = build.project(name), ""
-        if job.wheels:
-            # A folder's wheel may be without a label, as those of a default index are.
-            folder, plain = Path(job.wheels), project.partition("[")[0]
-            has_labelled = any(folder.glob(f"{plain}-{version}+{backend}-*.whl"))
-            has_plain = any(folder.glob(f"{plain}-{version}-*.whl"))
-            label = "" if has_plain and not has_labelled else f"+{backend}"
-        elif build.device_extras:
-            # AMD's index has the builds for all ROCm releases on one page, so the label decides.
-            label = f"+{backend}"
-        family.append(f"{project}=={version}{label}")
+        # AMD's index has the builds for all ROCm releases on one page, so the label decides.
+        label = f"+{backend}" if build.device_extras else ""
+        family.append(f"{build.project(name)}=={version}{label}")
     catalog = load_catalog()
     limits = limits_beside(catalog, build)
     if build.cuda is None:
         # A torch without CUDA works with packages for any CUDA version, so only limit numpy.
         limits = tuple(filter(None, [numpy_beside(build.torch, catalog)]))
-    # A mirror or a folder that the user names must have every wheel, also those of AMD's own index.
-    has_own_index = source.index_url.startswith(INDEX_OF_AMD) and not job.wheels
-    root = (job.wheels or task.root).rstrip("/")
+    # A mirror that the user names must have every wheel, also those of AMD's own index.
+    has_own_index = source.index_url.startswith(INDEX_OF_AMD)
+    root = task.root.rstrip("/")
     return Question(
         family=(*family, *coming.on_torch_index),
         index=source.index_url if has_own_index and root == INDEX_ROOT else f"{root}/{backend}",
@@ -246,8 +243,6 @@ def question_of(job: InstallJob, target: Target, task: Task, source: Fallback) -
         needs_more_of_index=maker_of(backend) in NEEDS_ITS_INDEX,
         python=target.layout.python,
         python_version=target.layout.version,
-        wheels_folder=job.wheels,
-        title="uv cannot plan the installation",
     )
 
 
@@ -262,65 +257,56 @@ def wheels_for(
     sources: dict[str, str] = {}
     while True:
         try:
-            wheels, notes = _wheels_for(job, target, question)
+            wheels = _wheels_for(job, target, question)
             break
         except Unsatisfiable as problem:
             missing = {}
             for word in names_without_wheel(problem.message, only_sources=True):
                 if name_of(word) not in question.names:
                     missing[name_of(word)] = word
-            # A folder of wheels has everything, or it was not filled for this request.
-            if not missing.keys() - sources.keys() or job.wheels or len(sources) > MOST_ROUNDS:
+            if not missing.keys() - sources.keys() or len(sources) > MOST_ROUNDS:
                 raise
             sources |= missing
         question = replace(question, without=tuple(sources))
     asked = {name_of(word): word for word in question.others}
+    notes = []
     for name, word in sources.items():
         uses_torch = companion_table().project(name) is not None
         options = ("--no-build-isolation",) if uses_torch else ()
         needs = " (if it compiles CUDA code, this needs nvcc)" if uses_torch else ""
         install = ("uv", "pip", "install", "--python", target.python, *options)
         line = own_line(*install, asked.get(name, word))
-        text = f"built from source when you install: {name}: afterwards, run `{line}`{needs}"
-        notes = (*notes, text)
-    return wheels, notes
+        notes.append(f"built from source when you install: {name}: afterwards, run `{line}`{needs}")
+    return wheels, tuple(notes)
 
 
-def _wheels_for(
-    job: InstallJob, target: Target, question: Question
-) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
-    """The wheels to download, and notes about them. For an existing environment, these are only the
-    packages that change.
+def _wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wheel, ...]:
+    """The wheels to download. For an existing environment, these are only the packages that change.
 
     If torch and all requested companions are already installed in these versions, they are all
     downloaded again, because the user requested them.
     """
     installed = target.installed
-    notes: tuple[str, ...] = ()
     if installed:
-        changes = changes_of(question)
-        coming = {name: row["version"] for name, row in changes.packages.items()}
+        coming = {name: row["version"] for name, row in changes_of(question).items()}
         names = [name for name in question.names if installed.get(name) != coming.get(name)]
         names = names or [*question.names]
         others = [name for name in coming if name not in question.names]
         if not names and not others:
-            return (), ()
+            return ()
         question = replace(
             question,
             family=tuple(f"{name}=={coming[name]}" for name in names),
             others=tuple(f"{name}=={coming[name]}" for name in others),
         )
-        notes = changes.notes
     locked = lock_of(question, with_dependencies=not installed)
-    wheels = [wheel_of(row, question, job.settings) for row in locked.packages.values()]
+    wheels = [wheel_of(row, question, job.settings) for row in locked.values()]
     wheels.sort(key=lambda wheel: not wheel.is_of_torch_index)
-    if job.wheels:
-        wheels = [*in_folder(job.wheels, wheels)]
-    elif not job.settings.is_offline:
+    if not job.settings.is_offline:
         login, silent = split_login(question.index)[1], set[str]()
         with ThreadPoolExecutor(WORKERS) as pool, new_session() as session:
             wheels = [*pool.map(lambda one: as_served(one, login, silent, session), wheels)]
-    return tuple(wheels), notes if installed else locked.notes
+    return tuple(wheels)
 
 
 def as_served(
@@ -346,20 +332,11 @@ def as_served(
     return replace(wheel, size_bytes=size_bytes, served_by=None if host == wheel.host else host)
 
 
-def hosts_of(wheels: Iterable[Wheel], *indexes: str) -> tuple[str, ...]:
-    """The hosts of the files and of the indexes, without logins."""
-    hosts = [host for wheel in wheels for host in (wheel.host, wheel.served_by)]
-    hosts += [urlsplit(split_login(index)[0]).netloc for index in indexes]
-    return tuple(dict.fromkeys(filter(None, hosts)))
-
-
 # --- the disk -------------------------------------------------------------------------------------
 
 
 def unpacked_bytes(wheel: Wheel) -> int:
     """The disk space that a wheel's files take, as far as it is known before the download."""
-    if wheel.unpacked_bytes is not None:
-        return wheel.unpacked_bytes
     factor = UNPACKED_FACTOR
     if wheel.name.startswith("nvidia-"):
         factor = FACTOR_OF_NVIDIA

@@ -21,12 +21,10 @@ from gpusetup.install.switching.journal import STORE
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.shell import own_line
 from gpusetup.probe.target import ask_python, choose_target
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.system.system import System
 
-NEW_ENVIRONMENT = "gpusetup install --venv .venv"
 LIBRARIES = ("site-packages", "dist-packages")
 """The names of the folders in which Pythons keep packages; Debian's own has the second. They stay
 even if they are empty."""
@@ -48,13 +46,6 @@ class Layout(Frozen):
     platlib: str
     scripts: str
     data: str
-    implementation: str = "cpython"
-    externally_managed: str | None = None
-    """The marker file which says that the operating system manages this Python; None in an
-    environment."""
-    ahead: tuple[str, ...] = ()
-    """The folders that Python searches before the libraries, such as PYTHONPATH's and the user's
-    site-packages."""
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -118,22 +109,7 @@ def read_target(python: str | None, venv: str | None) -> Target:
     the folder `venv`."""
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
-    folder = venv or python
-    shown = folder.encode(errors="backslashreplace").decode()
-    if shown != folder:
-        raise Blocked(
-            f"The name of {shown} is not UTF-8, and uv supports no such folder",
-            hint="nothing was changed; name an environment elsewhere: `--venv DIR`",
-        )
-    layout = layout_of(python)
-    # A new environment would have the same Python implementation, so `--venv` does not help with
-    # PyPy, for example.
-    if layout.implementation != "cpython":
-        raise Blocked(
-            f"{python} is {layout.implementation}; torch has wheels for CPython only",
-            hint="name a CPython with `--python PATH`",
-        )
-    return Target(layout=layout, venv=venv)
+    return Target(layout=layout_of(python), venv=venv)
 
 
 def layout_of(python: str) -> Layout:
@@ -198,37 +174,6 @@ def real_below(prefix: str, folder: str) -> str:
 # --- whether it can be changed --------------------------------------------------------------------
 
 
-def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
-    """Raise Blocked if an environment must not be changed or cannot be written. The hint names
-    `command`, which creates another one."""
-    hint = f"use your own environment: `{command}`"
-    if layout.externally_managed:
-        raise Blocked(
-            f"The Python of {layout.prefix} is managed by the operating system "
-            f"({layout.externally_managed})",
-            hint=hint,
-        )
-    for folder in (*layout.libraries, layout.scripts, layout.prefix):
-        # A missing folder will be created in the prefix.
-        if Path(folder).exists() and not os.access(folder, os.W_OK):
-            raise Blocked(f"{folder} cannot be written by this user, or is read-only", hint=hint)
-
-
-def check_importable(layout: Layout, family: Iterable[str]) -> None:
-    """Raise Blocked if Python would never import newly installed packages, because a folder earlier
-    in the import path contains them too."""
-    for folder in layout.ahead:
-        hiding = [name for name in family if Path(folder, name, "__init__.py").is_file()]
-        if hiding:
-            python = own_line(layout.python, "-m", "pip", "uninstall", *hiding)
-            raise Blocked(
-                f"{folder} holds a {hiding[0]} that {layout.python} imports before any of "
-                f"{layout.prefix}: Python would not find the new packages",
-                hint=f"nothing was changed; remove that folder from PYTHONPATH, or if it is your "
-                f"own site-packages: `{python}`, or set PYTHONNOUSERSITE=1, then run this again",
-            )
-
-
 def require_possible_folder(folder: str) -> None:
     """Raise `Blocked` for a path at which there is no environment and none can be created."""
     hint = "nothing was changed; name another folder: `--venv DIR`"
@@ -268,12 +213,9 @@ def distributions(layout: Layout) -> tuple[Distribution, ...]:
         with suppress(OSError):
             entries = sorted(os.listdir(library))
         for entry in entries:
-            info, described = os.path.join(library, entry), INFO.fullmatch(entry)
-            name, version = described.groups() if described else ("", "")
-            # The file that `setup.py develop` leaves contains no version.
-            if entry.endswith(".egg-link"):
-                name, version = entry.removesuffix(".egg-link"), "0"
-            if name:
+            if described := INFO.fullmatch(entry):
+                name, version = described.groups()
+                info = os.path.join(library, entry)
                 package = Distribution(name=canonicalize_name(name), version=version, info=info)
                 installed.append(package)
     return tuple(installed)

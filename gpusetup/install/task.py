@@ -178,11 +178,16 @@ def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
     )
 
 
-def check_described(machine: Snapshot, elsewhere: str) -> None:
-    """Raise Blocked if the described environment must not be changed, for the same reasons as an
-    environment on this machine. The hint names the command for a new one."""
+def check_environment(machine: Snapshot, elsewhere: str) -> None:
+    """Raise Blocked if the environment must not be changed. `elsewhere` is the command that creates
+    another one."""
     python, hint = machine.python, f"use your own environment: `{elsewhere}`"
-    refuse_unnamed_base(machine, elsewhere)
+    # On Windows, gpusetup often runs in the system's own Python, which the user has not named.
+    if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
+        raise Blocked(
+            f"{python.prefix} is the system's own Python, not an environment",
+            hint=f"{hint}; `--python` names this one",
+        )
     if python.externally_managed:
         raise Blocked(
             f"The Python of {python.prefix or python.executable or 'that machine'} is managed by "
@@ -192,14 +197,3 @@ def check_described(machine: Snapshot, elsewhere: str) -> None:
     if python.site_writable is False:
         where = python.site_packages or "Its site-packages"
         raise Blocked(f"{where} cannot be written by this user, or is read-only", hint=hint)
-
-
-def refuse_unnamed_base(machine: Snapshot, elsewhere: str) -> None:
-    """Raise Blocked if the target is the system's own Python on Windows, and it is only the target
-    because gpusetup runs in it. The user must then name it with `--python`."""
-    python = machine.python
-    if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
-        raise Blocked(
-            f"{python.prefix} is the system's own Python, not an environment",
-            hint=f"use your own environment: `{elsewhere}`; `--python` names this one",
-        )

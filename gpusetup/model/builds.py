@@ -115,8 +115,6 @@ class JointPackage(Frozen):
     """The versions that work here (`>=1.19`), if the table contains them and no index was read."""
     index_url: Text = None
     """The index of the package; null if it is in the user's own folder, or if no index was read."""
-    declared: bool = True
-    """Whether the package's own metadata says which torch it needs; otherwise our table does."""
     asked: bool = False
     """Whether the user requested this package by name."""
     extras: tuple[str, ...] = ()

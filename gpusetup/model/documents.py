@@ -83,12 +83,6 @@ class ResolveAnswer(Frozen):
     """If a PACKAGE was given: the set of packages that work together, with their versions."""
     held_back: tuple[HeldBack, ...] = ()
     """If a PACKAGE was given: packages that are not at their newest version, and why."""
-    live: bool = False
-    """Whether gpusetup found this build on the index just now, because its catalog does not contain
-    the build."""
-    asked_index: Text = None
-    """The page of torch's index that gpusetup read (`--refresh`); null if it only used its
-    catalog."""
     catalog_as_of: str = ""
     """The date of gpusetup's catalog of torch builds."""
 
@@ -226,7 +220,6 @@ class InstallAnswer(Frozen):
     steps: tuple[DoneStep, ...]
     verdict: Mapping[str, Any] | None = None
     """The JSON document of verify for the environment."""
-    receipt: Text = None
     why: Text = None
     """Why this torch is installed or kept."""
     newest: Offer | None = None
@@ -368,23 +361,6 @@ class FewerGpus(Frozen):
     """The environment variable that makes only these GPUs visible."""
 
 
-class Speed(Frozen):
-    """How much faster several GPUs are than one of them."""
-
-    gpus: int
-    times_low: float
-    """How many times faster, if the GPUs cannot send data while they compute."""
-    times_high: float
-    """How many times faster, if the GPUs can send all data while they compute."""
-    exchanged_gib: float
-    """How much data one GPU sends in a micro-step."""
-    sending_seconds: float
-    computing_seconds: Amount
-    """The computing time of a micro-step, assuming the share of the peak that published runs reach;
-    null if the peak is unknown."""
-    link: str
-
-
 class TrainerSettings(Frozen):
     """A plan as settings for one trainer, ready to paste."""
 
@@ -428,8 +404,6 @@ class PlanCell(Frozen):
     own."""
     better: FewerGpus | None = None
     """A smaller number of GPUs, if the job runs better on them than on all GPUs."""
-    speed: Speed | None = None
-    """How much faster training is on several GPUs, if one GPU would be enough."""
     ways: tuple[Way, ...] = ()
     """If you ask about one GPU and name no method: how much memory full training, LoRA and QLoRA
     need."""
@@ -457,8 +431,6 @@ class PlanCell(Frozen):
     """Sequences in a batch, over all GPUs; null if batches fill a token budget."""
     strategy: str = "fsdp"
     """How the GPUs share the work, such as `fsdp` or `ddp`."""
-    source: str = ""
-    """A sentence that says where the numbers come from."""
     solved: Literal["context", "batch", "gpus"] | None = None
     """The value that plan was asked to find (`--max-context`, `--max-batch`, `--gpus-needed`)."""
     config: ConfigRead | None = None
@@ -475,51 +447,3 @@ class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: 
 class PlanCellsAnswer(Frozen):
     schema: Literal["gpusetup.plan-cells/1"] = "gpusetup.plan-cells/1"
     cells: tuple[PlanCell, ...]
-
-
-class ServePlan(Frozen):
-    """The answer of `plan --serve`. Sizes are per GPU."""
-
-    schema: Literal["gpusetup.plan-serve/1"] = "gpusetup.plan-serve/1"
-    fits: bool
-    """Whether all requests fit at the same time, each with the full context."""
-    uncounted: tuple[str, ...] = ()
-    """Why a server that fits may still fail to start, for example an unknown shape or another
-    version."""
-    model: str
-    """The name of the model."""
-    parameters: int
-    """The number of parameters."""
-    engine: str
-    """The inference engine."""
-    gpu: str
-    """The name of the GPU."""
-    gpus: int
-    """The number of GPUs over which every layer is split."""
-    weights: str
-    """The type of the weights."""
-    context: int
-    """Tokens per request."""
-    sequences: int
-    """The number of simultaneous requests."""
-    weights_gib: float
-    """The memory of the weights."""
-    cache_gib: float
-    """The KV cache for this number of requests, each with the full context."""
-    pass_gib: float
-    """The memory that one forward pass needs."""
-    free_gib: float
-    """The memory that remains for more KV cache; if negative, the memory that is missing."""
-    capacity_gib: float
-    """How much of the GPU's memory CUDA lets a program use."""
-    token_kib: float
-    """The KV cache that one token needs, in KiB."""
-    largest_context: int
-    """The longest context that this number of requests can have."""
-    largest_sequences: int
-    """The largest number of requests that fit, each with the full context."""
-    command: Text = None
-    """The command that starts the server; null if the server does not fit, or if the model does not
-    support the context."""
-    notes: tuple[str, ...] = ()
-    """More sentences that the user should read."""

@@ -159,21 +159,16 @@ class Gpu(Frozen):
     active."""
     utilization_percent: Number = None
     clock_sm_max_mhz: Number = None
-    clock_memory_max_mhz: Number = None
     clock_sm_application_mhz: Number = None
     """The SMs' clock under load, as set by a user or, by default, by the manufacturer."""
     vbios_version: Text = None
     """The version of the card's firmware: `96.00.89.00.01`."""
-    inforom_version: Text = None
-    """The version of the InfoROM image, which contains the board's configuration and records of
-    memory errors: `G520.0200.00.05`."""
     pcie_generation: Number = None
     pcie_generation_max: Number = None
     pcie_width: Number = None
     pcie_width_max: Number = None
     virtualization: Text = None
     """How the GPU is virtualized, as NVML reports it: `none`, `passthrough`, `vgpu`…"""
-    licensed: Flag = None
     fabric_state: Text = None
     """On systems with NVSwitch, the state of the GPU's registration with the fabric: `completed`,
     `in_progress` or `not_started`. None on other systems."""
@@ -214,7 +209,6 @@ class PciDevice(Frozen):
     name: Text = None
     driver: Text = None
     """The kernel driver bound to it: `nvidia`, `nouveau`, `vfio-pci`, …; None if there is none."""
-    numa_node: Number = None
 
 
 class Package(Frozen):
@@ -249,7 +243,6 @@ class Torch(Frozen):
     backend: Text = None
     """The kind of build: `cpu`, `cu124`, `rocm6.4`, `xpu`; None if unknown."""
     hip: Text = None
-    debug: Flag = None
     installer: Text = None
     location: Text = None
     kernels: tuple[str, ...] | None = None
@@ -327,8 +320,6 @@ class MakerStack(Frozen):
     nodes: tuple[DeviceNode, ...] | None = None
     """The device nodes `/dev/kfd` and `/dev/dri/renderD*`; None if gpusetup did not look for them.
     """
-    bundles_runtime: Flag = None
-    """Whether the installed torch comes with HIP itself."""
     translated: Flag = None
     """Whether Python is built for Intel processors but runs on an Apple chip, through Rosetta."""
 
@@ -353,7 +344,6 @@ class Wanted(Frozen):
     """The label of a wheel or index: `cu121`."""
     cuda: Text = None
     """The CUDA version for building an extension: `11.8`."""
-    python: Text = None
     source: Text = None
 
 

@@ -42,38 +42,21 @@ class GpuSample(Frozen):
     utilization.memory)."""
     memory_used_bytes: Count = None
     memory_total_bytes: Count = None
-    memory_is_unified: bool = False
-    """Whether the GPU shares the machine's memory (GB10, Jetson); in that case, the memory figures
-    are the machine's."""
     temperature_celsius: Figure = None
     power_watts: Figure = None
     power_limit_watts: Figure = None
     power_limit_default_watts: Figure = None
     """The card's rated power limit, as set by its maker."""
-    power_limit_max_watts: Figure = None
     pcie_rx_bytes_per_second: Figure = None
     pcie_tx_bytes_per_second: Figure = None
     pcie_limit_bytes_per_second: Figure = None
     """The most that the link can carry in one direction with its current generation and width."""
-    pcie_generation: Count = None
-    """The link's current generation. It drops to 1 while the GPU is idle, to save power."""
-    pcie_generation_max: Count = None
-    pcie_width: Count = None
-    """The link's current number of lanes."""
-    pcie_width_max: Count = None
     nvlink_rx_bytes_per_second: Figure = None
     nvlink_tx_bytes_per_second: Figure = None
     """The total over all of the GPU's NVLinks."""
     clock_sm_mhz: Count = None
     clock_sm_max_mhz: Count = None
-    clock_memory_mhz: Count = None
     throttle_reasons: tuple[str, ...] | None = None
-    ecc_uncorrected: Count = None
-    """How many uncorrectable memory errors have occurred since the driver was loaded."""
-    retired_pending: bool | None = None
-    """Whether spare memory will replace faulty memory at the next reset."""
-    remap_failed: bool | None = None
-    """Whether faulty memory could not be replaced, because no spare memory was left."""
     processes: tuple[ProcessUse, ...] | None = None
     lost: bool = False
     problem: str | None = None
@@ -109,9 +92,6 @@ class TreeSample(Frozen):
     write_bytes_per_second: Figure = None
     blocked_processes: Count = None
     """The number of processes in uninterruptible sleep (state D), which usually wait for a disk."""
-    cpu_wait_percent: Figure = None
-    """How long its threads were ready to run but had no free core, summed over threads: 100 means
-    one thread all the time. Only Linux reports this."""
     gpu_processes: Count = None
     """The number of processes that use a watched GPU; in a distributed job these are the ranks."""
 
@@ -156,7 +136,6 @@ class GpuSummary(Frozen):
     uuid: str | None = None
     samples: int
     utilization_percent: Spread | None = None
-    memory_busy_percent: Spread | None = None
     memory_used_bytes: Spread | None = None
     memory_total_bytes: Count = None
     temperature_celsius: Spread | None = None
@@ -165,40 +144,7 @@ class GpuSummary(Frozen):
     throttled: Mapping[str, float] = {}
     """Maps each throttle reason to the share (0 to 1) of the working samples in which it slowed
     down the clocks."""
-    working_share: Figure = None
-    """The share of the samples in which the GPU worked, not counting start-up and pauses."""
     lost_at: str | None = None
-
-
-class TreeSummary(Frozen):
-    """The figures of all the command's processes together, over the whole run."""
-
-    samples: int
-    cpu_percent: Spread | None = None
-    """100 means one core."""
-    busiest_cpu_percent: Spread | None = None
-    memory_bytes: Spread | None = None
-    loader_workers: Spread | None = None
-    loader_cpu_percent: Spread | None = None
-    cpu_wait_percent: Spread | None = None
-    read_bytes_per_second: Spread | None = None
-    input_bytes_per_second: Spread | None = None
-    write_bytes_per_second: Spread | None = None
-    cores: Figure = None
-    """How many cores the command may use."""
-
-
-class HostSummary(Frozen):
-    """The figures of the whole machine over the run, including all other programs."""
-
-    samples: int
-    cpu_percent: Spread | None = None
-    cores: Count = None
-    memory_used_bytes: Spread | None = None
-    memory_total_bytes: Count = None
-    disk_read_bytes_per_second: Spread | None = None
-    disk_write_bytes_per_second: Spread | None = None
-    network_receive_bytes_per_second: Spread | None = None
 
 
 class EpochTimes(Frozen):
@@ -208,8 +154,6 @@ class EpochTimes(Frozen):
     """How many epochs were measured; 0.5 means half an epoch."""
     seconds: float
     """The average seconds per epoch."""
-    fastest_seconds: float
-    slowest_seconds: float
 
 
 class NextStep(Frozen):
@@ -244,8 +188,8 @@ class Summary(Frozen):
     """The epochs' times; None if the command did not print two epochs, or if its output was not
     read."""
     gpus: tuple[GpuSummary, ...] = ()
-    tree: TreeSummary | None = None
-    host: HostSummary | None = None
+    machine: HostSample | None = None
+    """The means of the machine's figures over the run, including all other programs."""
     command: tuple[str, ...] | None = None
     exit: Count = None
     error: str | None = None

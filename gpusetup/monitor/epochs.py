@@ -1,9 +1,9 @@
 """Measures how long a training's epochs take by reading its output. Pure functions.
 
 Programs print their epochs in many ways: `Epoch 3/10`, `Epoch [3/100] - Train Loss: 0.2`, a bar
-`Epoch 3:  45%|████`, a dictionary `{'loss': 0.5, 'epoch': 0.52}`, a table with a column `epoch`.
-All contain the word and a number that grows. The time between two such numbers is how long the
-epochs between them took, no matter where in the epoch they are printed.
+`Epoch 3:  45%|████`, a dictionary `{'loss': 0.5, 'epoch': 0.52}`. All contain the word and, behind
+it, a number that grows. The time between two such numbers is how long the epochs between them took,
+no matter where in the epoch they are printed.
 """
 
 from __future__ import annotations
@@ -19,30 +19,15 @@ MOST_EPOCHS = 100_000
 LEAST_EPOCHS = 0.05
 """The least part of an epoch that is measured, because a shorter part says little about a whole
 epoch."""
-WHOLE_EPOCH = 0.99
-LEAST_COLUMNS = 3
-"""A line with fewer words cannot be a table's heading."""
 CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """Terminal control sequences: colours and cursor movements (ECMA-48), and window titles."""
-
-NUMBER = r"(?P<number>\d{1,6}(?![\d])(?:\.\d+)?)"
 EPOCH = re.compile(
     r"(?<![\w.-])epochs?\b(?:\(\w+\))?"  # skips num_epochs, max-epochs; mmengine: Epoch(train)
     r"['\"]?[ \t]*(?:no\.?|number)?[ \t]*[:=#|]*[ \t]*['\"]?[\[(]?[ \t]*"  # 'epoch': 3, Epoch: [3]
-    + NUMBER
-    + r"(?![\d.]*\s*(?:%|s\b|sec|min|h\b|ms\b))"  # no percentage or duration
-    r"(?P<rest>.*)",
+    r"(?P<number>\d{1,6}(?![\d])(?:\.\d+)?)"
+    r"(?![\d.]*\s*(?:%|s\b|sec|min|h\b|ms\b))",  # no percentage or duration
     re.IGNORECASE,
 )
-BAR_OF_EPOCHS = re.compile(
-    r"\bepochs?\b[ \t]*:?[ \t]*\d{1,3}%\|[^|]*\|[ \t]*" + NUMBER + r"/\d+", re.I
-)
-"""Matches a tqdm bar over the epochs: `Epochs: 30%|███ | 3/10 [00:15<00:35, 5.00s/it]`."""
-WITHIN = re.compile(
-    r"^(?:/\d+)?[\])]?[ \t]*[:,|-]*[ \t]*"
-    r"(?:(?P<percent>\d{1,3})%\||[\[(][ \t]*(?P<done>\d+)/(?P<all>\d+)(?=[\]) ]))"
-)
-"""Matches how much of the epoch is done: a bar `: 45%|`, or batches `[ 450/1000]`."""
 COUNTS = re.compile(
     r"\b(?:num(?:ber)?|total|max(?:imum)?|all|for|of|n)[ \t_-]*(?:of[ \t]+)?$", re.I
 )
@@ -55,8 +40,6 @@ class EpochReader:
 
     def __init__(self) -> None:
         self._pending = b""
-        # The index of the `epoch` column, if the output is a table.
-        self._column: int | None = None
         # The highest epoch number of this training so far, and the second at which it was printed.
         self._last: tuple[float, float] | None = None
         # The epochs and seconds between two printed numbers.
@@ -68,32 +51,17 @@ class EpochReader:
         # Bars put a carriage return before the text, so an unfinished line counts as a line too.
         for line in (*lines, self._pending):
             # Most lines are not about epochs, so only look closer at those that may be.
-            if self._column is not None or b"epoch" in line.lower():
+            if b"epoch" in line.lower():
                 # The output may contain bytes that are not UTF-8.
                 text = CONTROL.sub("", line[:LONGEST_LINE].decode("utf-8", "replace"))
                 epoch = epoch_in(text)
-                self._note(self._in_table(text) if epoch is None else epoch, seconds)
+                if epoch is not None:
+                    self._note(epoch, seconds)
         self._pending = self._pending[-LONGEST_LINE:]
 
-    def _in_table(self, text: str) -> float | None:
-        """The epoch in a row of a table that has an `epoch` column, as fastai and Ultralytics print
-        it; None for any other line."""
-        words = text.lower().split()
-        # A heading contains no numbers, and names other columns besides `epoch`.
-        is_heading = "epoch" in words and not any(word[0].isdigit() for word in words)
-        if is_heading and len(words) >= LEAST_COLUMNS:
-            self._column = words.index("epoch")
-            return None
-        if self._column is None or len(words) <= self._column:
-            return None
-        match = re.fullmatch(r"(\d{1,6})(?:/\d+)?", words[self._column])  # `3` or `3/10`
-        return float(match[1]) if match else None
-
-    def _note(self, epoch: float | None, seconds: float) -> None:
+    def _note(self, epoch: float, seconds: float) -> None:
         """Record that an epoch number was printed at this second. A number that is not higher than
         the previous one is ignored, unless a new training began (such as the next fold)."""
-        if epoch is None:
-            return
         before, before_seconds = self._last or (epoch, seconds)
         # Limit the number of spans, because a hostile program may print numbers without end.
         if epoch > before and len(self._spans) < MOST_EPOCHS:
@@ -102,54 +70,25 @@ class EpochReader:
             self._last = epoch, seconds
 
     def times(self) -> EpochTimes | None:
-        """The average, shortest and longest seconds per epoch; None if the output showed less than
+        """The average seconds per epoch; None if the output showed less than
         a twentieth of an epoch."""
         epochs = sum(span for span, _ in self._spans)
         if epochs < LEAST_EPOCHS:
             return None
-        average = sum(seconds for _, seconds in self._spans) / epochs
-        lengths = []
-        # Join spans until each covers a whole epoch; an incomplete rest is dropped.
-        whole, whole_seconds = 0.0, 0.0
-        for span, seconds in self._spans:
-            whole, whole_seconds = whole + span, whole_seconds + seconds
-            # Allow slightly less than one epoch, because printed fractions are rounded.
-            if whole >= WHOLE_EPOCH:
-                lengths.append(whole_seconds / whole)
-                whole, whole_seconds = 0.0, 0.0
-        return EpochTimes(
-            epochs=round(epochs, 2),
-            seconds=round(average, 3),
-            fastest_seconds=round(min(lengths, default=average), 3),
-            slowest_seconds=round(max(lengths, default=average), 3),
-        )
+        seconds = sum(seconds for _, seconds in self._spans)
+        return EpochTimes(epochs=round(epochs, 2), seconds=round(seconds / epochs, 3))
 
 
 def epoch_in(text: str) -> float | None:
-    """The epoch that a line of output shows, including the part that is done (3.45 is 45 % into
-    epoch 3); None if it shows none.
+    """The epoch that a line of output shows; None if it shows none.
 
     >>> [epoch_in(line) for line in ("Epoch 3/10", "Epoch [3/100] - Train Loss: 0.2", "epoch=7")]
     [3.0, 3.0, 7.0]
-    >>> epoch_in("{'loss': 0.5, 'epoch': 0.52}"), epoch_in("Epoch 3:  45%|####   | 450/1000 [00:10")
-    (0.52, 3.45)
-    >>> epoch_in("Epochs:  30%|###       | 3/10 [00:15<00:35, 5.00s/it]"), epoch_in("12 epochs")
-    (3.0, None)
-    >>> epoch_in("Epoch: [0]  [  10/5005]  eta: 1:02:03"), epoch_in("Num Epochs = 3")
-    (0.001998001998001998, None)
+    >>> epoch_in("{'loss': 0.5, 'epoch': 0.52}"), epoch_in("12 epochs"), epoch_in("Num Epochs = 3")
+    (0.52, None, None)
     """
-    bar = BAR_OF_EPOCHS.search(text)
-    if bar:
-        return float(bar["number"])
     match = EPOCH.search(text)
     # In `Num Epochs = 3` the number is the total.
     if match is None or COUNTS.search(text[: match.start()]):
         return None
-    part = WITHIN.match(match["rest"])
-    done = 0.0
-    if part and part["percent"]:
-        done = min(100, int(part["percent"])) / 100
-    # A loader without a length prints `0/0`, which says nothing about the part that is done.
-    elif part and int(part["all"]):
-        done = min(1.0, int(part["done"]) / int(part["all"]))
-    return float(match["number"]) + done
+    return float(match["number"])

@@ -86,13 +86,9 @@ class GpuRun:
         """For each pause, the second when it began and its length in seconds."""
         self.quiet_since: float | None = None
         self.has_worked = False
-        # The sum of utilisation over the samples with work, and the number of these samples.
-        self._use, self._count = 0.0, 0
         self.lost_at: str | None = None
         self.lost_since = 0.0
         """Seconds after the start of the run."""
-        self.highest_clock: float | None = None
-        """The highest SM clock in MHz of all cards of the same model, set when all are known."""
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         """Add the GPU's next sample."""
@@ -117,7 +113,7 @@ class GpuRun:
     def _note_use(self, moment: Moment, use: float) -> None:
         """Record whether the GPU works at this moment. When work follows a quiet stretch, decide
         what that was: the start-up, a short stutter (counted as work) or a pause."""
-        if use <= marks.QUIET or (self.quiet_since is not None and self._is_stray(use)):
+        if use <= marks.QUIET:
             if self.quiet_since is None:
                 self.quiet_since = moment.seconds
             return
@@ -135,17 +131,6 @@ class GpuRun:
             self.quiet_since = None
         moment.phase = WORK
         self.has_worked = True
-        self._use += use
-        self._count += 1
-
-    def _is_stray(self, use: float) -> bool:
-        """Whether a utilisation shows no more than a stray kernel, which a GPU may run during a
-        pause, for example in an evaluation on the CPU."""
-        usual_use = self._use / max(1, self._count)
-        # Only beside hard work is it that small; a GPU that usually works little is at work then.
-        if usual_use < marks.LOW:
-            return use <= marks.QUIET
-        return use <= max(marks.STRAY_USE, usual_use * marks.STRAY_PART / 100)
 
     @cached_property
     def rows(self) -> list[Moment]:
@@ -176,36 +161,6 @@ class GpuRun:
     def working(self) -> list[GpuSample]:
         return [row.gpu for row in self.rows if not is_quiet(row.gpu)]
 
-    @property
-    def link_limit(self) -> float:
-        """Bytes per second that the GPU's PCIe link can carry one way while the GPU works."""
-        # An idle link is slower, to save power; the first samples after a rest still show that.
-        limits = [or_zero(gpu.pcie_limit_bytes_per_second) for gpu in self.working]
-        return percentile(limits, 75) if limits else 0.0
-
-    @property
-    def lanes(self) -> int | None:
-        return highest(gpu.pcie_width for gpu in self.working)
-
-    @property
-    def own_highest_clock(self) -> float | None:
-        """The highest SM clock in MHz while the GPU worked."""
-        return highest(gpu.clock_sm_mhz for gpu in self.working)
-
-    @property
-    def model(self) -> str:
-        """Only GPUs with the same `model` can be compared by their clocks."""
-        # `nvidia-smi dmon` prints no names, but working cards of one model have the same memory
-        # clock.
-        return self.name or f"memory at {highest(gpu.clock_memory_mhz for gpu in self.working)} MHz"
-
-    @cached_property
-    def new_memory_errors(self) -> int:
-        """Uncorrectable memory errors since the first sample."""
-        counts = [row.gpu.ecc_uncorrected for row in self.rows]
-        errors = [count for count in counts if count is not None]
-        return max(errors) - errors[0] if errors else 0
-
     @cached_property
     def parts(self) -> Parts:
         """The run, split into parts. The start counts neither as work nor as a pause."""
@@ -213,18 +168,11 @@ class GpuRun:
         # Quiet samples have no phase until work follows them; only then do they become a pause.
         after_work = [row for row in measured if not row.phase] if self.has_worked else []
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
-        body = body[loading(body) :]
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
-        # A recording that ends in a quiet stretch of about the length of its pauses ends in one.
-        lengths = [length for _, length in self.all_pauses]
-        if len(lengths) >= 2:
-            usual = percentile(lengths, 50)
-            if usual / 2 <= self.seconds_after_work <= usual * 1.5:
-                body = [*body, *after_work]
         return Parts(
-            work=work_of([row for row in body if row.phase == WORK], self.highest_clock),
-            body=work_of(body, self.highest_clock),
+            work=work_of([row for row in body if row.phase == WORK]),
+            body=work_of(body),
             paused=work_of([row for row in body if row.phase != WORK]),
             rest=work_of(after_work),
             pauses=[length for since, length in self.all_pauses if since >= judged_from],
@@ -249,19 +197,6 @@ class GpuRun:
         return utilization >= marks.IDLE or self.utilization_p95 >= marks.WORKED_P95
 
     @property
-    def faults(self) -> list[str]:
-        """The memory faults that the GPU reports, as phrases; empty if there are none."""
-        faults = []
-        if self.new_memory_errors:
-            noun = "error" if self.new_memory_errors == 1 else "errors"
-            faults.append(f"{self.new_memory_errors} uncorrectable memory {noun} during the run")
-        if self.latest.remap_failed:
-            faults.append("a faulty place of its memory could not be replaced")
-        if self.latest.retired_pending:
-            faults.append("a faulty place of its memory waits for a reset to be replaced")
-        return faults
-
-    @property
     def seconds_after_work(self) -> float:
         """Seconds from the GPU's last work to the recording's end; 0 if there is no such rest."""
         since = self.quiet_since
@@ -273,9 +208,8 @@ class GpuRun:
     def ended_at(self) -> float | None:
         """The second at which the last process freed the GPU's memory, after which the GPU did
         nothing; None if the recording does not show such an end."""
-        # Memory that the GPU shares with the CPU is never empty; lost GPUs report nothing.
         known = [row.gpu for row in self.rows if row.gpu.memory_used_bytes is not None]
-        known = [gpu for gpu in known if not gpu.memory_is_unified and not gpu.lost]
+        known = [gpu for gpu in known if not gpu.lost]
         if not known:
             return None
         # If the GPU is quiet and nearly empty at first, only a desktop is in memory, which varies.
@@ -422,19 +356,6 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
 
 
 # --- the start ------------------------------------------------------------------------------------
-
-
-def loading(body: Sequence[Moment]) -> int:
-    """How many samples at the start show only stray kernels, before the GPU works most of the time;
-    0 if there are none.
-
-    While a program loads a checkpoint or compiles, it runs a small kernel now and then.
-    """
-    uses = [or_zero(row.gpu.utilization_percent) for row in body]
-    begin = next((place for place, use in enumerate(uses) if use >= marks.STRAY_USE), len(uses))
-    later = [use for use in uses[begin:] if use > marks.QUIET]
-    # A GPU that never works much is not a late starter: it simply works little.
-    return begin if later and fmean(later) >= marks.LOW else 0
 
 
 WARM_UP_CHUNKS = 64

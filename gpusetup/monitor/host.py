@@ -6,8 +6,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
-from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
@@ -73,7 +71,6 @@ class HostSampler:
 
 WORKER_NAME = "pt_data_worker"
 """The process name of a DataLoader worker in torch 2.6 and newer (torch.utils.data, worker.py)."""
-CPU, CPU_WAIT = "cpu", "cpu_wait"
 IO_COUNTERS = {
     "read_bytes": "read_bytes",
     "input_bytes": "read_chars",
@@ -125,9 +122,9 @@ class ProcessTree:
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
-        # When the previous sample was taken, and the times of each process by then.
+        # When the previous sample was taken, and the CPU seconds of each process by then.
         self._at = 0.0
-        self._before: dict[ProcessId, Counter[str]] | None = None
+        self._before: dict[ProcessId, float] | None = None
         # The most that the processes had moved together so far, for each of `IO_COUNTERS`.
         self._moved = Counter[str]()
         self._cores = _cores()
@@ -142,7 +139,8 @@ class ProcessTree:
         tree, at = self._processes(), time.monotonic()
         seconds, self._at = max(at - self._at, SHORTEST_SECONDS), at
         before, is_baseline = self._before or {}, self._before is None
-        self._before = {(one["pid"], one["create_time"]): _times(one) for one in tree}
+        # The first two values are the user and system times; the times of ended children follow.
+        self._before = {(one["pid"], one["create_time"]): sum(one["cpu_times"][:2]) for one in tree}
         # When a parent collects its child's exit status, Linux adds all that the child ever read
         # and wrote to the parent's own counters (kernel/exit.c, wait_task_zombie). So these are
         # counted for all processes together, and only above the most that was seen so far.
@@ -152,9 +150,10 @@ class ProcessTree:
         if is_baseline or not tree:
             return None
         # A new process starts from zero.
-        growth = {key: used - before.get(key, Counter()) for key, used in self._before.items()}
-        cpu = {pid: percent_of_a_core(used[CPU], seconds) for (pid, _), used in growth.items()}
-        waits = [used[CPU_WAIT] for key, used in growth.items() if CPU_WAIT in self._before[key]]
+        cpu = {
+            key[0]: round((used - before.get(key, 0.0)) / seconds * 100, 1)
+            for key, used in self._before.items()
+        }
         workers = loader_workers(tree, on_gpu)
         statuses = Counter(process["status"] for process in tree)
         return TreeSample(
@@ -165,7 +164,6 @@ class ProcessTree:
             loader_workers=len(workers),
             loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
             blocked_processes=statuses[psutil.STATUS_DISK_SLEEP],
-            cpu_wait_percent=percent_of_a_core(sum(waits), seconds) if waits else None,
             gpu_processes=len(on_gpu & cpu.keys()) or None,
             cores=self._cores,
             **{f"{name}_per_second": round(moved[name] / seconds) for name in totals},
@@ -194,27 +192,6 @@ class ProcessTree:
         return is_zombie or not or_none(self.root.is_running)
 
 
-MICROSECONDS = 1e6
-"""Microseconds per second."""
-MOST_THREADS = 64
-"""How many threads of a process we read waiting times for, because each thread has its own file."""
-
-
-def percent_of_a_core(microseconds: int, seconds: float) -> float:
-    return round(microseconds / MICROSECONDS / seconds * 100, 1)
-
-
-def _times(process: ProcessFacts) -> Counter[str]:
-    """The CPU time of a process since its start, and the time in which it waited for a core, in
-    microseconds."""
-    # The first two values are the user and system times; the times of ended children follow.
-    times = Counter({CPU: round(sum(process["cpu_times"][:2]) * MICROSECONDS)})
-    waited = _cpu_wait(process["pid"])
-    if waited is not None:
-        times[CPU_WAIT] = waited
-    return times
-
-
 def _moved_by(tree: Sequence[ProcessFacts]) -> Counter[str]:
     """The bytes that these processes moved since their start, for those of `IO_COUNTERS` that the
     system has."""
@@ -225,23 +202,6 @@ def _moved_by(tree: Sequence[ProcessFacts]) -> Counter[str]:
             if hasattr(io, psutil_name):
                 totals[name] += getattr(io, psutil_name)
     return totals
-
-
-def _cpu_wait(pid: int) -> int | None:
-    """The microseconds for which a process's threads were ready to run but had no free core; at
-    most 64 threads are read.
-
-    None if the system does not measure this (Documentation/scheduler/sched-stats.rst: the second
-    figure of /proc/PID/task/TID/schedstat, in nanoseconds).
-    """
-    waited = None
-    try:
-        for thread in islice(Path(f"/proc/{pid}/task").iterdir(), MOST_THREADS):
-            _, nanoseconds, _ = (thread / "schedstat").read_text().split()
-            waited = (waited or 0) + int(nanoseconds) // 1000
-    except (OSError, ValueError):
-        pass  # the process has ended, or this system is not Linux
-    return waited
 
 
 def _cores() -> float | None:

@@ -16,7 +16,6 @@ from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
-from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
 from gpusetup.monitor.words import filled, labels, reasons_that_cost_little, sharers, whole
 from gpusetup.monitor.work import (
@@ -72,34 +71,24 @@ def judgement_of(run: WatchedRun) -> Judgement:
             return judgement
     # The working GPU with the worst verdict. If several are equally bad, the first is named.
     judged = [(subject, case_of(subject)) for subject in run.subjects]
-    subject, case = min(judged, key=lambda pair: severity(pair[1]))
+    subject, case = min(judged, key=lambda pair: ORDER.index(pair[1].verdict))
+    for one, its_case in judged:
+        # Memory that ended the run comes first.
+        if its_case.cause in ("before-the-end", "leak"):
+            subject, case = one, its_case
+            break
     # One throttled card makes the others wait, and a hang looks uneven too.
     explains_it = case.verdict == "throttled" or case.cause == "hang"
     unevenness = None if explains_it else uneven_work(run)
     if unevenness:
         return unevenness
     if case.verdict == "good":
-        return left_out(run) or good_or_to_act_on(run, subject, case)
-    return with_gpus_named(run, of_case(case, subject), case)
-
-
-def with_gpus_named(run: WatchedRun, judgement: Judgement, case: VerdictCase) -> Judgement:
-    """The judgement, whose evidence begins with the GPUs that it is about if there are several."""
+        return good_or_to_act_on(run, subject, case)
+    judgement = of_case(case, subject)
     # Some sentences of the table name the GPU themselves.
-    if judgement.subject is None or len(run.gpus) == 1 or judgement.evidence.startswith("GPU "):
+    if len(run.gpus) == 1 or judgement.evidence.startswith("GPU "):
         return judgement
-    equals = [one for one in run.subjects if case_of(one) is case]
-    # For throttled clocks, name all GPUs that need the same fix.
-    shown_gpu = judgement.subject.gpu
-    named = [one.gpu for one in equals] if case.verdict == "throttled" else [shown_gpu]
-    whose = f" (figures of GPU {shown_gpu.label})" if len(named) > 1 else ""
-    return judgement._replace(evidence=f"GPU {labels(named)}: {judgement.evidence}{whose}")
-
-
-def severity(case: VerdictCase) -> int:
-    """A number for sorting verdicts, where lower is worse. Memory that ended the run comes
-    first."""
-    return -1 if case.cause in ("before-the-end", "leak") else ORDER.index(case.verdict)
+    return judgement._replace(evidence=f"GPU {subject.gpu.label}: {judgement.evidence}")
 
 
 def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judgement:
@@ -144,29 +133,10 @@ def lost_gpu(run: WatchedRun) -> Judgement | None:
     since = min(gpu.lost_since for gpu in lost)
     first = [gpu for gpu in lost if gpu.lost_since == since]
     time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
-    reason = reason_of(first[0].rows[-1].gpu)
-    if reason and len(first) > 1:
-        # The log shows all GPUs as lost, because one lost GPU prevents nvidia-smi from reading the
-        # others.
-        evidence = f"a GPU was lost {time}: {reason}, and so none of GPU {labels(first)}"
-    else:
-        evidence = f"GPU {labels(first)} {'was' if len(first) == 1 else 'were'} lost {time}"
-        evidence += f": {reason}" if reason else ""
+    evidence = f"GPU {labels(first)} {'was' if len(first) == 1 else 'were'} lost {time}"
+    problem = first[0].rows[-1].gpu.problem
+    evidence += f": {problem}" if problem else ""
     return Judgement("faulty", "lost", evidence, ("see-why-it-was-lost",))
-
-
-def faulty_memory(run: WatchedRun) -> Judgement | None:
-    """The verdict on the first GPU with uncorrectable memory errors, or pending or failed repairs.
-
-    It takes precedence over other verdicts, because results computed on faulty memory may be wrong.
-    """
-    for gpu in run.gpus:
-        if gpu.faults:
-            # A reset cannot help once no spare memory is left.
-            step = "replace-the-gpu" if gpu.latest.remap_failed else "reset-the-gpu"
-            evidence = f"GPU {gpu.label}: {', '.join(gpu.faults)}"
-            return Judgement("faulty", "memory", evidence, (step,))
-    return None
 
 
 def no_gpu(run: WatchedRun) -> Judgement | None:
@@ -234,12 +204,8 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
     readings = max(map(len, told), default=0)
     if readings >= marks.LEAST_SAMPLES or run.is_reading:
         return None
-    if not run.has_utilization:
-        evidence = "the recording has no column with the GPU's utilisation"
-        return Judgement(None, "", evidence, ("log-the-utilisation",))
     evidence = f"{readings} of {run.samples} samples tell a utilisation: too few to judge"
-    # With MIG and on old cards, the driver reports no utilisation, so watching longer does not
-    # help.
+    # With MIG, on old cards and in a log without the column, watching longer does not help.
     return Judgement(None, "", evidence, ("ask-the-driver",) if readings < run.samples else ())
 
 
@@ -248,8 +214,8 @@ def idle(run: WatchedRun) -> Judgement | None:
     if run.at_work:
         return None
     gpu = next(filter(run.held, run.gpus), run.gpus[0])
-    # The time before the first use of a GPU is the program's start.
-    subject = Subject(run, gpu, run.since_held or Work(run.rows))
+    # In the first half, the program may still start.
+    subject = Subject(run, gpu, Work(run.rows[len(run.rows) // 2 :]))
     return of_case(case_of(subject), subject)
 
 
@@ -325,7 +291,7 @@ def nothing_moves(work: Work) -> bool:
 
 
 RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
-    *(lost_gpu, faulty_memory, no_gpu, one_reading, nothing_to_judge, idle, hang),
+    *(lost_gpu, no_gpu, one_reading, nothing_to_judge, idle, hang),
 )
 """Functions that are called in this order; the first verdict that is not None counts."""
 
@@ -353,21 +319,4 @@ def uneven_work(run: WatchedRun) -> Judgement | None:
     if shares[most] - shares[least] < mark:
         return None
     words = ", ".join(f"GPU {label} {phrase.format(shares[label])}" for label in (least, most))
-    # If a GPU does nothing and no launcher started ranks, one process drives all GPUs.
-    has_ranks = run.launched or lowest_use >= marks.IDLE
-    step = "balance-the-work" if has_ranks else "one-process-each"
-    return Judgement("uneven", "less" if shares[least] else "none", words, (step,))
-
-
-def left_out(run: WatchedRun) -> Judgement | None:
-    """The verdict on a machine where a few GPUs are unused, while most GPUs of the same model work
-    alike, as if on one job; None otherwise."""
-    unused, working = run.unused_gpus, run.at_work
-    names = {gpu.name for gpu in (*unused, *working)}
-    # If most GPUs do nothing, the job was never meant to use all of them.
-    if not 0 < len(unused) < len(working) or len(names) > 1 or not run.alike(working):
-        return None
-    evidence = (
-        f"GPU {labels(unused)} did nothing, while GPU {labels(working)} worked alike, as on one job"
-    )
-    return Judgement("uneven", "unused", evidence, ("use-the-other-gpus",))
+    return Judgement("uneven", "less", words, ("balance-the-work",))

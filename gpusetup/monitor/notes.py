@@ -9,9 +9,8 @@ from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import END_OF_WORK, Judgement, picture_of
-from gpusetup.monitor.run import Subject, WatchedRun
+from gpusetup.monitor.run import WatchedRun
 from gpusetup.monitor.signs import Sign
-from gpusetup.monitor.smi_logs import reason_of
 from gpusetup.monitor.steps import WORKERS_HELP
 from gpusetup.monitor.words import filled, labels
 from gpusetup.monitor.work import or_zero
@@ -19,19 +18,13 @@ from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKER
 
 NOTES: tuple[tuple[Sign, str], ...] = (
     (s.memory_grew & ~s.fills_soon, "{memory_growth}; a leak?"),
-    (s.shared_by_programs & ~s.held_by_others, "processes that hold its memory{holders}"),
     (s.work_ended, END_OF_WORK),
     (s.memory_high & ~(s.memory_grew | s.server), "memory {gpu.memory.p95} % full, more than 90 %"),
-    (s.held_by_others, "memory that is not the job's: {foreign}"),
     (s.memory_has_room & s.training, "memory {gpu.memory.p95} % full: 70 to 90 % is usual"),
     (s.hot, "{gpu.heat} °C, more than 85 °C"),
     (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),
      "the first {gpu.parts.start} s, before the GPU was used, are not counted"),
     (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}"),
-    (Sign(lambda subject: subject.gpu.only_draws),
-     "only programs that draw on the screen use this GPU"),
-    (s.slow_link,
-     "{lanes}: check the slot and the riser (two cards may share the lanes)"),
     (s.busy & s.clocks_low & s.unexplained,
      "SM clock at {work.clock_share} % of its maximum, and the driver gives no reason; "
      "`nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),
@@ -42,53 +35,22 @@ guide's ranges are 70 to 90 % of the memory, and up to 85 °C."""
 
 def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
     """Yields the notes on a run whose words are not already in the evidence: about a short
-    recording, each GPU, the GPUs that did nothing, and the machine's memory."""
+    recording, each GPU that worked, and the machine's memory."""
     if run.samples < marks.FEW_SAMPLES:
         noun = "sample" if run.samples == 1 else "samples"
         words = f"this recording is short ({run.samples} {noun} in {run.seconds:.0f} s)"
         yield f"{words}: `gpusetup monitor 60` watches a minute"
     # GPUs with the same note share one line.
     noted: dict[str, list[GpuRun]] = {}
-    for gpu in run.gpus:
-        for sentence in notes_of(run, gpu):
-            noted.setdefault(sentence, []).append(gpu)
-    for sentence, gpus in noted.items():
-        who = f"GPU {labels(gpus)}"
-        # The verdict itself may describe the GPUs that did nothing.
-        words = who if sentence in RESTED else sentence
+    for subject in run.subjects:
+        for is_seen, sentence in NOTES:
+            if is_seen(subject):
+                noted.setdefault(filled(sentence, subject), []).append(subject.gpu)
+    for words, gpus in noted.items():
         if words not in judgement.evidence:
-            yield f"{who}: {sentence}"
+            yield f"GPU {labels(gpus)}: {words}"
     if or_zero(run.host_memory) >= marks.MEMORY_TIGHT and run.gpus:
         yield f"the machine's memory is {run.host_memory:.0f} % full"
-
-
-RESTED = HELD, DRAWN_ON, UNUSED = (
-    "its memory is in use, but it did nothing", "only a display draws on it", "not used"
-)  # fmt: skip
-"""Notes on a GPU that did nothing while others worked."""
-
-
-def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
-    """Yields the notes on one GPU. A GPU that did not work only gets notes on its faults, and that
-    it did nothing."""
-    if gpu.lost_at is not None:
-        # If a working GPU was lost, the verdict already quotes the line at the end of the log.
-        if not (gpu.worked and reason_of(gpu.rows[-1].gpu)):
-            since = f" since {gpu.lost_at}" if gpu.lost_at else ""
-            yield f"lost{since}; `gpusetup doctor` shows the details"
-        return
-    errors = gpu.first.ecc_uncorrected
-    if errors and not gpu.new_memory_errors:
-        noun = "error" if errors == 1 else "errors"
-        # The driver counts from the time it was loaded.
-        when = "since the driver was loaded" if run.is_reading else "before the run, none during it"
-        yield f"{errors} uncorrectable memory {noun} {when}"
-    work = gpu.judged if gpu.worked else None
-    if work is not None:
-        subject = Subject(run, gpu, work)
-        yield from (filled(sentence, subject) for is_seen, sentence in NOTES if is_seen(subject))
-    elif run.at_work:
-        yield HELD if run.held(gpu) else DRAWN_ON if gpu.only_draws else UNUSED
 
 
 # --- the acceleration guide's advice --------------------------------------------------------------
@@ -99,7 +61,7 @@ MIXED = re.compile(
     re.I,
 )
 """Words in a command line that switch mixed precision on."""
-STARVED = ("workers", "by-itself", "slow-items", "each-step")
+STARVED = ("workers", "by-itself", "each-step")
 """Causes of an input-starved run against which more loader workers help."""
 has_room = Sign(
     # Unknown memory counts as empty.

@@ -29,7 +29,6 @@ class Channel(NamedTuple):
     written: int
     read: int
     target: int
-    is_terminal: bool
 
 
 class CommandOutput:
@@ -69,7 +68,7 @@ class CommandOutput:
             read, written = pseudo_terminal(target) if is_terminal else os.pipe()
         except OSError:
             return None
-        channel = Channel(written, read, target, is_terminal)
+        channel = Channel(written, read, target)
         self._channels.append(channel)
         return channel
 
@@ -89,12 +88,6 @@ class CommandOutput:
             # No thread is reading yet.
             os.close(channel.written)
             os.close(channel.read)
-
-    def resize(self) -> None:
-        """Set the command's terminals to the current size of our own terminal."""
-        for channel in self._channels:
-            if channel.is_terminal:
-                copy_size(channel.target, channel.read)
 
     def end(self) -> None:
         """Pass on the remaining output after the command has ended."""
@@ -156,6 +149,7 @@ def pseudo_terminal(like: int) -> Sequence[int]:
     It does not change the output, because our own terminal already does so (it adds a carriage
     return to each newline).
     """
+    import fcntl
     import pty
     import termios
 
@@ -164,15 +158,7 @@ def pseudo_terminal(like: int) -> Sequence[int]:
     output_flags = 1
     attributes[output_flags] &= ~termios.OPOST
     termios.tcsetattr(written, termios.TCSANOW, attributes)
-    copy_size(like, read)
-    return read, written
-
-
-def copy_size(source: int, target: int) -> None:
-    """Copy the window size of one terminal to another; does nothing if this fails."""
-    import fcntl
-    import termios
-
     with contextlib.suppress(OSError):
-        size = fcntl.ioctl(source, termios.TIOCGWINSZ, b"\0" * 8)
-        fcntl.ioctl(target, termios.TIOCSWINSZ, size)
+        size = fcntl.ioctl(like, termios.TIOCGWINSZ, b"\0" * 8)
+        fcntl.ioctl(read, termios.TIOCSWINSZ, size)
+    return read, written

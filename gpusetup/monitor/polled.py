@@ -26,9 +26,8 @@ BASIC_FIELDS: tuple[str, ...] = (
 """Fields that every driver of the last ten years knows."""
 FIELDS: tuple[str, ...] = (
     *BASIC_FIELDS,
-    *("power.default_limit", "power.max_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
-    *("pcie.link.gen.current", "pcie.link.gen.max", "pcie.link.width.current"),
-    *("pcie.link.width.max", "ecc.errors.uncorrected.volatile.total"),
+    *("power.default_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
+    *("pcie.link.gen.current", "pcie.link.width.current"),
 )
 """Fields that are tried first. If the driver does not know one of them, nvidia-smi rejects the
 whole query."""
@@ -114,7 +113,6 @@ def amd_gpu(system: System, index: int, folder: str, name: str) -> GpuSample:
         power_watts=sensor(1_000_000, "power1_average", "power1_input"),
         power_limit_watts=sensor(1_000_000, "power1_cap"),
         power_limit_default_watts=sensor(1_000_000, "power1_cap_default"),
-        power_limit_max_watts=sensor(1_000_000, "power1_cap_max"),
         clock_sm_mhz=None if clock is None else int(clock),
     )
 

@@ -13,9 +13,6 @@ from collections.abc import Sequence
 from gpusetup.model.units import GIB
 from gpusetup.monitor.documents import ProcessUse
 
-SIMULATION = "simulation"
-"""Its options tell it (`--num_envs 4096`); otherwise they contain names of models and data sets,
-which say nothing about the program."""
 PROGRAMS = (
     (
         "server",
@@ -27,20 +24,12 @@ PROGRAMS = (
         "notebook",
         r"jupyter|ipykernel|ipython|(^|[ /])notebook|colab|\.ipynb|marimo|spyder",
     ),
-    (
-        "physics",
-        r"(^|[ /])(gmx(_mpi)?|mdrun|lmp(_\w+)?|namd\d?|pmemd[\w.]*|cp2k[\w.]*|vasp\w*"
-        r"|relion\w*|amber\w*|fluent|hashcat|blender|ffmpeg|octane\w*)( |$)|openmm|lammps|gromacs",
-    ),
-    (
-        SIMULATION,
-        r"isaac|gymnas|(^|[ /_-])(gym|ppo|sac|dqn|ddpg|a2c|impala|dreamer\w*|rl|rllib"
-        r"|rollouts?|actor|selfplay|self_play|simulat(e|or|ion)\w*|mujoco|brax|habitat|carla"
-        r"|num[_-]envs|env[_-]id)([ =._-]|$)",
-    ),
+    # Neither trains: simulations of physics, renderers, and models that only answer.
     (
         "inference",
-        r"(^|[ /_-])(infer(ence)?|generate|predict|evaluate|eval|sample|transcribe|embed"
+        r"(^|[ /])(gmx(_mpi)?|mdrun|lmp(_\w+)?|namd\d?|pmemd[\w.]*|cp2k[\w.]*|vasp\w*"
+        r"|relion\w*|amber\w*|fluent|hashcat|blender|ffmpeg|octane\w*)( |$)|openmm|lammps|gromacs"
+        r"|(^|[ /_-])(infer(ence)?|generate|predict|evaluate|eval|sample|transcribe|embed"
         r"|encode|benchmark_throughput)([ ._-]|$)|lm_eval|llama-cli|whisper",
     ),
 )
@@ -53,14 +42,6 @@ LAUNCHERS = re.compile(
 )
 """Launchers, which start one process per GPU themselves."""
 
-DISPLAYS = re.compile(
-    r"(^|/)(xorg|xwayland|x|gnome-shell|kwin\w*|plasmashell|mutter|sway|hyprland|weston|cinnamon"
-    r"|compiz|picom|firefox\w*|chrom\w*|code|electron|discord|slack|steam\w*|nautilus|gnome-\w+"
-    r"|dwm|explorer|searchhost|msedge\w*|textinputhost|shellexperiencehost|systemsettings"
-    r"|wezterm\w*|kitty|alacritty|ghostty)(\.exe|\.bin)?( |$)"
-)
-"""Programs that draw on a screen."""
-
 
 def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
     """The kind of a program, judged by its command line or, if there is none, by the names of its
@@ -69,16 +50,14 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
     An unrecognised command counts as `training`; unrecognised process names give `""`.
 
     >>> kind_of(("python", "-m", "vllm.entrypoints.openai.api_server")), kind_of(None, ("gmx",))
-    ('server', 'physics')
+    ('server', 'inference')
     >>> kind_of(("python", "train.py", "--model", "vit-s")), kind_of(None)
     ('training', '')
     """
-    whole = " ".join(command or names)
-    runs = " ".join(what_runs(command)) if command else whole
+    # Windows paths contain backslashes.
+    text = " ".join(what_runs(command) if command else names).lower().replace("\\", "/")
     for kind, pattern in PROGRAMS:
-        text = whole if kind == SIMULATION else runs
-        # Windows paths contain backslashes.
-        if re.search(pattern, text.lower().replace("\\", "/")):
+        if re.search(pattern, text):
             return kind
     return "training" if command else ""
 
@@ -110,15 +89,12 @@ def is_display(process: ProcessUse) -> bool:
     On Windows, any program that draws a window is listed with both kinds. On other systems, some
     desktop programs are too.
 
-    >>> is_display(ProcessUse(pid=1, name="/usr/lib/xorg/Xorg")), is_display(ProcessUse(pid=1))
-    (True, False)
+    >>> is_display(ProcessUse(pid=1, name="python", kind="both")), is_display(ProcessUse(pid=1))
+    (False, False)
     >>> is_display(ProcessUse(pid=1, name="msedge.exe", kind="both"))
     True
     """
     name = (process.name or "").lower().replace("\\", "/")
-    # A process that only computes (kind `compute`) is never a display, whatever its name.
-    if process.kind in (None, "both") and DISPLAYS.search(name):
-        return True
     if process.kind == "both":
         return not (COMPUTES.search(name) or kind_of(None, (name,)))
     return process.kind == "graphics"

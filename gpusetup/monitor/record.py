@@ -61,17 +61,11 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     if not texts or texts[0].lstrip().startswith(("{", "[")):
         return RecordedRun(_documents(path, chain(beginning, lines)))
     for number, line in enumerate(beginning):
-        log = smi_logs.log_that_begins(line, beginning)
+        log = smi_logs.log_that_begins(line)
         if log:
             # The lines above may contain the time, or rows of other columns.
             rows = beginning[number + 1 :] if log.name == smi_logs.CSV else beginning
             return RecordedRun(smi_logs.with_losses(log, chain(rows, lines), interval), log)
-    if smi_logs.lacks_its_heading(texts[0]):
-        raise BadInput(
-            f"{path} is a log of nvidia-smi without its header line",
-            hint="put the line with the names of the columns above it, or record again with "
-            "--format=csv and its heading (without `noheader`; `nounits` is fine)",
-        )
     raise BadInput(f"{path} is not a recording of monitor or nvidia-smi", hint=FORMAT_HINT)
 
 

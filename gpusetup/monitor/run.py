@@ -12,7 +12,7 @@ from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample, Summary
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import WAITING_KINDS, is_display, is_launched, kind_of
 from gpusetup.monitor.throttling import Throttle, active_throttle
-from gpusetup.monitor.work import Work, below, highest, or_zero, percent, percentile, work_of
+from gpusetup.monitor.work import Work, highest, or_zero, percent
 
 NO_GPU = GpuSample(index=-1)
 """Stands in for the GPU in moments that are only about the command and the machine."""
@@ -44,20 +44,13 @@ READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi d
 
 
 class WatchedRun:
-    """A run's figures, its command and the command's exit code; `about` and `has_utilization` as
-    for `summarise`."""
+    """A run's figures, its command and the command's exit code; `about` as for `summarise`."""
 
-    def __init__(self, tally: RunTally, about: Summary, *, has_utilization: bool) -> None:
+    def __init__(self, tally: RunTally, about: Summary) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
         self.is_reading = about.source in READINGS and tally.samples < marks.LEAST_SAMPLES
         """Whether there is only a single reading of nvidia-smi instead of a run."""
-        self.has_utilization = has_utilization
         self.gpus = tuple(tally.gpus.values())
-        # `nvidia-smi dmon` does not print the maximum clock, so a card that is always slow would
-        # look normal if it were not compared with the others of its model.
-        for gpu in self.gpus:
-            clocks = [one.own_highest_clock for one in self.gpus if one.model == gpu.model]
-            gpu.highest_clock = highest(clocks)
         self.machine = tally.machine
         self.rows = self.machine.rows
         trees = [row.tree for row in self.rows if row.tree is not None]
@@ -100,32 +93,6 @@ class WatchedRun:
         if not self.cores:
             return 4
         return max(1, min(16, round(self.cores) // self.training_processes))
-
-    @cached_property
-    def since_held(self) -> Work | None:
-        """What the command and the machine did since a process first used a GPU; None if no process
-        did, or if too few samples followed.
-
-        The time before that is the program's start, when Python's imports keep a core busy for
-        seconds.
-        """
-        rows = [row for row in self.rows if row.seconds >= self.held_from]
-        # Leave out the first rows if they are from before the first sample of the command.
-        while rows and rows[0].tree is None:
-            rows = rows[1:]
-        return work_of(rows) if len(rows) >= marks.LEAST_SAMPLES else None
-
-    @cached_property
-    def held_from(self) -> float:
-        """The second at which a process first used a GPU, as its process list or its memory shows;
-        infinity if none ever did."""
-        for gpu in self.gpus:
-            at_first = or_zero(gpu.first.memory_used_bytes)
-            for row in gpu.rows:
-                rose = or_zero(row.gpu.memory_used_bytes) - at_first
-                if row.gpu.processes or rose >= marks.CUDA_CONTEXT:
-                    return row.seconds
-        return math.inf
 
     @cached_property
     def at_work(self) -> tuple[GpuRun, ...]:
@@ -218,19 +185,9 @@ class Subject:
         return [] if is_job else waiting
 
     @cached_property
-    def is_slower(self) -> bool:
-        """Whether the SM clock is below 80 % of that of other busy cards of the same model."""
-        others = [gpu for gpu in self.run.at_work if gpu is not self.gpu]
-        works = [gpu.judged for gpu in others if gpu.model == self.gpu.model]
-        busy = [work for work in works if work and work.utilization >= marks.BUSY]
-        clocks = [work.clock_mhz for work in busy if work.clock_mhz is not None]
-        usual_clock = percentile(clocks, 50) if clocks else None
-        return below(percent(self.work.clock_mhz, usual_clock), marks.LOW_CLOCKS)
-
-    @cached_property
     def throttle(self) -> Throttle | None:
         """The throttle reason that slows the GPU's clocks down; None if there is none."""
-        return active_throttle(self.work, self.gpu, is_slower=self.is_slower)
+        return active_throttle(self.work, self.gpu)
 
     @property
     def throttle_share(self) -> float:

@@ -1,8 +1,8 @@
-"""Writes samples as CSV for a spreadsheet, with one row per GPU and moment, and reads them back.
+"""Writes samples as CSV for a spreadsheet, with one row per GPU and moment.
 
 The GPU columns have nvidia-smi's names, so that programs which read nvidia-smi's logs can read
-these files too (as `monitor --replay` does). If there is no GPU, each moment has one row with an
-empty index.
+these files too (as `monitor --replay` does, without the columns of the command and the machine). If
+there is no GPU, each moment has one row with an empty index.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from gpusetup.model.units import MIB
-from gpusetup.monitor.documents import HostSample, Sample, TreeSample
-from gpusetup.readings.nvidia_smi import number
+from gpusetup.monitor.documents import Sample
 
 UNITS = {"MiB": MIB, "MB/s": 1e6}
 """What one of a column's unit is in our fields' bytes; the other units are those of our fields."""
@@ -29,17 +28,10 @@ GPU_COLUMNS = {
     "power.draw [W]": "power_watts",
     "power.limit [W]": "power_limit_watts",
     "power.default_limit [W]": "power_limit_default_watts",
-    "power.max_limit [W]": "power_limit_max_watts",
     "clocks.sm [MHz]": "clock_sm_mhz",
     "clocks.max.sm [MHz]": "clock_sm_max_mhz",
     "throttle reasons": "throttle_reasons",
-    "ecc.errors.uncorrected.volatile.total": "ecc_uncorrected",
-    "remapped_rows.pending": "retired_pending",
-    "remapped_rows.failure": "remap_failed",
-    "pcie.link.gen.current": "pcie_generation",
-    "pcie.link.gen.max": "pcie_generation_max",
-    "pcie.link.width.current": "pcie_width",
-    "pcie.link.width.max": "pcie_width_max",
+    "pcie.limit [MB/s]": "pcie_limit_bytes_per_second",
     "pcie.rx [MB/s]": "pcie_rx_bytes_per_second",
     "pcie.tx [MB/s]": "pcie_tx_bytes_per_second",
 }
@@ -54,7 +46,6 @@ TREE_COLUMNS = {
     "command.input [MB/s]": "input_bytes_per_second",
     "command.write [MB/s]": "write_bytes_per_second",
     "command.blocked": "blocked_processes",
-    "command.cpu_wait [%]": "cpu_wait_percent",
     "command.gpu_processes": "gpu_processes",
     "command.cores": "cores",
 }
@@ -110,30 +101,3 @@ def cells(figures: object, columns: Mapping[str, str]) -> list[Any]:
             value = round(value / UNITS[unit], None if unit == "MiB" else 3)
         row.append(value)
     return row
-
-
-def figures_of(row: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, Any]:
-    """The values in a row (headings without units), by the names of our fields; empty cells are
-    left out."""
-    figures: dict[str, Any] = {}
-    for heading, field in columns.items():
-        name, _, unit = heading.partition(" [")
-        value = number(row.get(name))
-        if value is not None:
-            value *= UNITS.get(unit.rstrip("]"), 1)
-            figures[field] = round(value) if value == int(value) else value
-    return figures
-
-
-def tree_of(row: Mapping[str, str]) -> TreeSample | None:
-    """The figures of the command's processes in a row; None if the row has none."""
-    figures = figures_of(row, TREE_COLUMNS)
-    if "cpu_percent" not in figures:
-        return None
-    return TreeSample(**{"processes": 1, "busiest_cpu_percent": 0.0, "memory_bytes": 0, **figures})
-
-
-def host_of(row: Mapping[str, str]) -> HostSample | None:
-    """The machine's figures in a row; None if the row has none."""
-    figures = figures_of(row, HOST_COLUMNS)
-    return HostSample(**figures) if "memory_used_bytes" in figures else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
-from gpusetup.monitor.documents import EpochTimes, GpuSample, HostSample, Sample
+from gpusetup.monitor.documents import EpochTimes, Sample
 from gpusetup.monitor.epochs import EpochReader
 from gpusetup.monitor.output import STDOUT, CommandOutput
 from gpusetup.monitor.sources import SampleSource, SourceEnded
@@ -33,10 +33,9 @@ def signals_named(*names: str) -> tuple[signal.Signals, ...]:
     return tuple(known[name] for name in names if name in known)
 
 
-RESIZED = signals_named("SIGWINCH")
 SENT_BY_TERMINAL = signals_named("SIGINT", "SIGQUIT", "SIGHUP")
 """Signals that a terminal sends both to the monitor and to the command."""
-FORWARDED = (*SENT_BY_TERMINAL, *RESIZED, *signals_named("SIGTERM", "SIGUSR1", "SIGUSR2"))
+FORWARDED = (*SENT_BY_TERMINAL, *signals_named("SIGTERM", "SIGUSR1", "SIGUSR2"))
 
 
 class NotStarted(GpuSetupError):
@@ -102,11 +101,7 @@ class Command:
 
     def _forward(self, number: int, frame: object) -> None:
         """Handle a signal: send it to the command, unless the terminal already did."""
-        if number in RESIZED:
-            # The terminal also sent this signal to the command, but the command's pseudo-terminal
-            # did not have the new size yet, so resize it and send the signal again.
-            self._output.resize()
-        elif number in SENT_BY_TERMINAL and _has_terminal():
+        if number in SENT_BY_TERMINAL and _has_terminal():
             return  # the terminal has already sent it to the command
         self._child.send_signal(number)
 
@@ -181,9 +176,7 @@ def watch(
         # they still exist.
         if command is None and tree is not None and tree_sample is None and tree.has_ended():
             return
-        host_sample = host.sample()
-        gpus = tuple(with_unified_memory(gpu, host_sample) for gpu in sample.gpus)
-        yield replace(sample, gpus=gpus, tree=tree_sample, host=host_sample)
+        yield replace(sample, tree=tree_sample, host=host.sample())
 
 
 def samples_in_time(
@@ -212,19 +205,3 @@ def samples_in_time(
             return
         last_sample_at = time.monotonic()
         yield sample
-
-
-def with_unified_memory(gpu: GpuSample, host: HostSample) -> GpuSample:
-    """The sample with the machine's memory figures, if the GPU shares that memory (GB10, Jetson)
-    and reports none; otherwise unchanged."""
-    from gpusetup.catalog.gpus import tokens
-    from gpusetup.plan.place import UNIFIED
-
-    if gpu.memory_total_bytes or UNIFIED.isdisjoint(tokens(gpu.name or "")):
-        return gpu
-    return replace(
-        gpu,
-        memory_used_bytes=host.memory_used_bytes,
-        memory_total_bytes=host.memory_total_bytes,
-        memory_is_unified=True,
-    )

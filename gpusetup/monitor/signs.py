@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
+from gpusetup.monitor.work import at_least, below, or_zero, percent
 
 
 class Sign:
@@ -51,16 +51,6 @@ memory_bus_full = Sign(lambda s: at_least(s.work.memory_busy, 70.0))
 light = Sign(lambda s: below(s.work.weight, marks.LIGHT_POWER)) & ~memory_bus_full
 
 pauses_rule = Sign(lambda s: s.gpu.parts.pause_share >= marks.PAUSE_SHARE)
-
-
-@Sign
-def busy_between_long_pauses(subject: Subject) -> bool:
-    """Whether the GPU works at full load between pauses of 20 s or more: an evaluation, a
-    checkpoint or a starting loader may take so long, but no batch does."""
-    parts = subject.gpu.parts
-    if not parts.pauses or parts.work is None:
-        return False
-    return percentile(parts.pauses, 50) >= 20.0 and parts.work.utilization >= marks.BUSY
 
 
 # Points between the 5th and the 95th percentile: half of the scale.
@@ -133,10 +123,7 @@ def unexplained(subject: Subject) -> bool:
 
 # Heavy work at the rated power limit also lowers the clock, but not as far.
 clocks_far_down = unexplained & Sign(
-    lambda s: (
-        s.is_slower
-        or (s.work.power_share is not None and below(s.work.clock_share, marks.RATED_CLOCKS))
-    )
+    lambda s: s.work.power_share is not None and below(s.work.clock_share, marks.RATED_CLOCKS)
 )
 clocks_low = Sign(lambda s: below(s.work.clock_share, marks.LOW_CLOCKS))
 # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
@@ -168,11 +155,6 @@ links_carry = nvlink_carries | pcie_carries
 link_full = Sign(
     lambda s: at_least(percent(s.work.pcie_one_way, s.work.pcie_limit or 15.8e9), 70.0)
 )
-# Slots wired with half of the lanes are normal; with a quarter or fewer, the card is in the wrong
-# slot or in a bad riser, or has a bad contact.
-narrow_link = Sign(lambda s: 0 < (s.gpu.lanes or 0) * 4 <= (s.gpu.latest.pcie_width_max or 0))
-# Four lanes of PCIe 4 or eight of PCIe 3 carry 7.9e9 bytes per second; 0 means unknown.
-slow_link = narrow_link | Sign(lambda s: 1.0 <= s.gpu.link_limit < 8e9)
 
 # --- the command's processes ----------------------------------------------------------------------
 
@@ -189,12 +171,9 @@ workers = Sign(lambda s: s.work.workers >= 0.5)
 # Not 100 % of a core, because a worker also waits for the queue's lock and copies its batch.
 workers_full = Sign(lambda s: at_least(s.work.worker_cpu, 75.0))
 workers_rest = workers & Sign(lambda s: or_zero(s.work.worker_cpu) < 20.0)
-# A logger or a metrics thread uses less than a core.
-helpers = Sign(lambda s: at_least(s.work.helpers_cpu, marks.HELPER_CPU))
 # A quota pauses processes in slices of 100 ms, so even at the limit the mean stays below 100 %.
 cores_used_up = Sign(lambda s: at_least(s.cpu_share, marks.CPU_USED_UP))
 fewer_cores = Sign(lambda s: or_zero(s.run.usable_cores) < or_zero(s.run.host_cores))
-machine_full = Sign(lambda s: at_least(s.work.host_share, marks.CPU_USED_UP))
 reads = Sign(lambda s: at_least(s.work.read_rate, marks.READ_RATE))
 # State D, which also occurs while a process waits for a network file system.
 blocked = Sign(lambda s: at_least(s.work.blocked, 0.5))
@@ -205,17 +184,13 @@ enough_workers = Sign(lambda s: s.work.workers >= s.run.useful_workers * s.toget
 @Sign
 def others_full(subject: Subject) -> bool:
     """Whether other programs use up the machine's CPU so that the command has to wait for it: 90 %
-    of all cores are busy, other programs use 30 % of them, and the command's threads, which want a
-    core most of the time (70 %), wait for one a quarter of the time."""
+    of all cores are busy, other programs use 30 % of them, and neither a disk nor resting workers
+    explain why the command waits."""
     work = subject.work
     others_use_much = at_least(percent(subject.others_cpu / 100, subject.run.host_cores), 30.0)
     if not (at_least(work.host_share, 90.0) and others_use_much and at_least(work.cpu, 10.0)):
         return False
-    if work.cpu_wait is None:
-        # Only Linux measures that. Elsewhere a disk or resting workers would explain it as well.
-        return not (blocked(subject) or reads(subject) or workers_rest(subject))
-    wanted = or_zero(work.cpu) + work.cpu_wait
-    return work.cpu_wait >= 25.0 and at_least(work.cpu_wait_share, 20.0) and wanted >= 70.0
+    return not (blocked(subject) or reads(subject) or workers_rest(subject))
 
 
 @Sign
@@ -257,12 +232,12 @@ def of_kind(*kinds: str) -> Sign:
     return Sign(lambda s: s.kind in kinds)
 
 
-server, notebook, physics = of_kind("server"), of_kind("notebook"), of_kind("physics")
+server, notebook = of_kind("server"), of_kind("notebook")
 training = of_kind("training", "")
-no_loader = server | notebook | physics
+no_loader = server | notebook
 no_training = no_loader | of_kind("inference")
 # Neither the process nor the card receives data, so no loader can be too slow.
-nothing_comes_in = reads_nothing & copies_nothing & ~of_kind("simulation")
+nothing_comes_in = reads_nothing & copies_nothing
 
 
 @Sign
@@ -296,35 +271,3 @@ def is_starting(subject: Subject) -> bool:
     is_loading = max(rises, default=0.0) >= marks.CUDA_CONTEXT
     seconds = marks.START_UP_SECONDS if is_loading else marks.YOUNG_SECONDS
     return run.exit is None and run.seconds < seconds
-
-
-@Sign
-def stays_awake(subject: Subject) -> bool:
-    """Whether the GPU's clocks are high in nearly all samples since a process first used it,
-    although its utilisation is low. Only throttle reasons show whether an idle GPU explains the
-    clock."""
-    later = [row.gpu for row in subject.gpu.rows if row.seconds >= subject.run.held_from]
-    told = [gpu for gpu in later if gpu.throttle_reasons is not None]
-    awake = [
-        gpu
-        for gpu in told
-        if at_least(percent(gpu.clock_sm_mhz, gpu.clock_sm_max_mhz), marks.LOW_CLOCKS)
-        and "gpu_idle" not in (gpu.throttle_reasons or ())
-    ]
-    is_enough = len(told) >= marks.LEAST_SAMPLES
-    return is_enough and len(awake) >= len(told) * marks.AWAKE_SHARE / 100
-
-
-# A training that prepares its batches itself and whose kernels are too short to show in the GPU's
-# utilisation. For example, an H100 (driver 580) reported 0 % for a training whose process decoded
-# 16 pictures for 20 ms and then computed for less than 1 ms. The only signs were 54 % CPU use of a
-# core, GPU memory in use, and high clocks. A program that is still loading its model looks the
-# same; a server that waits for requests also keeps the clocks high.
-kernels_are_short = (
-    ~(unknown_job | failed | is_starting)
-    & training
-    & works_between_steps
-    & ~core_full
-    & Sign(lambda subject: subject.run.held(subject.gpu))
-    & stays_awake
-)

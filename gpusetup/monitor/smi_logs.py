@@ -10,16 +10,15 @@ import contextlib
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 from gpusetup.child_scripts.nvml_fields import LANE_BYTES, THROTTLE_REASONS
-from gpusetup.model.frozen import fields, replace
+from gpusetup.model.frozen import fields
 from gpusetup.model.machine import GpuProcess
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
-from gpusetup.monitor.samples_csv import host_of, tree_of
 from gpusetup.monitor.sources import plausible
 from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
 from gpusetup.readings.nvidia_smi import (
@@ -28,10 +27,7 @@ from gpusetup.readings.nvidia_smi import (
     cell,
     flag,
     gpu_rows,
-    integer,
-    memory,
     number,
-    placed,
     processes_of,
     query_values,
     row_of,
@@ -42,67 +38,42 @@ MOST_LINES_OF_A_MOMENT = 20_000
 """How many lines of a moment are read; `-q` prints about 6,000 for 16 GPUs."""
 
 
-class LoggedMoment(NamedTuple):
-    """The GPUs at one time, which is None if the output does not tell it. `row` is the CSV row."""
-
-    time: datetime | None
-    gpus: tuple[GpuSample, ...]
-    row: Mapping[str, str] | None = None
+LoggedMoment = tuple[datetime | None, tuple[GpuSample, ...]]
+"""The GPUs at one time, which is None if the output does not tell it."""
 
 
 class SmiLog(NamedTuple):
-    """One form of nvidia-smi's output, and what a text in this form tells."""
+    """One form of nvidia-smi's output."""
 
     name: str
     moments: Callable[[Iterable[str]], Iterator[LoggedMoment]]
-    has_times: bool = True
-    has_utilization: bool = True
-    names_its_gpus: bool = True
-    """False for a log without a column that tells which GPU a row is about."""
 
     def samples(self, lines: Iterable[str], interval: float) -> Iterator[Sample]:
-        """Yields a sample for each moment, at its own time or, if that is missing, `interval`
-        seconds after the previous sample."""
+        """Yields a sample for each moment, at its own time or, if that is missing or not later than
+        the previous one (a clock that was set back), `interval` seconds after it."""
         start: datetime | None = None
-        # A row of our own CSV may be from a machine without a GPU.
-        told = (moment for moment in self.moments(lines) if moment.gpus or moment.row)
-        for count, (time, gpus, row) in enumerate(told):
+        seconds = -interval
+        for time, gpus in self.moments(lines):
+            if not gpus:
+                continue
             start = start or time
-            # If the clock was set back, no time counts as passed.
-            passed = max(0.0, (time - start).total_seconds()) if time and start else None
-            yield Sample(
-                at=row.get("timestamp", "") if row else time.isoformat() if time else "",
-                seconds=count * interval if passed is None else passed,
-                gpus=gpus,
-                tree=tree_of(row) if row else None,
-                host=host_of(row) if row else None,
-            )
+            passed = (time - start).total_seconds() if time and start else 0.0
+            seconds = passed if time and passed > seconds else seconds + interval
+            yield Sample(at=time.isoformat() if time else "", seconds=seconds, gpus=gpus)
 
 
-def log_that_begins(line: str, beginning: Sequence[str]) -> SmiLog | None:
-    """The form of nvidia-smi's output that begins with this line; None if none does.
-
-    `beginning`: the first lines of the text, which show whether it tells its times.
-    """
+def log_that_begins(line: str) -> SmiLog | None:
+    """The form of nvidia-smi's output that begins with this line; None if none does."""
     columns = headings(line)
     if columns:
-        return SmiLog(
-            CSV,
-            partial(csv_moments, columns),
-            "timestamp" in columns,
-            "utilization.gpu" in columns,
-            not set(columns).isdisjoint(IDENTITY_COLUMNS),
-        )
-    columns = dmon_columns(line)
-    if columns:
-        has_times = not {"time", "hh:mm:ss"}.isdisjoint(columns)
-        return SmiLog("nvidia-smi dmon", dmon_moments, has_times, "sm" in columns)
-    has_times = any(map(date_of, beginning))
+        return SmiLog(CSV, partial(csv_moments, columns))
+    if dmon_columns(line):
+        return SmiLog("nvidia-smi dmon", dmon_moments)
     if begins_query(line):
-        return SmiLog("nvidia-smi -q", query_moments, has_times)
+        return SmiLog("nvidia-smi -q", query_moments)
     # The banner may be missing.
     if begins_table(line) or ("|" in line and row_of(line)):
-        return SmiLog("nvidia-smi table", table_moments, has_times)
+        return SmiLog("nvidia-smi table", table_moments)
     return None
 
 
@@ -113,7 +84,7 @@ def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
     """The sample with these values, as far as a sample has them, and what its PCIe link can
     carry."""
     known = {name: values[name] for name in SAMPLE_FIELDS & values.keys()}
-    generation, lanes = known.get("pcie_generation"), known.get("pcie_width")
+    generation, lanes = values.get("pcie_generation"), values.get("pcie_width")
     # The rate is unknown if the generation is newer than the table.
     if generation and lanes and 0 < generation < len(LANE_BYTES):
         known["pcie_limit_bytes_per_second"] = LANE_BYTES[generation] * lanes
@@ -139,21 +110,10 @@ def headings(line: str) -> list[str]:
     return [] if set(names).isdisjoint(GPU_COLUMNS) else names
 
 
-def lacks_its_heading(line: str) -> bool:
-    """Whether a line looks like a row of a log that was written with `noheader`.
-
-    >>> lacks_its_heading("2026/11/20 06:03:41.500, 0, 97 %, 8123 MiB"), lacks_its_heading("a, b")
-    (True, False)
-    """
-    cells = [text.strip() for text in line.split(",")]
-    has_unit = any(text.endswith((" %", " MiB", " W", " MHz")) for text in cells)
-    return len(cells) > 1 and (has_unit or time_of(cells[0]) is not None)
-
-
 def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[LoggedMoment]:
     for rows in rows_by_moment(rows_of(names, lines)):
         first_row = next(iter(rows.values()))
-        yield LoggedMoment(time_of(first_row.get("timestamp", "")), gpus_of(rows), first_row)
+        yield (time_of(first_row.get("timestamp", "")), gpus_of(rows))
 
 
 ROWS_APART_SECONDS = 0.05
@@ -228,9 +188,6 @@ def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
     if "throttle_reasons" not in values and any(map(cell, active.values())):
         reasons = tuple(name for name in THROTTLE_REASONS if flag(active.get(name)))
         values["throttle_reasons"] = reasons
-    # The count over the card's life shows new errors too.
-    aggregate = integer(row.get("ecc.errors.uncorrected.aggregate.total"))
-    values["ecc_uncorrected"] = values.get("ecc_uncorrected", aggregate)
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
     # `[Unknown Error]` in all of those that it reads from the card. A working card may have this in
     # a single one, such as the power on some laptops.
@@ -311,7 +268,7 @@ def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
         for row in gpu_rows(text):
             index = row["nvml_index"]
             gpus.append(sample_of(index, {**row, "processes": uses_of(processes.get(index, ()))}))
-        yield LoggedMoment(time, tuple(gpus))
+        yield (time, tuple(gpus))
 
 
 def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
@@ -319,32 +276,8 @@ def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     for time, text in texts(lines, begins_query, dated_above=False):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
-        gpus = [
-            sample_of(index, {**query_values(page), "processes": processes_on(page)})
-            for index, page in enumerate(pages)
-        ]
-        yield LoggedMoment(time, tuple(gpus))
-
-
-def processes_on(page: str) -> tuple[ProcessUse, ...] | None:
-    """The processes listed for a GPU in the long output."""
-    listed: list[dict[str, str]] = []
-    for place, text in placed(page):
-        heading, _, label = place.rpartition("/")
-        if label == "Process ID":
-            listed.append({})
-        # `Type`, `Name` and `Used GPU Memory` follow below the process ID.
-        if listed and "Processes" in heading:
-            listed[-1][label] = text.strip()
-    return uses_of(
-        GpuProcess(
-            pid=integer(one.get("Process ID")),
-            name=cell(one.get("Name")),
-            kind=one.get("Type"),
-            memory_bytes=memory(one.get("Used GPU Memory")),
-        )
-        for one in listed
-    )
+        gpus = (sample_of(index, query_values(page)) for index, page in enumerate(pages))
+        yield (time, tuple(gpus))
 
 
 KINDS: Mapping[str | None, Any] = {
@@ -372,14 +305,12 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
     "sm": ("utilization_percent", 1),
     "mem": ("memory_busy_percent", 1),
     "pclk": ("clock_sm_mhz", 1),
-    "mclk": ("clock_memory_mhz", 1),
     "fb": ("memory_used_bytes", MIB),
-    "dbecc": ("ecc_uncorrected", 1),
     "rxpci": ("pcie_rx_bytes_per_second", 1e6),
     "txpci": ("pcie_tx_bytes_per_second", 1e6),
 }
 """Maps each column of `nvidia-smi dmon` to our field and the factor to convert its unit."""
-WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz", "clock_memory_mhz", "ecc_uncorrected")
+WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz")
 VIOLATIONS: Mapping[str, tuple[str, float]] = {
     "tviol": (THERMAL_VIOLATION, 1),
     "pviol": (POWER_VIOLATION, 50),
@@ -401,10 +332,9 @@ def dmon_columns(line: str) -> list[str]:
 
 
 def dmon_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
-    time: datetime | None = None
     for rows in rows_by_moment(dmon_rows(lines)):
-        time = time_of_dmon(next(iter(rows.values())), time)
-        yield LoggedMoment(time, tuple(gpu_of_dmon(index, row) for index, row in rows.items()))
+        time = time_of_dmon(next(iter(rows.values())))
+        yield (time, tuple(gpu_of_dmon(index, row) for index, row in rows.items()))
 
 
 def dmon_rows(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
@@ -435,104 +365,71 @@ def gpu_of_dmon(index: int, row: Mapping[str, str]) -> GpuSample:
     return sample_of(index, values)
 
 
-HALF_A_DAY = timedelta(hours=12)
-"""If the time goes back by less than this, the clock was set back; otherwise midnight passed."""
-
-
-def time_of_dmon(row: Mapping[str, str], before: datetime | None) -> datetime | None:
+def time_of_dmon(row: Mapping[str, str]) -> datetime | None:
     """The time in the columns of `-o DT`, such as `20251120 06:03:41`, or of `-o T`, where only the
-    time between rows is known; None if the row has no time.
-
-    `before`: the time of the previous row, after which midnight may have passed.
-    """
+    time between rows is known; None if the row has no time."""
     day, hour = row.get("date", "20000101"), row.get("time", row.get("hh:mm:ss"))
-    try:
-        time = datetime.strptime(f"{day} {hour}", "%Y%m%d %H:%M:%S")
-    except ValueError:
-        return None
-    while before is not None and before - time > HALF_A_DAY:
-        time += timedelta(days=1)
-    return time
+    with contextlib.suppress(ValueError):
+        return datetime.strptime(f"{day} {hour}", "%Y%m%d %H:%M:%S")
+    return None
 
 
 # --- GPUs that nvidia-smi can no longer read ------------------------------------------------------
 
-LOST_HANDLE = re.compile(
+LOST = re.compile(
     r"unable to determine the device handle for gpu\s*"
-    r"(?:(?P<index>\d{1,3})\s*:\s+)?(?P<bus>[0-9a-f]+:[0-9a-f:.]+)?",
+    r"(?:(?P<index>\d{1,3})\s*:\s+)?(?P<bus>[0-9a-f]+:[0-9a-f:.]+)?"
+    r"|failed to initialize nvml: .*(?:unknown error|gpu is lost)",
     re.I,
 )
-"""Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`."""
-LOST_DRIVER = re.compile(r"failed to initialize nvml: .*(unknown error|gpu is lost)", re.I)
-"""Matches the message only if its ending shows a faulty GPU. Other endings, such as a version
-mismatch, do not match."""
-NO_LONGER = "nvidia-smi can no longer"
-"""How the `problem` of a lost GPU begins if a line of nvidia-smi told it."""
-
-
-class Loss(NamedTuple):
-    gpu: int | None
-    """The GPU's index; None if the line contains no index."""
-    reason: str
-
-
-def loss_in(line: str) -> Loss | None:
-    """The loss that a line of nvidia-smi reports; None if it reports none.
-
-    >>> loss_in("Unable to determine the device handle for GPU1: 0000:A1:00.0: GPU is lost.")
-    Loss(gpu=1, reason='nvidia-smi can no longer read the GPU at 0000:A1:00.0')
-    >>> loss_in("Failed to initialize NVML: Driver/library version mismatch")
-    """
-    handle = LOST_HANDLE.search(line)
-    if handle:
-        bus_address = (handle["bus"] or "").rstrip(":.")
-        place = f"the GPU at {bus_address}" if bus_address else "a GPU"
-        return Loss(integer(handle["index"]), f"{NO_LONGER} read {place}")
-    return Loss(None, f"{NO_LONGER} reach the driver") if LOST_DRIVER.search(line) else None
+"""Matches `GPU1: 0000:A1:00.0: …` or, from older drivers, `GPU 0000:A1:00.0: …`. After `failed to
+initialize`, other endings, such as a version mismatch, do not show a faulty GPU."""
 
 
 def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    """Yields the samples of a log, and adds the GPUs that its lines report as lost: those that have
-    no row any more or, if such a line ends the log, in a last sample of their own."""
-    loss: Loss | None = None
+    """Yields the samples of a log, and a last one with the GPUs that its lines report as lost: the
+    GPU of such a line, if it has no row any more, or all of them, if such a line ends the log and
+    does not say which."""
+    loss: re.Match[str] | None = None
     ends_the_log = False
 
     def rows() -> Iterator[str]:
         nonlocal loss, ends_the_log
         for line in lines:
-            found = loss_in(line)
+            found = LOST.search(line)
             if found:
                 loss, ends_the_log = found, True
             else:
                 ends_the_log = ends_the_log and not line.strip()
                 yield line
 
-    def lost_among(gpus: Iterable[GpuSample]) -> list[GpuSample]:
-        return [
-            GpuSample(index=gpu.index, name=gpu.name, uuid=gpu.uuid, lost=True, problem=loss.reason)
-            for gpu in gpus
-            if loss and loss.gpu in (None, gpu.index)
-        ]
-
     seen: dict[int, GpuSample] = {}
+    present: set[int] = set()
     seconds, step = 0.0, interval
     for sample in log.samples(rows(), interval):
-        present = {gpu.index for gpu in sample.gpus}
-        # A GPU whose row is only missing at this moment is not lost.
-        lost = lost_among(gpu for index, gpu in seen.items() if index not in present)
-        seen.update((gpu.index, gpu) for gpu in sample.gpus)
         step = sample.seconds - seconds if sample.seconds > seconds else step
         seconds = sample.seconds
-        yield replace(sample, gpus=(*sample.gpus, *lost))
-    if seen and loss and ends_the_log:
-        # If the lost GPU has no row in this log, nvidia-smi can no longer read the others either.
-        if loss.gpu not in seen:
-            loss = loss._replace(gpu=None)
-        yield Sample(at="", seconds=seconds + step, gpus=tuple(lost_among(seen.values())))
-
-
-def reason_of(gpu: GpuSample) -> str | None:
-    """The reason for the loss of a GPU that a line of nvidia-smi gave; None if the GPU's own sample
-    reports the loss."""
-    problem = gpu.problem or ""
-    return problem if problem.startswith(NO_LONGER) else None
+        present = {gpu.index for gpu in sample.gpus}
+        seen.update((gpu.index, gpu) for gpu in sample.gpus)
+        yield sample
+    if loss is None:
+        return
+    # Without an index, the line may be about any GPU.
+    named = {int(loss["index"])} if loss["index"] else set()
+    bus_address = (loss["bus"] or "").rstrip(":.")
+    place = f"the GPU at {bus_address}" if bus_address else "this GPU"
+    problem = f"nvidia-smi can no longer read {place}"
+    # nvidia-smi can no longer read the other GPUs either, if it prints nothing but this line.
+    lost = named & seen.keys() or set(seen)
+    if not ends_the_log:
+        lost = (named & seen.keys()) - present
+    if lost:
+        gpus = (seen[one] for one in sorted(lost))
+        yield Sample(
+            at="",
+            seconds=seconds + step,
+            gpus=tuple(
+                GpuSample(index=gpu.index, name=gpu.name, uuid=gpu.uuid, lost=True, problem=problem)
+                for gpu in gpus
+            ),
+        )

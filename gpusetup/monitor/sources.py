@@ -17,7 +17,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import GpuSample, Sample
-from gpusetup.probe.deadline import Deadline
+from gpusetup.probe.deadline import Notify, announced
 from gpusetup.readings.plausibility import LIMITS, implausible
 from gpusetup.system.processes import StreamingChild, no_answer_in
 
@@ -139,18 +139,18 @@ class Nvml(SampleSource):
         self._lines.end()
 
 
-def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
+def open_nvml(lines: StreamingChild, limit: float, notify: Notify) -> Nvml:
     """The NVML source of samples, read from this child's output. Raises SourceEnded if the child
     does not respond or lists no GPU."""
     source = Nvml(lines)
     try:
-        with deadline.waiting_for("NVML"):
-            source.first = source.next(deadline.left())
+        with announced(lambda: ["NVML"], limit, notify):
+            source.first = source.next(limit)
         if not source.first.gpus:
             raise SourceEnded("NVML: lists no GPU")
     except TimeoutError as problem:
         source.close()
-        raise SourceEnded(f"NVML: {no_answer_in(deadline.limit)}", blocked=True) from problem
+        raise SourceEnded(f"NVML: {no_answer_in(limit)}", blocked=True) from problem
     except BaseException:
         source.close()
         raise

@@ -29,8 +29,7 @@ TORCHRUN = "torchrun --nproc_per_node={present_gpus} {script}"
 PY_SPY = "py-spy dump --pid {pid}"
 BY_CPU = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
 BY_MEMORY = "ps -eo pid,user,rss,comm --sort=-rss | head"
-POWER_DETAILS = "nvidia-smi -i {peer_labels} -q -d POWER,PERFORMANCE"
-UNLOCK = "sudo nvidia-smi -i {peer_labels} -rgc"
+POWER_DETAILS = "nvidia-smi -i {gpu.label} -q -d POWER,PERFORMANCE"
 ON_THE_GPU = "nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"
 
 # Sources: the acceleration guide and the multi-GPU guide; PyTorch's performance tuning guide
@@ -47,37 +46,24 @@ STEPS: dict[str, StepRule] = {
     "cheaper-items": StepRule(
         "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU"),
     "more-cores": StepRule(
-        "Give the command more CPU cores: it uses all {cores}", None, s.fewer_cores),
+        "Give the command more CPU cores: it uses all {cores}", None,
+        s.fewer_cores & s.cores_used_up),
     "free-the-cpu": StepRule(
         "End other programs: they use {others_cpu} % CPU of this machine's {run.host_cores} cores "
-        "(100 % is one core)", BY_CPU),
+        "(100 % is one core)", BY_CPU, s.others_full),
     "faster-storage": StepRule(
         "Move the data to a local disk or memory, in fewer and larger files"),
-    "run-ahead": StepRule(
-        "Let the loader work in advance: persistent_workers=True, a larger prefetch_factor, up to "
-        "{run.useful_workers} workers", TUNE),
     "fetch-in-advance": StepRule(
-        "The loader workers hardly compute. Keep the data on a local disk or in memory, or fetch "
-        "more at once: a larger prefetch_factor and more workers (now {work.workers}; a "
-        "waiting worker needs no core, so you can use more workers than cores). `py-spy dump "
-        "--pid PID` shows what a worker waits for", None, s.workers_rest),
+        "Let the loader fetch in advance: persistent_workers=True, a larger prefetch_factor, and "
+        "more workers (now {work.workers}; one that waits needs no core, so they may be more than "
+        "the cores). `py-spy dump --pid PID` shows what a worker waits for", TUNE, s.workers),
     "off-the-loop": StepRule(
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
-    "speed-up-the-producers": StepRule(
-        "Generate training data faster: use cheaper environments, or environments on the GPU"),
     "help-the-host": StepRule(
         "Load data with more workers (num_workers={run.useful_workers} or more{in_each_process}), "
         "or give the GPU more work in each launch (a larger batch, torch.compile). {watching}",
         "{watch_command}"),
     "see-where-it-waits": StepRule("{where_it_waits}", PY_SPY),
-    "reset-the-gpu": StepRule(
-        "Save a checkpoint, stop the run and reset the GPU (or hand it back, if it is rented): "
-        "results on faulty memory may be wrong. If errors come back after the reset, have the card "
-        "replaced", "sudo nvidia-smi --gpu-reset -i {faulty}"),
-    "replace-the-gpu": StepRule(
-        "Save a checkpoint, stop the run and have this GPU replaced (or hand it back, if it is "
-        "rented): it has no spare memory left for its faulty places",
-        "nvidia-smi -q -d ECC,ROW_REMAPPER"),
     "see-why-it-was-lost": StepRule(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that the "
         "GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`",
@@ -88,7 +74,7 @@ STEPS: dict[str, StepRule] = {
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "more-in-parallel": StepRule(
         "Give the GPU more work at once: a larger problem, more requests together, or several runs "
-        "at the same time (MPS)", None, s.server | s.physics),
+        "at the same time (MPS)", None, s.no_training),
     "fewer-bytes": StepRule(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
         BENCHMARK),
@@ -100,8 +86,9 @@ STEPS: dict[str, StepRule] = {
     "stay-on-the-gpu": StepRule(
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes", "gpusetup plan {config}"),
-    "free-the-card": StepRule("{other_users}", ON_THE_GPU,
-        s.held_by_others | s.shared_by_programs),
+    "free-the-card": StepRule(
+        "Other programs are on the GPU: stop or unload {others}, or run the job on another GPU",
+        ON_THE_GPU, s.held_by_others | s.shared_by_programs),
     "leave-a-margin": StepRule(
         "Find the largest batch that leaves a margin, and accumulate gradients",
         "gpusetup tune --batch-size --code MODULE:FUNCTION"),
@@ -113,37 +100,29 @@ STEPS: dict[str, StepRule] = {
         "--report LOG` explains an error) and, if it was killed, the kernel log",
         "sudo dmesg -T | grep -iE 'killed process|xid'"),
     "see-whose-they-are": StepRule(
-        "{whose}. Are all of them yours? If not, or if one is left over from an earlier run, end "
-        "it or use another GPU", ON_THE_GPU),
+        "The GPU is shared by {others}. Are all of them yours? If not, or if one is left over from "
+        "an earlier run, end it or use another GPU", ON_THE_GPU),
     "find-the-holder": StepRule(
         "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
         "container, or one that has died without giving its memory back. End it; if nothing is "
         "found, reset the GPU", "sudo fuser -v /dev/nvidia*"),
     "cool": StepRule(
-        "Improve the cooling{of_peers}: check fans, dust, airflow and neighbouring cards",
-        "nvidia-smi -i {peer_labels} -q -d TEMPERATURE,PERFORMANCE"),
+        "Improve the cooling: check fans, dust, airflow and neighbouring cards",
+        "nvidia-smi -i {gpu.label} -q -d TEMPERATURE,PERFORMANCE"),
     "check-the-supply": StepRule(
-        "Check the power cables and the slot{of_peers}, and the power supply. If all GPUs brake, "
-        "look at what they share: the server's power supplies, and power capping in the BMC",
-        POWER_DETAILS),
+        "Check the power cables and the slot, the power supply, and power capping in the chassis "
+        "(BMC) or the firmware: the GPU gets less power than it can use", POWER_DETAILS),
     "raise-the-power-limit": StepRule(
-        "Raise the power limit{of_peers} to what the card is rated at, if the cooling allows it",
-        "sudo nvidia-smi -i {peer_labels} -pl {gpu.power_default}"),
+        "Raise the power limit to what the card is rated at, if the cooling allows it",
+        "sudo nvidia-smi -i {gpu.label} -pl {gpu.power_default}"),
     "plug-it-in": StepRule(
         "Connect the charger and choose the performance mode: the GPU gets less power than it can "
         "use", POWER_DETAILS, s.laptop),
-    "look-outside": StepRule(
-        "Check the power budget of the chassis (BMC) or of the module, the power supply, and "
-        "limits in the firmware: the GPU gets less power than it can use", POWER_DETAILS),
     "unlock-the-clocks": StepRule(
-        "Find out what slows the clocks{of_peers} down. If `nvidia-smi -lgc` locked them, reset "
-        "them; else `nvidia-smi -q -d CLOCK,PERFORMANCE` tells more", UNLOCK),
-    # The driver does not report whether application clocks or locked clocks were set.
-    "reset-the-clocks": StepRule(
-        "Reset the clocks{of_peers}", "sudo nvidia-smi -i {peer_labels} -rac; " + UNLOCK),
-    "see-who-uses-the-cpu": StepRule(
-        "Find out who uses the CPU ({work.host_share} % is busy). If it is the data loaders, do "
-        "less per item or use more cores", BY_CPU),
+        "Find out what slows the clocks down. If somebody set or locked them (`nvidia-smi -ac`, "
+        "`-lgc`), reset them; else `nvidia-smi -q -d CLOCK,PERFORMANCE` tells more",
+        # The driver does not report which of the two was set.
+        "sudo nvidia-smi -i {gpu.label} -rac; sudo nvidia-smi -i {gpu.label} -rgc"),
     "read-how-it-ended": StepRule(
         "Read the command's error: it ended with exit code {run.exit}. `gpusetup doctor --report "
         "LOG` explains errors of torch and the driver"),
@@ -151,53 +130,43 @@ STEPS: dict[str, StepRule] = {
         "Watch longer: nothing ran on the GPU in the first {run.seconds} s. The command may still "
         "be loading or downloading. If nothing changes, see where the process waits", PY_SPY),
     "ask-the-driver": StepRule(
-        "See what the driver reports about this card. With MIG, only NVIDIA's DCGM shows how busy "
-        "an instance is: `dcgmi dmon -e 1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
-    "look-at-the-link": StepRule(
-        "Check the PCIe link: with 16 lanes it would carry at least 15000 MB/s in one direction. "
-        "Seat the card again, try another slot and leave out the riser, and check the lanes in the "
-        "firmware's settings",
-        "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
-        "pcie.link.width.current,pcie.link.width.max --format=csv", s.slow_link),
+        "See what the driver reports about this card; a log needs the column utilization.gpu. With "
+        "MIG, only NVIDIA's DCGM shows how busy an instance is: `dcgmi dmon -e "
+        "1001,1002,1004,1005`", "nvidia-smi -q -d UTILIZATION"),
     "see-whether-torch-can": StepRule(
         "Nothing ran on the GPU: check whether this torch can use the GPU", "gpusetup doctor"),
     "move-to-the-gpu": StepRule(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it'),
-    "log-the-utilisation": StepRule(
-        "Log the utilisation too: the recording has no column for it",
-        "nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,memory.used,memory.total,"
-        "power.draw,power.limit,temperature.gpu,clocks.sm,clocks.max.sm --format=csv -l 1"),
     "watch-the-command": StepRule("{watching}", "{watch_command}", ~s.watched),
-    "prepare-once": StepRule(
-        "Only the CPU worked so far: prepare the data once and store the result"),
     "send-more-requests": StepRule(
         "If requests are rare, this is normal. Otherwise send more requests at once, or run a "
         "second service too"),
     "release-between-cells": StepRule(
         "A pause between cells is normal. Write a slow cell to a script and watch the script "
-        "(`gpusetup monitor -- python SCRIPT`). If you do not need the card, stop the kernel"),
+        "(`gpusetup monitor -- python SCRIPT`). If you do not need the card, stop the kernel",
+        None, s.notebook),
     "overlap-the-pauses": StepRule(
         "Shorten the pauses: keep scenes and data loaded, prepare the next piece while the GPU "
         "works, or run a second instance at the same time", None, s.no_training),
     "shorter-pauses": StepRule(
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
-        "(torch.distributed.checkpoint.async_save)"),
-    "one-process-each": StepRule(
-        "Start one process for each GPU (DistributedDataParallel with torchrun)", TORCHRUN),
+        "(torch.distributed.checkpoint.async_save)", None,
+        s.writes_in_pauses | s.computes_in_pauses),
     "use-the-other-gpus": StepRule(
         "{unused_count} of {gpu_count} GPUs did nothing (GPU {unused}). If they are yours, train "
         "on all of them: start one process for each GPU with torchrun (--nproc_per_node), and look "
         "at CUDA_VISIBLE_DEVICES", TORCHRUN),
     "balance-the-work": StepRule(
-        "Give every rank the same amount of work: batches of similar length, a DistributedSampler, "
-        "evenly split layers. Find out what the busiest rank does that the others do "
-        "not{unlaunched}"),
+        "Give every rank the same amount of work: batches of similar length, a "
+        "DistributedSampler, evenly split layers. If one process drives all GPUs, start one for "
+        "each (DDP with torchrun)",
+        TORCHRUN),
     "more-threads": StepRule(
         "Compute on more of the cores: set OMP_NUM_THREADS or torch.set_num_threads, or load data "
         "in worker processes. If this machine has a GPU for torch, `gpusetup doctor` says why it "
-        "is not used", "gpusetup doctor"),
+        "is not used", "gpusetup doctor", ~s.cores_used_up),
     "use-a-gpu": StepRule(
         "The CPU does what it can. If this machine has a GPU for torch, find out why it is not "
         "used", "gpusetup doctor"),

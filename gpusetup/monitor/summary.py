@@ -9,39 +9,39 @@ from typing import Any
 from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import (
     GpuSummary,
-    HostSummary,
+    HostSample,
     Sample,
     Spread,
     Summary,
-    TreeSummary,
 )
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judge import judge
 from gpusetup.monitor.notes import advice, notes
 from gpusetup.monitor.run import RunTally, Subject, WatchedRun
 from gpusetup.monitor.steps import next_step
-from gpusetup.monitor.work import Work, percentile
+from gpusetup.monitor.work import Work, mean, percentile
 
+HOST = [field.name for field in fields(HostSample)]
 UNJUDGED = Summary(verdict=None, evidence="nothing was watched")
 
 
-def summarise(
-    tally: RunTally, about: Summary = UNJUDGED, *, has_utilization: bool = True
-) -> Summary:
+def summarise(tally: RunTally, about: Summary = UNJUDGED) -> Summary:
     """Summarise a run: the verdict with its evidence and next step, notes, and figures.
 
     `about`: a summary with what the samples do not tell: the source, the command, its exit code,
-    its last error and its epochs. `has_utilization`: False for a log without a column for it.
+    its last error and its epochs.
     """
     if not tally.samples:
         return UNJUDGED
-    run = WatchedRun(tally, about, has_utilization=has_utilization)
+    run = WatchedRun(tally, about)
     judgement = judge(run)
     # A verdict on the whole run has figures of the command and the machine only.
     subject = judgement.subject or Subject(run, run.machine, Work(run.rows))
-    moments = tally.machine.moments.all()
-    trees = [moment.tree for moment in moments if moment.tree is not None]
-    hosts = [moment.host for moment in moments if moment.host is not None]
+    hosts = [row.host for row in run.rows if row.host is not None]
+    machine: dict[str, Any] = {}
+    for name in HOST:
+        value = mean(getattr(host, name) for host in hosts)
+        machine[name] = None if value is None else round(value)
     return replace(
         about,
         verdict=judgement.verdict,
@@ -53,17 +53,7 @@ def summarise(
         seconds=tally.seconds,
         samples=tally.samples,
         gpus=tuple(map(gpu_summary, run.gpus)),
-        tree=TreeSummary(samples=len(trees), cores=trees[-1].cores, **spreads(TreeSummary, trees))
-        if trees
-        else None,
-        host=HostSummary(
-            samples=len(hosts),
-            cores=hosts[-1].cores,
-            memory_total_bytes=hosts[-1].memory_total_bytes,
-            **spreads(HostSummary, hosts),
-        )
-        if hosts
-        else None,
+        machine=HostSample(**machine) if hosts else None,
     )
 
 
@@ -78,7 +68,6 @@ def gpu_summary(gpu: GpuRun) -> GpuSummary:
         throttled={
             name: round(share / 100, 4) for name, share in (work.reasons if work else {}).items()
         },
-        working_share=round((work.samples if work else 0) / len(gpu.rows), 4),
         lost_at=gpu.lost_at,
         **spreads(GpuSummary, gpu.counted_samples()),
     )

@@ -37,22 +37,14 @@ THROTTLES = (
     Throttle("hw_slowdown", "supply", "the hardware's brake"),
     Throttle("sw_power_cap", "power", "the power limit", CAPPED, True),
     Throttle(POWER_VIOLATION, "power", "the power limit", CAPPED, True),
-    Throttle("applications_clocks_setting", "set clocks", "clocks that somebody set", CAPPED, True),
+    Throttle("applications_clocks_setting", "low clocks", "clocks that somebody set", CAPPED, True),
 )
 """Throttle reasons; the first that is active and counts is reported. nvml.h explains their meaning
 (nvmlClocksEventReason*)."""
 
-WARM = 80.0
-"""The temperature, in °C, from which heat may explain why a card is slower than others of its
-model. GeForce cards lower their clocks at 83 °C, but this limit is lower, because we compare it
-with the 95th percentile."""
 
-
-def active_throttle(work: Work, gpu: GpuRun, *, is_slower: bool) -> Throttle | None:
-    """The first throttle reason that slows this GPU down, with its cause; None if there is none.
-
-    `is_slower`: whether other busy cards of the same model have higher clocks.
-    """
+def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
+    """The first throttle reason that slows this GPU down, with its cause; None if there is none."""
     # The maximum is a boost that no GPU holds under heavy work.
     slow = below(work.clock_share, marks.LOW_CLOCKS)
     for throttle in THROTTLES:
@@ -60,10 +52,10 @@ def active_throttle(work: Work, gpu: GpuRun, *, is_slower: bool) -> Throttle | N
         if is_on and (slow or not throttle.needs_low_clocks):
             return of_this_card(throttle, work, gpu) if throttle.cause == "power" else throttle
     # If no reason is reported, heat may still explain the low clocks of a busy GPU.
-    if work.reasons or work.utilization < marks.BUSY:
+    is_told = bool(work.reasons) or work.utilization < marks.BUSY
+    if is_told or not (slow and at_least(gpu.heat, marks.HOT)):
         return None
-    is_hot = (slow and at_least(gpu.heat, marks.HOT)) or (is_slower and at_least(gpu.heat, WARM))
-    return Throttle("no reason was told", "heat", "heat") if is_hot else None
+    return Throttle("no reason was told", "heat", "heat")
 
 
 def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None:
@@ -81,7 +73,7 @@ def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None
     is_lowered = limit and rated and limit < rated * marks.RATED_POWER / 100
     # A laptop's power limit is chosen by its maker and cannot be raised.
     if is_withheld or (is_lowered and is_laptop(gpu.name)):
-        return throttle._replace(cause="withheld power")
+        return throttle._replace(cause="supply")
     return throttle._replace(cause="lowered limit") if is_lowered else None
 
 

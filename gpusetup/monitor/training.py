@@ -9,7 +9,6 @@ anyway.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import warnings
@@ -111,7 +110,9 @@ class TrainingMonitor:
         elif was_watching:
             self._warn("the training ended before the first sample")
         else:
-            self._warn(last_message(output))
+            # With `--json`, the last line is an error document.
+            lines = output.decode("utf-8", "replace").strip().splitlines()
+            self._warn(lines[-1] if lines else "the watching process gave no answer")
         return self.summary
 
     def _warn(self, problem: str) -> None:
@@ -121,23 +122,6 @@ class TrainingMonitor:
         # With `stacklevel=3`, the warning points to the line of the training that began or ended
         # the watching.
         warnings.warn(f"gpusetup does not watch this training: {problem}", stacklevel=3)
-
-
-def last_message(output: bytes) -> str:
-    """The last message that the watching process printed: the message of an error document, or the
-    last line.
-
-    >>> last_message(b'{"message": "No NVIDIA GPU can be watched"}')
-    'No NVIDIA GPU can be watched'
-    """
-    lines = output.decode("utf-8", "replace").strip().splitlines()
-    if not lines:
-        return "the watching process gave no answer"
-    try:
-        # With `--json`, an error is a JSON document.
-        return str(json.loads(lines[-1])["message"])
-    except (ValueError, KeyError, TypeError):
-        return lines[-1]
 
 
 class DeviceMemory(Frozen):

@@ -28,8 +28,9 @@ partly = ~s.busy
 starved = s.watched & partly & ~s.no_loader
 waits = starved & ~s.core_full
 links_hold_it_back = s.links_carry & partly & ~(s.workers_full | s.gaps)
+waits_for_a_user = s.server | s.notebook
 small = ("more-in-parallel", "larger-work", "compile-or-graphs")
-shorter = ("overlap-the-pauses", "shorter-pauses")
+for_a_user = ("release-between-cells", "send-more-requests")
 waits_where = ("see-where-it-waits",)
 IN_BURSTS = (
     "{worked}, in bursts (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %, nothing in "
@@ -59,11 +60,9 @@ CASES: tuple[VerdictCase, ...] = (
          "the machine's memory was {run.host_memory} % full", ("use-less-host-memory",)),
     # The clocks are throttled.
     throttled_by("heat", ", at {gpu.heat} °C", "cool"),
-    throttled_by("supply", "", "check-the-supply"),
-    throttled_by("lowered limit", ", at {gpu.latest.power_limit_watts} W of the rated "
-                                  "{gpu.power_default} W", "raise-the-power-limit"),
-    throttled_by("withheld power", "{watts_and_limit}", "plug-it-in", "look-outside"),
-    throttled_by("set clocks", "", "reset-the-clocks"),
+    throttled_by("supply", "{watts_and_limit}", "plug-it-in", "check-the-supply"),
+    throttled_by("lowered limit", "{watts_and_limit}", "raise-the-power-limit"),
+    throttled_by("low clocks", "", "unlock-the-clocks"),
     VerdictCase("throttled", "low clocks",
          s.busy & s.clocks_far_down,
          "{sm_clock} while {kernels_ran}{at_power}; no reason was told",
@@ -77,51 +76,34 @@ CASES: tuple[VerdictCase, ...] = (
          s.has_ranks_or_held_gpus & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
          "{kernels_ran}{at_power}, but no memory was used and no data moved: a rank waits in a "
          "collective for another rank", waits_where),
-    VerdictCase("communication-bound", "offload",
-         s.pcie_carries & partly & s.many_threads & s.reads_nothing,
-         "{worked}, its process computed on the CPU ({work.busiest_cpu} % of a core) and read "
-         "nothing, and {pcie} went over PCIe: a part of each step runs on the host",
-         ("stay-on-the-gpu",)),
+    VerdictCase("communication-bound", "host",
+         # Offloaded steps compute on many threads of the CPU and read nothing.
+         (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
+         | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly))),
+         "{kernels_ran}{at_power}; {host_link}", ("stay-on-the-gpu",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
                       | (s.spins & s.light & (s.launched | s.alike))),
-         "{kernels_ran}{at_power}{rates}: {team}", ("fewer-bytes-between-gpus",)),
-    VerdictCase("communication-bound", "host",
-         ~s.several & ((s.links_carry & s.light) | (s.link_full & partly))
-         | s.narrow_link & partly & ~(s.workers_full | s.core_full | s.blocked | s.no_loader),
-         "{kernels_ran}{at_power}; {host_link}",
-         ("look-at-the-link", "stay-on-the-gpu")),
-    # Pauses. If the process writes or computes in them, the cause is known; if it only sleeps, the
-    # user has to look for it.
+         "{kernels_ran}{at_power}{rates}: a job's GPUs (here: {together}) wait for each other",
+         ("fewer-bytes-between-gpus",)),
+    # Pauses.
     VerdictCase("bursty", "requests",
-         s.server & partly & ~s.core_full,
-         IN_BURSTS, ("send-more-requests",)),
-    VerdictCase("bursty", "cells",
-         s.notebook & (partly | s.pauses_rule),
-         IN_BURSTS, ("release-between-cells",)),
+         (s.server & partly & ~s.core_full) | (s.notebook & (partly | s.pauses_rule)),
+         IN_BURSTS, for_a_user),
     VerdictCase("bursty", "pauses",
-         s.pauses_rule & (
-             s.writes_in_pauses | (s.computes_in_pauses & ~(s.workers_full | s.helpers))
-             | (s.busy_between_long_pauses & ~(s.watched | s.no_loader))),
+         s.pauses_rule & s.watched
+         & (s.writes_in_pauses | ~(s.workers_full | s.blocked | s.reads | s.over_the_network)),
          "GPU {gpu.label} {paused}{in_pauses}",
-         shorter),
-    VerdictCase("bursty", "sleeps",
-         s.pauses_rule & s.watched & ~(s.core_full | s.workers_full | s.helpers | s.blocked
-                                       | s.reads | s.over_the_network),
-         "GPU {gpu.label} {paused}{in_pauses}", waits_where),
+         ("overlap-the-pauses", "shorter-pauses", "see-where-it-waits")),
     # The GPU waits for its input, and the processes show why. Causes outside the command come
     # first.
-    VerdictCase("input-starved", "neighbours",
-         starved & s.others_full,
-         "{worked} while other programs used {others_cpu} % CPU of {run.host_cores} cores",
-         ("free-the-cpu",)),
-    VerdictCase("input-starved", "quota",
-         starved & s.cores_used_up & s.fewer_cores & ~s.no_gpu,
-         "{worked} while the command used {work.cpu} % CPU, all of the {cores} cores that it may "
-         "use", ("more-cores",)),
+    VerdictCase("input-starved", "cores",
+         starved & (s.others_full | (s.cores_used_up & s.fewer_cores & ~s.no_gpu)),
+         "{worked}: no CPU was left (the command used {work.cpu} % on the {cores} cores that it "
+         "may use, other programs {others_cpu} %)", ("free-the-cpu", "more-cores")),
     VerdictCase("input-starved", "workers",
          starved & s.workers_full & ~(s.no_gpu & s.core_full),
-         "{worked} while the process waited for {loaders}", ("more-workers", "cheaper-items")),
+         "{worked} while the process waited{for_loaders}", ("more-workers", "cheaper-items")),
     VerdictCase("input-starved", "network",
          waits & s.over_the_network,
          "{worked} while the process waited and {received} came over the network",
@@ -130,26 +112,21 @@ CASES: tuple[VerdictCase, ...] = (
          waits & (s.blocked | s.reads),
          "{worked} while {blocked} processes waited for a disk and {read} were read",
          ("faster-storage",)),
-    VerdictCase("input-starved", "producers",
-         starved & s.helpers & ~(s.several | s.no_gpu),
-         "{worked} while other processes of the command computed at {work.helpers_cpu} % of a core "
-         "together", ("speed-up-the-producers",)),
     VerdictCase("memory-tight", "margin",
          s.memory_used_up & partly & ~s.no_loader,
          MEMORY_IN_USE, margin),
-    VerdictCase("input-starved", "slow-items",
-         waits & s.workers & ~(s.no_gpu & ~s.workers_rest),
-         "{worked} while the process waited ({work.busiest_cpu} % of a core) for {loaders}",
-         ("fetch-in-advance", "run-ahead", "see-where-it-waits")),
+    VerdictCase("input-starved", "each-step",
+         # Without a GPU, only resting workers show that the command waits for its input.
+         waits & ((s.workers & (~s.no_gpu | s.workers_rest)) | ~(s.no_gpu | s.gaps | s.several)),
+         "{worked} while the process waited ({work.busiest_cpu} % of a core){for_loaders}, neither "
+         "for a disk nor for the network",
+         ("fetch-in-advance", "load-with-workers", "see-where-it-waits")),
     # A command without a GPU.
     VerdictCase("idle", "waits", s.no_gpu & s.rests, "{worked}: it waited", waits_where),
-    VerdictCase("cpu-bound", "all-cores",
-         s.no_gpu & s.cores_used_up,
-         "{worked}: all of them compute", ("more-cores", "use-a-gpu")),
-    VerdictCase("cpu-bound", "one-process",
-         s.no_gpu & s.core_full,
+    VerdictCase("cpu-bound", "computes",
+         s.no_gpu & (s.cores_used_up | s.core_full),
          "{worked}: its busiest process computed at {work.busiest_cpu} % of a core, and no loader, "
-         "disk or network held it back", ("more-threads",)),
+         "disk or network held it back", ("more-cores", "more-threads", "use-a-gpu")),
     VerdictCase("bursty", "waits",
          s.no_gpu, "{worked}: it computed and waited in turn", waits_where),
     # A core is fully used, or kernels are launched too slowly.
@@ -157,10 +134,6 @@ CASES: tuple[VerdictCase, ...] = (
          starved & ~s.workers & s.core_full & ~(s.light | s.nothing_comes_in),
          "{worked} while the process computed on the CPU by itself ({work.busiest_cpu} % of a "
          "core, no loader workers)", ("load-with-workers", "off-the-loop")),
-    VerdictCase("input-starved", "machine",
-         partly & s.machine_full & ~(s.watched | s.no_loader),
-         "{worked} while the machine's CPU was {work.host_share} % busy",
-         ("see-who-uses-the-cpu",)),
     VerdictCase("launch-bound", "core",
          s.core_full & partly,
          "{worked} while one process used {work.busiest_cpu} % of a core and no loader was behind",
@@ -172,12 +145,8 @@ CASES: tuple[VerdictCase, ...] = (
          small),
     # Patterns without a known cause.
     VerdictCase("bursty", "unknown",
-         partly & (s.gaps | (s.no_training & ~s.watched) | (s.no_loader | s.several) & s.watched),
+         partly & (s.gaps | s.watched | s.no_training),
          IN_BURSTS, ("watch-the-command", "see-where-it-waits")),
-    VerdictCase("input-starved", "each-step",
-         waits,
-         "{worked}, in short pieces, while the process waited ({work.busiest_cpu} % of a core), "
-         "neither for a disk nor for the network", ("load-with-workers", "see-where-it-waits")),
     VerdictCase("input-starved", "short-pieces",
          partly,
          "{worked}, evenly (p5 {work.utilization_p5} %, p95 {work.utilization_p95} %): the host "
@@ -197,21 +166,12 @@ CASES: tuple[VerdictCase, ...] = (
 held = Sign(lambda subject: any(map(subject.run.held, subject.run.gpus)))
 IDLE = "utilisation {highest_use} % over {run.samples} samples{held_memory}{idle_cpu}"
 IDLE_CASES: tuple[VerdictCase, ...] = (
-    VerdictCase("input-starved", "by-itself",
-         s.kernels_are_short,
-         "GPU {gpu.label} was ready (its clocks were up), but its utilisation was {highest_use} %: "
-         "its kernels are too short to count, and between them it waits for the command, which "
-         "used {work.busiest_cpu} % of a core", ("load-with-workers", "run-ahead")),
     VerdictCase("idle", "failed",
          s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-how-it-ended",)),
     VerdictCase("idle", "starting", s.is_starting, IDLE, ("watch-longer",)),
-    VerdictCase("idle", "requests", held & s.server, IDLE, ("send-more-requests",)),
-    VerdictCase("idle", "cells", held & s.notebook, IDLE, ("release-between-cells",)),
+    VerdictCase("idle", "requests", held & waits_for_a_user, IDLE, for_a_user),
     VerdictCase("idle", "left-over", held & s.left_over, IDLE, ("find-the-holder",)),
     VerdictCase("idle", "computes", held & s.many_threads, IDLE, ("move-to-the-gpu",)),
-    VerdictCase("idle", "prepares",
-         (held & s.core_full) | (~held & (s.helpers | s.workers_full) & ~s.many_threads),
-         IDLE, ("prepare-once",)),
     VerdictCase("idle", "held", held, IDLE, waits_where),
     VerdictCase("idle", "unused",
          Sign(lambda subject: True), IDLE, ("watch-the-command", "see-whether-torch-can")),

@@ -13,12 +13,11 @@ from operator import attrgetter
 
 from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
-from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
 from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.work import Work, or_zero
+from gpusetup.monitor.work import or_zero
 
 Phrase = Callable[[Subject], str | None]
 NAMES = re.compile(r"\{([\w.]+)\}")
@@ -88,13 +87,10 @@ def paused(subject: Subject) -> str:
 
 
 def in_pauses(subject: Subject) -> str:
-    """What the command did while the GPU paused or, if it was not watched, a guess."""
+    """What the command did while the GPU paused."""
     part = subject.gpu.parts.paused
     if part is None or part.busiest_cpu is None:
-        return (
-            ", and was fully busy in between; the pauses are most likely an evaluation, a "
-            "checkpoint, compilation or the start of an epoch"
-        )
+        return ""
     words = f", while the process used {part.busiest_cpu:.0f} % of a core"
     return f"{words} and {megabytes(part.write_rate)} were written" if part.write_rate else words
 
@@ -108,34 +104,14 @@ def rates(subject: Subject) -> str:
     return "".join(f", {or_zero(rate) / 1e9:.1f} GB/s over {link}" for link, rate in used.items())
 
 
-def team(subject: Subject) -> str:
-    """Which GPUs wait for each other in collectives."""
-    gpus = subject.together
-    if not subject.run.launched:
-        return f"alike on all {gpus} GPUs, most likely ranks of one job that wait for each other"
-    return f"the job's GPUs wait for each other (here: {gpus})"
-
-
 def host_link(subject: Subject) -> str:
     """What went over the GPU's PCIe link, and how much it can carry."""
     work = subject.work
-    if work.pcie_rate is None:
-        return f"{lanes(subject)}: data reach the GPU slowly"
-    sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
     carries = "about as much as a link can carry"
     if work.pcie_limit is not None:
         carries = f"the link carries {megabytes(work.pcie_limit)} each way"
+    sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
     return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
-
-
-def lanes(subject: Subject) -> str:
-    """How many of its lanes the PCIe link uses, and how much they can carry."""
-    gpu, facts = subject.gpu, []
-    if gpu.lanes and gpu.latest.pcie_width_max:
-        facts.append(f"uses {gpu.lanes} of {gpu.latest.pcie_width_max} lanes")
-    if gpu.link_limit:
-        facts.append(f"carries {gpu.link_limit / 1e6:.0f} MB/s in one direction")
-    return f"its PCIe link {' and '.join(facts)}".rstrip()
 
 
 def well_used(subject: Subject) -> str:
@@ -192,7 +168,11 @@ def slowed(subject: Subject) -> str:
 def watts_and_limit(subject: Subject) -> str:
     watts, limit = subject.work.power_watts, subject.gpu.latest.power_limit_watts
     words = "" if watts is None else f", at {watts:.0f} W"
-    return words if limit is None else f"{words} (its limit: {limit:.0f} W)"
+    if limit is None:
+        return words
+    rated = subject.gpu.power_default
+    of_rated = f", rated: {rated:.0f} W" if rated and limit < rated else ""
+    return f"{words} (its limit: {limit:.0f} W{of_rated})"
 
 
 # --- memory and processes -------------------------------------------------------------------------
@@ -220,24 +200,19 @@ def holders(subject: Subject) -> str:
 
 
 def held_memory(subject: Subject) -> str:
-    """How much GPU memory is in use in an idle run, such as `, with 40.0 GiB of GPU memory in use`,
-    without memory that the GPU shares with the machine (DGX Spark, Jetson)."""
+    """How much GPU memory is in use in an idle run, such as `, with 40.0 GiB of GPU memory in
+    use`."""
     run = subject.run
-    held = [gpu.latest for gpu in run.gpus if run.held(gpu) and not gpu.latest.memory_is_unified]
+    held = [gpu.latest for gpu in run.gpus if run.held(gpu)]
     held_bytes = sum(or_zero(gpu.memory_used_bytes) for gpu in held)
     return f", with {held_bytes / GIB:.1f} GiB of GPU memory in use" if held_bytes else ""
 
 
 def idle_cpu(subject: Subject) -> str:
-    """How much CPU the command used in an idle run since it used the GPU, or since its start."""
-    held = subject.run.since_held
-    if held is None or held.cpu is None:
-        cpu = Work(subject.run.rows).cpu
-        return "" if cpu is None else f" while the command used {cpu:.0f} % of a core"
-    words, start = f" while the command used {held.cpu:.0f} % of a core", held.rows[0].seconds
-    if start < marks.START_UP_NOTE:
-        return words
-    return f"{words} (the first {start:.0f} s, before it used the GPU, are not counted)"
+    """How much CPU the command used in the second half of an idle run (`judge.idle`)."""
+    cpu = subject.work.cpu
+    words = " while the command used {:.0f} % of a core (in the second half of the run)"
+    return "" if cpu is None else words.format(cpu)
 
 
 def sharers(subject: Subject) -> str:
@@ -245,30 +220,26 @@ def sharers(subject: Subject) -> str:
     return f"{len(using)} processes share GPU {subject.gpu.label}: {named(using)}"
 
 
-def other_users(subject: Subject) -> str:
-    """Which processes to end on the GPU."""
-    if subject.foreign_holders:
-        names = named(subject.foreign_holders)
-        return f"Stop or unload {names}, or run the job on another GPU"
-    return f"{whose(subject)}: end what is not part of the job, or use another GPU"
-
-
-def whose(subject: Subject) -> str:
-    """The processes that share a GPU, for the question whose they are."""
+def others(subject: Subject) -> str:
+    """The processes to end on the GPU, as far as they are known: those that are not part of the
+    job or, if no command shows what is, all that hold much of its memory."""
     # A single reading is judged as a whole; use the first shared GPU then.
     shared = [gpu for gpu in subject.run.gpus if len(gpu.big_holders) > 1]
-    gpu = next(iter(shared), subject.gpu)
-    return f"{named(gpu.big_holders, ' and ') or 'Several processes'} share GPU {gpu.label}"
+    holders = next(iter(shared), subject.gpu).big_holders
+    return named(subject.foreign_holders or holders, " and ") or "what is not part of the job"
 
 
 # --- the command ----------------------------------------------------------------------------------
 
 
-def loaders(subject: Subject) -> str:
-    """The number of loader workers (a mean over the run) and how much CPU each of them uses."""
+def for_loaders(subject: Subject) -> str:
+    """The number of loader workers (a mean over the run) that the process waited for, and how much
+    CPU each of them used; "" without any."""
     count = subject.work.workers
+    if not count:
+        return ""
     noun = "loader worker" if round(count) == 1 else "loader workers"
-    return f"{count:.0f} {noun} at {or_zero(subject.work.worker_cpu):.0f} % of a core each"
+    return f" for {count:.0f} {noun} at {or_zero(subject.work.worker_cpu):.0f} % of a core each"
 
 
 def config(subject: Subject) -> str | None:
@@ -296,15 +267,8 @@ def pid(subject: Subject) -> str:
 
 def where_it_waits(subject: Subject) -> str:
     """How to see where a process waits, or which rank the others wait for."""
-    run = subject.run
-    has_one_gpu = len(run.gpus) <= 1
-    words = "See where the process waits"
-    if not run.at_work and not run.is_watched and has_one_gpu:
-        words = "A loaded model that gets no requests is normal. Otherwise, see where it waits"
-    # `launched` only shows whether there are ranks if the command's processes were watched.
-    processes_are_known = run.command is not None and run.is_watched
-    if not run.launched and (has_one_gpu or processes_are_known):
-        return f"{words}: the command prints what it is doing now"
+    if not subject.run.launched and len(subject.run.gpus) <= 1:
+        return "See where the process waits: the command prints what it is doing now"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
         "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
@@ -315,13 +279,8 @@ def where_it_waits(subject: Subject) -> str:
 def watching(subject: Subject) -> str:
     """What to run so that the monitor sees more than the GPU."""
     run = subject.run
-    if run.command:
-        return (
-            "The recording does not show the command's processes: run the command under the "
-            "monitor to see what the GPU waits for"
-        )
-    if run.at_work or run.is_reading:
-        return "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"
+    if run.command or run.at_work or run.is_reading:
+        return "Let the monitor watch the process too, to see what the GPU waits for"
     return (
         "Nothing computed on the GPU. Start your training under the monitor (`gpusetup monitor -- "
         "COMMAND`). If it runs already, `gpusetup doctor` says whether its torch can use the GPU"
@@ -339,36 +298,13 @@ def watch_command(subject: Subject) -> str | None:
     return None if run.at_work or run.is_reading else "gpusetup doctor"
 
 
-# --- the GPUs that need the same fix --------------------------------------------------------------
-
-
-def peers(subject: Subject) -> list[Subject]:
-    """The GPUs of this model in the run with the same cause."""
-    from gpusetup.monitor.verdicts import case_of
-
-    case = case_of(subject)
-    alike = [one for one in subject.run.subjects if one.gpu.model == subject.gpu.model]
-    return [one for one in alike if case_of(one).cause == case.cause] or [subject]
-
-
-def peer_labels(subject: Subject) -> str:
-    """The indexes of these GPUs in the form that `nvidia-smi -i` accepts."""
-    return labels((one.gpu for one in peers(subject)), ",")
-
-
-def of_peers(subject: Subject) -> str:
-    """Words such as ` of GPU 0, 1`; "" if the machine has only one GPU."""
-    gpus = labels(one.gpu for one in peers(subject))
-    return f" of GPU {gpus}" if len(subject.run.gpus) > 1 else ""
-
-
 # fmt: off
 FUNCTIONS: tuple[Phrase, ...] = (
-    worked, at_power, paused, in_pauses, rates, team,
-    host_link, lanes, well_used, nothing_slows_it_down, sm_clock, slowed,
+    worked, at_power, paused, in_pauses, rates,
+    host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
     watts_and_limit, memory_growth, holders, held_memory, idle_cpu, sharers,
-    other_users, whose, loaders, config, script, pid,
-    where_it_waits, watching, watch_command, peer_labels, of_peers,
+    others, for_loaders, config, script, pid,
+    where_it_waits, watching, watch_command,
 )
 # fmt: on
 PHRASES: dict[str, Phrase] = {
@@ -379,19 +315,10 @@ PHRASES: dict[str, Phrase] = {
     "blocked": lambda s: None if s.work.blocked is None else f"{s.work.blocked:.1f}",
     "read": lambda s: megabytes(s.work.read_rate),
     "received": lambda s: megabytes(s.work.network_rate),
-    "pcie": lambda s: megabytes(or_zero(s.work.pcie_rate)),
     "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if gpu.lost_at is None])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
     "unused_count": lambda s: str(len(s.run.unused_gpus)),
     "gpu_count": lambda s: str(len(s.run.gpus)),
     "unused": lambda s: labels(s.run.unused_gpus),
-    "faulty": lambda s: labels((gpu for gpu in s.run.gpus if gpu.faults), ",") or None,
-    "unlaunched": lambda s: (
-        ""
-        if s.run.launched
-        else ". If one process drives all GPUs (DataParallel), start one process for each GPU "
-        "(DistributedDataParallel with torchrun)"
-    ),
-    "foreign": lambda s: named(s.foreign_holders),
 }
 """What the sentences can name in braces."""

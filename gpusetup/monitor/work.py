@@ -93,7 +93,6 @@ class Work:
     nvlink_out = Mean("gpu", "nvlink_tx_bytes_per_second")
     busiest_cpu = Mean("tree", "busiest_cpu_percent")
     cpu = Mean("tree", "cpu_percent")
-    cpu_wait = Mean("tree", "cpu_wait_percent")
     loader_workers = Mean("tree", "loader_workers")
     loader_cpu = Mean("tree", "loader_cpu_percent")
     read_rate = Mean("tree", "read_bytes_per_second")
@@ -105,10 +104,8 @@ class Work:
     network_rate = Mean("host", "network_receive_bytes_per_second")
     disk_read_rate = Mean("host", "disk_read_bytes_per_second")
 
-    def __init__(self, rows: Sequence[Moment], highest_clock: float | None = None) -> None:
-        """The means over these samples; `highest_clock` is the highest SM clock in MHz that a card
-        of this model reached in the run."""
-        self.rows, self.highest_clock = rows, highest_clock
+    def __init__(self, rows: Sequence[Moment]) -> None:
+        self.rows = rows
         self.samples = len(rows)
         self.running = [row for row in rows if not is_quiet(row.gpu)]
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
@@ -142,9 +139,9 @@ class Work:
     @property
     def clock_share(self) -> float | None:
         """The SM clock in percent of its maximum over the samples with work or, where no source
-        reports the maximum (`nvidia-smi dmon`), of the highest clock in the run."""
-        clocks = [row.gpu.clock_sm_mhz for row in self.running]
-        return percent(self.clock_mhz, self.clock_most or highest([*clocks, self.highest_clock]))
+        reports the maximum (`nvidia-smi dmon`), of the highest clock in these samples."""
+        highest_mhz = highest(row.gpu.clock_sm_mhz for row in self.running)
+        return percent(self.clock_mhz, self.clock_most or highest_mhz)
 
     @property
     def pcie_rate(self) -> float | None:
@@ -171,27 +168,14 @@ class Work:
         return None if not self.workers else or_zero(self.loader_cpu) / self.workers
 
     @property
-    def cpu_wait_share(self) -> float | None:
-        """How long the command's threads waited for a core, in percent of their waiting and
-        computing time; None if unknown (only Linux reports it), or if both are 0."""
-        if self.cpu_wait is None or self.cpu is None:
-            return None
-        return percent(self.cpu_wait, self.cpu_wait + self.cpu)
-
-    @property
-    def helpers_cpu(self) -> float:
-        """The CPU use of the command's processes except the busiest one and the loader workers."""
-        return or_zero(self.cpu) - or_zero(self.busiest_cpu) - or_zero(self.loader_cpu)
-
-    @property
     def host_share(self) -> float | None:
         """How busy the machine's CPU is, in percent of all its cores; None if unknown."""
         return self.host_cpu / self.host_cores if self.host_cpu and self.host_cores else None
 
 
-def work_of(rows: Sequence[Moment], highest_clock: float | None = None) -> Work | None:
+def work_of(rows: Sequence[Moment]) -> Work | None:
     """The means over these samples; None if there are none."""
-    return Work(rows, highest_clock) if rows else None
+    return Work(rows) if rows else None
 
 
 def mean(values: Iterable[float | None]) -> float | None:

@@ -3,17 +3,38 @@ and notes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
-from gpusetup.catalog.gpus import GpuRow
+from gpusetup import named_file
+from gpusetup.catalog.gpus import GpuRow, one_memory, rows_named
+from gpusetup.errors import BadInput, GpuSetupError, UsageError
 from gpusetup.model.documents import PlanAnswer, PlanCell, PlanMemory, Way
 from gpusetup.model.frozen import Frozen, fields, replace
-from gpusetup.model.units import GIB
-from gpusetup.plan.config import FromConfig, read_for_gpus
-from gpusetup.plan.decide import SOLVERS, Decision, decide, max_batch, max_context, near_limit
+from gpusetup.model.units import GIB, MIB
+from gpusetup.model.versions import Capability
+from gpusetup.plan.config import FromConfig, RopeScaling
+from gpusetup.plan.decide import (
+    NONE,
+    SOLVERS,
+    Decision,
+    better_with_fewer,
+    decide,
+    gpus_needed,
+    helps,
+    max_batch,
+    max_context,
+    near_limit,
+    visible_devices,
+)
 from gpusetup.plan.job import (
     BESIDE_FIELDS,
+    BYTES,
     JOB_DEFAULTS,
     Recipe,
     TrainingJob,
@@ -21,36 +42,17 @@ from gpusetup.plan.job import (
     tokens,
     yarn,
 )
-from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.memory import memory, other_gpu_bytes
-from gpusetup.plan.notes import (
-    assumed_settings,
-    factor_remark,
-    needs_memory_of_others,
-    notes,
-    older_version,
-)
-from gpusetup.plan.place import Place
-from gpusetup.plan.question import TrainingQuestion, job_of, parameters_of
+from gpusetup.plan.models import model_named
+from gpusetup.plan.place import Place, named_gpu, place_of
+from gpusetup.plan.question import TrainingQuestion, job_of
 from gpusetup.plan.rl import GENERATING, SUPERVISED
-from gpusetup.plan.savings import better_with_fewer, helps, visible_devices
-from gpusetup.plan.speed import speed_of_several
-from gpusetup.plan.trainers import trainer_settings
+from gpusetup.plan.trainers import row_of, trainer_settings
 
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 """The allocator's setting under its old name, which all torch versions read, and its new name
 (torch 2.9 and later)."""
-SET_BEFORE_START = (
-    "set both PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (the name since torch 2.9) before "
-    "Python starts, because a running process keeps its allocator; with Ray, set them before Ray "
-    "and the workers start"
-)
-SOURCES = {
-    "measured": "measured, from Trinity-RFT's GPU configuration guide",
-    "fitted": "predicted by the memory model, which was fitted to measured jobs of this kind",
-    "model": "predicted by the memory model",
-}
 GPUS_IN_A_MACHINE = 8
 """A job with more GPUs than this uses several machines, and one CUDA_VISIBLE_DEVICES cannot select
 GPUs on all of them."""
@@ -64,8 +66,6 @@ class PlanRequest(Frozen):
     job: TrainingJob
     from_config: FromConfig | None = None
     """What was read from a training config; None without a config."""
-    gpu_rows: tuple[GpuRow, ...] = ()
-    """The catalog's GPUs, which give the card's speed."""
 
 
 def answer(request: PlanRequest) -> PlanAnswer:
@@ -78,11 +78,8 @@ def answer(request: PlanRequest) -> PlanAnswer:
     from_config = request.from_config
     decision = (SOLVERS[question.solve] if question.solve else decide)(job, place)
     plain = cell(decision)
-    config = read_for_gpus(from_config, job.gpus) if from_config else None
     uncounted = tuple(dict.fromkeys(uncounted_parts(request)))
     reasons = tuple(reasons_for_close(request, decision, uncounted))
-    # A user who asks for the fewest GPUs does not need the speed-up over one GPU.
-    speed = None if question.solve == "gpus" else speed_of_several(decision, request.gpu_rows)
     variables = dict(plain.env)
     # Tell a user who has more GPUs than the plan needs how to hide the others from the training.
     asks_for_fewest = question.solve == "gpus" and decision.job.gpus <= GPUS_IN_A_MACHINE
@@ -96,14 +93,13 @@ def answer(request: PlanRequest) -> PlanAnswer:
         "uncounted": uncounted,
         "env": variables,
         "better": better_with_fewer(decision, question.solve),
-        "speed": speed,
         "trainer_settings": trainer_settings(trainer_of_settings(request), decision),
         "assumed": tuple(assumed_settings(question, decision.job)),
         "helps": helps(decision),
         "ways": tuple(ways(request)),
         "advice": tuple(advice(request, decision)),
         "solved": question.solve,
-        "config": config,
+        "config": from_config.read if from_config else None,
     }
     return PlanAnswer(**answered)
 
@@ -117,9 +113,6 @@ def reasons_for_close(
         yield "something that may take memory is not counted"
     if decision.close_because:
         yield decision.close_because
-    # The notes also name ways to divide a model that plan does not count.
-    if request.from_config and request.from_config.notes:
-        yield "a setting in the config is not counted (see the notes)"
     if decision.measured or not decision.fits:
         return
     question, job, place = request.question, decision.job, request.place
@@ -144,8 +137,9 @@ def reasons_for_close(
         needed = memory(replace(job, loss=older["loss"]), decision.recipe).total
         if needed > place.capacity:
             yield f"{older['name']} needs {needed / GIB:.1f} GiB"
-    if needs_memory_of_others(decision):
-        yield "other programs use some of the GPU's memory"
+    # They may leave the GPU before the training starts, or keep their memory.
+    if decision.memory.total + place.used_bytes > place.capacity:
+        yield f"other programs use {place.used_bytes / GIB:.1f} GiB of the GPU's memory"
 
 
 ALWAYS_RL = ("verl", "openrlhf")
@@ -160,9 +154,8 @@ def uncounted_parts(request: PlanRequest) -> Iterator[str]:
     setup, shape = job.rl, job.shape
     if shape.assumed:
         yield f"the shape of {shape.name} ({shape.assumed})"
-    for name in setup.reward_models:
-        if parameters_of(name, shape) is None:
-            yield f"the reward model {name}"
+    if setup.has_reward_model:
+        yield "a reward model of another size than the policy"
     if question.params is not None and question.context is None and job.context == 1:
         # A convolution keeps a value for every pixel, which a number of parameters does not show.
         yield "what a sample keeps beyond one row of a table (an image, a text)"
@@ -179,11 +172,9 @@ def uncounted_parts(request: PlanRequest) -> Iterator[str]:
 
 def trainer_of_settings(request: PlanRequest) -> str | None:
     """The trainer in whose format the settings are printed; None for preference or reinforcement
-    learning, because the settings for a supervised trainer would start another kind of training.
-
-    Trinity-RFT trains with verl, so plan counts both in the same way. But verl's own config has the
-    top-level key `actor_rollout_ref` and needs verl's setting names.
-    """
+    learning, because the settings for a supervised trainer would start another kind of training."""
+    # plan counts Trinity-RFT and verl, with which it trains, in the same way. verl's own config has
+    # this top-level key.
     read = request.from_config.read.read if request.from_config else ()
     if any(key.key.startswith("actor_rollout_ref.") for key in read):
         return "verl"
@@ -191,25 +182,26 @@ def trainer_of_settings(request: PlanRequest) -> str | None:
 
 
 def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
-    """Yields the advice in the answer as sentences, in this order: the assumed machine, a wrong
-    RoPE factor in the config, what to set before the start, what the config says but plan does not
-    count, and the notes on the result."""
+    """Yields the advice in the answer as sentences, what is wrong and what to set first."""
     if request.place.remark:
         yield request.place.remark
     from_config = request.from_config
     rope = from_config.rope if from_config else None
     if rope and (remark := factor_remark(rope, decision.job)):
         yield remark
-    if decision.fits and decision.recipe.env:
-        yield SET_BEFORE_START
-    yield from from_config.notes if from_config else ()
+    # In a plain loop, DDP gives each GPU the full `batch_size`, while DataParallel divides it.
+    per_gpu = from_config.per_gpu if from_config else None
+    if from_config and per_gpu and decision.job.gpus > 1 and not from_config.read.trainer:
+        yield (
+            f"plan assumes a batch of {per_gpu:,} on each GPU; if that is the batch of all "
+            f"{decision.job.gpus} GPUs together, add `--batch {per_gpu}`"
+        )
     yield from notes(request.question, decision)
 
 
 def cell(decision: Decision) -> PlanCell:
     """The plan for a single job as one row of results, without suggestions."""
     job, place, fits = decision.job, decision.place, decision.fits
-    source = SOURCES["fitted" if is_standard(job) else "model"]
     close_because = decision.close_because
     return PlanCell(
         fits=fits,
@@ -230,7 +222,6 @@ def cell(decision: Decision) -> PlanCell:
         context=job.context,
         batch=None if job.fills_token_budget else job.sequences,
         strategy=job.strategy,
-        source=SOURCES["measured"] if decision.measured else source,
     )
 
 
@@ -319,3 +310,277 @@ def ways(request: PlanRequest) -> Iterator[Way]:
             batch=largest.job.sequences if largest.fits else None,
             context=min(longest.job.context, most_tokens) if longest.fits else None,
         )
+
+
+# --- notes: what was assumed, what is uncertain, and what else to consider ------------------------
+
+
+def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
+    """All notes of a plan, with those about the model first."""
+    job, place, shape = decision.job, decision.place, decision.job.shape
+    if job.tables:
+        size = job.tables * BYTES[job.dtype]
+        written = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
+        names = " and ".join(map(str, question.tables))
+        yield (
+            f"embedding tables: {names} are {written} of weights; trained, they "
+            "have gradients of the same size and the optimizer's states as well"
+        )
+    # With adapters the whole model is frozen anyway.
+    if job.frozen and job.lora is None:
+        part = "the model" if job.frozen == 1 else f"{100 * job.frozen:.0f} % of the model"
+        yield (
+            f"{part} is frozen: it has no gradients and no optimizer states. plan counts its "
+            "activations anyway; they are only needed if something before it is trained"
+        )
+    if job.strategy == "dp" and job.gpus > 1:
+        distributed_gib = memory(replace(job, strategy="ddp"), decision.recipe).total / GIB
+        yield (
+            f"DataParallel: the first GPU holds most, {decision.memory.total / GIB:.1f} GiB "
+            "(weights, gradients, the optimizer's states and the outputs of the whole batch); each "
+            f"other GPU holds {other_gpu_bytes(job, decision.recipe) / GIB:.1f} GiB (a copy of the "
+            "weights, its gradients and activations)"
+        )
+        yield (
+            f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
+            f"{distributed_gib:.1f} GiB, each has its own process, and none waits for the first. "
+            f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
+        )
+    yield from assumed_sizes(question, decision)
+    if question.solve == "gpus":
+        sharded = gpus_needed(replace(job, strategy="fsdp"), place)
+        # FSDP2 needs Linux.
+        if not decision.fits and job.copies_model and place.linux and sharded.fits:
+            yield (
+                "`--strategy fsdp` divides the model among the GPUs: then "
+                f"{sharded.job.gpus} of them are enough"
+            )
+        if decision.fits and decision.recipe.offload:
+            yield "no number of these GPUs fits without offload, which is slow"
+    elif decision.fits and job.gpus > 1 and one_gpu_is_enough(decision):
+        how = "" if job.fills_token_budget else ", by accumulating"
+        yield (
+            f"one GPU would be enough{how}; {job.gpus} GPUs are up to {job.gpus} times as fast, "
+            "less the time in which they exchange gradients (short over NVLink, longer over PCIe)"
+        )
+    yield from machine_notes(decision)
+    if question.params is not None and decision.fits:
+        vocabulary = "no vocabulary"
+        if shape.vocabulary:
+            vocabulary = f"GPT-2's vocabulary of {shape.vocabulary:,}"
+        about_samples = ""
+        # Without a length plan assumes that a sample is a row of a table, not a text.
+        if question.context is None and job.context == 1:
+            about_samples = (
+                ". A sample is one token, like a row of a table. For sequences, give `--context`, "
+                "because memory grows with the tokens"
+            )
+        yield (
+            "`--params` does not tell the model's shape, so plan assumes a transformer with "
+            f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}. For your own "
+            f"model, use `--model config.json`{about_samples}"
+        )
+
+
+def assumed_sizes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
+    """Notes on the sequence length and the batch that were assumed, and on a length beyond the
+    model's native context."""
+    job, shape = decision.job, decision.job.shape
+    # An image model has a fixed number of tokens.
+    if shape.tokens is None and question.context is None and question.solve != "context":
+        length = "1 token" if job.context == 1 else f"{job.context:,} tokens"
+        yield f"plan assumes {length} of text, because `--context` is not given"
+    native = shape.native_context
+    if shape.tokens is None and native is not None and job.context > native:
+        extension = "the model's positions must be extended (RoPE scaling)"
+        if yarn(job):
+            extension = f"YaRN with factor {job.context / native:g}"
+        yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
+    # With a token budget there is no batch to assume.
+    if question.batch is None and question.solve is None and not job.fills_token_budget:
+        sample = "sequence" if shape.tokens is None else f"sample of {shape.tokens:,} tokens"
+        largest = max_batch(job, decision.place)
+        larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)" if largest.fits else ""
+        yield f"plan assumes one {sample} per GPU, because `--batch` is not given{larger}"
+
+
+def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
+    """How plan assumes that the model is trained, because no trainer is named, or which version of
+    the trainer it assumes; the screen says it in its first lines."""
+    named_fields = question.job_fields.keys()
+    older = older_version(question)
+    if older and job.shape.vocabulary:
+        yield f"plan assumes {older['assumed']} ({older['name']}: `--loss {older['loss']}`)"
+    if question.trainer is not None or question.rl is not None:
+        return
+    if not named_fields and job.shards_parameters:
+        yield (
+            "plan assumes FSDP, mixed precision and checkpointing; a plain loop in 32 bits needs "
+            "more memory: `--trainer loop`"
+        )
+        return
+    if job.fills_token_budget:
+        return
+    if job.compute_bytes == 4 and named_fields.isdisjoint(("amp", "dtype")):
+        yield "plan assumes 32 bits, as in a plain training loop; `--amp bf16` changes that"
+    if not named_fields.isdisjoint(("checkpointing", "selective")):
+        return
+    if job.lora is not None and job.checkpointing:
+        yield "plan assumes checkpointing, as trainers of adapters do; or `--checkpointing none`"
+    # With one token per sample the kept activations are too small to mention.
+    if not job.checkpointing and job.context > 1:
+        yield "plan assumes no checkpointing, as in a plain training loop; or `--checkpointing`"
+
+
+def older_version(question: TrainingQuestion) -> Mapping[str, str] | None:
+    """The trainer's older version or other setting whose loss needs more memory than plan assumes
+    (`TrainerTable.trainers`); None if there is none, or if the question names the loss."""
+    if question.trainer is None or question.method or question.rl or "loss" in question.job_fields:
+        return None
+    older: Mapping[str, str] | None = row_of(question.trainer).get("older")
+    return older
+
+
+SAME_FACTOR = 0.01
+"""Factors that differ by at most this share count as equal, because people write only one or two
+decimals (1.25, 3.33)."""
+
+
+def factor_remark(scaling: RopeScaling, job: TrainingJob) -> str | None:
+    """What is wrong with the config's RoPE factor for the job's length, as a sentence; None if
+    nothing is.
+
+    The factor must be at least the job's length divided by the original length; with a smaller
+    factor, the model reaches positions that it was not trained for, and its text degenerates there.
+    A larger factor costs quality in short texts (model cards of Qwen2.5 and Qwen3).
+    """
+    original = scaling.original or job.shape.native_context
+    if original is None:
+        return None
+    needed, factor = max(job.context / original, 1), scaling.factor
+    must_be = f"it must be {needed:g} ({job.context:,} tokens / {original:,})"
+    if factor < needed * (1 - SAME_FACTOR):
+        return f"{scaling.key} is wrong: a factor of {factor:g} is too small, {must_be}"
+    if factor > needed * (1 + SAME_FACTOR):
+        return f"{scaling.key}: a factor of {factor:g} makes short texts worse, {must_be}"
+    return None
+
+
+def one_gpu_is_enough(decision: Decision) -> bool:
+    """Whether a single GPU could train one GPU's share of the batch without offload; it would
+    process the other shares later, with accumulated gradients."""
+    job = decision.job
+    alone = replace(job, gpus=1)
+    if not job.fills_token_budget:
+        alone = replace(alone, batch=max(job.sequences // job.gpus, 1))
+    on_one = decide(alone, replace(decision.place, sp=None))
+    return on_one.fits and not on_one.recipe.offload
+
+
+FIRST_WITH_BFLOAT16 = Capability(8, 0)
+"""The compute capability of Ampere, the first GPUs with bfloat16 units."""
+
+
+def machine_notes(decision: Decision) -> Iterator[str]:
+    """Notes on how this machine differs from the plan, on a GPU without bfloat16, and on memory
+    shared with the GPU."""
+    job, place = decision.job, decision.place
+    count, capability = place.count, place.capability
+    if count is not None and job.gpus > count:
+        counted = "1 GPU" if count == 1 else f"{count} GPUs"
+        yield f"this machine has {counted}, but the plan is for {job.gpus}"
+    if count is not None and count > job.gpus and decision.fits:
+        yield (
+            f"this machine has {count} GPUs, but the plan uses {job.gpus}: with all of them the "
+            f"training is up to {count / job.gpus:g} times as fast (`--gpus {count}`)"
+        )
+    lacks_bfloat16 = capability is not None and capability < FIRST_WITH_BFLOAT16
+    if lacks_bfloat16 and "bf16" in (job.amp, job.dtype):
+        yield (
+            f"{place.gpu} (compute capability {capability}) has no bfloat16 units, so bfloat16 "
+            "is slow or refused there: use float16 with a gradient scaler (`--amp fp16`), which "
+            "needs the same memory"
+        )
+    if place.unified:
+        yield (
+            "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
+            "need memory too"
+        )
+
+
+# --- many jobs: one for each row of a CSV file ----------------------------------------------------
+
+NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
+NOTHING = PlanMemory(
+    states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
+)
+LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
+"""The largest plausible values in a row; anything above is a typo."""
+
+
+def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
+    """Yield one plan for each row of the CSV file, in order, with Trinity-RFT as the trainer; a row
+    that cannot be planned gets an `error`.
+
+    Raises BadInput if a column is missing, because then no row can be planned.
+    """
+    text = named_file.read_text(path)
+    reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    if not NEEDED_COLUMNS.issubset(reader.fieldnames or ()):
+        raise BadInput(f"{path} needs the columns num_gpus, model and max_model_len")
+    # Hundreds of rows name the same few cards and models.
+    gpu_of_row = lru_cache(maxsize=64)(partial(place_of_row, gpus=gpus))
+    shape_of_row = lru_cache(maxsize=64)(model_named)
+    for row in reader:
+        name = (row.get("gpu") or "").strip()
+        try:
+            place = gpu_of_row(name, (row.get("gpu_mem_gb") or "").strip())
+            job = TrainingJob(
+                shape=shape_of_row((row.get("model") or "").strip()),
+                gpus=int(number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)),
+                context=int(number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)),
+            )
+            yield cell(decide(job, replace(place, predict=predict)))
+        except GpuSetupError as problem:
+            hint = f" ({problem.hint})" if problem.hint else ""
+            # All fields but `error`, the model and the GPU are placeholders.
+            yield PlanCell(
+                error=f"line {reader.line_num}: {problem.message}{hint}",
+                fits=False,
+                recipe="",
+                basis="predicted",
+                confidence="close",
+                memory_gib=NOTHING,
+                margin_percent=0,
+                model=row.get("model") or "",
+                parameters=0,
+                active_parameters=0,
+                gpu=name,
+                gpus=0,
+                context=0,
+            )
+
+
+def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
+    """The GPU that a row describes by its name, its memory size or both; UsageError if the two
+    contradict each other."""
+    gib = number("gpu_mem_gb", size, LARGEST_GIB) if size or not name else None
+    if not name:
+        return place_of(None, round((gib or 0) * GIB))
+    card_has_several_sizes = gib and one_memory(rows_named(name, gpus)) is None
+    place = named_gpu(f"{name} {size}GB" if card_has_several_sizes else name, gpus)
+    # Allow a difference of a tenth, because the size may be in decimal gigabytes.
+    if gib and abs(place.total_bytes / GIB / gib - 1) > 0.1:
+        raise UsageError(
+            f"{name} has {place.total_bytes / GIB:g} GiB of memory, gpu_mem_gb says {size}"
+        )
+    return place
+
+
+def number(name: str, text: str | None, most: int) -> float:
+    """The number in a CSV column; UsageError if it is not a positive number or exceeds `most`."""
+    is_number = re.fullmatch(r"\d{1,9}(\.\d{1,9})?", (text or "").strip())
+    value = float(text) if text and is_number else 0
+    if not 0 < value <= most:
+        raise UsageError(f"{name} is {text!r}: a number up to {most:,} is needed")
+    return value

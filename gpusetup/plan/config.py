@@ -27,15 +27,7 @@ from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, TrainingQuestion
 from gpusetup.plan.rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.trained_parts import frozen_in, tables_in
-from gpusetup.plan.trainers import usual_batch
-
-NUMBERS = {
-    "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "sp": "sp", "accumulation": "accumulate",
-}  # fmt: skip
-SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
-"""Role of a key that is a number or a switch -> the field of the job or question that it sets."""
-
+from gpusetup.plan.trainers import trainer_table
 
 STATIC_KINDS = ("yarn", "linear", "su", "longrope")
 """Kinds of scaling whose factor is the longest length divided by the original length. With other
@@ -59,15 +51,12 @@ class FromConfig(Frozen):
 
     question: TrainingQuestion
     per_gpu: int | None
-    """The number of sequences in one micro-batch of a GPU group (see
-    `TrainingQuestion.group_size`)."""
+    """The number of sequences in one micro-batch of the GPUs that share a sequence (`sp`)."""
     total: int | None
     """The number of sequences in one optimizer step over all GPUs, gradient accumulation
     included."""
     gpus: int | None
     read: ConfigRead
-    notes: tuple[str, ...] = ()
-    """Sentences that name what the plan cannot count."""
     rope: RopeScaling | None = None
     """The RoPE scaling that the config sets to extend the context; None if there is none."""
 
@@ -82,9 +71,14 @@ def question_of(
     """
     reader = Reader(config, variables or {})
     trainer = trainer or trainer_of(config)
-    fields: Fields = {"trainer": trainer, "notes": [], "per_gpu": None, "total": None}
-    fields |= {field: reader.number(role, LARGEST[field]) for role, field in NUMBERS.items()}
-    fields |= {field: reader.switch(role) for role, field in SWITCHES.items()}
+    fields: Fields = {
+        "trainer": trainer,
+        "per_gpu": None,
+        "total": None,
+        "sp": reader.number("sp", LARGEST["sp"]),
+        "accumulate": reader.number("accumulation", LARGEST["accumulate"]),
+        "compile": reader.switch("compile"),
+    }
     for part in PARTS:
         fields |= part(reader, fields)
     if trainer is None:
@@ -110,7 +104,6 @@ def question_of(
         per_gpu=fields["per_gpu"],
         total=fields["total"],
         gpus=fields["devices"],
-        notes=tuple(fields["notes"]),
         rope=rope_scaling(reader),
         # Build the report last, because it lists all keys that were read.
         read=ConfigRead(
@@ -127,7 +120,7 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
     """The question for this number of GPUs, with the batch of all GPUs together."""
     question = replace(from_config.question, gpus=gpus)
     per_gpu, total, accumulate = from_config.per_gpu, from_config.total, question.accumulate
-    groups = max(gpus // question.group_size, 1)
+    groups = max(gpus // (question.sp or 1), 1)
     if per_gpu is not None:
         batch = per_gpu * groups
         if accumulate is None and total:
@@ -139,19 +132,6 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
     return replace(question, batch=max(total // (accumulate or 1), groups))
 
 
-def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
-    """The report about a config. In a plain loop on several GPUs it says how the batch is counted,
-    because DDP gives each GPU the full `batch_size`, while DataParallel divides it among them."""
-    read, per_gpu = from_config.read, from_config.per_gpu
-    if gpus == 1 or per_gpu is None or read.trainer is not None:
-        return read
-    assumption = (
-        f"each GPU has a batch of {per_gpu:,}; if that is the batch of all {gpus} GPUs together, "
-        f"add `--batch {per_gpu}`"
-    )
-    return replace(read, assumed=(*read.assumed, assumption))
-
-
 # --- what is trained ------------------------------------------------------------------------------
 
 
@@ -159,9 +139,10 @@ def model(reader: Reader, fields: Fields) -> Fields:
     """The field `model`, from the first setting that names a model or its folder; `BadInput` for a
     file that is not a config.json."""
     for setting, text in reader.all("named-model"):
-        # torchtitan gives the size in a separate key: name `llama3`, flavor `8B`.
-        flavor = reader.word("flavor")
-        name = known_name(f"{text}-{flavor}" if flavor else text)
+        name = text
+        if not named_file.is_there(Path(text) / "config.json"):
+            # A known model may stand at the end of a path (`checkpoints/Qwen/Qwen3-8B`).
+            name = next(filter(is_known, (text, text.rstrip("/").rpartition("/")[2])), text)
         # The key `model` may name a kind of network instead (`model: lstm`).
         is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
         if setting.path[-1] == "model" and not is_hub_id and not is_known(name):
@@ -175,36 +156,13 @@ def model(reader: Reader, fields: Fields) -> Fields:
                 "this file is not the config.json of a model",
                 hint="a name, a config.json or its folder",
             )
-        # torchtune's QLoRA builders quantise the base model.
-        return {"model": name, **({"quantize": "nf4"} if ".qlora_" in text else {})}
+        return {"model": name}
     return {}
-
-
-def known_name(text: str) -> str:
-    """The known model name that a text contains, for example at the end of a path; otherwise the
-    text itself."""
-    if named_file.is_there(Path(text) / "config.json"):
-        return text
-    # In torchtitan, `llama3` means Llama 3.1.
-    name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", text)
-    names = [name, name.rstrip("/").rpartition("/")[2]]
-    if "torchtune." in text:
-        # A builder's name (`lora_llama3_1_8b`) has `_` in place of a version's or a size's point.
-        name = re.sub(r"^(?:qlora|lora|dora)_", "", text.rpartition(".")[2])
-        names = [
-            re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1),
-            re.sub(r"_(\d+)_(\d+b)", r"_\1.\2", name),
-            re.sub(r"(\d)_(\d)", r"\1.\2", name),
-        ]
-    return next(filter(is_known, names), name)
 
 
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
 """Trainers that use LoRA only if `use_peft` or `adapter` asks for it, even if the config sets a
 rank (TRL, ModelConfig; axolotl's examples have an empty `adapter:` and `lora_r: 8`)."""
-EVERY_LINEAR_LAYER = frozenset(("all", "all-linear", "down_proj", "fc2", "w2"))
-"""LoRA targets that mean all linear layers: `all`, `all-linear`, and the names of the MLP's down
-projection, which only occur in lists of all linear layers."""
 EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
 """Modules with a row for each token of the vocabulary, which cost much memory if they are trained
 together with the adapters."""
@@ -227,20 +185,18 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
         return {}
-    targets = reader.names("targets")
-    if targets and not targets & EVERY_LINEAR_LAYER:
-        reader.assumed.append(
-            "adapters are counted on all linear layers; fewer, as the config names, need less"
-        )
+    # Adapters are counted on all linear layers, whatever the config names; fewer need less.
+    reader.names("targets")
     trains_embeddings = bool(EMBEDDINGS & reader.names("trained-too"))
     lora = {"lora": rank, "trained_embeddings": trains_embeddings or None}
     return {**lora, "quantize": "nf4"} if method == "qlora" else lora
 
 
 def frozen_and_tables(reader: Reader, fields: Fields) -> Fields:
-    """The part of the model that the config freezes (adapters freeze the whole model anyway), and
-    the embedding tables (for users, items and the like) trained in addition to the model."""
+    """The part of the model that the config freezes, and the embedding tables (for users, items and
+    the like) trained in addition to the model."""
     part = frozen_in(reader, fields.get("model"))
+    # Adapters freeze the whole model anyway.
     freezes = {"freeze": part} if part is not None and fields.get("lora") is None else {}
     return {**freezes, "tables": tables_in(reader)}
 
@@ -322,7 +278,7 @@ def batch(reader: Reader, fields: Fields) -> Fields:
         return {"per_gpu": per_gpu}
     total = reader.number("total", LARGEST["batch"])
     if per_gpu is None and total is None and trainer != "trinity":
-        per_gpu = usual_batch(trainer)
+        per_gpu = int(trainer_table().trainers.get(trainer or "", {}).get("usual_batch", 1))
         default = f"{trainer}'s own {per_gpu}" if per_gpu > 1 else "plan assumes 1"
         reader.assumed.append(f"the config has no batch size: {default} on each GPU")
     return {"per_gpu": per_gpu, "total": total}
@@ -351,11 +307,9 @@ def checkpointing(reader: Reader, fields: Fields) -> Fields:
     checkpoints: Fields = {"offload_checkpoints": True if offloads else None}
     if is_off is not None:
         return {**checkpoints, "checkpointing": not is_off}
-    if text == "selective" and fields["trainer"] != "megatron":
+    if text == "selective":
         return {**checkpoints, "selective": True}
-    # `selective` counts as none, because Megatron-LM's selective recomputation affects only
-    # attention without a flash kernel.
-    is_on = text not in ("selective", "none", "no", "false", "off", "n")
+    is_on = text not in ("none", "no", "false", "off", "n")
     return {**checkpoints, "checkpointing": is_on} if text else checkpoints
 
 
@@ -373,7 +327,7 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
     return {"optimizer": name, "step": step, "offload_optimizer": True if host else None}
 
 
-IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatron", "trinity")
+IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "trinity")
 """Trainers that always compute in 16 bits. Their `bf16: true` therefore says nothing about the type
 of the weights."""
 
@@ -443,21 +397,23 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
 
 
 UNCOUNTED = {
-    "replicas": "replicas of shards are not counted: plan assumes one shard over all GPUs",
-    "ep": "expert parallelism is not counted: plan assumes all experts on each GPU",
-}
-"""Role of a number above 1 that plan does not count -> the note that says so."""
+    "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "replicas": "replicated",
+}  # fmt: skip
+"""Role of a number -> the kind of parallelism that plan does not count if it is above 1."""
 
 
 def parallel(reader: Reader, fields: Fields) -> Fields:
     """The number of GPUs in the config over all nodes, and the parallel strategy: DeepSpeed's ZeRO
-    stage if the config names one, otherwise that in the settings of FSDP or Megatron-LM. None for
-    what the config does not set."""
+    stage if the config names one, otherwise that in the settings of FSDP. None for what the config
+    does not set."""
+    for role, kind in UNCOUNTED.items():
+        degree = reader.number(role, LARGEST["gpus"]) or 1
+        if degree > 1:
+            problem = f"{degree}: plan does not count {kind} parallelism"
+            setting, _ = next(reader.all(role))
+            raise reader.refused(setting, problem, "with 1 it is planned by FSDP or ZeRO alone")
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
-    for role, note in UNCOUNTED.items():
-        if (reader.number(role, LARGEST["gpus"]) or 1) > 1:
-            fields["notes"].append(note)
     return {"devices": gpus and gpus * (nodes or 1), "strategy": strategy(reader)}
 
 
@@ -480,11 +436,8 @@ def strategy(reader: Reader) -> str | None:
             reader.note(setting, f"{role}: {text}")
             words += text.lower().replace(",", " ").split()
     strategies = [str(name) for word in words if (name := meaning("strategy", word))]
-    if strategies:
-        return "fsdp" if "2" in words or "fsdp2" in words else strategies[0]
-    # Megatron-LM shards only the optimizer states.
-    shards_optimizer = reader.switch("distributed-optimizer")
-    return None if shards_optimizer is None else "zero1" if shards_optimizer else "ddp"
+    is_fsdp2 = "2" in words or "fsdp2" in words
+    return next(iter(["fsdp"] if strategies and is_fsdp2 else strategies), None)
 
 
 def rope_scaling(reader: Reader) -> RopeScaling | None:

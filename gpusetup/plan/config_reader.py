@@ -28,8 +28,7 @@ LONGEST_VALUE = 80
 """The number of characters of a value that the answer shows."""
 ANCHOR = re.compile(r"(?:&\S+\s+)?")
 Fields = dict[str, Any]
-"""Fields of a job or question by name, and `notes`, `per_gpu`, `total` and `devices` for
-`FromConfig`."""
+"""Fields of a job or question by name, and `per_gpu`, `total` and `devices` for `FromConfig`."""
 Meaning = Callable[[Setting, str], Any]
 """A function from a setting and its text to the value it means; None if it means nothing."""
 
@@ -152,15 +151,14 @@ class Reader:
             return None
         if "${" not in written:
             return written
-        value, asked = resolved(written, setting.path, self._written_text, self.variables)
+
+        def text_at(path: Path) -> str | None:
+            found = self.by_path.get(path)
+            return None if found is None or found.is_collection else bare_text(found)
+
+        value, asked = resolved(written, text_at, self.variables)
         self.assumed += [f"{dotted(setting.path)} takes {variable}" for variable in asked]
         return value or None
-
-    def _written_text(self, path: Path) -> str | None:
-        """The scalar at a path exactly as written, for values that refer to it; None if there is
-        none."""
-        setting = self.by_path.get(path)
-        return None if setting is None or setting.is_collection else bare_text(setting)
 
     def note(self, setting: Setting, meaning: str) -> None:
         """Record that a setting was read, and what it means. The first meaning stays, because later
@@ -213,22 +211,21 @@ VARIABLE = re.compile(r"(?:oc\.env|env):\s*([^,\s]+)\s*(?:,(.*))?|([A-Za-z_]\w*)
 
 
 def resolved(
-    text: str, path: Path, text_at: Callable[[Path], str | None], variables: Mapping[str, str]
+    text: str, text_at: Callable[[Path], str | None], variables: Mapping[str, str]
 ) -> tuple[str | None, list[str]]:
     """The text with every `${...}` replaced by its value, and what was read for each variable, as
     parts of a sentence. None instead of the text if a reference cannot be resolved.
 
-    These are OmegaConf's references (`${model.path}`, `${.path}` in the same map, `${..path}` one
-    map higher) and its resolvers `oc.env` (an environment variable with an optional default) and
-    `oc.decode` (parses a text as a value), Hydra's old `env:NAME`, and the shell's
-    `${NAME:-default}`. Other resolvers may be code of the user's project, which we never run.
-    `path` is the path of the text's key, which relative references start from. `text_at` returns
-    the scalar at a path of the config as written, or None.
+    These are OmegaConf's references (`${model.path}`) and its resolvers `oc.env` (an environment
+    variable with an optional default) and `oc.decode` (parses a text as a value), Hydra's old
+    `env:NAME`, and the shell's `${NAME:-default}`. Other resolvers may be code of the user's
+    project, which we never run. `text_at` returns the scalar at a path of the config as written, or
+    None.
 
     >>> nothing = lambda path: None
-    >>> resolved("${oc.decode:${oc.env:FACTOR}}", ("factor",), nothing, {"FACTOR": "2.0"})
+    >>> resolved("${oc.decode:${oc.env:FACTOR}}", nothing, {"FACTOR": "2.0"})
     ('2.0', ['the variable FACTOR, which is set: 2.0 was read'])
-    >>> resolved("${oc.env:OWNER,Qwen}/Qwen3-8B", ("model",), nothing, {})[0]
+    >>> resolved("${oc.env:OWNER,Qwen}/Qwen3-8B", nothing, {})[0]
     'Qwen/Qwen3-8B'
     """
     asked: list[str] = []
@@ -245,7 +242,7 @@ def resolved(
             return value
         resolver, colon, argument = body.partition(":")
         if not colon:
-            return bare(text_at(path_of_reference(body, path)))
+            return bare(text_at(tuple(body.split("."))))
         return bare(argument) if resolver == "oc.decode" else None
 
     for _ in range(MOST_PARTS):
@@ -257,21 +254,6 @@ def resolved(
         if value is None or len(text) > MOST_LETTERS:
             break
     return None, asked
-
-
-def path_of_reference(body: str, path: Path) -> Path:
-    """The absolute path of the key that a reference names; leading dots make the reference relative
-    to `path`.
-
-    >>> path_of_reference("model.layers[0]", ("a",)), path_of_reference(".name", ("model", "path"))
-    (('model', 'layers', 0), ('model', 'name'))
-    """
-    names = re.findall(r"[^.\[\]\s]+", body)
-    # Python refuses to convert thousands of digits.
-    target: Path = tuple(int(n) if re.fullmatch(r"\d{1,9}", n) else n for n in names)
-    dots = len(body) - len(body.lstrip("."))
-    # One dot means the map that contains the key; each further dot goes one map higher.
-    return path[: max(len(path) - dots, 0)] + target if dots else target
 
 
 def bare(text: str | None) -> str | None:

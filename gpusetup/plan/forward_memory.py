@@ -13,12 +13,6 @@ CHECKPOINT_IN_BUDGET = 1.5
 needs 2."""
 
 
-def sequence_shards(job: TrainingJob) -> int:
-    """The number of GPUs among which sequence parallelism divides the norms and residuals
-    (Megatron: arXiv 2205.05198); 1 without it."""
-    return job.tensor_parallel if job.sequence_parallel else 1
-
-
 def residual_bytes(job: TrainingJob) -> int:
     """The bytes per element of the hidden state that passes between layers."""
     # With PEFT's 32-bit norms and embedding, the hidden state is in 32 bits too.
@@ -31,11 +25,7 @@ def residual_bytes(job: TrainingJob) -> int:
 
 def activations(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of activations that the forward pass keeps for the backward pass, including
-    autocast's 16-bit copies of weights.
-
-    With p pipeline stages, the first stage holds p micro-batches of L / p layers, so this is the
-    same as for all L layers (arXiv 2104.04473).
-    """
+    autocast's 16-bit copies of weights."""
     tokens_times_layers = tokens(job, recipe) * job.shape.layers
     if job.checkpointing:
         return (checkpoint_bytes(job) + selected_bytes(job)) * tokens_times_layers
@@ -55,8 +45,7 @@ def checkpoint_bytes(job: TrainingJob) -> float:
         return 0.0
     # Micro-batches rarely fill a token budget completely, so count less for these jobs.
     width = CHECKPOINT_IN_BUDGET if job.fills_token_budget else 2.0
-    element_bytes = residual_bytes(job) / 2 * width
-    return job.shape.hidden * element_bytes / sequence_shards(job)
+    return job.shape.hidden * residual_bytes(job) / 2 * width
 
 
 def selected_bytes(job: TrainingJob) -> float:
@@ -68,11 +57,10 @@ def selected_bytes(job: TrainingJob) -> float:
     if not job.selective:
         return 0.0
     shape = job.shape
-    matrix_products = 2 * shape.query + shape.key_value + shape.intermediate
-    elements = matrix_products / job.tensor_parallel
+    elements = 2 * shape.query + shape.key_value + shape.intermediate
     # The output of attention, unless a compiled layer recomputes it.
     if not job.compile:
-        elements += shape.hidden / sequence_shards(job)
+        elements += shape.hidden
     return elements * job.compute_bytes
 
 
@@ -98,10 +86,7 @@ def layer_bytes(job: TrainingJob) -> float:
     tensors = (3 if recomputes else 4) if shape.gated else 2
     # Each token is copied as input and output of each of its experts.
     mlp = (shape.intermediate * tensors + 3 * shape.experts * shape.hidden) * compute
-    # Tensor parallelism divides attention and MLP. It divides the norms and masks between them only
-    # with sequence parallelism.
-    norms = 2 * between * shape.hidden / sequence_shards(job)
-    return norms + (attention + mlp) / job.tensor_parallel
+    return 2 * between * shape.hidden + attention + mlp
 
 
 def score_bytes(job: TrainingJob) -> float:
@@ -123,18 +108,16 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of one layer's backward pass: the recomputed activations, and gradients of about
     half their size."""
     shape = job.shape
-    scores = score_bytes(job) / job.tensor_parallel
+    scores = score_bytes(job)
     kept = layer_bytes(job) - scores
     gradients = 0.5 * kept
     if job.fused_kernels and shape.gated:
         # In Liger and Unsloth, SwiGLU overwrites its inputs with its gradients.
-        written_over = shape.intermediate / job.tensor_parallel + shape.hidden
-        gradients = min(gradients, written_over * job.compute_bytes)
+        gradients = min(gradients, (shape.intermediate + shape.hidden) * job.compute_bytes)
     peak_of_scores = 1.5 * scores
     if job.attention == "eager":
         # The softmax, its gradient, and the resulting gradient of the scores, in 32 bits.
-        three_in_32_bits = 12.0 * shape.heads * job.length / job.tensor_parallel
-        peak_of_scores = max(peak_of_scores, three_in_32_bits)
+        peak_of_scores = max(peak_of_scores, 12.0 * shape.heads * job.length)
     # Without checkpointing the kept tensors are already counted as activations.
     if not job.checkpointing:
         return (gradients + peak_of_scores - scores) * tokens(job, recipe)
@@ -150,11 +133,11 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
 # --- the logits and their loss --------------------------------------------------------------------
 
 TRAINER_LOGIT = 8.246
-"""Bytes per logit with Trinity-RFT, fitted to the measured table (`measured.py`)."""
+"""Bytes per logit with Trinity-RFT, fitted to the measured table (`cells.csv`)."""
 LOSSES: dict[str, tuple[float, float]] = {
     "trainer": (TRAINER_LOGIT, TRAINER_LOGIT + 4), "eager": (14, 16), "hf": (12, 12),
     "eager-old": (12, 16), "eager-half": (8, 16), "compiled": (12, 12), "in-graph": (6, 12),
-    "vocab-parallel": (6, 4), "in-place": (4, 8), "chunked": (3.5, 5.5), "chunked-head": (1.75, 2),
+    "in-place": (4, 8), "chunked": (3.5, 5.5), "chunked-head": (1.75, 2),
     "fused": (0, 0),
 }  # fmt: skip
 """Loss kernel -> bytes per logit when computing in 16 bits and in 32 bits.
@@ -164,7 +147,7 @@ hand-written loop with a variable that keeps the 32-bit logits until the backwar
 logits, their log-softmax and two gradients. `hf` frees the logits before the backward pass
 (transformers' Trainer). `eager-old` copies the shifted logits (transformers before 4.49).
 `eager-half` computes the loss from 16-bit logits (DeepSpeed's engine). `compiled` fuses the copies;
-`in-graph` is compiled together with the model. `vocab-parallel` is Megatron's loss. `in-place`
+`in-graph` is compiled together with the model. `in-place`
 writes the gradient over the logits (flash-attn, Apex, llm-foundry). `chunked` keeps the logits and
 upcasts one of eight chunks at a time (torchtune); `chunked-head` keeps only one chunk of logits
 (torchtitan). `fused` never stores the logits (Liger, cut cross-entropy, Unsloth).
@@ -173,7 +156,6 @@ SAME_LOSS = {
     "liger": "fused", "cce": "fused", "trl-chunked": "fused", "unsloth": "fused",
     "flash": "in-place", "flash-attn": "in-place", "apex": "in-place",
     "torchtune": "chunked", "hf-old": "eager-old", "torchtitan": "compiled",
-    "megatron": "vocab-parallel",
 }  # fmt: skip
 """Other names for the loss kernels -> the name in `LOSSES`."""
 
@@ -193,4 +175,4 @@ def logit_count(job: TrainingJob, recipe: Recipe) -> float:
     # With DataParallel the first GPU gathers the outputs of all GPUs and computes the loss.
     if job.strategy == "dp":
         outputs *= job.gpus
-    return outputs / job.tensor_parallel
+    return outputs

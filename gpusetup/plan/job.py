@@ -76,9 +76,6 @@ class TrainingJob(Frozen):
     """The type in which the parameters are stored."""
     amp: Dtype | None = "bf16"
     """The type used for computing with autocast or mixed precision; None means `dtype`."""
-    gradient_dtype: Dtype | None = None
-    """The type of the gradients if it differs from the type used for computing (32 bits in
-    Megatron)."""
     quantize: Quantization | None = None
     """The storage format of the frozen base; with `fp8`, linear layers compute in 8 bits."""
     upcast_rest: bool = False
@@ -128,11 +125,6 @@ class TrainingJob(Frozen):
 
     # Several GPUs.
     strategy: Strategy = "fsdp"
-    tensor_parallel: int = 1
-    sequence_parallel: bool = False
-    """Whether tensor parallelism also divides the norms and residuals between attention and MLP."""
-    pipeline_parallel: int = 1
-    context_parallel: int = 1
 
     @property
     def fills_token_budget(self) -> bool:
@@ -146,21 +138,9 @@ class TrainingJob(Frozen):
         return self.batch if isinstance(self.batch, int) else 0
 
     @property
-    def data_parallel(self) -> int:
-        """The number of GPUs left for data, sequence and context parallelism after tensor and
-        pipeline parallelism."""
-        return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
-
-    @property
-    def group_size(self) -> int:
-        """The number of GPUs that together hold one copy of the model under tensor, context and
-        pipeline parallelism."""
-        return self.tensor_parallel * self.context_parallel * self.pipeline_parallel
-
-    @property
     def copies_model(self) -> bool:
-        """Whether the strategy shards nothing, so that every GPU (or pipeline of GPUs) holds the
-        whole model and its states."""
+        """Whether the strategy shards nothing, so that every GPU holds the whole model and its
+        states."""
         return not SHARDED[self.strategy]
 
     @property
@@ -212,19 +192,9 @@ class TrainingJob(Frozen):
 
     @property
     def master_weights(self) -> bool:
-        """Whether the weights are in 16 bits while the optimizer keeps a 32-bit copy of them.
-
-        This is the case for ZeRO with mixed precision, and for Megatron-LM (which alone sets the
-        type of the gradients) even if its optimizer is not distributed.
-        """
-        is_zero = self.strategy in ("zero1", "zero2", "zero3")
-        return bool(self.amp) and (is_zero or self.gradient_dtype is not None)
-
-    @property
-    def deepspeed_steps(self) -> bool:
-        """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights; Megatron-LM keeps
-        such a copy in an optimizer of its own."""
-        return self.master_weights and self.gradient_dtype is None
+        """Whether DeepSpeed's optimizer updates a 32-bit copy of 16-bit weights (ZeRO with mixed
+        precision)."""
+        return bool(self.amp) and self.strategy in ("zero1", "zero2", "zero3")
 
     @property
     def adapter_parameters(self) -> int:
@@ -288,7 +258,7 @@ def samples(job: TrainingJob, recipe: Recipe) -> int:
     """The number of sequences in one micro-batch of a data-parallel group: the batch divided by the
     number of groups, rounded up."""
     # If a sequence needs more GPUs than there are, all GPUs form one group.
-    groups = max(job.data_parallel // (recipe.sp * job.context_parallel), 1)
+    groups = max(job.gpus // recipe.sp, 1)
     return math.ceil(job.sequences / groups)
 
 
@@ -301,7 +271,7 @@ def tokens(job: TrainingJob, recipe: Recipe) -> int:
     """
     if not job.fills_token_budget:
         tokens_of_group = samples(job, recipe) * job.sequences_of_sample * job.length
-        return math.ceil(tokens_of_group / (recipe.sp * job.context_parallel))
+        return math.ceil(tokens_of_group / recipe.sp)
     return math.ceil(2 * job.length / recipe.sp) if job.tokens is None else job.tokens
 
 

@@ -3,7 +3,7 @@ moment when the sum is largest.
 
 Each term is a number of elements (such as parameters, or tokens times width) times the bytes per
 element. The few constants that cannot be computed were fitted to a table of 560 measurements
-(`measured.py`), or set beforehand. All amounts are for one GPU. `docs/explanation/memory-model.md`
+(`cells.csv`), or set beforehand. All amounts are for one GPU. `docs/explanation/memory-model.md`
 explains the terms.
 """
 
@@ -52,11 +52,11 @@ NCCL = 0.8 * GIB
 """Bytes of NCCL's buffers on a GPU. According to messages of runs that ran out of memory, they take
 0.1 GiB without NVLink and up to 1.2 GiB with it."""
 NCCL_FITTED = 0.3 * GIB
-"""Bytes of NCCL's buffers with Trinity-RFT, fitted to the measured table (`measured.py`)."""
+"""Bytes of NCCL's buffers with Trinity-RFT, fitted to the measured table (`cells.csv`)."""
 
 EXCHANGE = 15.981
 """Bytes per element that sequence parallelism exchanges, fitted to the measured table
-(`measured.py`)."""
+(`cells.csv`)."""
 
 
 def runtime(job: TrainingJob, recipe: Recipe) -> float:
@@ -79,7 +79,7 @@ def exchange(job: TrainingJob, recipe: Recipe) -> float:
 # --- the allocator's gaps: memory that it has reserved and no tensor uses -------------------------
 
 LOST_LOGIT = 1.667
-"""Bytes of gaps per logit with Trinity-RFT, fitted to the measured table (`measured.py`)."""
+"""Bytes of gaps per logit with Trinity-RFT, fitted to the measured table (`cells.csv`)."""
 
 
 class Gaps(NamedTuple):
@@ -166,10 +166,8 @@ def own_segments(job: TrainingJob, recipe: Recipe) -> float:
         return 0.0
     bytes_per_logit = 0.0
     # Old transformers copy the shifted logits in float32 (4 bytes, and 5 % for the segment's
-    # rounding); a single sample is shifted as a view, without a copy. Megatron's loss keeps a copy
-    # of the same size.
-    copies_shifted_logits = job.loss == "eager-old" and samples(job, recipe) > 1
-    if copies_shifted_logits or job.loss == "vocab-parallel":
+    # rounding); a single sample is shifted as a view, without a copy.
+    if job.loss == "eager-old" and samples(job, recipe) > 1:
         bytes_per_logit += 4.2
     # Current transformers versions keep one more copy of 16-bit logits, in 16 bits.
     if job.loss == "hf" and job.compute_bytes < 4:

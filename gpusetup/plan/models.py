@@ -1,10 +1,9 @@
-"""Finds the shape of the model that the user names: a known name, a `config.json` (local, or
-downloaded from the hub for `plan --fetch-config`), or a number of parameters.
+"""Finds the shape of the model that the user names: a known name, a `config.json` (a file, or in
+the hub's cache), or a number of parameters.
 
 Names usually have the form `owner/Family-Version-Size-Tuning-Date-Format`. Parts that do not affect
-the shape (tuning, date, format) are removed before a name is looked up. A fine-tuned model often
-has its base in its name (`Hermes-3-Llama-3.1-8B`), and nearly every name says how many parameters
-it has (`Kimi-Linear-48B-A3B`).
+the shape (tuning, date, format) are removed before a name is looked up; the rest must match whole.
+Nearly every name says how many parameters the model has (`Kimi-Linear-48B-A3B`).
 """
 
 from __future__ import annotations
@@ -13,16 +12,14 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from typing import Any
 
 from gpusetup import named_file
-from gpusetup.errors import BadInput, ToolFailed, UsageError
+from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT, shape_of
@@ -61,14 +58,6 @@ def name_with_dashes(text: str) -> str:
     return text.strip().lower().rpartition("/")[2].replace("_", "-")
 
 
-def plain_name(text: str) -> str:
-    """A model's name in lower case with dashes, without owner, variant and format."""
-    name = name_with_dashes(text).removeprefix("meta-")
-    # Remove the format first, because it comes after the variant.
-    without_format = FORMAT_PART.sub("", name.replace(" ", "-"))
-    return NAME_VARIANT.sub("", REVISION.sub(r"\1", without_format))
-
-
 def short_name(text: str) -> str:
     """A model's name reduced for comparison: lower case, without owner, variant, format and dashes.
 
@@ -79,7 +68,10 @@ def short_name(text: str) -> str:
     >>> short_name("Qwen1.5-7B-Chat-GPTQ-Int4") == short_name("Qwen/Qwen1.5-7B")
     True
     """
-    return re.sub(r"[- ]", "", plain_name(text))
+    name = name_with_dashes(text).removeprefix("meta-")
+    # Remove the format first, because it comes after the variant.
+    without_format = FORMAT_PART.sub("", name.replace(" ", "-"))
+    return NAME_VARIANT.sub("", REVISION.sub(r"\1", without_format)).replace("-", "")
 
 
 def format_in_name(text: str) -> str | None:
@@ -94,24 +86,17 @@ def format_in_name(text: str) -> str | None:
     return next((storage for word, storage in FORMAT_OF_WORD if word in parts), None)
 
 
-class SizeInName(NamedTuple):
-    """The parameter counts that a model's name contains."""
-
-    parameters: int
-    active: int
-    """The parameters that one token uses; fewer than all in a mixture of experts."""
-
-
 SIZES = re.compile(
     r"(?<![\w.])(\d+(?:\.\d+)?(?=b)|\d{2,}(?:\.\d+)?(?=m))([bm])(?:-a(\d+(?:\.\d+)?)([bm]))?(?![a-z0-9])"
 )
 
 
-def size_in_name(text: str) -> SizeInName | None:
-    """The parameter counts in a model's name; None if it has none, or more than one.
+def size_in_name(text: str) -> tuple[int, int] | None:
+    """The number of parameters in a model's name, and the number that one token uses (fewer in a
+    mixture of experts); None if it has none, or more than one.
 
     >>> size_in_name("moonshotai/Kimi-Linear-48B-A3B-Instruct")
-    SizeInName(parameters=48000000000, active=3000000000)
+    (48000000000, 3000000000)
     """
     # `1_8b` means 1.8 billion.
     hits = list(SIZES.finditer(name_with_dashes(re.sub(r"(?<=\d)_(?=\d)", ".", text))))
@@ -123,7 +108,7 @@ def size_in_name(text: str) -> SizeInName | None:
     active = round(float(active_number) * UNITS[active_unit]) if active_number else parameters
     # A model cannot have more active parameters than parameters, so such a word means something
     # else (`A100`).
-    return SizeInName(parameters, min(active, parameters))
+    return parameters, min(active, parameters)
 
 
 # --- known models ---------------------------------------------------------------------------------
@@ -182,9 +167,8 @@ def is_known(text: str) -> bool:
 
 
 def is_at_hand(text: str) -> bool:
-    """Whether a model's shape is available without the network: a known name, or a file or folder
-    on this machine."""
-    if text.endswith(".json") or is_known(text):
+    """Whether a model's shape is available: a known name, or a file or folder on this machine."""
+    if text.endswith(".json") or is_known(text) or config_in_hub_cache(text):
         return True
     return named_file.is_there(Path(text)) or named_file.is_folder(Path(text))
 
@@ -240,16 +224,19 @@ def model_named(text: str) -> Shape:
     8030261248
     """
     if not is_known(text):
+        if cached := config_in_hub_cache(text):
+            return replace(model_in(cached), name=text.rpartition("/")[2])
         if text and is_at_hand(text):
             return model_in(Path(text))
         refuse_uncounted(text)
         raise UsageError(f"No model is called {text!r}", hint=unknown_hint(text))
-    shape, size = known_shape(hub_id(text)), size_in_name(text)
+    shape = known_shape(hub_id(text))
+    named, _ = size_in_name(text) or (shape.parameters, 0)
     # A name may give the parameters that a token uses instead of all (`Llama-4-Scout-17B`).
     counts = (shape.parameters, shape.active)
-    if size and not any(1 / SIZE_ERROR < size.parameters / one < SIZE_ERROR for one in counts):
+    if not any(1 / SIZE_ERROR < named / one < SIZE_ERROR for one in counts):
         raise UsageError(
-            f"{text!r} names {size_name(size.parameters)} parameters, but {shape.name}, which "
+            f"{text!r} names {size_name(named)} parameters, but {shape.name}, which "
             f"plan knows by this name, has {size_name(shape.parameters)}",
             hint=unknown_hint(text),
         )
@@ -263,10 +250,10 @@ def unknown_hint(text: str) -> str:
     similar = dict.fromkeys(ids[key].rpartition("/")[2] for key in close)
     config = (
         "for any other model, give its config.json (`--model path/to/config.json`, the file or "
-        "its folder), or its hub id with `--fetch-config`"
+        "its folder), or its id at the hub if it was downloaded"
     )
     if HUB_ID.fullmatch(text):
-        config = f"to read its config.json from the hub, add `--fetch-config`, or {by_hand(text)}"
+        config = f"to let plan read its shape, run `hf download {text} config.json` first"
     size_word = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
     size = size_word[1].upper() if size_word else "7B"
     return (
@@ -275,120 +262,37 @@ def unknown_hint(text: str) -> str:
     )
 
 
-# --- fine-tuned models and models of a known size -------------------------------------------------
-
-WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?[bm](?![a-z])|\d+(?:\.\d+)?")
-"""A word of a name; numbers and sizes are separated from letters (`hermes 3 llama 3.1 8b`)."""
-SIZE_WORD = re.compile(r"\d+(?:\.\d+)?b|\d{2,}(?:\.\d+)?m")
-"""A number of parameters. `1M` is left out, because it names a context (`Qwen2.5-7B-1M`)."""
-PARTS_OF_OTHER_KINDS = frozenset((
-    "audio", "document", "image", "multimodal", "ocr", "omni", "speech", "tts", "video", "vision",
-    "vl", "vla",
-))  # fmt: skip
-"""Words in a name which show that the model has more parts than a text model."""
 RECENT_VOCABULARY = 128_256
 """The vocabulary of Llama 3, for models of unknown shape: most models since 2024 have at least
 100,000 tokens, which is the width of the logits."""
 
 
 def shape_or_assumed(text: str) -> Shape:
-    """The shape of a model; for an unknown name, the shape of its base model or of its size.
+    """The shape of a model; for an unknown hub id with a size in its name, the usual shape of that
+    size.
 
-    A fine-tuned model has the shape of its base model (`Hermes-3-Llama-3.1-8B`). Any other hub id
-    with a size in its name gets the usual shape of that size; `assumed` then says so, and the plan
-    is never clear. Raises UsageError if the name contains neither a known base model nor a size.
+    `assumed` then says so, and the plan is never clear. Raises UsageError for a name without size.
 
-    >>> shape_or_assumed("NousResearch/Hermes-3-Llama-3.1-8B").layers
-    32
     >>> shape_or_assumed("some-lab/Thing-48B-A3B").assumed != ""
     True
     """
-    if is_at_hand(text):
+    size = size_in_name(text)
+    if is_at_hand(text) or size is None or not HUB_ID.fullmatch(text):
         return model_named(text)
     refuse_uncounted(text)
-    name = text.rpartition("/")[2]
-    base = base_in_name(text)
-    if base is not None:
-        shape = known_shape(hub_id(base))
-        base_words = words_of_name(base)
-        more = [word for word in words_of_name(text) if word in PARTS_OF_OTHER_KINDS]
-        more = [word for word in more if word not in base_words]
-        lacks = f"as {shape.name} by its name, without what {', '.join(more)} adds"
-        return replace(shape, name=name, base=shape.name, assumed=lacks if more else "")
-    size = size_in_name(text)
-    if size is None or not HUB_ID.fullmatch(text):
-        return model_named(text)  # raises the error that lists similar names
+    parameters, active = size
     return replace(
-        model_of_size(size.parameters, vocabulary=RECENT_VOCABULARY),
-        name=name,
-        active=size.active,
-        assumed="the usual one of its size; `--fetch-config` reads its own",
+        model_of_size(parameters, vocabulary=RECENT_VOCABULARY),
+        name=text.rpartition("/")[2],
+        active=active,
+        assumed=f"the usual one of its size; to plan its own, `hf download {text} config.json`",
     )
 
 
-def words_of_name(text: str) -> list[str]:
-    """The words of a model's name, without owner, variant and format."""
-    return WORD.findall(plain_name(text))
-
-
-def base_in_name(text: str) -> str | None:
-    """The known model whose name is contained in a longer name, word by word in the same order;
-    None if there is none. The longest match wins.
-
-    Only names with a size count, because a word such as `phi` occurs in too many other names. Both
-    names must have the same sizes (an active size, `a3b`, included), and a version after the
-    family's name must be the same.
-
-    >>> base_in_name("Hermes-3-Llama-3.1-8B")
-    'meta-llama/Meta-Llama-3.1-8B'
-    >>> base_in_name("Llama-4-8B") is None
-    True
-    """
-    words = words_of_name(text)
-    sizes = set(filter(SIZE_WORD.fullmatch, words))
-    if not sizes:
-        return None  # `rugpt3large_based_on_gpt2` is no gpt2
-    best, most_words = None, 0
-    for known, row in model_table().models.items():
-        for name in (known, *row.get("also", ())):
-            name_words = words_of_name(name)
-            has_same_sizes = sizes == set(filter(SIZE_WORD.fullmatch, name_words))
-            if len(name_words) > most_words and has_same_sizes and is_in_order(name_words, words):
-                best, most_words = name, len(name_words)
-    return best
-
-
-def is_in_order(part: list[str], whole: list[str]) -> bool:
-    """Whether `whole` contains all words of `part` in the same order, and no other version after
-    one of them.
-
-    >>> is_in_order(["llama", "8b"], ["llama", "tuned", "8b"])
-    True
-    >>> is_in_order(["llama", "8b"], ["llama", "3.1", "8b"])
-    False
-    """
-    position = 0
-    follows_match = False
-    for word in whole:
-        if part[position : position + 1] == [word]:
-            position += 1
-            follows_match = True
-            continue
-        # `llama-4-8b` is another model than `llama-8b`; a number after a word that the base lacks
-        # (`tulu-3`) is that word's.
-        if re.fullmatch(r"\d+(?:\.\d+)?", word) and follows_match and position < len(part):
-            return False
-        follows_match = False
-    return position == len(part)
-
-
-# --- a config.json, from this machine or from the hub ---------------------------------------------
+# --- a config.json --------------------------------------------------------------------------------
 
 LARGEST_CONFIG_BYTES = 1 << 20
 """The size limit for a `config.json`, in case the path is a very large file."""
-HUB = "https://huggingface.co"
-SECONDS = 20
-"""The timeout for the hub; a config has only a few kilobytes."""
 
 
 def model_in(path: Path) -> Shape:
@@ -408,42 +312,18 @@ def model_in(path: Path) -> Shape:
     return shape if has_name or not folder else replace(shape, name=folder)
 
 
-def by_hand(model: str) -> str:
-    """The commands with which a user reads a model's config from the hub."""
-    return f"run `hf download {model} config.json --local-dir .` and give `--model ./config.json`"
-
-
-def fetched_shape(model: str, say: Callable[[str], None]) -> Shape:
-    """The shape of a model, from the `config.json` on its hub or on the mirror in HF_ENDPOINT;
-    plan uses the network for nothing else, without a login, and does not save the file. `say` is
-    called with the URL before the download.
-
-    Raises UsageError if the name is not a hub id, and ToolFailed if the hub has no such config.
-    """
+def config_in_hub_cache(model: str) -> Path | None:
+    """The newest `config.json` of a model in the cache in which transformers and `hf download` keep
+    what they fetched from the hub; None if it is not there."""
     if not HUB_ID.fullmatch(model):
-        raise UsageError(
-            f"`--fetch-config` needs the model's id at its hub; {model!r} is none",
-            hint="an id has an owner and a name: `--model Qwen/Qwen3-8B --fetch-config`",
-        )
-    endpoint = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
-    if urlsplit(endpoint).scheme not in ("http", "https"):
-        raise UsageError(f"HF_ENDPOINT is {endpoint!r}: an address with http or https is needed")
-    url = f"{endpoint}/{model}/resolve/main/config.json"
-    say(f"network: reading {url}")
-    try:
-        with urlopen(Request(url, headers={"User-Agent": "gpusetup"}), timeout=SECONDS) as answer:
-            raw = answer.read(LARGEST_CONFIG_BYTES + 1)
-    except (OSError, ValueError) as problem:
-        reason = str(problem)
-        if isinstance(problem, HTTPError):
-            reason = f"the hub answers {problem.code}"
-            if problem.code in (401, 403):
-                reason = "the model is private or gated, or its name is wrong"
-        raise ToolFailed(f"No config.json of {model}: {reason}", hint=by_hand(model)) from problem
-    if len(raw) > LARGEST_CONFIG_BYTES:
-        raise ToolFailed(f"The config.json of {model} is too large to be one", hint=by_hand(model))
-    shape = shape_of(from_json(raw, dict[str, Any], what=url), source=url)
-    return replace(shape, name=model.rpartition("/")[2])
+        return None
+    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
+    cache = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
+    with suppress(OSError, RuntimeError):  # an unreadable folder, or no home
+        folder = cache.expanduser() / f"models--{model.replace('/', '--')}"
+        found = folder.glob("snapshots/*/config.json")
+        return max(found, key=lambda file: file.lstat().st_mtime, default=None)
+    return None
 
 
 # --- a number of parameters -----------------------------------------------------------------------
@@ -474,11 +354,8 @@ def parameter_count(text: str) -> int:
     (7500000000, 124439808)
     """
     # A comma before three digits separates thousands; any other comma is a decimal point.
-    without_separators = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower())
-    hit = re.fullmatch(
-        r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?",
-        without_separators.replace(",", "."),
-    )
+    plain = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower()).replace(",", ".")
+    hit = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?", plain)
     count = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
     if not FEWEST_PARAMETERS <= count <= MOST_PARAMETERS:
         raise UsageError(f"{text!r} is not a number of parameters", hint="write it as 124M or 7B")
@@ -521,6 +398,4 @@ def model_of_size(parameters: int, vocabulary: int = GPT2_VOCABULARY) -> Shape:
 
 def size_name(parameters: int) -> str:
     """A parameter count as people write it, such as `124M` or `7B`."""
-    if parameters < 10**9:
-        return f"{parameters / 1e6:g}M"
-    return f"{parameters / 1e9:g}B"
+    return f"{parameters / 1e9:g}B" if parameters >= 10**9 else f"{parameters / 1e6:g}M"

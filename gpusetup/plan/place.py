@@ -12,22 +12,18 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES
-from gpusetup.accelerators.apple import metal_bytes
-from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, Maker
-from gpusetup.accelerators.other_gpus import other_gpu
+from gpusetup.accelerators.makers import AMD, APPLE, BY_ID
 from gpusetup.catalog.gpus import (
     SERIES_WORDS,
     GpuRow,
     gpu_described,
     maker_of_name,
-    memory_in,
     rows_named,
     tokens,
 )
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Snapshot, visible_gpus
+from gpusetup.model.machine import MakerStack, Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 
@@ -118,13 +114,19 @@ NOT_TELLING = SERIES_WORDS | frozenset({"gtx", "rtx"})
 
 
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
-    """The NVIDIA GPU with this name; UsageError if the name is unknown or has several memory sizes.
+    """The NVIDIA GPU with this name; UsageError if the name is unknown, another maker's or has
+    several memory sizes.
 
     If cards with this name have several memory sizes, this function assumes the usual one: the SXM
     card if there is exactly one, because most servers and clouds have it ("H100"), otherwise the
     card with exactly this name ("RTX 3080", not "RTX 3080 12 GB"), or the only desktop card with
     this number.
     """
+    if maker := maker_of_name(text, rows):
+        raise UsageError(
+            f"{text!r} is a GPU of {maker.name}, whose memory plan does not know by name",
+            hint="give the memory that torch can use there: `--gpu-mem 24GiB`",
+        )
     gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is not None:
         return place_of(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
@@ -149,30 +151,30 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     )
 
 
-def machine_place(snapshot: Snapshot) -> Place:
-    """The NVIDIA GPUs of a machine; the one with the least memory sets the limit.
-
-    Raises Unsatisfiable if the machine has no NVIDIA GPU, and UsageError if the GPU's memory is
-    unknown.
-    """
-    gpus = visible_gpus(snapshot)
+def place_of_machine(machine: Snapshot) -> Place:
+    """The GPUs of a machine, limited by the one with the least memory; if there are NVIDIA GPUs,
+    only these count. Raises Unsatisfiable if there is no GPU, and UsageError if a memory size is
+    unknown."""
+    if machine.makers is not None and not machine.gpus:
+        return other_place(machine, machine.makers)
+    gpus = visible_gpus(machine)
     if not gpus:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
     sizes: list[tuple[int, str, bool]] = []
     for gpu in gpus:
-        is_unified = bool(snapshot.os.jetson) or not UNIFIED.isdisjoint(tokens(gpu.name))
+        is_unified = bool(machine.os.jetson) or not UNIFIED.isdisjoint(tokens(gpu.name))
         size = gpu.memory_total_bytes
         # If the GPU shares the machine's memory, the driver prints "N/A".
         if not size and is_unified:
-            size = snapshot.memory.total_bytes
+            size = machine.memory.total_bytes
         sizes.append((size or 0, gpu.name, is_unified))
     least, name, unified = min(sizes)
     if not least:
         raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
     capabilities = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
-    system: System = "linux" if snapshot.os.family in ("linux", None) else "windows"
-    if snapshot.os.jetson or snapshot.os.wsl:
-        system = "jetson" if snapshot.os.jetson else "wsl"
+    system: System = "linux" if machine.os.family in ("linux", None) else "windows"
+    if machine.os.jetson or machine.os.wsl:
+        system = "jetson" if machine.os.jetson else "wsl"
     return Place(
         gpu=name,
         total_bytes=least,
@@ -182,105 +184,50 @@ def machine_place(snapshot: Snapshot) -> Place:
         count=len(gpus),
         system=system,
         unified=unified,
-        host_bytes=snapshot.memory.total_bytes,
+        host_bytes=machine.memory.total_bytes,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),
     )
 
 
 # --- GPUs of other makers -------------------------------------------------------------------------
 
-NOT_MEASURED = (
-    "no {maker} GPU was measured: the memory model was fitted on NVIDIA GPUs, but torch allocates "
-    "the same memory for a model on every GPU. 8-bit AdamW and QLoRA need a bitsandbytes build "
-    "for {label}"
-)
 LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}
-UNIFIED_ADVICE = {
-    "amd": " on Linux as it is installed (half of it; the kernel's parameter ttm.pages_limit "
-    "raises that)",
-    "apple": " (`torch.mps.recommended_max_memory()` prints the exact figure)",
-}
-
-
 STRIX_HALO_SHARE = 0.488
 """The share of a Strix Halo machine's memory that torch can use on Linux by default. The kernel's
 TTM limits the GPU to half of the memory, of which 62.47 of 128 GiB were usable (unsloth pull
-request 7960, ROCm issue 5595). The kernel's parameter ttm.pages_limit raises it; On Windows, up to
-96 of 128 GB can be assigned to the GPU."""
+request 7960, ROCm issue 5595)."""
 STRIX_HALO = re.compile(r"(?i)\bStrix Halo\b|\bRyzen AI Max\b|\b80[456]0S\b|\bgfx1151\b")
 """Names of AMD's Strix Halo APUs, which compute with a large part of the machine's memory."""
 
 
-def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
-    """The GPU with this name, from any maker; UsageError if the name is unknown or does not
-    determine the memory size, which has to be in the names of AMD's, Intel's and Apple's GPUs."""
-    maker = maker_of_name(text, rows)
-    if maker is None:
-        return named_gpu(text, rows)
-    gpu = other_gpu(text, maker)
-    # A plan for a GPU that torch does not support would be useless.
-    if gpu.target and gpu.target not in (*BUILT_FOR, *RELATIVES):
-        raise Unsatisfiable(
-            f"{text!r} is AMD's {gpu.target}: no ROCm build of torch has kernels for it"
-        )
-    written_gb = memory_in(tokens(text))
-    if written_gb is None:
-        raise UsageError(
-            f"How much memory has {text!r}?",
-            hint=f"add it to the name, such as `--gpu '{gpu.name} 24GB'`",
-        )
-    return place_of_maker(gpu.name, text, written_gb * GIB, maker)
-
-
-def place_of_machine(machine: Snapshot) -> Place:
-    """The GPUs of a machine, from any maker, limited by the one with the least memory; if there are
-    NVIDIA GPUs, only these count. UsageError if a memory size is unknown."""
-    stack = machine.makers
-    if stack is None or machine.gpus:
-        return machine_place(machine)
+def other_place(machine: Snapshot, stack: MakerStack) -> Place:
+    """The GPUs of AMD, Intel or Apple in a machine, with the remarks that apply to them."""
     maker = BY_ID[stack.maker]
-    found: list[tuple[float, str, str]] = []
+    found: list[tuple[float, str, bool]] = []
     for gpu in stack.gpus:
-        chip = f"{gpu.name} {gpu.target}"
-        size: float | None = gpu.memory_total_bytes
-        if STRIX_HALO.search(chip):
-            size = machine.memory.total_bytes or size
-        if not size:
-            raise UsageError(f"The memory of {gpu.name} is not known", hint=OTHER_GPU)
-        found.append((size, gpu.name, chip))
-    if not found:
-        raise UsageError("This machine lists no GPU", hint="name one: `--gpu NAME`")
-    size, name, chip = min(found)
-    # Metal reports the part of a Mac's memory that torch can use.
-    return place_of_maker(name, chip, size, maker, size if maker is APPLE else None)
-
-
-def place_of_maker(
-    name: str, chip: str, total_bytes: float, maker: Maker, capacity: float | None = None
-) -> Place:
-    """A GPU from another maker, with the remarks that apply to it.
-
-    `chip`: a text with the name of the GPU's chip. `total_bytes`: the memory of the GPU, or of the
-    machine if they share it. `capacity`: the bytes that torch can use, estimated if None.
-    """
-    is_strix = STRIX_HALO.search(chip) is not None
+        is_strix = STRIX_HALO.search(f"{gpu.name} {gpu.target}") is not None
+        size: float = gpu.memory_total_bytes or 0
+        if is_strix:
+            size = STRIX_HALO_SHARE * (machine.memory.total_bytes or 0)
+        found.append((size, gpu.name, is_strix))
+    size, name, is_strix = min(found, default=(0, "this machine's GPU", False))
+    if not size:
+        raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
     unified = maker is APPLE or is_strix
-    if capacity is None and unified:
-        capacity = STRIX_HALO_SHARE * total_bytes if is_strix else metal_bytes(int(total_bytes))
-    elif capacity is None:
-        capacity = cuda_bytes(total_bytes)
-    remark = NOT_MEASURED.format(maker=maker.name, label=LABELS[maker.id])
+    remark = (
+        f"no {maker.name} GPU was measured: the memory model was fitted on NVIDIA GPUs, but torch "
+        "allocates the same memory for a model on every GPU. 8-bit AdamW and QLoRA need a "
+        f"bitsandbytes build for {LABELS[maker.id]}"
+    )
     if unified:
-        remark += (
-            f". Of the machine's {total_bytes / GIB:.0f} GiB, torch can use about "
-            f"{capacity / GIB:.1f} GiB{UNIFIED_ADVICE[maker.id]}"
-        )
+        remark += f". Of the machine's memory, torch can use about {size / GIB:.1f} GiB"
     return Place(
         gpu=name,
-        total_bytes=total_bytes,
-        capacity=capacity,
+        total_bytes=size,
+        # Metal reports the part of a Mac's memory that torch can use.
+        capacity=size if unified else cuda_bytes(size),
         unified=unified,
-        host_bytes=int(total_bytes) if unified else None,
+        host_bytes=machine.memory.total_bytes if unified else None,
         remark=remark,
         # Only the allocator for CUDA and ROCm has expandable segments.
         has_expandable_segments=maker is AMD,

@@ -3,10 +3,10 @@ that follows from it and from the trainer's defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import MEASURE_HINT
 from gpusetup.plan.decide import sequence_degrees
@@ -22,8 +22,6 @@ from gpusetup.plan.job import (
 )
 from gpusetup.plan.models import (
     format_in_name,
-    is_at_hand,
-    model_named,
     model_of_size,
     parameter_count,
     refuse_uncounted,
@@ -31,7 +29,6 @@ from gpusetup.plan.models import (
 )
 from gpusetup.plan.place import Place
 from gpusetup.plan.rl import (
-    SAME_AS_POLICY,
     SUPERVISED,
     SUPERVISED_SETUP,
     RlSetup,
@@ -45,9 +42,7 @@ from gpusetup.plan.trainers import row_of, trainer_defaults
 
 LARGEST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
-    "lora": 10**5, "tensor_parallel": 1024,
-    "pipeline_parallel": 1024, "context_parallel": 1024,
-    "sp": 1024,
+    "lora": 10**5, "sp": 1024,
 }  # fmt: skip
 """Option -> the largest number that makes sense; a larger one must be a typo."""
 USUAL_CONTEXT = 2048
@@ -83,15 +78,6 @@ class TrainingQuestion(Frozen):
     """Name -> value of other job fields that the user set."""
 
     @property
-    def group_size(self) -> int:
-        """The number of GPUs in one data-parallel group: the product of the SP, TP, PP and CP
-        degrees."""
-        size = self.sp or 1
-        for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
-            size *= self.job_fields.get(name) or 1
-        return size
-
-    @property
     def describes_training(self) -> bool:
         """Whether the user set any option about how to train the model, as opposed to the model and
         the length."""
@@ -99,25 +85,13 @@ class TrainingQuestion(Frozen):
         return any((*job, self.batch, self.tokens, self.solve))
 
 
-FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp"}  # fmt: skip
-"""Field name -> the name of its option, if the two differ."""
-
-
-def shape_of_question(
-    question: TrainingQuestion, fetch: Callable[[str], Shape] | None = None
-) -> Shape:
+def shape_of_question(question: TrainingQuestion) -> Shape:
     """The shape of the model in the question, by name, file or size; UsageError if the question
-    names no model, or an unknown one, or if a number is absurd.
-
-    `fetch` returns the shape of a model that plan does not know; None if downloads are not allowed.
-    """
+    names no model, or an unknown one, or if a number is absurd."""
     for name, largest in LARGEST.items():
         value = getattr(question, name, question.job_fields.get(name))
         if value is not None and not 1 <= value <= largest:
-            raise UsageError(
-                f"`--{FLAGS.get(name, name)} {value}` is out of range",
-                hint=f"1 to {largest:,}",
-            )
+            raise UsageError(f"`--{name} {value}` is out of range", hint=f"1 to {largest:,}")
     if question.model is not None and question.params is not None:
         refuse_uncounted(question.model)
         raise UsageError(
@@ -125,8 +99,6 @@ def shape_of_question(
             hint="leave one of them out",
         )
     if question.model is not None:
-        if fetch is not None and not is_at_hand(question.model):
-            return fetch(question.model)
         return shape_or_assumed(question.model)
     if question.params is not None:
         parameters = parameter_count(question.params)
@@ -183,7 +155,12 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
         "tables": sum(table.parameters for table in question.tables),
     }
     job = TrainingJob(**fields)
-    setup = rl_setup_of(question, job)
+    setup = question.rl or SUPERVISED_SETUP
+    if question.rl is None and question.method and question.method not in SUPERVISED:
+        sequences_of_gpu = -(-job.sequences // job.gpus)
+        setup = usual_setup(
+            question.method, question.trainer, sequences_of_gpu, adapters=job.lora is not None
+        )
     says_loss = question.rl is not None or "loss" in named
     # Keep the loss for Unsloth, whose kernels compute log-probabilities without storing logits.
     if setup.method not in SUPERVISED and not says_loss and trainer != "unsloth":
@@ -243,44 +220,19 @@ def job_fields(
     return fields
 
 
-def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup:
-    """The preference or RL setup: from the config, or the method's default."""
-    if question.rl is not None:
-        return question.rl
-    if question.method is None or question.method in SUPERVISED:
-        return SUPERVISED_SETUP
-    sequences_of_gpu = -(-job.sequences // job.data_parallel)
-    adapters = job.lora is not None
-    return usual_setup(question.method, question.trainer, sequences_of_gpu, adapters=adapters)
-
-
-def parameters_of(name: str, policy: Shape) -> int | None:
-    """The number of parameters of an additional model; None if plan does not know its name."""
-    if name == SAME_AS_POLICY:
-        return policy.parameters
-    try:
-        return model_named(name).parameters
-    except GpuSetupError:
-        return None
-
-
 def models_beside(setup: RlSetup, job: TrainingJob) -> Iterator[ModelBeside]:
-    """The job's additional models, as far as their size is known."""
-    policy_bytes = BYTES[job.dtype]
-    frozen = [("reference", SAME_AS_POLICY)] if setup.has_reference else []
-    for role, name in (*frozen, *(("reward", name) for name in setup.reward_models)):
-        if parameters := parameters_of(name, job.shape):
-            yield ModelBeside(
-                role=role,
-                parameters=parameters,
-                weight_bytes=2 if setup.frozen_in_16_bits else policy_bytes,
-            )
-    if setup.critic == "model":
+    """The job's additional models, each as large as the policy."""
+    policy_bytes, parameters = BYTES[job.dtype], job.shape.parameters
+    frozen_bytes = 2 if setup.frozen_in_16_bits else policy_bytes
+    for role, is_there in (("reference", setup.has_reference), ("reward", setup.has_reward_model)):
+        if is_there:
+            yield ModelBeside(role=role, parameters=parameters, weight_bytes=frozen_bytes)
+    if setup.critic:
         # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
         # small to count.
         yield ModelBeside(
             role="critic",
-            parameters=job.shape.parameters,
+            parameters=parameters,
             weight_bytes=policy_bytes,
             trained=job.lora is None,
         )
@@ -321,17 +273,12 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
 def check(job: TrainingJob, question: TrainingQuestion) -> None:
     """Raise UsageError for the first parts of the job that contradict each other; others may follow
     from it."""
-    gpus, shape = job.gpus, job.shape
+    gpus = job.gpus
     solves = question.solve and getattr(question, question.solve) is not None
     flag = "--gpus-needed" if question.solve == "gpus" else f"--max-{question.solve}"
     contradictions: tuple[tuple[object, str, str | None], ...] = (
         (job.strategy == "single" and gpus > 1,
          f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"),
-        (gpus % job.group_size > 0,
-         f"`--tp` times `--pp` times `--cp` does not divide {gpus} GPUs",
-         f"{job.group_size} or a multiple of it is needed"),
-        (shape.heads % job.tensor_parallel > 0,
-         f"`--tp` does not divide the {shape.heads} heads of the model", None),
         (job.stored_bytes is not None and job.trains_layers,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
@@ -364,21 +311,14 @@ def impossible_degree(job: TrainingJob, sp: int) -> UsageError:
     """The error for a degree of sequence parallelism that is impossible; its hint lists the
     degrees that are possible, at least if the strategy shards the model."""
     degrees = sequence_degrees(replace(job, strategy="fsdp") if job.copies_model else job)
-    if sp in degrees:
-        return UsageError(
-            f"`--sp {sp}` needs a strategy that shards the model; {job.strategy} keeps a "
-            "whole copy on each GPU",
-            hint="add `--strategy fsdp`",
-        )
-    gpus = "1 GPU" if job.data_parallel == 1 else f"{job.data_parallel} GPUs"
-    # Tensor parallelism already divides the heads among its GPUs.
-    key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
     needs_sharding = " with `--strategy fsdp`" if job.copies_model and len(degrees) > 1 else ""
-    numbers = " or ".join(map(str, degrees))
-    options = ", ".join(f"`--sp {degree}`" for degree in degrees)
+    possible = f"possible here{needs_sharding}: {' or '.join(map(str, degrees))}"
+    if sp in degrees:
+        copies = f"{job.strategy} keeps a whole copy of the model on each GPU"
+        return UsageError(f"`--sp {sp}` does not work: {copies}", hint=possible)
     return UsageError(
-        f"`--sp {sp}` does not work: the number must divide both the {gpus} and the "
-        f"{job.shape.heads} heads of attention, and suit the {key_value_heads} heads of keys and "
-        "values",
-        hint=f"possible here{needs_sharding}: {numbers} ({options})",
+        f"`--sp {sp}` does not work: the number must divide both the {job.gpus} GPUs and the "
+        f"{job.shape.heads} heads of attention, and suit the {job.shape.key_value_heads} heads of "
+        "keys and values",
+        hint=possible,
     )

@@ -8,7 +8,7 @@ from gpusetup.plan.job import BYTES, SHARDED, Recipe, Shardable, TrainingJob
 
 UNSHARDED_EXTRA = 1.065
 """Extra bytes per parameter if a sharded strategy runs on one GPU. Fitted to the measured table
-(`measured.py`), as are the next two numbers."""
+(`cells.csv`), as are the next two numbers."""
 GATHERED_UNIT = 11.565
 """Bytes per parameter of the largest FSDP unit while it is gathered, including its gradients."""
 OFFLOADED_UNIT = 7.998
@@ -66,25 +66,16 @@ def shard_count(job: TrainingJob, state: Shardable) -> int:
     states; 1 if it does not divide them."""
     if state not in SHARDED[job.strategy]:
         return 1
-    return min(job.data_parallel, NODE) if job.strategy == "hsdp" else job.data_parallel
+    return min(job.gpus, NODE) if job.strategy == "hsdp" else job.gpus
 
 
 def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None) -> float:
-    """How many of the given parameters one GPU holds in the largest pipeline stage.
+    """How many of the given parameters one GPU holds.
 
     `state` tells whether weights, gradients or optimizer states are counted, which the strategy may
     shard; None means that nothing is sharded.
     """
-    shape, stages = job.shape, job.pipeline_parallel
-    share = 1 / stages
-    # Adapters are only in the layers, and all stages have the same number of layers. The embedding
-    # is on the first stage and the head on the last; a tied embedding is on both.
-    if stages > 1 and job.lora is None:
-        at_one_end = shape.outside if shape.tied else shape.outside / 2
-        in_layers = shape.parameters - shape.outside
-        share = (in_layers / stages + at_one_end) / shape.parameters
-    shards = shard_count(job, state) if state else 1
-    return parameters * share / job.tensor_parallel / shards
+    return parameters / (shard_count(job, state) if state else 1)
 
 
 # --- bytes per parameter --------------------------------------------------------------------------
@@ -114,7 +105,7 @@ def weight_bytes(job: TrainingJob) -> int:
 def gradient_bytes(job: TrainingJob) -> int:
     """The bytes of one gradient. With DeepSpeed they have the type used for computing, otherwise
     the type of the trained weight (an adapter or a weight of the model)."""
-    if job.lora is not None or not job.deepspeed_steps:
+    if job.lora is not None or not job.master_weights:
         return job.trained_bytes
     return job.compute_bytes
 
@@ -158,11 +149,8 @@ def gradients_stay(job: TrainingJob) -> bool:
     # micro-batches.
     if job.fills_token_budget or job.accumulate > 1:
         return True
-    # DeepSpeed's ZeRO 3 keeps gradients in one buffer that is never freed, and so does
-    # Megatron-LM's DDP. Only Megatron-LM and frameworks based on it set the gradients' type.
-    if job.strategy == "zero3" and job.deepspeed_steps:
-        return True
-    return job.gradient_dtype is not None and job.strategy in ("single", "ddp", "zero1")
+    # DeepSpeed's ZeRO 3 keeps gradients in one buffer that is never freed.
+    return job.strategy == "zero3" and job.master_weights
 
 
 def resident_states(job: TrainingJob, recipe: Recipe) -> float:
@@ -175,7 +163,7 @@ def resident_states(job: TrainingJob, recipe: Recipe) -> float:
     if not optimizer_on_host(job):
         size += per_gpu(job, job.trained_parameters, "optimizer") * optimizer_bytes(job)
     # DDP's buckets are a copy of the gradients (`gradient_as_bucket_view` is off by default).
-    if job.strategy == "ddp" and not job.master_weights:
+    if job.strategy == "ddp":
         size += per_gpu(job, job.trained_parameters) * gradient_bytes(job)
     return size
 
@@ -223,7 +211,7 @@ def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
         rate = FROZEN_UNIT
     # Scale by the type used for computing, because the rates were fitted to runs that compute in 16
     # bits.
-    unit = job.shape.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
+    unit = job.shape.largest_unit * rate * job.compute_bytes / 2
     # Additional embedding tables are in FSDP's outermost unit, which stays gathered with its
     # gradients.
     unit += job.tables * 2 * job.compute_bytes
@@ -241,7 +229,7 @@ def gradients(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of all gradients on one GPU; 0 if they are offloaded, or if the optimizer consumes
     them during the backward pass."""
     # When DeepSpeed offloads the optimizer's states, it also moves the gradients to the host.
-    deepspeed_offloads = job.offload_optimizer and job.deepspeed_steps
+    deepspeed_offloads = job.offload_optimizer and job.master_weights
     if recipe.offload or deepspeed_offloads or job.step == "backward":
         return 0.0
     return per_gpu(job, job.trained_parameters, "gradients") * gradient_bytes(job)
@@ -276,18 +264,16 @@ def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
     if job.fills_token_budget or recipe.offload or job.offload_optimizer:
         return 0.0
     stepped = per_gpu(job, job.trained_parameters, "optimizer")
-    if job.deepspeed_steps:
+    if job.master_weights:
         # DeepSpeed keeps a GPU's share of the 32-bit copy in one flat tensor, and a step copies
         # that tensor twice.
         return 8 * (min(stepped, LIVE_PARAMETERS) if job.strategy == "zero3" else stepped)
     if job.optimizer == "adafactor":
         largest_matrix = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
-        shards = job.tensor_parallel * shard_count(job, "optimizer")
-        return ADAFACTOR_COPIES * 4 * largest_matrix / shards
+        return ADAFACTOR_COPIES * 4 * largest_matrix / shard_count(job, "optimizer")
     if job.step != "foreach":
         return 0.0
-    parameter_bytes = 4 if job.master_weights else job.trained_bytes
-    return stepped * OPTIMIZERS[job.optimizer].copies * parameter_bytes
+    return stepped * OPTIMIZERS[job.optimizer].copies * job.trained_bytes
 
 
 def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
@@ -295,7 +281,7 @@ def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
     last token's logits in 32 bits."""
     shape = job.shape
     bytes_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
-    cache = job.rl.generated_at_once * job.length * bytes_per_token / job.tensor_parallel
+    cache = job.rl.generated_at_once * job.length * bytes_per_token
     return cache + job.rl.generated_at_once * shape.vocabulary * 4
 
 
@@ -314,4 +300,4 @@ def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     size += job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
     size += sum(model.parameters * model.weight_bytes for model in job.models_beside)
     # Every group of GPUs that shards the model has a full copy in RAM.
-    return size * job.data_parallel / shard_count(job, "parameters")
+    return size * job.gpus / shard_count(job, "parameters")

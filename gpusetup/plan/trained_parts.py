@@ -19,20 +19,19 @@ from gpusetup.plan.shape import Shape
 # --- frozen parts ---------------------------------------------------------------------------------
 
 ALL, EMBEDDINGS = "all", "embeddings"
-FREEZE_HINT = "`--freeze` alone, `--freeze embeddings`, `--freeze 10` (layers) or `--freeze 90%`"
+FREEZE_HINT = "`--freeze` alone, `--freeze embeddings` or `--freeze 10` (layers)"
 
 
 def frozen_share(what: str, shape: Shape) -> float:
     """The share of a model's parameters that is frozen, from 0 to 1.
 
     `what` can be `all`, `embeddings`, a number of first layers (the embedding is then frozen too),
-    `-2` for all layers but the last two, or a share such as `90%`. Raises UsageError for anything
-    else.
+    or `-2` for all layers but the last two. Raises UsageError for anything else.
 
     >>> from gpusetup.plan.models import model_named
     >>> gpt2 = model_named("gpt2")
-    >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6", "-2", "90%")]
-    [1.0, 0.31, 0.66, 0.89, 0.9]
+    >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6", "-2")]
+    [1.0, 0.31, 0.66, 0.89]
     """
     text = what.strip().lower()
     embeddings = shape.outside / shape.parameters
@@ -45,9 +44,6 @@ def frozen_share(what: str, shape: Shape) -> float:
         raise UsageError(
             f"`--freeze {what}`: {shape.name} has {shape.layers} layers", hint=FREEZE_HINT
         )
-    percent = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%", text)
-    if percent and 0 < float(percent[1]) <= 100:
-        return float(percent[1]) / 100
     raise UsageError(f"`--freeze {what}` is not a part of a model", hint=FREEZE_HINT)
 
 
@@ -112,7 +108,7 @@ class EmbeddingTable(Frozen):
     """An embedding table with its number of rows and its width."""
 
     name: str
-    """A noun for the rows: `users`; a table from an option may have no name."""
+    """A noun for the rows, such as `users`."""
     rows: int
     width: int
 
@@ -121,25 +117,7 @@ class EmbeddingTable(Frozen):
         return self.rows * self.width
 
     def __str__(self) -> str:
-        return f"{self.name} {self.rows:,} x {self.width:,}".lstrip()
-
-
-def table_named(text: str) -> EmbeddingTable:
-    """The embedding table in an option's text: `20000000x64`, or with a name, `users=20000000x64`.
-
-    >>> table_named("users=20_000_000x64").parameters
-    1280000000
-    """
-    hit = re.fullmatch(r"(?:([\w-]{1,40})=)?(\d[\d_,]{0,15})\s*[xX*]\s*(\d{1,7})", text.strip())
-    rows = int(re.sub(r"[_,]", "", hit[2])) if hit else 0
-    width = int(hit[3]) if hit else 0
-    if hit is None or not 1 <= rows <= LARGEST_ROWS or not 1 <= width <= LARGEST_WIDTH:
-        raise UsageError(
-            f"{text!r} is not an embedding table",
-            hint=f"rows x width: `--embedding users=6040x64` (up to {LARGEST_ROWS:,} rows of "
-            f"{LARGEST_WIDTH:,})",
-        )
-    return EmbeddingTable(name=hit[1] or "", rows=rows, width=width)
+        return f"{self.name} {self.rows:,} x {self.width:,}"
 
 
 WIDTH_NAMES = (

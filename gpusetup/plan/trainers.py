@@ -77,15 +77,6 @@ def trainer_named(text: str | None) -> str | None:
     return next((name for name, row in rows if word in row.get("also", ())), text)
 
 
-def usual_batch(trainer: str | None) -> int:
-    """The trainer's default number of sequences per GPU; 1 if it is unknown.
-
-    >>> usual_batch("trl"), usual_batch("axolotl"), usual_batch(None)
-    (8, 1, 1)
-    """
-    return int(trainer_table().trainers.get(trainer or "", {}).get("usual_batch", 1))
-
-
 def row_of(trainer: str) -> Mapping[str, Any]:
     """A trainer's row in the table; UsageError with the known names if there is none."""
     rows = trainer_table().trainers
@@ -191,7 +182,7 @@ HF_OPTIMIZERS = {
 """Optimizers other than AdamW -> their names in `TrainingArguments.optim`."""
 NEVER_MISSING = {
     "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
-    "tables", "shape", "gradient_dtype", "sequence_parallel", "upcast_rest", *BESIDE_FIELDS,
+    "tables", "shape", "upcast_rest", *BESIDE_FIELDS,
 }  # fmt: skip
 """Job fields that need no key: the trainer derives them itself, or they depend on the user's model
 and the additional models."""
@@ -290,8 +281,6 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "quantized bits": bits,
         "quantizes scales": scales if four_bits else None,
         "llama-factory attention": {"flash": "fa2", "sdpa": "sdpa"}.get(job.attention, "disabled"),
-        "tensor parallel": job.tensor_parallel if job.tensor_parallel > 1 else None,
-        "context parallel": job.context_parallel if job.context_parallel > 1 else None,
         # The user has to write DeepSpeed's config.
         "deepspeed config": f"ds_{stage}.json" if stage else None,
         "axolotl deepspeed config": f"deepspeed_configs/{stage}.json" if stage else None,

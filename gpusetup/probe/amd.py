@@ -3,7 +3,7 @@
 Files need no rights and no ROCm tools. No function here opens a device.
 
 Sources: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c (the properties of a node), and amdgpu's
-documentation of sysfs (mem_info_vram_total, product_name).
+documentation of sysfs (mem_info_vram_total).
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ RENDER_FOLDER = "/dev/dri"
 MODULE_VERSION = "/sys/module/amdgpu/version"
 """The version file of AMD's own driver package. The driver in the Linux kernel has no version."""
 ROCM_VERSION_FILES = ("/opt/rocm/.info/version", "/opt/rocm/core/.info/version")
-LIBDRM_NAMES = "/usr/share/libdrm/amdgpu.ids"
-"""The card names of libdrm. Mesa needs libdrm, so every desktop and most servers have this file."""
+NODES_READ = Reading(subject="makers.nodes", source="/dev", value="device nodes")
 MOST_NODES = 128
 """The maximum number of topology nodes that are read: a server has 8 GPUs, or up to 64 partitions
 of them."""
@@ -34,27 +33,21 @@ of them."""
 def read_amd(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
     """The AMD GPUs of a Linux machine, with their driver and device nodes. `devices` are the AMD
     devices on the PCI bus."""
-    readings: list[Reading] = []
     targets = topology_targets(system)
-    if targets:
-        value = ", ".join(targets.values())
-        readings.append(Reading(subject="makers.gpus", source=TOPOLOGY, value=value))
     drivers = sorted({device.driver for device in devices if device.driver})
-    runtime = rocm_version(system)
-    nodes = compute_nodes(system, KFD)
-    readings += node_readings(nodes)
-    if runtime:
-        source = ROCM_VERSION_FILES[0]
-        readings.append(Reading(subject="makers.runtime", source=source, value=runtime))
     stack = MakerStack(
         maker=AMD.id,
         gpus=tuple(gpu_of(system, device, targets) for device in devices),
         kernel_driver="amdgpu" if "amdgpu" in drivers else next(iter(drivers), None),
         driver_version=(read_or_none(system, MODULE_VERSION) or "").strip() or None,
-        runtime=runtime,
-        nodes=nodes,
+        runtime=rocm_version(system),
+        nodes=compute_nodes(system, KFD),
     )
-    return Snapshot(makers=stack, readings=tuple(readings))
+    readings = (
+        Reading(subject="makers.gpus", source=TOPOLOGY, value=", ".join(targets.values()) or None),
+        NODES_READ,
+    )
+    return Snapshot(makers=stack, readings=readings)
 
 
 def topology_targets(system: System) -> dict[str, str]:
@@ -78,33 +71,16 @@ def topology_targets(system: System) -> dict[str, str]:
 def gpu_of(system: System, device: PciDevice, targets: dict[str, str]) -> Gpu:
     """An AMD GPU: its target comes from KFD or from its PCI id, its memory from amdgpu."""
     address = device.bus_id or ""
-    folder = f"{FOLDER}/{address}"
-    # Instinct cards store their name on the card itself; libdrm has a list of the others.
-    product = (read_or_none(system, f"{folder}/product_name") or "").strip()
-    product = product or name_of_libdrm(system, device.device_id, f"{folder}/revision")
-    known = amd_device(device.device_id, product or device.name)
-    named = known.name if known else f"GPU {device.device_id}"
-    name = product or device.name or named
-    memory = (read_or_none(system, f"{folder}/mem_info_vram_total") or "").strip()
+    known = amd_device(device.device_id, device.name)
+    name = device.name or (known.name if known else f"GPU {device.device_id}")
+    memory = read_or_none(system, f"{FOLDER}/{address}/mem_info_vram_total") or ""
     return Gpu(
         name=name if name.startswith("AMD") else f"AMD {name}",
         maker=AMD.id,
         target=targets.get(address) or (known.target if known else None),
         pci_bus_id=address or None,
-        memory_total_bytes=int(memory) if memory.isdecimal() else None,
+        memory_total_bytes=int(memory) if memory.strip().isdecimal() else None,
     )
-
-
-def name_of_libdrm(system: System, device_id: str | None, revision_file: str) -> str:
-    """The card's name in libdrm's list, which distinguishes cards with the same device id by
-    revision; empty if unknown."""
-    revision = (read_or_none(system, revision_file) or "").strip().removeprefix("0x")
-    if not device_id or not revision:
-        return ""
-    # A line looks like `744C,\tC8,\tAMD Radeon RX 7900 XTX`.
-    row = re.escape(f"{device_id},\t{revision},\t")
-    match = re.search(rf"(?im)^{row}(.{{1,80}})$", read_or_none(system, LIBDRM_NAMES) or "")
-    return match[1].strip() if match else ""
 
 
 def rocm_version(system: System) -> str | None:
@@ -124,14 +100,3 @@ def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None
     paths = [path for path in others if exists(system, path)]
     paths += [f"{RENDER_FOLDER}/{name}" for name in names if re.fullmatch(r"renderD\d{1,4}", name)]
     return tuple(node for node in (node_at(system, path) for path in paths) if node.mode)
-
-
-def node_readings(nodes: tuple[DeviceNode, ...] | None) -> list[Reading]:
-    """A reading for each device node or, if there are none, a reading that says so."""
-    lines = [
-        f"{node.path} {node.mode}"
-        + ("" if node.readable and node.writable else " (not for this user)")
-        for node in nodes or ()
-    ]
-    values = lines or ["no render node"]
-    return [Reading(subject="makers.nodes", source="/dev", value=value) for value in values]

@@ -19,14 +19,23 @@ def read_container(system: System) -> Snapshot:
     was given GPUs."""
     if system.family != "linux":
         return Snapshot()
-    kind, source = _kind_and_source(system)
+    # By systemd's convention, the first process in a container has a variable named `container`.
+    lines = [f"{name}={value}" for name, value in system.environ().items()]
+    lines += (read_or_none(system, "/proc/1/environ") or "").split("\0")
+    lines += [path for path in MARKER_FILES if exists(system, path)]
+    # Each marker begins with a line break, so that a marker only matches at the start of a line.
+    text = "\n" + "\n".join(lines)
+    cgroup = read_or_none(system, "/proc/1/cgroup") or ""
+    found = [mark for mark in MARKERS.items() if mark[0] in text]
+    found += [mark for mark in CGROUPS.items() if mark[0] in cgroup]
+    marker, kind = found[0] if found else ("no marker", "none")
     given: bool | None = None
     # A container always has /dev/null, so an empty list means that the folder cannot be read. CUDA
     # images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so that variable is no evidence.
     if kind != "none" and (nodes := list_or_empty(system, "/dev")):
         given = any(map(GPU_NODE.fullmatch, nodes))
     container = Container(kind=kind, nvidia_requested=given, cuda_compat_path=_compat_path(system))
-    reading = Reading(subject="container", source=source, value=kind)
+    reading = Reading(subject="container", source=marker.strip(), value=kind)
     return Snapshot(container=container, readings=(reading,))
 
 
@@ -48,23 +57,6 @@ MARKERS = {
 because a Kubernetes pod may also be a Docker container."""
 CGROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "lxc"}
 """Maps a part of a cgroup's path to the kind of container that creates such a cgroup."""
-
-
-def _kind_and_source(system: System) -> tuple[str, str]:
-    """The kind of container and the marker that shows it: a variable, a file or a cgroup; kind
-    `none` without a marker."""
-    # By systemd's convention, the first process in a container has a variable named `container`.
-    lines = [f"{name}={value}" for name, value in system.environ().items()]
-    lines += (read_or_none(system, "/proc/1/environ") or "").split("\0")
-    lines += [path for path in MARKER_FILES if exists(system, path)]
-    # Each marker begins with a line break, so that a marker only matches at the start of a line.
-    text = "\n" + "\n".join(lines)
-    cgroup = read_or_none(system, "/proc/1/cgroup") or ""
-    for where, markers in ((text, MARKERS), (cgroup, CGROUPS)):
-        for marker, kind in markers.items():
-            if marker in where:
-                return kind, marker.strip()
-    return "none", "no marker"
 
 
 def _compat_path(system: System) -> str | None:

@@ -1,9 +1,8 @@
-"""Waits for the driver: runs calls in background threads with a common deadline."""
+"""Waits for the driver: runs calls in background threads, and says what is waited for."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Thread, Timer
 from typing import Any, Generic, TypeVar
@@ -48,35 +47,25 @@ class BackgroundCall(Generic[T]):
         return self._answer[0]
 
 
-class Deadline:
-    """A common deadline for several calls. `notify` is called once, if one of them is slow."""
+@contextmanager
+def announced(
+    pending: Callable[[], Sequence[str]], limit: float, notify: Notify | None
+) -> Iterator[None]:
+    """Call `notify` once if the `with` block takes longer than NOTICE_SECONDS.
 
-    def __init__(self, limit: float = LIMIT_SECONDS, notify: Notify | None = None) -> None:
-        self.limit = limit
-        self._until = time.monotonic() + limit
-        self._notify = notify
-        self._pending: list[str] = []
+    `pending` returns the names of the sources that have not answered by then; they may take
+    `limit` seconds.
+    """
 
-    def left(self) -> float:
-        """The remaining seconds; 0 if the deadline has passed."""
-        return max(0.0, self._until - time.monotonic())
+    def tell() -> None:
+        names = pending()
+        if notify is not None and names:
+            notify(NOTICE.format(sources=" and ".join(names), limit=limit))
 
-    @contextmanager
-    def waiting_for(self, source: str) -> Iterator[None]:
-        """Call `notify` if the `with` block takes longer than NOTICE_SECONDS to read this
-        source."""
-        self._pending.append(source)
-        timer = Timer(NOTICE_SECONDS, self._notify_once)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            self._pending.remove(source)
-
-    def _notify_once(self) -> None:
-        # Several calls may be slow; one notice is enough.
-        notify, self._notify = self._notify, None
-        if notify is not None:
-            notify(NOTICE.format(sources=" and ".join(self._pending), limit=self.limit))
+    notice = Timer(NOTICE_SECONDS, tell)
+    notice.daemon = True
+    notice.start()
+    try:
+        yield
+    finally:
+        notice.cancel()

@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.model.machine import DeviceNode, Driver, Reading, Snapshot
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import DeviceNode, Driver, Gpu, Reading, Snapshot
 from gpusetup.probe.pci import read_pci
 from gpusetup.readings.paths import join
 from gpusetup.readings.proc import is_excluded, parse_information, parse_modules, parse_proc_version
@@ -33,16 +34,16 @@ def read_driver_files(system: System) -> list[Snapshot]:
     ]
 
 
-def _module_version(text: str) -> Driver:
-    version = text.strip() or None
-    return Driver(version=version, module_version=version)
-
-
 def _read_kernel_driver(system: System) -> Iterator[Snapshot]:
     """The version of the running driver, from /proc and /sys, and which modules are loaded."""
+
+    def module_version(text: str) -> Driver:
+        version = text.strip() or None
+        return Driver(version=version, module_version=version)
+
     for path, subject, parse in (
         ("/proc/driver/nvidia/version", "driver.version", parse_proc_version),
-        ("/sys/module/nvidia/version", "driver.module_version", _module_version),
+        ("/sys/module/nvidia/version", "driver.module_version", module_version),
         ("/proc/modules", "driver.module_loaded", parse_modules),
     ):
         text, problem = read_or_none(system, path), "cannot be read"
@@ -71,16 +72,17 @@ def read_modinfo(system: System) -> Snapshot:
 
 
 def _read_proc_gpus(system: System) -> Snapshot:
-    """The GPUs that the kernel driver manages, from /proc/driver/nvidia/gpus."""
     names = list_or_empty(system, GPUS_FOLDER)
     if not names:
         return missing("gpus", GPUS_FOLDER, "nothing there")
-    pages = {
-        name: read_or_none(system, f"{GPUS_FOLDER}/{name}/information") or "" for name in names
-    }
-    # An administrator may exclude a GPU, and then the driver does not use it.
-    gpus = tuple(parse_information(*page) for page in pages.items() if not is_excluded(page[1]))
-    return Snapshot(gpus=gpus, readings=gpu_readings(GPUS_FOLDER, gpus))
+    gpus: list[Gpu] = []
+    for name in names:
+        page = read_or_none(system, f"{GPUS_FOLDER}/{name}/information") or ""
+        # An administrator may exclude a GPU, and then the driver does not use it.
+        if not is_excluded(page):
+            # NVML numbers the GPUs in the order of their addresses too.
+            gpus.append(replace(parse_information(name, page), nvml_index=len(gpus)))
+    return Snapshot(gpus=tuple(gpus), readings=gpu_readings(GPUS_FOLDER, gpus))
 
 
 NODE = re.compile(r"nvidia(?!-caps)|dxg")
@@ -94,12 +96,8 @@ def read_nodes(system: System) -> Snapshot:
     if names is None:
         return missing("devices", DEVICES_FOLDER, "cannot be listed")
     nodes = tuple(node_at(system, f"{DEVICES_FOLDER}/{name}") for name in filter(NODE.match, names))
-    lines = [f"{node.path} {node.mode or '(cannot be read)'}" for node in nodes]
-    readings = [
-        Reading(subject="devices", source=DEVICES_FOLDER, value=line)
-        for line in lines or ["no nvidia node"]
-    ]
-    return Snapshot(devices=nodes, readings=tuple(readings))
+    reading = Reading(subject="devices", source=DEVICES_FOLDER, value=f"nodes: {len(nodes)}")
+    return Snapshot(devices=nodes, readings=(reading,))
 
 
 def node_at(system: System, path: str) -> DeviceNode:

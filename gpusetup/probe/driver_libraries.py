@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, GpuLink, Reading, Snapshot
+from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, Snapshot
 from gpusetup.readings.plausibility import NOT_PLAUSIBLE, implausible
 from gpusetup.readings.sources import UNNAMED, gpu_readings, missing, readings_of
 from gpusetup.system.system import System
@@ -32,9 +32,6 @@ class Library(NamedTuple):
 
 NVML = Library("nvml", "nvml_index", "driver", "nvml-init-failed")
 LIBCUDA = Library("libcuda", "cuda_index", "cuda_api", "cuda-init-failed")
-NOT_SUPPORTED = (3, 13)
-"""NVML's error codes for a value that the GPU does not have, or a call that the driver does not
-know."""
 NEEDED = (
     "handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability",
     "temperature_celsius", "power_watts",
@@ -46,7 +43,6 @@ ABSENT = (NO_SUCH_CALL, 21, 25, 26, None)
 binding lacks the call. A value that is missing for such a reason is normally no fault. "Not
 supported" is not among them, because it is judged by comparison with the other GPUs
 (gpu-does-not-answer)."""
-NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compat library"}
 
 
 def read_nvml(system: System, limit: float) -> Snapshot:
@@ -65,10 +61,8 @@ def read_nvml(system: System, limit: float) -> Snapshot:
         seconds=values.get("seconds"),
         persistence=all(persistence) if persistence and None not in persistence else None,
     )
-    # Two GPUs and how they are connected, such as `[0, 1, "NV12"]`.
-    links = [GpuLink(first=a, second=b, kind=kind) for a, b, kind in values.get("links") or ()]
     readings = (*readings_of("driver", NVML.source, driver), *shared.readings)
-    return replace(shared, driver=driver, gpu_links=tuple(links) or None, readings=readings)
+    return replace(shared, driver=driver, readings=readings)
 
 
 def read_cuda(system: System, limit: float) -> Snapshot:
@@ -80,10 +74,10 @@ def read_cuda(system: System, limit: float) -> Snapshot:
         event = Event(kind="libcuda-missing", source=source, text=load_error)
         return replace(missing("cuda_api", source, load_error), events=(event,))
     api = from_plain({**values, "init_code": values.get("init")}, CudaApi, what="libcuda's answer")
-    # A libcuda that did not come with the driver; its CUDA version is not the driver's.
-    foreign = [text for key, text in NOT_THE_DRIVERS.items() if values.get(key)]
+    # The CUDA version of the toolkit's stub or of a cuda-compat library is not the driver's.
+    is_foreign = values.get("stub") or values.get("compat")
     driver = Driver(
-        cuda=api.version if api.init_code == 0 and not foreign else None,
+        cuda=api.version if api.init_code == 0 and not is_foreign else None,
         libcuda_path=values.get("library"),
         seconds=values.get("seconds"),
     )
@@ -91,10 +85,6 @@ def read_cuda(system: System, limit: float) -> Snapshot:
         *readings_of("cuda_api", source, api),
         *readings_of("driver", source, driver),
         *shared.readings,
-        *(
-            Reading(subject="driver.libcuda_path", source=source, problem=f"this is {kind}")
-            for kind in foreign
-        ),
     )
     return replace(shared, cuda_api=api, driver=driver, readings=readings)
 
@@ -110,50 +100,22 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
     >>> values["init"], values["devices"], shared.gpus
     (9, None, None)
     """
-    failure = _child_failure(library.source, answer)
-    values = only_plausible(partial(answer))
+    source = library.source
+    if "problem" in answer:
+        return {"devices": None}, Snapshot(events=(_child_failure(source, answer),))
+    values = only_plausible(answer)
     listed = values.get("devices")
     devices = [only_plausible(device) for device in listed or ()]
+    events = tuple(_missing_values(library, values, devices))
     # An empty list means that there are no GPUs. None means that the library did not start.
     values["devices"] = None if listed is None else devices
-    gpus = None
-    readings = [*failure.readings]
-    if listed is not None:
-        gpus = tuple(_gpu_of(device, library.number_field) for device in devices)
-        readings += gpu_readings(library.source, gpus)
-    readings += _problem_readings(library.source, library.subject, values)
-    for device in devices:
-        readings += _problem_readings(library.source, f"gpus[{device['index']}]", device)
-    events = (*failure.events, *_missing_values(library, values, devices))
-    return values, Snapshot(gpus=gpus, events=events, readings=tuple(readings))
+    if listed is None:
+        return values, Snapshot(events=events)
+    gpus = tuple(_gpu_of(device, library.number_field) for device in devices)
+    return values, Snapshot(gpus=gpus, events=events, readings=gpu_readings(source, gpus))
 
 
-def partial(answer: Answer) -> Answer:
-    """The values that a child reported before it hung or crashed. A GPU that it did not reach only
-    has an index.
-
-    >>> partial({"problem": "", "parts": [{"count": 2}, {"device": {"index": 0}}]})["devices"]
-    [{'index': 0}, {'index': 1}]
-    """
-    if "problem" not in answer:
-        return answer
-    values: dict[str, Any] = {}
-    reached: dict[int, Any] = {}
-    for part in answer.get("parts") or ():
-        values.update(part)
-        if device := part.get("device"):
-            reached[device["index"]] = device
-    if "count" in values:
-        numbers = range(values["count"])
-        values["devices"] = [reached.get(number, {"index": number}) for number in numbers]
-    return values
-
-
-def _child_failure(source: str, answer: Answer) -> Snapshot:
-    """An event and a reading if the child crashed, hung or could not start; otherwise an empty
-    snapshot."""
-    if "problem" not in answer:
-        return Snapshot()
+def _child_failure(source: str, answer: Answer) -> Event:
     problem, step = str(answer["problem"]), answer.get("step") or {}
     # `system.processes` uses these texts.
     how = "failed"
@@ -165,12 +127,9 @@ def _child_failure(source: str, answer: Answer) -> Snapshot:
     values.update({key: str(value) for key, value in step.items()})
     text = problem
     if step:
-        # The call in which the child stopped.
-        of_gpu = "" if step.get("gpu") is None else f" of GPU {step['gpu']}"
-        at = f" ({step['bus']})" if of_gpu and step.get("bus") else ""
-        text = f"{problem}, in {step['step']}{of_gpu}{at}"
-    event = Event(kind="child-failed", values=values, source=source, text=text)
-    return replace(missing("driver", source, text), events=(event,))
+        of_gpu = f" of GPU {step['gpu']}" if "gpu" in step else ""
+        text = f"{problem}, in {step['step']}{of_gpu}"
+    return Event(kind="child-failed", values=values, source=source, text=text)
 
 
 def only_plausible(values: Answer) -> dict[str, Any]:
@@ -223,27 +182,12 @@ def _is_trouble(problem: Answer) -> bool:
 
 
 def _gpu_of(device: Answer, number_field: str) -> Gpu:
-    """A GPU from an entry in a child's output; `number_field` is the `Gpu` field for its index
-    there."""
     instances = device.get("mig_instances")
     values = {
         **device,
-        number_field: device.get("index"),
+        number_field: device["index"],
         "name": device.get("name") or UNNAMED,
         "mig_instances": instances or (),
         "mig_count": None if instances is None else len(instances),
     }
     return from_plain(values, Gpu, what="a GPU")
-
-
-def _problem_readings(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
-    """Readings that say why values are missing. Values that a GPU does not support share one
-    reading."""
-    unsupported = [one["field"] for one in answer["problems"] if one["code"] in NOT_SUPPORTED]
-    for problem in answer["problems"]:
-        if problem["field"] not in unsupported:
-            field = f"{subject}.{problem['field']}"
-            yield Reading(subject=field, source=source, problem=problem["text"])
-    if unsupported:
-        text = f"not supported: {', '.join(unsupported)}"
-        yield Reading(subject=subject, source=source, problem=text)

@@ -36,8 +36,13 @@ def environments_with_torch(system: System, examined: str | None) -> tuple[Other
     """The environments with torch on this machine, without the examined one, likeliest first."""
     found: dict[str, OtherEnvironment] = {}
     for prefix in islice(_prefixes(system), MOST):
-        if prefix not in found and prefix != examined and (version := _torch_in(system, prefix)):
-            found[prefix] = OtherEnvironment(prefix=prefix, torch=version)
+        if prefix in found or prefix == examined:
+            continue
+        names = list_or_empty(system, site_packages(system, prefix) or "")
+        # The name of its metadata folder has torch's version.
+        versions = (re.fullmatch(r"torch-(\d[^-]{0,60})\.dist-info", name) for name in names)
+        if version := next(filter(None, versions), None):
+            found[prefix] = OtherEnvironment(prefix=prefix, torch=version[1])
     return tuple(found.values())
 
 
@@ -78,13 +83,6 @@ def _python_of_kernel(text: str | None) -> str | None:
     first = argv[0] if isinstance(argv, list) and argv else None
     is_path = isinstance(first, str) and re.search(r"[/\\]", first)
     return first if is_path else None
-
-
-def _torch_in(system: System, prefix: str) -> str | None:
-    """The version of the torch in an environment, from the name of its metadata folder."""
-    names = list_or_empty(system, site_packages(system, prefix) or "")
-    found = (re.fullmatch(r"torch-(\d[^-]{0,60})\.dist-info", name) for name in names)
-    return next((version[1] for version in found if version), None)
 
 
 def _joined(folder: str, name: str) -> str:

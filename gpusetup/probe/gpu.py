@@ -2,23 +2,23 @@
 
 Files come first, because they are quick to read and show whether there is a driver to query. NVML,
 which `nvidia-smi` uses too, and libcuda are then queried at the same time, in two child processes
-with a common deadline. Neither may load a kernel module or create a device node
+with a common time limit. Neither may load a kernel module or create a device node
 (`child_scripts/hold_back.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
-from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Deadline
+from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify, announced
 from gpusetup.probe.driver_files import read_driver_files, read_modinfo
 from gpusetup.probe.missed_gpus import is_listed_by_cuda, missed_by_cuda, missed_by_nvml
 from gpusetup.probe.pci import read_wmi
-from gpusetup.readings.sources import Snapshots, bus_key, first_known, merged_gpus, missing
+from gpusetup.readings.sources import Snapshots, first_known, merged_gpus, missing
 from gpusetup.system.system import System
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ NO_DEVICE = 100
 def read_driver_and_gpus(
     system: System,
     *,
-    notify: Callable[[str], None] | None = None,
+    notify: Notify | None = None,
     limit: float = LIMIT_SECONDS,
 ) -> Snapshot:
     """Everything about the driver, CUDA and the GPUs.
@@ -40,7 +40,12 @@ def read_driver_and_gpus(
     files = read_driver_files(system)
     answers: Snapshots = ()
     if hint_at_a_driver(files):
-        answers = _ask_both_libraries(system, Deadline(limit, notify))
+        answers = _ask_both_libraries(system, limit, notify)
+        if len(answers[0].gpus or ()) > 1:
+            # Imported here because most machines have one GPU.
+            from gpusetup.probe.nvidia_smi import read_topology
+
+            files.append(read_topology(system, limit))
         is_loaded = any(part.driver.module_loaded for part in files)
         if system.family == "linux" and not is_loaded:
             files.append(read_modinfo(system))
@@ -51,18 +56,18 @@ def read_driver_and_gpus(
     return combine_sources(system, answers, files)
 
 
-def _ask_both_libraries(system: System, deadline: Deadline) -> Snapshots:
-    """Query NVML and libcuda at the same time, and return both snapshots."""
+def _ask_both_libraries(system: System, limit: float, notify: Notify | None) -> Snapshots:
     # Imported here because a machine without a driver does not need it.
     from gpusetup.probe.driver_libraries import read_cuda, read_nvml
 
-    def ask(name: str, read: Callable[[System, float], Snapshot]) -> Snapshot:
-        with deadline.waiting_for(name):
-            return read(system, deadline.left())
+    libraries = {"NVML": read_nvml, "libcuda": read_cuda}
+    calls = {name: BackgroundCall(read, system, limit) for name, read in libraries.items()}
 
-    libraries = (("NVML", read_nvml), ("libcuda", read_cuda))
-    calls = [BackgroundCall(ask, name, read) for name, read in libraries]
-    return [call.result() for call in calls]
+    def pending() -> list[str]:
+        return [name for name, call in calls.items() if not call.ended_within(0)]
+
+    with announced(pending, limit, notify):
+        return [call.result() for call in calls.values()]
 
 
 def hint_at_a_driver(files: Snapshots) -> bool:
@@ -80,19 +85,14 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
     """
     sources, environ = (*answers, *files), system.environ()
     on_bus = _first(part.pci_devices for part in sources)
-    located = _with_addresses(answers, [device.bus_id for device in judged_on(on_bus)])
-    listed, reason = _listed_gpus(located, files, on_bus, system.family)
+    listed, reason = _listed_gpus(answers, files, on_bus, system.family)
     # `merged_gpus` puts the listed GPUs first, and after them those that only another source knows.
-    of_sources = [gpu for part in (*located, *files) for gpu in part.gpus or ()]
+    of_sources = [gpu for part in sources for gpu in part.gpus or ()]
     all_gpus = merged_gpus(listed or (), of_sources)
     gpus: tuple[Gpu, ...] | None = None
     if listed is not None:
-        # The kernel states the NUMA nodes of the PCI addresses.
-        nodes = {bus_key(device.bus_id): device.numa_node for device in on_bus or ()}
-        gpus = tuple(
-            identified(replace(gpu, numa_node=nodes.get(bus_key(gpu.pci_bus_id))))
-            for gpu in _with_visibility(all_gpus[: len(listed)], located, environ)
-        )
+        shown = _with_visibility(all_gpus[: len(listed)], answers, environ)
+        gpus = tuple(map(identified, shown))
     driver = first_known((Driver(), *(part.driver for part in (*files, *answers))))
     seconds = [part.driver.seconds for part in answers if part.driver.seconds is not None]
     driver = replace(
@@ -112,15 +112,14 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
         devices=_first(part.devices for part in sources),
         events=(
             *(event for part in sources for event in part.events),
-            *missed_by_cuda(gpus or (), located, environ),
-            *missed_by_nvml(all_gpus, located, files, environ),
+            *missed_by_cuda(gpus or (), answers, environ),
+            *missed_by_nvml(all_gpus, answers, files, environ),
         ),
         readings=(*(reading for part in sources for reading in part.readings), *reason),
     )
 
 
 def _first(values: Iterable[T | None]) -> T | None:
-    """The first value that is not None; None if there is none."""
     return next((value for value in values if value is not None), None)
 
 
@@ -161,27 +160,3 @@ def _with_visibility(
     if has_no_device and "CUDA_VISIBLE_DEVICES" in environ:
         return [replace(gpu, visible=False) for gpu in gpus]
     return gpus
-
-
-def _with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Snapshot, ...]:
-    """The answers with missing PCI addresses of GPUs filled in from the PCI bus and from other
-    answers.
-
-    NVML lists GPUs in the order of the bus, so the position of a GPU without an address shows which
-    one it is.
-    """
-    known = {*on_bus, *(gpu.pci_bus_id for part in answers for gpu in part.gpus or ())}
-    addresses = sorted(key for key in set(map(bus_key, known)) if key)
-    located = []
-    for part in answers:
-        # If NVML's list lacks a GPU, its positions do not match those on the bus.
-        if part.gpus and len(part.gpus) == len(addresses):
-            gpus = (
-                gpu
-                if gpu.pci_bus_id or gpu.nvml_index is None
-                else replace(gpu, pci_bus_id=addresses[gpu.nvml_index])
-                for gpu in part.gpus
-            )
-            part = replace(part, gpus=tuple(gpus))
-        located.append(part)
-    return tuple(located)

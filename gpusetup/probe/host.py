@@ -59,11 +59,17 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
         problem = "no os-release file in /etc or /usr/lib"
     else:
         try:
-            release = _os_release(read_or_none(system, source) or "")
+            # The values are quoted as in a shell; shlex raises an error for an open quote.
+            for line in (read_or_none(system, source) or "").splitlines():
+                variable, is_set, value = line.strip().partition("=")
+                if is_set and not variable.startswith("#"):
+                    release[variable] = " ".join(shlex.split(value))
         except ValueError as wrong:
             problem = f"{source} could not be parsed: {wrong}"
     name = release.get("PRETTY_NAME") or release.get("NAME") or None
-    libc = read_libc(system, facts)
+    # The version that Python reports, such as `glibc 2.36`, or musl's loader.
+    has_musl = any(file.startswith("ld-musl-") for file in list_or_empty(system, "/lib"))
+    libc = str(facts.get("libc") or "") or ("musl" if has_musl else None)
     kernel_version = read_or_none(system, "/proc/version") or ""
     # The last byte of this EFI variable is 1 if Secure Boot is on. A machine without EFI does not
     # have the file.
@@ -88,17 +94,6 @@ def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
     return Snapshot(taken_at=facts.get("now"), os=os, readings=(os_reading, libc_reading))
 
 
-def _os_release(text: str) -> dict[str, str]:
-    """The variables of an os-release file, which are quoted as in a shell. Raises ValueError for a
-    quote that is not closed."""
-    values: dict[str, str] = {}
-    for line in text.splitlines():
-        name, is_set, value = line.strip().partition("=")
-        if is_set and not name.startswith("#"):
-            values[name] = " ".join(shlex.split(value))
-    return values
-
-
 FIRST_BUILD_OF_WINDOWS_11 = 22000
 
 
@@ -113,13 +108,6 @@ def windows_name(version: str) -> str:
     if build is None:
         return f"Windows {version.partition('.')[0]}".strip()
     return "Windows 11" if int(build[1]) >= FIRST_BUILD_OF_WINDOWS_11 else "Windows 10"
-
-
-def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
-    """The C library: the version that Python reports, such as `glibc 2.36`, or `musl` if musl's
-    loader exists; None if unknown."""
-    has_musl = any(name.startswith("ld-musl-") for name in list_or_empty(system, "/lib"))
-    return str(facts.get("libc") or "") or ("musl" if has_musl else None)
 
 
 L4T_RELEASE = re.compile(r"# R(\d+) \(release\), REVISION: ([\d.]+)")
@@ -214,20 +202,15 @@ def read_memory(system: System) -> Memory:
     sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
     # DataLoader workers pass their batches on through /dev/shm.
     shared = unless_refused(system.space, "/dev/shm") if system.family == "linux" else None
+    limits = (text.strip() for text in cgroup_values(system, "memory.max"))
     return Memory(
         total_bytes=sizes.get("MemTotal") or facts.get("memory_total"),
         available_bytes=sizes.get("MemAvailable"),
-        cgroup_limit_bytes=read_cgroup_limit(system),
+        # The text `max` means no limit.
+        cgroup_limit_bytes=min(map(int, filter(str.isdigit, limits)), default=None),
         shm_total_bytes=shared.total_bytes if shared else None,
         memlock_bytes=(facts.get("limits") or {}).get("memlock"),
     )
-
-
-def read_cgroup_limit(system: System) -> int | None:
-    """The memory limit in bytes of our cgroup or one above it; None if there is no limit."""
-    limits = (text.strip() for text in cgroup_values(system, "memory.max"))
-    # The text `max` means no limit.
-    return min((int(limit) for limit in limits if limit.isdigit()), default=None)
 
 
 def free_memory(system: System) -> int | None:
@@ -257,20 +240,22 @@ def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
     caches = environ.get("LOCALAPPDATA" if on_windows else "XDG_CACHE_HOME")
     if not caches and home and not on_windows:
         caches = join(home, ".cache")
-    folders = {"site-packages": target.site_packages if target else None}
+    folders: dict[str, str | None] = {
+        "site-packages": target.record.site_packages if target else None
+    }
     for tool in ("uv", "pip"):
         usual = join(caches, tool) if caches else None
         folders[f"{tool}-cache"] = environ.get(f"{tool.upper()}_CACHE_DIR") or usual
     folders["tmp"] = environ.get("TMPDIR") or temporary
-    return tuple(_disk(system, subject, path) for subject, path in folders.items() if path)
-
-
-def _disk(system: System, subject: str, path: str) -> Disk:
-    """The disk that contains a folder. If the folder does not exist, its nearest existing parent
-    counts."""
-    folder = path
-    while not exists(system, folder) and parent(folder) != folder:
-        folder = parent(folder)
-    space = unless_refused(system.space, folder)
-    free = space.free_bytes if space else None
-    return Disk(subject=subject, path=path, free_bytes=free, writable=is_writable(system, folder))
+    disks = []
+    for subject, path in folders.items():
+        if not path:
+            continue
+        # If the folder does not exist, its nearest existing parent counts.
+        folder = path
+        while not exists(system, folder) and parent(folder) != folder:
+            folder = parent(folder)
+        space, writable = unless_refused(system.space, folder), is_writable(system, folder)
+        free = space.free_bytes if space else None
+        disks.append(Disk(subject=subject, path=path, free_bytes=free, writable=writable))
+    return tuple(disks)

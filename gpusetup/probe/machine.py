@@ -12,8 +12,8 @@ from gpusetup.model.machine import Conda, Event, Snapshot, Wanted
 from gpusetup.probe.container import read_container
 from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
-from gpusetup.probe.other_makers import read_other_makers, with_torchs_runtime
-from gpusetup.probe.own_files import guard_events, unfinished_events
+from gpusetup.probe.other_makers import read_other_makers, with_rocm_in_wsl
+from gpusetup.probe.own_files import unfinished_events
 from gpusetup.probe.snapshot_files import without_endless_numbers
 from gpusetup.probe.target import TargetPython, choose_target, read_python
 from gpusetup.probe.torch import library_events, read_torch, runtime_events
@@ -53,22 +53,30 @@ def read_machine(
     toolkit_call = BackgroundCall(read_toolkit, system)
     torch_call = BackgroundCall(read_torch, system, target)
     host_os, container = read_os(system), read_container(system)
-    python = read_python(system, target)
+    python = read_python(target)
     torch, gpu = torch_call.result(), gpu_call.result()
     # GPUs of other makers only matter if there is no NVIDIA GPU, so this waits for the GPU sources.
     makers, host = read_other_makers(system, gpu), _read_host(system, target)
     toolkit = toolkit_call.result()
     parts = (gpu, makers, no_target, python, torch, host_os, container, toolkit, host)
-    return with_torchs_runtime(system, without_endless_numbers(merged_snapshots(parts)))
+    return with_rocm_in_wsl(system, without_endless_numbers(merged_snapshots(parts)))
 
 
 def _read_host(system: System, target: TargetPython | None) -> Snapshot:
     """The state of the host, the allowed environment variables, and events about files in the
     environment."""
-    environment = allowed_variables(system.environ())
+    environment, environ = allowed_variables(system.environ()), system.environ()
     # The target's folder if it is a conda environment, otherwise the active conda environment.
-    is_conda = target is not None and target.manager == "conda"
-    prefix = target.prefix if target and is_conda else system.environ().get("CONDA_PREFIX") or None
+    is_conda = target is not None and target.record.manager == "conda"
+    prefix = target.prefix if target and is_conda else environ.get("CONDA_PREFIX") or None
+    stale: tuple[Event, ...] = ()
+    activated = environ.get("VIRTUAL_ENV")
+    # The activated environment no longer exists, so that another one is used. With `--python`, it
+    # does not matter which environment is activated.
+    if activated and target and target.record.chosen_by not in ("--python", "VIRTUAL_ENV"):
+        values = {"variable": "VIRTUAL_ENV", "path": activated, "instead": target.python}
+        event = Event(kind="stale-environment", values=values, source="VIRTUAL_ENV", text=activated)
+        stale = (event,)
     return Snapshot(
         conda=Conda(prefix=prefix),
         cpu=read_cpu(system),
@@ -77,23 +85,12 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
         environment=environment,
         wanted=wanted_by(environment),
         events=(
-            *_stale_environment(system, target),
+            *stale,
             *library_events(system, target),
             *runtime_events(system, target),
             *unfinished_events(system, target),
-            *guard_events(system, target),
         ),
     )
-
-
-def _stale_environment(system: System, target: TargetPython | None) -> tuple[Event, ...]:
-    """An event if the activated environment no longer exists, so that another one is used. With
-    `--python`, it does not matter which environment is activated."""
-    activated = system.environ().get("VIRTUAL_ENV")
-    if not activated or target is None or target.chosen_by in ("--python", "VIRTUAL_ENV"):
-        return ()
-    values = {"variable": "VIRTUAL_ENV", "path": activated, "instead": target.python}
-    return (Event(kind="stale-environment", values=values, source="VIRTUAL_ENV", text=activated),)
 
 
 INDEX_VARIABLES = (

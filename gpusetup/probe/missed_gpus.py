@@ -35,16 +35,18 @@ def missed_by_nvml(
             text = f"/dev/nvidia{number} is missing"
             yield _event("device-node-missing", bound[number], text, source="/dev", gpu=str(number))
 
-    listed = [gpu for gpu in gpus if gpu.nvml_index is not None]
-    nvml_lists = any(part.driver.nvml_code == 0 and part.gpus is not None for part in answers)
+    lists = [part.gpus for part in answers if part.driver.nvml_code == 0 and part.gpus is not None]
+    listed = {bus_key(gpu.pci_bus_id) for gpus_of_nvml in lists for gpu in gpus_of_nvml}
     # If a listed GPU has no address, it may be the one that seems to be missing.
-    if not nvml_lists or not all(gpu.pci_bus_id for gpu in listed):
+    if not lists or None in listed:
         return
-    missed = [gpu for gpu in bound if gpu not in listed and gpu.cuda_index is None]
+    missed = [
+        gpu for gpu in bound if bus_key(gpu.pci_bus_id) not in listed and gpu.cuda_index is None
+    ]
     was_given_some = len(nodes) < len(listed) + len(missed)
     if was_given_some or any(name in environ for name in JOB_VARIABLES):
         return
-    slots = sorted({bus_key(gpu.pci_bus_id) or "" for gpu in (*listed, *missed)})
+    slots = sorted({*filter(None, listed), *(bus_key(gpu.pci_bus_id) or "" for gpu in missed)})
     for gpu in missed:
         # NVML numbers GPUs in the order of their slots, so the slot gives the number that this GPU
         # would have.
@@ -85,7 +87,6 @@ def missed_by_cuda(
 
 
 def _event(kind: str, missed: Gpu, text: str, *, source: str, **values: str) -> Event:
-    """An event about a GPU that is missing in a source's list."""
     values |= {"bus": missed.pci_bus_id or "", "name": missed.name}
     return Event(kind=kind, values=values, source=source, text=f"{text}: {gpu_line(missed)}")
 

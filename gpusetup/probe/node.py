@@ -10,7 +10,7 @@ import platform
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from gpusetup.messages.driver import KERNEL_LOG
@@ -49,7 +49,7 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     """Everything about a node within `limit` seconds; sources are read in parallel."""
     until = time.monotonic() + limit
     log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
-    facts_call = BackgroundCall(lambda: {**links(system), **dict(_free_disk_space(system))})
+    facts_call = BackgroundCall(lambda: {**links(system), **free_disk_space(system)})
     files = read_driver_files(system)
     nvml = read_nvml(system, limit) if hint_at_a_driver(files) else NOT_ASKED
     if system.family == "linux":
@@ -74,11 +74,11 @@ def name_of_node() -> str:
     return System().environ().get("SLURMD_NODENAME") or platform.node().partition(".")[0]
 
 
-def _free_disk_space(system: System) -> Iterator[tuple[str, str]]:
-    """Yields the free space of the disks that jobs write to."""
-    for name, path in (("disk.root_free_gib", "/"), ("disk.tmp_free_gib", "/tmp")):
-        if space := unless_refused(system.space, path):
-            yield name, f"{space.free_bytes / (1 << 30):.0f}"
+def free_disk_space(system: System) -> dict[str, str]:
+    """The free space of the disks that jobs write to, in GiB."""
+    disks = {"disk.root_free_gib": "/", "disk.tmp_free_gib": "/tmp"}
+    spaces = {name: unless_refused(system.space, path) for name, path in disks.items()}
+    return {name: f"{space.free_bytes / (1 << 30):.0f}" for name, space in spaces.items() if space}
 
 
 def links(system: System) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""The GPUs from nvidia-smi, for machines on which Python cannot load NVIDIA's library.
+"""What gpusetup asks nvidia-smi itself: how several GPUs are connected, and, where Python cannot
+load NVIDIA's library, the GPUs.
 
 In some containers and on some clusters, `libnvidia-ml` is missing or broken for Python, but
 `nvidia-smi` works. It prints name, memory and compute capability, which is enough to tune a config.
@@ -6,25 +7,21 @@ In some containers and on some clusters, `libnvidia-ml` is missing or broken for
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 from gpusetup.accelerators.makers import identified
-from gpusetup.catalog.file import load_catalog
-from gpusetup.catalog.gpus import one_capability, rows_or_none
-from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot, visible_gpus
 from gpusetup.readings.smi_csv import output_of
+from gpusetup.readings.smi_topology import is_heading, parse_topology
 from gpusetup.system.processes import Output
 from gpusetup.system.system import HOLD_BACK, System
 
 PROGRAM = "nvidia-smi"
 FIELDS = ("index", "name", "uuid", "memory.total", "compute_cap")
 """Fields from the list in `nvidia-smi --help-query-gpu`."""
-FIELDS_OF_OLD_DRIVERS = FIELDS[:-1]
-"""Drivers before 470 do not know `compute_cap` and reject the whole query."""
 LIMIT_SECONDS = 20.0
 """The time limit in seconds. Without persistence mode, nvidia-smi takes about a second per GPU."""
 
@@ -49,18 +46,20 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
 
 def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
     """Every GPU that nvidia-smi lists; empty if nvidia-smi is missing or fails."""
-    for fields in (FIELDS, FIELDS_OF_OLD_DRIVERS):
-        output = asked(system, fields, "csv,noheader", LIMIT_SECONDS)
-        if output is not None and output.ok:
-            listed = output_of(fields, output.stdout.splitlines())
-            gpus = listed[1].gpus or () if listed else ()
-            return tuple(map(_completed, gpus))
-    return ()
+    output = asked(system, FIELDS, "csv,noheader", LIMIT_SECONDS)
+    # Drivers before 470 do not know `compute_cap` and reject the query.
+    listed = output_of(FIELDS, output.stdout.splitlines()) if output and output.ok else None
+    return tuple(map(identified, listed[1].gpus or ())) if listed else ()
 
 
 def asked(system: System, fields: Sequence[str], form: str, limit: float) -> Output | None:
     """What nvidia-smi prints for these fields of its GPUs in a form such as `csv`, within `limit`
     seconds; None if there is no nvidia-smi."""
+    return _run(system, (f"--query-gpu={','.join(fields)}", f"--format={form}"), limit)
+
+
+def _run(system: System, options: Sequence[str], limit: float) -> Output | None:
+    """What nvidia-smi prints with these options; None if there is no nvidia-smi."""
     program = system.which(PROGRAM)
     if program is None:
         return None
@@ -69,19 +68,20 @@ def asked(system: System, fields: Sequence[str], form: str, limit: float) -> Out
     starter: tuple[str, ...] = ()
     if system.family == "linux":
         starter = (sys.executable, "-I", "-S", HOLD_BACK)
-    words = (*starter, program, f"--query-gpu={','.join(fields)}", f"--format={form}")
-    return system.run(words, limit)
+    return system.run((*starter, program, *options), limit)
 
 
-def _completed(gpu: Gpu) -> Gpu:
-    """The GPU with its maker, and the compute capability that an old driver does not print: by the
-    card's name, if the catalog knows it and it is not ambiguous."""
-    capability = gpu.compute_capability
-    rows = None if capability else rows_or_none(gpu.name, load_catalog().gpus)
-    if rows:
-        with suppress(UsageError):
-            capability = one_capability(gpu.name, rows)
-    return identified(replace(gpu, compute_capability=capability))
+def read_topology(system: System, limit: float) -> Snapshot:
+    """How the GPUs are connected, and to which NUMA node, from `nvidia-smi topo -m`; an empty
+    snapshot without its matrix."""
+    output = _run(system, ("topo", "-m"), limit)
+    # nvidia-smi underlines the heading with a terminal's codes, in a pipe too.
+    lines = re.sub(r"\x1b\[[\d;]*m", "", output.stdout if output else "").splitlines()
+    for place, line in enumerate(lines):
+        if is_heading(line):
+            matrix = parse_topology(lines[place:])
+            return Snapshot(gpus=matrix.gpus, gpu_links=matrix.links or None)
+    return Snapshot()
 
 
 def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator[Gpu]:

@@ -11,10 +11,9 @@ from gpusetup.accelerators.makers import AMD, APPLE, INTEL, judged_on, maker_of
 from gpusetup.accelerators.other_gpus import has_xpu
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Gpu, MakerStack, PciDevice, Reading, Snapshot
-from gpusetup.probe.amd import compute_nodes, node_readings, read_amd, rocm_version
-from gpusetup.readings.paths import join
+from gpusetup.probe.amd import NODES_READ, compute_nodes, read_amd, rocm_version
 from gpusetup.readings.sources import missing
-from gpusetup.system.system import System, list_or_empty
+from gpusetup.system.system import System
 
 
 def read_other_makers(system: System, found: Snapshot) -> Snapshot:
@@ -66,14 +65,13 @@ def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
         return Snapshot()
     drivers = {driver for _, driver in found if driver}
     known = (driver for driver in KERNEL_DRIVERS if driver in drivers)
-    nodes = compute_nodes(system)
     stack = MakerStack(
         maker=INTEL.id,
         gpus=tuple(gpu for gpu, _ in found),
         kernel_driver=next(iter((*known, *sorted(drivers))), None),
-        nodes=nodes,
+        nodes=compute_nodes(system),
     )
-    return Snapshot(makers=stack, readings=tuple(node_readings(nodes)))
+    return Snapshot(makers=stack, readings=(NODES_READ,))
 
 
 def intel_gpu(device: PciDevice) -> Gpu | None:
@@ -123,25 +121,11 @@ def read_apple(system: System) -> Snapshot:
     return Snapshot(makers=stack, readings=readings)
 
 
-# --- HIP ------------------------------------------------------------------------------------------
-
-HIP_LIBRARY = "libamdhip64.so"
-
-
-def with_torchs_runtime(system: System, snapshot: Snapshot) -> Snapshot:
-    """The snapshot with a note of whether torch contains HIP itself, as PyTorch's own wheels do."""
-    stack, torch = snapshot.makers, snapshot.torch
-    is_rocm_in_wsl = snapshot.os.wsl and maker_of(torch.backend) == AMD.id and not snapshot.gpus
-    if stack is None and is_rocm_in_wsl:
-        # In WSL, neither the PCI bus nor a device node shows an AMD GPU, but torch's build does.
-        runtime = rocm_version(system)
-        stack = MakerStack(maker=AMD.id, kernel_driver="dxg", runtime=runtime)
-        return replace(snapshot, makers=stack)
-    if stack is None or stack.maker != AMD.id or not torch.hip or not torch.location:
+def with_rocm_in_wsl(system: System, snapshot: Snapshot) -> Snapshot:
+    """The snapshot with an AMD stack if torch is a ROCm build in WSL, where neither the PCI bus nor
+    a device node shows the GPU."""
+    is_rocm = maker_of(snapshot.torch.backend) == AMD.id
+    if not snapshot.os.wsl or not is_rocm or snapshot.gpus or snapshot.makers:
         return snapshot
-    names = list_or_empty(system, join(torch.location, "torch", "lib"))
-    # AMD's own wheels have ROCm in separate packages next to torch, which count as part of torch.
-    beside = list_or_empty(system, torch.location)
-    bundles = any(name.startswith(HIP_LIBRARY) for name in names)
-    bundles = bundles or any(name.startswith("_rocm_sdk") for name in beside)
-    return replace(snapshot, makers=replace(stack, bundles_runtime=bundles if names else None))
+    stack = MakerStack(maker=AMD.id, kernel_driver="dxg", runtime=rocm_version(system))
+    return replace(snapshot, makers=stack)

@@ -1,22 +1,12 @@
-"""The files that gpusetup stores in the environment.
-
-They are the journal of an interrupted installation, the receipt of the last one, and the
-constraints of `guard`.
-"""
+"""The journal that an interrupted installation leaves in the environment."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from gpusetup.errors import BadInput
-from gpusetup.model.builds import FAMILY
-from gpusetup.model.codec import from_json
-from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.shell import shell_line
 from gpusetup.probe.target import TargetPython
-from gpusetup.readings.packages import normalised
 from gpusetup.readings.paths import join, parent
 from gpusetup.system.own_cache import MAKING, own_path
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
@@ -62,7 +52,11 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
     if target is not None and exists(system, join(target.prefix, *JOURNAL)):
         found = {target.prefix: {}}
     # Look for unfinished environments only if the user neither named nor activated an environment.
-    elif target is None or target.chosen_by not in ("--python", "VIRTUAL_ENV", "CONDA_PREFIX"):
+    elif target is None or target.record.chosen_by not in (
+        "--python",
+        "VIRTUAL_ENV",
+        "CONDA_PREFIX",
+    ):
         found = {prefix: {"half_made": "yes"} for prefix in half_made_environments(system)}
     for prefix, more in found.items():
         path = join(prefix, *JOURNAL)
@@ -89,75 +83,3 @@ def half_made_environments(system: System) -> Iterator[str]:
         prefix = (read_or_none(system, join(notes, name)) or "").strip()
         if working_folder and parent(prefix) == working_folder:
             yield prefix
-
-
-CONSTRAINTS = "gpusetup-constraints.txt"
-"""Where `guard --write` puts the constraints, relative to the target's prefix."""
-RECEIPT = (".gpusetup", "receipt.json")
-MOST_CHARACTERS = 1 << 16
-"""The maximum length of a constraints file, in characters. A longer file is not gpusetup's."""
-MOST_PINS = 100
-DATE = re.compile(r"(?:# gpusetup guard, )?(\d{4}-\d\d-\d\d)T")
-"""The date in the first line of the guard's file or in a receipt."""
-
-
-class _Receipt(Frozen):
-    """The fields of an installation's receipt that show what was installed."""
-
-    installed_at: str = ""
-    after: Mapping[str, str] = {}
-    verdict: Mapping[str, object] | None = None
-
-
-def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]:
-    """An event with the versions that `guard` pins or, without a guard, the versions that gpusetup
-    installed, and with their date if it is known.
-
-    There is no event if neither source names a torch. Anybody may have written these files, so
-    lines that are not pins are ignored.
-    """
-    if target is None:
-        return
-
-    def text_in(*file: str) -> str:
-        """The text of a file in the target's folder; empty if it cannot be read."""
-        return (read_or_none(system, join(target.prefix, *file)) or "")[: 4 * MOST_CHARACTERS]
-
-    guard_text = text_in(CONSTRAINTS)
-    source, how, pins, dated = CONSTRAINTS, "guarded", pins_in(guard_text), guard_text
-    if not any(pin.startswith("torch==") for pin in pins):
-        try:
-            receipt = from_json(text_in(*RECEIPT) or "{}", _Receipt, what="the receipt")
-        except BadInput:
-            receipt = _Receipt()
-        installed = [f"{name}=={receipt.after[name]}" for name in FAMILY if name in receipt.after]
-        passed = receipt.verdict is not None and receipt.verdict.get("verdict") == "passed"
-        source, how = RECEIPT[-1], "proven" if passed else "installed"
-        pins, dated = pins_in("\n".join(installed)), receipt.installed_at
-    if any(pin.startswith("torch==") for pin in pins):
-        text = " ".join(pins)
-        # `how` says where the versions come from: pinned, installed and tested, or installed.
-        values = {"pins": text, "how": how}
-        if date := DATE.match(dated):
-            values["when"] = date[1]
-        yield Event(kind="guarded-set", values=values, source=source, text=text)
-
-
-PIN = re.compile(
-    r"(?m)^[ \t]*"
-    # A name with or without extras, such as `jax[cuda13]`.
-    r"([A-Za-z0-9][\w.-]{0,99})(?:\[[^\]\n]*\])?"
-    r"[ \t]*==[ \t]*"
-    r"([\w.+!-]{1,99})[ \t]*$"
-)
-"""A line with an exact version, such as `torch == 2.13.0+cu130`."""
-
-
-def pins_in(text: str) -> tuple[str, ...]:
-    """The exact pins in a constraints file; all other lines are ignored.
-
-    >>> pins_in("# a\\nTorch == 2.13.0+cu130\\nnumpy<3\\n-r /etc/passwd\\ntorch @ file:///x\\n")
-    ('torch==2.13.0+cu130',)
-    """
-    rows = PIN.findall(text[:MOST_CHARACTERS])
-    return tuple(f"{normalised(name)}=={version}" for name, version in rows[:MOST_PINS])

@@ -41,21 +41,8 @@ class TargetPython(Frozen):
     python: str
     """The path of the interpreter."""
     prefix: str
-    chosen_by: str
-    """How the interpreter was chosen: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `.venv`, or `self`
-    for the one that runs gpusetup."""
-    manager: str
-    """The program that created the environment: `venv`, `uv`, `virtualenv`, `conda`, `pipx`, `uv
-    tool` or `system`."""
-    version: str | None = None
-    bits: int | None = None
-    free_threaded: bool | None = None
-    externally_managed: bool | None = None
-    """Whether the interpreter forbids installing into it (PEP 668); always false in an
-    environment."""
-    has_pip: bool | None = None
-    site_packages: str | None = None
-    """The folder into which packages are installed (`purelib`)."""
+    record: Python
+    """What a snapshot has about it."""
     path: tuple[str, ...] = ()
     """The folders from which the interpreter imports, in order, without the script's own folder."""
     problem: str | None = None
@@ -84,10 +71,10 @@ def choose_target(system: System, named: str | None = None) -> TargetPython:
     target = _target_from_facts(system, our_python, "self", facts)
     if not target.python:
         raise Blocked("There is no Python environment to look at.", hint=CHOICES)
-    if target.manager in ("pipx", "uv tool"):
+    if target.record.manager in ("pipx", "uv tool"):
         raise Blocked(
             f"There is no target environment: gpusetup itself runs in a tool environment "
-            f"({target.manager}, {target.prefix}), which nothing should be installed into.",
+            f"({target.record.manager}, {target.prefix}), which nothing should be installed into.",
             hint=CHOICES,
         )
     return target
@@ -189,7 +176,7 @@ def _refuse_broken_environment(system: System, target: TargetPython, *, is_folde
         return
     # On Windows, upper and lower case in a path do not matter.
     comparable = str.lower if system.family == "windows" else str
-    installs_into = (target.prefix, target.site_packages or "", *target.path)
+    installs_into = (target.prefix, target.record.site_packages or "", *target.path)
     if {comparable(folder), comparable(site or folder)}.isdisjoint(map(comparable, installs_into)):
         raise BadInput(
             f"{folder} is not an environment any more: it has no pyvenv.cfg, so its interpreter "
@@ -201,49 +188,44 @@ def _refuse_broken_environment(system: System, target: TargetPython, *, is_folde
 def _target_from_facts(
     system: System, python: str, chosen_by: str, facts: Mapping[str, Any]
 ) -> TargetPython:
-    """The target for an interpreter whose facts are already known."""
     prefix = str(facts.get("prefix") or parent(parent(python)))
     path = facts.get("path")
     # If the interpreter does not run, its files show only where packages are installed, so use that
     # folder as the import path.
     if not path and facts.get("site_packages"):
         path = [facts["site_packages"]]
-    return TargetPython(
-        python=python,
+    record = Python(
+        executable=python,
         prefix=prefix,
         chosen_by=chosen_by,
         manager=manager_of(system, prefix),
         version=facts.get("python"),
         externally_managed=bool(facts.get("externally_managed")),
+        site_packages=facts.get("site_packages"),
+        site_writable=is_writable(system, facts.get("site_packages")),
+        **{name: facts.get(name) for name in ("bits", "free_threaded", "has_pip")},
+    )
+    return TargetPython(
+        python=python,
+        prefix=prefix,
+        record=record,
         path=tuple(path or ()),
-        **{name: facts.get(name) for name in SHARED_FIELDS},
+        problem=facts.get("problem"),
     )
 
 
-SHARED_FIELDS = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
-"""Facts about an interpreter that are also fields of a target."""
-
-
-def read_python(system: System, target: TargetPython | None) -> Snapshot:
+def read_python(target: TargetPython | None) -> Snapshot:
     """The facts about the target's interpreter as a snapshot; empty if there is no target."""
     if target is None:
         return Snapshot()
-    python = Python(
-        executable=target.python,
-        site_writable=is_writable(system, target.site_packages),
-        **{name: getattr(target, name) for name in PYTHON_FIELDS},
-    )
+    python = target.record
     reading = Reading(
-        subject="python", source=target.chosen_by, value=target.version, problem=target.problem
+        subject="python",
+        source=python.chosen_by or "",
+        value=python.version,
+        problem=target.problem,
     )
     return Snapshot(python=python, readings=(reading,))
-
-
-PYTHON_FIELDS = (
-    *("bits", "free_threaded", "has_pip", "site_packages", "version", "prefix", "manager"),
-    *("chosen_by", "externally_managed"),
-)
-"""Fields of a target that also exist, under the same name, in a snapshot's `python`."""
 
 
 # --- an environment from its files ---------------------------------------------------------------

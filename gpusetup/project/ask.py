@@ -38,7 +38,7 @@ lists them for the CUDA of its own machine, so they are not asked for."""
 ADDRESS = re.compile(r"(?i)(?:(?:git|hg|svn|bzr)\+|https?://|file:|ssh://|git@)\S*|[./~\\]\S*")
 
 
-Kind = Literal["requirements", "pyproject", "setup", "environment", "dockerfile", "lock", "script"]
+Kind = Literal["requirements", "pyproject", "setup", "environment", "dockerfile", "lock"]
 
 
 class Requested(Frozen):
@@ -131,7 +131,6 @@ class Ask(Record):
     """Whether the file creates its own Python, as an environment.yml or an image does."""
     backend: Text = None
     """The backend that the file names by its CUDA (`pytorch-cuda=12.1`)."""
-    has_hashes: bool = False
     image: Text = None
     """The container image that brings a torch of its own, such as `pytorch/pytorch:2.4.1-...`."""
     image_torch: Text = None

@@ -29,14 +29,11 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import shell_line
-from gpusetup.model.versions import Capability, allows, parsed
+from gpusetup.model.versions import allows, parsed
 from gpusetup.project.ask import Ask, Later, Requested, Variant, named_family
 
 OF_THE_GPU = ("gpu", "cuda", "nvidia")
 """Extras with these names stand for the build that fits the user's GPU."""
-FIRST_FOR_BLACKWELL = "25.01"
-"""The first of NVIDIA's framework images with kernels for compute capability 10.0 and 12.0
-(NVIDIA's support matrix for deep learning frameworks)."""
 UNCHANGED = "nothing was changed"
 
 
@@ -76,7 +73,7 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
     named: list[tuple[str, str]] = []
     notes: list[str] = []
     for ask in asks:
-        if keeps_image(ask, host):
+        if keeps_image(ask):
             others = " ".join(one.name for one in ask.of())
             raise Unsatisfiable(
                 f"{ask.path}: the image {ask.image} brings its own torch, which no wheel replaces",
@@ -144,11 +141,6 @@ def notes_of(ask: Ask) -> Iterator[str]:
         if not (index.backend or "/whl" in index.url or "pytorch" in index.url):
             shown = without_logins(index.url)
             yield f"{index.place}: {shown} is not asked; name it in UV_INDEX to use it"
-    if ask.has_hashes:
-        yield (
-            f"{ask.path}: its hashes are those of other files than torch's index has, so gpusetup "
-            "compares each file with the hash that its index states"
-        )
     if ask.unread:
         lines = "; ".join(without_logins(line) for line in ask.unread[:5])
         more = f"; and {len(ask.unread) - 5} more" if len(ask.unread) > 5 else ""
@@ -364,23 +356,9 @@ def refuse_unfit(wish: Wish, place: str, backend: str | None, host: Host, catalo
     )
 
 
-def keeps_image(ask: Ask, host: Host) -> bool:
-    """Whether a Dockerfile builds on one of NVIDIA's images with a torch of their own. Raises
-    Unsatisfiable if that image is older than the first with kernels for this GPU."""
-    if ask.image is None or ask.image_torch or "torch" in ask.family:
-        return False
-    release = re.search(r":(\d\d\.\d\d)-", ask.image)
-    for gpu in host.facts.gpus:
-        capability = gpu.compute_capability
-        is_blackwell = capability is not None and capability >= Capability(10, 0)
-        if release and is_blackwell and release[1] < FIRST_FOR_BLACKWELL:
-            raise Unsatisfiable(
-                f"{ask.path}: the torch of the image {ask.image} has no kernels for {gpu.name} "
-                f"({capability})",
-                hint=f"take the image's release {FIRST_FOR_BLACKWELL} or newer, or install torch "
-                "2.7.0 or newer from cu128 or newer in an image without torch",
-            )
-    return True
+def keeps_image(ask: Ask) -> bool:
+    """Whether a Dockerfile builds on one of NVIDIA's images with a torch of their own."""
+    return bool(ask.image) and not (ask.image_torch or "torch" in ask.family)
 
 
 def described_python(asks: Sequence[Ask], machine: Snapshot) -> Snapshot:

@@ -27,16 +27,13 @@ LONG_OPTIONS = (
 VARIABLE = re.compile(r"\$\{(?P<braced>\w+)(?::-(?P<default>[^}]*))?\}|\$(?P<plain>\w+)")
 LONGEST_COMMAND, LONGEST_INSTRUCTION = 20_000, 100_000
 """In characters: a stranger's variables may name others, and double the text with each line."""
-PYTHON_OF_UBUNTU = {"20.04": "3.8", "22.04": "3.10", "24.04": "3.12"}
-"""The `python3` of Ubuntu's releases, on which NVIDIA's images are built (packages.ubuntu.com)."""
 
 
 def add_dockerfile(ask: Ask) -> None:
     """Add what the install lines of a Dockerfile ask for. Raises BadInput if it cannot be read."""
-    text, file = named_file.read_text_once(ask.path, MOST_BYTES), Path(ask.path).name
+    text, file = named_file.read_text(ask.path, MOST_BYTES), Path(ask.path).name
     ask.brings_python = True
     variables: dict[str, str] = {}
-    image_backend: str | None = None
 
     def value_of(found: re.Match[str]) -> str:
         return variables.get(found["braced"] or found["plain"], found["default"] or found[0])
@@ -51,18 +48,11 @@ def add_dockerfile(ask: Ask) -> None:
         elif word.upper() == "FROM":
             image = next((part for part in rest.split() if not part.startswith("--")), "")
             enter_image(ask, image)
-            cuda = re.search(r"nvidia/cuda:(\d+)\.(\d)", image)
-            image_backend = f"cu{cuda[1]}{cuda[2]}" if cuda else None
         elif word.upper() == "RUN":
             # A `cd` or an activation stands before the command, so each command is looked at alone.
             for command in re.split(r"&&|\|\||;|\n", rest):
-                # `torch==2.1.2+cu${CUDA}`, where the shell computes the variable from the image's
-                # CUDA.
-                plain = re.sub(r"(==[\d.]+)\+\w*\$\{?\w+\}?", r"\1", command)
-                installs = INSTALLS.search(plain.strip()[:LONGEST_COMMAND])
+                installs = INSTALLS.search(command.strip()[:LONGEST_COMMAND])
                 if installs:
-                    if plain != command:
-                        ask.backend = ask.backend or image_backend
                     add_command(ask, installs, place)
     if ask.image_torch and not any(one.name == "torch" for one in ask.requests):
         ask.add(f"torch=={ask.image_torch}", f"{file}, the image {ask.image}")
@@ -78,11 +68,8 @@ def enter_image(ask: Ask, image: str) -> None:
     ask.image = image if torch or of_nvidia else None
     ask.image_torch = torch[1] if torch else None
     python = re.search(r"(?:^|/)python:(\d+\.\d+)|python(3\.\d+)", image)
-    ubuntu = re.search(r"ubuntu:?(\d\d\.\d\d)", image)
     if python and ask.image is None:
         ask.python = python[1] or python[2]
-    elif ubuntu and ask.image is None:
-        ask.python = PYTHON_OF_UBUNTU.get(ubuntu[1], ask.python)
 
 
 def add_command(ask: Ask, installs: re.Match[str], place: str) -> None:

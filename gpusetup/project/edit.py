@@ -1,9 +1,9 @@
 """The smallest edit with which a project gets the right torch: lines for its file, and commands.
 
 A torch index is `explicit`, so that no other packages come from it. Only AMD's and Intel's builds
-need other packages from it. A platform without that build (a Mac, or an aarch64 host with an old
-CUDA version) uses the default index. A project with one extra for each build gets a source for each
-of them, and uv is told that no two can be installed together.
+need other packages from it. A system without that build (a Mac) uses the default index. A project
+with one extra for each build gets a source for each of them, and uv is told that no two can be
+installed together.
 """
 
 from __future__ import annotations
@@ -13,23 +13,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.catalog.companions import default_backend
 from gpusetup.choose.commands import NEEDS_ITS_INDEX
-from gpusetup.choose.wish import Wish, allows_torch, backend_label
-from gpusetup.errors import Unsatisfiable
+from gpusetup.choose.host import Host
+from gpusetup.choose.installed import marker_environment
+from gpusetup.choose.wish import backend_label
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.versions import cuda_of
 from gpusetup.project.ask import Ask, Variant, named_family
-from gpusetup.project.decide import OF_THE_GPU, bounds_of
+from gpusetup.project.decide import OF_THE_GPU
 
-PLATFORMS = {
-    "sys_platform == 'linux' and platform_machine != 'aarch64'": ("linux", "x86_64"),
-    "sys_platform == 'linux' and platform_machine == 'aarch64'": ("linux", "aarch64"),
-    "sys_platform == 'win32'": ("windows", "x86_64"),
-}
-"""The marker of each platform for which torch's own index has builds. The two Linux markers
-together cover all of Linux, because uv locks a project for every machine that its `environments`
-allow."""
+SYSTEMS = {"linux": "sys_platform == 'linux'", "windows": "sys_platform == 'win32'"}
+"""The marker of each system for which torch's own index has builds for GPUs."""
 SOURCES = "[tool.uv.sources]"
 JOIN = "add the lines below the table that is there, and replace a line of the same name"
 
@@ -43,7 +38,7 @@ class Edit(Frozen):
 
 
 def edit_for(
-    ask: Ask, build: TorchBuild, variant: Variant | None, root: str, catalog: Catalog
+    ask: Ask, host: Host, build: TorchBuild, variant: Variant | None, root: str, catalog: Catalog
 ) -> Edit:
     """The edit for a project that names torch itself, or in the extra or group that was chosen. Its
     bounds stay as they are. It depends on what the project has already:
@@ -55,7 +50,8 @@ def edit_for(
     """
     name = variant.name if variant else None
     family = named_family(one.name for one in ask.of(name))
-    sources = {one.package: one.index for one in ask.sources if one.variant in (None, name)}
+    here = ask.counting(marker_environment(host.machine), name)
+    sources = {one.package: one.index for one in here.sources}
     # The index from which the project takes torch. In uv, an index without sources serves all
     # packages, torch too; the sources that dependencies name in Poetry are not read.
     of_torch = [one for one in ask.indexes if one.name and one.name == sources.get("torch")]
@@ -63,44 +59,43 @@ def edit_for(
         of_torch += [one for one in ask.indexes if one.backend]
     own = of_torch[0] if of_torch else None
     url = build.index or index_url(build.backend, root)
-    sync = ("uv", "sync", *(variant.words if variant else ()))
-    install = ("poetry", "install") if ask.is_poetry else sync
+    install = ("uv", "sync", *(variant.words if variant else ()))
+    if ask.is_poetry:
+        install = ("poetry", "install")
     if own and own.backend == build.backend:
-        # Without sources, the index serves every member already.
-        missing = [member for member in family if sources and member not in sources]
-        if not missing or ask.is_poetry:
+        # Without sources, the index serves every member already. A companion from the default
+        # index goes with this torch if that index has the same backend.
+        usual = default_backend(catalog, build.torch, build.os, build.machine)
+        is_enough = not sources or ask.is_poetry or usual == build.backend
+        missing = [] if is_enough else [member for member in family if member not in sources]
+        if not missing:
             note = f"{ask.path} names {build.backend} already: no edit"
             return Edit(steps=(install,), notes=(note,))
         rows = [f'{member} = [{{ index = "{own.name}" }}]' for member in missing]
         note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
-        return Edit(lines=(SOURCES, *rows), steps=(sync,), notes=(note,))
+        return Edit(lines=(SOURCES, *rows), steps=(install,), notes=(note,))
     if ask.is_poetry:
-        return _poetry_edit(own.name if own else None, family, build, url)
+        # https://python-poetry.org/docs/repositories/#explicit-package-sources
+        name = (own.name if own else None) or index_name(build.backend)
+        table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
+        note = (
+            f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
+            f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
+        )
+        lines: tuple[str, ...] = (*table, 'priority = "explicit"')
+        return Edit(lines=lines, steps=(("poetry", "lock"), install), notes=(note,))
     if own:
         label = f"{own.name} ({own.backend})" if own.name else own.url
-        lines: tuple[str, ...] = ("[[tool.uv.index]]", f'url = "{url}"')
+        lines = ("[[tool.uv.index]]", f'url = "{url}"')
         # No source can name an index without a name, so that one stays open to every package.
         if own.name:
             lines = (lines[0], f'name = "{own.name}"', lines[1], "explicit = true")
         note = f"{ask.path} has the index {label} already: replace its table with this one"
-        return Edit(lines=lines, steps=(sync,), notes=(note,))
+        return Edit(lines=lines, steps=(install,), notes=(note,))
     if variant and ask.sources:
-        return edit_of_variants({variant: build}, ask, family, root, catalog, variant)
+        return edit_of_variants({variant: build.backend}, ask, family, root, variant)
     lines = tuple(project_lines(family, url, build, catalog))
-    return Edit(lines=lines, steps=(sync,), notes=notes_on_tables(ask, lines))
-
-
-def _poetry_edit(source: str | None, family: Sequence[str], build: TorchBuild, url: str) -> Edit:
-    """The edit that adds torch's index to a project of Poetry, or replaces this source of another
-    build (https://python-poetry.org/docs/repositories/#explicit-package-sources)."""
-    name = source or _index_of(build)
-    table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
-    note = (
-        f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
-        f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
-    )
-    steps = (("poetry", "lock"), ("poetry", "install"))
-    return Edit(lines=(*table, 'priority = "explicit"'), steps=steps, notes=(note,))
+    return Edit(lines=lines, steps=(install,), notes=notes_on_tables(ask, lines))
 
 
 def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
@@ -115,7 +110,7 @@ def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
 def project_lines(names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog) -> list[str]:
     """The TOML lines that make uv install these packages from torch's index, where it has them."""
     marker = marker_of(build, catalog)
-    lines = index_lines("pytorch", url, build)
+    lines = index_lines("pytorch", url, build.backend)
     if "explicit = true" not in lines:
         # Without this limit, uv would look for torch on this index for other platforms too, which
         # have no such build.
@@ -124,11 +119,11 @@ def project_lines(names: Iterable[str], url: str, build: TorchBuild, catalog: Ca
     return [*lines, "", SOURCES, *rows]
 
 
-def index_lines(name: str, url: str, build: TorchBuild) -> list[str]:
-    """The table of torch's index for a build. AMD's and Intel's builds need packages that only this
-    index has, such as their Triton, so for them uv may use the index for every package."""
+def index_lines(name: str, url: str, backend: str) -> list[str]:
+    """The table of torch's index for a backend. AMD's and Intel's builds need packages that only
+    this index has, such as their Triton, so for them uv may use the index for every package."""
     lines = ["[[tool.uv.index]]", f'name = "{name}"', f'url = "{url}"']
-    if maker_of(build.backend) not in NEEDS_ITS_INDEX:
+    if maker_of(backend) not in NEEDS_ITS_INDEX:
         lines.append("explicit = true")
     elif url == INDEX_OF_AMD:
         lines.append("ignore-error-codes = [403]  # its answer for packages that it does not have")
@@ -136,88 +131,61 @@ def index_lines(name: str, url: str, build: TorchBuild) -> list[str]:
 
 
 def marker_of(build: TorchBuild, catalog: Catalog) -> str:
-    """The marker of the platforms for which torch's index has a build; "" if there are none."""
-    torch, backend, markers = build.torch, build.backend, []
-    for marker, (family, machine) in PLATFORMS.items():
-        platform = f"{family}-{machine}"
-        of_other_maker = any(
-            row.torch == torch and backend in row.seen.get(platform, "").split()
-            for row in catalog.other_makers
-        )
-        of_amd = any(
-            row.torch == torch and backend == f"rocm{row.rocm}" and platform in row.on.split()
-            for row in catalog.amd_index
-        )
-        if of_other_maker or of_amd or catalog.row_of(torch, backend, family, machine):
-            markers.append(marker)
-    # If both Linux markers are needed, a single marker for all of Linux is enough.
-    if {*list(PLATFORMS)[:2]} <= {*markers}:
-        markers = ["sys_platform == 'linux'", *markers[2:]]
-    return " or ".join(markers)
+    """The marker of the systems for which torch's index has a build: the build's own, and those of
+    the catalog, whose rows are for NVIDIA's GPUs and the CPU."""
+    return " or ".join(
+        marker
+        for system, marker in SYSTEMS.items()
+        if system == build.os or catalog.row_of(build.torch, build.backend, system, "x86_64")
+    )
 
 
 # --- one extra for each build ---------------------------------------------------------------------
 
 
-def builds_of_variants(
-    ask: Ask, build: TorchBuild | None, wish: Wish, catalog: Catalog
-) -> dict[Variant, TorchBuild]:
-    """Maps the extras and groups whose names stand for a build to the newest one inside the
-    project's bounds.
+def backends_of_variants(
+    ask: Ask, build: TorchBuild | None, catalog: Catalog
+) -> dict[Variant, str]:
+    """Maps the extras and groups whose names stand for a backend (`cpu`, `cu130`) to it. `gpu`
+    stands for that of `build`, the one that fits this machine.
 
-    `gpu` stands for the CUDA build for this machine or, if it has no GPU, for that of the default
-    index.
+    Empty if the project itself says where torch comes from.
     """
+    if ask.is_poetry or any(source.package == "torch" for source in ask.sources):
+        return {}
     known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
-    defaults = [row.backend for row in catalog.default_wheels if row.on == "linux-x86_64"]
-    of_gpu = next((backend for backend in reversed(defaults) if cuda_of(backend)), None)
-    if build is not None and build.cuda:
-        of_gpu = build.backend
-    builds = {}
+    backends = {}
     for variant in ask.variants:
-        is_of_gpu = variant.name.lower() in OF_THE_GPU
-        backend = of_gpu if is_of_gpu else backend_label(variant.name)
-        if backend not in known:
-            continue
-        bounds = bounds_of(ask.of(variant.name), (), catalog).torch
-        rows = (
-            catalog.row_of(release.torch, backend, *platform)
-            for release in reversed(catalog.releases)
-            if allows_torch(wish.torch, release.torch) and allows_torch(bounds, release.torch)
-            for platform in PLATFORMS.values()
-        )
-        its = next(filter(None, rows), None)
-        if its is None:
-            raise Unsatisfiable(
-                f"No torch version that the project allows has builds for {backend} (extra "
-                f"{variant.name})",
-                hint="`gpusetup resolve --explain` lists the builds",
-            )
-        builds[variant] = its
-    return builds
+        is_of_gpu = build is not None and variant.name.lower() in OF_THE_GPU
+        backend = build.backend if build and is_of_gpu else backend_label(variant.name)
+        if backend in known:
+            backends[variant] = backend
+    return backends
 
 
 def edit_of_variants(
-    builds: Mapping[Variant, TorchBuild], ask: Ask, family: Sequence[str],
-    root: str, catalog: Catalog, chosen: Variant,
+    backends: Mapping[Variant, str], ask: Ask, family: Sequence[str],
+    root: str, chosen: Variant, pinned: TorchBuild | None = None,
 ) -> Edit:  # fmt: skip
-    """The edit that gives each of these extras and groups its torch build, and forbids installing
-    two of them together. They keep their requirements. `chosen` is the one for this machine."""
+    """The edit that gives each of these extras and groups its index, and forbids installing two of
+    them together. They keep their requirements, unless the user names a torch, whose release is
+    then `pinned` in each. `chosen` is the one for this machine."""
     lines = []
-    if len(builds) > 1:
-        members = ", ".join(f'{{ {one.kind} = "{one.name}" }}' for one in builds)
+    if len(backends) > 1:
+        members = ", ".join(f'{{ {one.kind} = "{one.name}" }}' for one in backends)
         lines += ["[tool.uv]", f"conflicts = [[{members}]]", ""]
-    for build in {build.backend: build for build in builds.values()}.values():
-        lines += [*index_lines(_index_of(build), index_url(build.backend, root), build), ""]
+    for backend in dict.fromkeys(backends.values()):
+        lines += [*index_lines(index_name(backend), index_url(backend, root), backend), ""]
     lines.append(SOURCES)
-    for member in named_family([*family, *(name for one in builds for name in one.family)]):
+    for member in named_family([*family, *(name for one in backends for name in one.family)]):
         lines.append(f"{member} = [")
-        for variant, build in builds.items():
-            if member in build.family((*family, *variant.family)):
-                marker = marker_of(build, catalog)
+        for variant, backend in backends.items():
+            if member in (*family, *variant.family):
+                # A Mac takes torch from the default index, because the others lack it.
+                where = " or ".join(SYSTEMS.values())
                 lines.append(
-                    f'    {{ index = "{_index_of(build)}", {variant.kind} = "{variant.name}", '
-                    f'marker = "{marker}" }},'
+                    f'    {{ index = "{index_name(backend)}", {variant.kind} = "{variant.name}", '
+                    f'marker = "{where}" }},'
                 )
         lines.append("]")
     notes = [*notes_on_tables(ask, lines)]
@@ -229,12 +197,19 @@ def edit_of_variants(
     # The extras beside this one have such tables already, so it only adds a row to each.
     if ask.sources:
         notes = ["the file has the list `torch` of sources already: add the row to it"]
-    options = " or ".join(" ".join(variant.words) for variant in builds)
+    options = " or ".join(" ".join(variant.words) for variant in backends)
     notes.append(f"`uv sync` installs one of them: {options}")
-    steps = (("uv", "sync", *chosen.words),)
-    return Edit(lines=tuple(lines), steps=steps, notes=tuple(notes))
+    steps = []
+    if pinned:
+        for variant in backends:
+            option = "--optional" if variant.kind == "extra" else "--group"
+            versions = pinned.family(variant.family)
+            exact = (f"{name}=={version}" for name, version in versions.items())
+            steps.append(("uv", "add", "--no-sync", option, variant.name, *exact))
+    steps.append(("uv", "sync", *chosen.words))
+    return Edit(lines=tuple(lines), steps=tuple(steps), notes=tuple(notes))
 
 
-def _index_of(build: TorchBuild) -> str:
-    """The name of a build's index in the file, such as `pytorch-cu128`."""
-    return f"pytorch-{build.backend.replace('.', '-')}"
+def index_name(backend: str) -> str:
+    """The name of a backend's index in the file, such as `pytorch-cu128`."""
+    return f"pytorch-{backend.replace('.', '-')}"

@@ -48,13 +48,12 @@ def add_file(ask: Ask, file: Path, named_by: str = "", *, is_limit: bool = False
         if whole_path in ask.files or len(ask.files) == MOST_FILES:
             return
         ask.files.add(whole_path)
-        text = named_file.read_text_once(file, MOST_BYTES)
+        text = named_file.read_text(file, MOST_BYTES)
     except (BadInput, ValueError) as problem:  # a path may hold a null character
         if not named_by:
             raise
         ask.unread.append(f"{named_by}: {str(problem).splitlines()[0]}")
         return
-    ask.has_hashes |= "--hash" in text
     name = os.path.relpath(file, Path(ask.path).parent)
     for number, line in lines_of(text):
         word, place = re.sub(r"\s#.*", "", line), f"{name}, line {number}"

@@ -68,26 +68,19 @@ def gpu_use(
         memory_percent = memory_used_bytes / memory_total_bytes * 100
         sizes = f"{memory_used_bytes / GIB:.1f} of {memory_total_bytes / GIB:.1f} GiB"
         words += f", memory {sizes} ({memory_percent:.0f} %)"
-    use = use_of(utilization_percent, memory_percent, computes)
+    # A desktop alone causes a utilisation of 10 to 30 % and uses little memory. So a utilisation
+    # below 50 % is rated `low` only if something computes, and otherwise `idle`.
+    if computes is None:
+        computes = (memory_percent or 0.0) >= DESKTOP_MEMORY_PERCENT
+    use: Use = "low" if computes else "idle"
+    if utilization_percent is None:
+        use = "unknown"
+    elif utilization_percent >= LOW_PERCENT:
+        use = "good" if utilization_percent >= BUSY_PERCENT else "fair"
+    elif utilization_percent < IDLE_PERCENT:
+        use = "idle"
     if use != "low":
         return GpuUse(use, words)
     # A larger batch needs room in memory.
     batch = (LARGER_BATCH,) if (memory_percent or 0.0) < MEMORY_HIGH_PERCENT else ()
     return GpuUse(use, words, (*batch, MORE_WORKERS_UNCOUNTED, MIXED_PRECISION))
-
-
-def use_of(
-    utilization_percent: float | None, memory_percent: float | None, computes: bool | None
-) -> Use:
-    """The rating of a utilisation in percent; `unknown` if there is none.
-
-    A desktop alone causes a utilisation of 10 to 30 % and uses little memory. So a utilisation
-    below 50 % is rated `low` only if something computes, and otherwise `idle`.
-    """
-    if utilization_percent is None:
-        return "unknown"
-    if utilization_percent >= LOW_PERCENT:
-        return "good" if utilization_percent >= BUSY_PERCENT else "fair"
-    if computes is None:
-        computes = (memory_percent or 0.0) >= DESKTOP_MEMORY_PERCENT
-    return "low" if computes and utilization_percent >= IDLE_PERCENT else "idle"

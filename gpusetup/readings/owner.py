@@ -4,25 +4,20 @@ where the file is."""
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from gpusetup.model.frozen import Frozen
 from gpusetup.model.patterns import lazy
 
-Place = Literal[
-    "environment", "user", "store", "vendor", "third-party", "cache", "system", "checkout"
-]
 
-
-class Owner(Frozen):
+class Owner(NamedTuple):
     """The package that a file belongs to, and the place where it is."""
 
     package: str
     """The package's import name, or in a store the distribution's name; "" if the path names none.
     """
-    place: Place
+    place: Literal["environment", "store", "system", "checkout"]
     root: str = ""
-    """The folder of the environment, of the store's entry or of the checkout; "" for other places.
+    """The folder of the environment, of the store's entry or of the checkout; "" for the system's.
     """
 
 
@@ -33,21 +28,19 @@ PACKAGES = lazy(
     r"^(?P<root>.*?)[/\\]+(?:lib(?:64)?[/\\]+python\d(?:\.\d+)?t?[/\\]+)?(?:Lib[/\\]+)?(?:site|dist)-packages[/\\]+(?P<package>[A-Za-z0-9_.+-]+)",
     re.I,
 )
-THIRD_PARTY = lazy(
-    r"[/\\](?:third[-_]party|3rdparty|vendor|submodules|_deps)[/\\](?P<package>[\w.-]+)[/\\]", re.I
-)
-CACHE = lazy(
+BUILT = lazy(
+    # What a package compiles at its first use, and another project's sources inside it.
     r"[/\\](?:torch_extensions|\.triton|triton_cache|torchinductor\w*)"
-    r"[/\\](?:[\w.-]+[/\\])*?(?P<package>[\w-]+)[/\\][^/\\]+$",
+    r"[/\\](?:[\w.-]+[/\\])*?(?P<cached>[\w-]+)[/\\][^/\\]+$"
+    r"|[/\\](?:third[-_]party|3rdparty|vendor|submodules|_deps)[/\\](?P<inside>[\w.-]+)[/\\]",
     re.I,
 )
-VENDOR = lazy(
-    r"^(?P<root>/(?:opt/(?:nvidia|rocm[\w.-]*|intel|hpcx|tensorrt)|usr/local/cuda[\w.-]*)"
-    r"|[A-Z]:\\Program Files\\NVIDIA[^\\]*)[/\\]",
+SYSTEM = lazy(
+    # NVIDIA's, AMD's and Intel's own folders too.
+    r"^(?:/(?:usr|lib|lib64|bin|etc|run|snap|opt/(?:nvidia|rocm[\w.-]*|intel|hpcx|tensorrt))/"
+    r"|[A-Z]:\\(?:Windows|Program Files\\NVIDIA[^\\]*)\\)",
     re.I,
 )
-SYSTEM = lazy(r"^(?:/(?:usr|lib|lib64|bin|etc|run|snap)/|[A-Z]:\\Windows\\)", re.I)
-USERS_OWN = lazy(r"/\.local/lib/python|[/\\]Roaming[/\\]Python[/\\]", re.I)
 
 
 def owner_of(path: str) -> Owner:
@@ -55,9 +48,8 @@ def owner_of(path: str) -> Owner:
 
     >>> owner_of("/opt/conda/envs/ft/lib/python3.10/site-packages/bitsandbytes/libx.so").root
     '/opt/conda/envs/ft'
-    >>> owner = owner_of("/scratch/lab/bnb/bitsandbytes/libbitsandbytes_cpu.so")
-    >>> owner.package, owner.place, owner.root
-    ('bitsandbytes', 'checkout', '/scratch/lab/bnb')
+    >>> owner_of("/scratch/lab/bnb/bitsandbytes/libbitsandbytes_cpu.so")
+    Owner(package='bitsandbytes', place='checkout', root='/scratch/lab/bnb')
     >>> owner_of(r"D:\app\venv\Lib\site-packages\torch\lib\c10.dll").package
     'torch'
     >>> owner_of("/nix/store/" + "a" * 32 + "-python3.12-llama-cpp-python-0.3.9/lib/x.so").package
@@ -67,21 +59,16 @@ def owner_of(path: str) -> Owner:
         # The path inside a store's entry may name another package, so the entry's own name is used
         # as the distribution.
         distribution = PYTHON_IN_ENTRY.sub("", PYTHON_IN_ENTRY.sub("", in_store["entry"]))
-        return Owner(package=distribution, place="store", root=in_store["root"])
-    if inside := THIRD_PARTY.search(path):
-        return Owner(package=inside["package"], place="third-party", root=path[: inside.start()])
-    if cached := CACHE.search(path):
-        return Owner(package=cached["package"], place="cache")
+        return Owner(distribution, "store", in_store["root"])
+    if built := BUILT.search(path):
+        return Owner(built["cached"] or built["inside"], "environment")
     if installed := PACKAGES.search(path):
-        place: Place = "user" if USERS_OWN.search(path) else "environment"
         package = re.split(r"\.(?:cpython|abi3|so|pyd|dll|cp\d)|-\d", installed["package"])[0]
-        return Owner(package=package, place=place, root=installed["root"])
-    if of_vendor := VENDOR.search(path):
-        return Owner(package="", place="vendor", root=of_vendor["root"])
+        return Owner(package, "environment", installed["root"])
     if SYSTEM.search(path):
-        return Owner(package="", place="system")
+        return Owner("", "system")
     # The file belongs neither to an installed package nor to the system, so it is in a project's
     # sources. The last folder counts as the package.
     folder = re.split(r"[/\\]+[^/\\]+$", path)[0]
     package = re.split(r"[/\\]", folder)[-1]
-    return Owner(package=package, place="checkout", root=folder[: -len(package)].rstrip("/\\"))
+    return Owner(package, "checkout", folder[: -len(package)].rstrip("/\\"))

@@ -1,4 +1,4 @@
-"""The output of `nvidia-smi --query-gpu=… --format=csv`, with or without units or a heading.
+"""The output of `nvidia-smi --query-gpu=… --format=csv`, with or without units.
 
 All functions are pure: lines in, values out. Source of the column names: `nvidia-smi
 --help-query-gpu`.
@@ -110,6 +110,7 @@ COLUMNS: Mapping[str, tuple[str, Reader]] = {
     "throttle reasons": ("throttle_reasons", lambda text: tuple(text.split())),
     "pcie.rx": ("pcie_rx_bytes_per_second", megabytes),
     "pcie.tx": ("pcie_tx_bytes_per_second", megabytes),
+    "pcie.limit": ("pcie_limit_bytes_per_second", megabytes),
 }
 """A column -> the field of `Gpu` or of the monitor's samples, and the function that reads the
 column's cells. If a field has several columns, the first one with a value counts."""
@@ -119,9 +120,6 @@ OF_THE_QUERY = {*COLUMNS, DRIVER, PERSISTENCE}
 
 HEADING_CELL = lazy(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?: \[[A-Za-z%]{1,5}\])?")
 NAMED_GPU = lazy(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN)\b.{1,60}")
-UUID = lazy(r"(?:GPU|MIG)-[0-9a-f-]{8,40}")
-SIZE = lazy(r"\d{3,7} MiB")
-BUS_ID = lazy(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 
 
 def cells_of(line: str) -> list[str]:
@@ -142,52 +140,6 @@ def heading_of(line: str) -> list[str]:
     # A query of processes has some columns with the same names.
     return names if OF_THE_QUERY.intersection(names) and PROCESS not in names else []
 
-
-def columns_by_shape(line: str) -> list[str]:
-    """The columns of a row without a heading, as far as the form of each cell shows its column;
-    empty if the line is not such a row.
-
-    The row must contain a GPU's name and a value that does not occur in a sentence, such as a UUID.
-    The largest memory size is the total. "" stands for a cell that may belong to several columns.
-
-    >>> columns_by_shape("0, NVIDIA GeForce RTX 4090, 580.95.05, 24564 MiB, 1024 MiB")
-    ['index', 'name', 'driver_version', 'memory.total', '']
-    >>> columns_by_shape("NVIDIA GeForce RTX 4090, and it is fast")
-    []
-    """
-    cells = cells_of(line)
-    largest = max((memory(text) or 0 for text in cells if SIZE.fullmatch(text)), default=0)
-    columns: list[str] = []
-    for place, text in enumerate(cells):
-        column = next((column for column, form in SHAPES if form.fullmatch(text)), None)
-        if place == 0 and text.isdecimal() and len(text) < 3:
-            column = "index"
-        if column is None:
-            return []
-        if column == "memory":
-            is_total = memory(text) == largest and "memory.total" not in columns
-            column = "memory.total" if is_total else ""
-        columns.append(column)
-    tells = {DRIVER, "uuid", "pci.bus_id", "memory.total", "compute_cap"}.intersection(columns)
-    return columns if "name" in columns and tells else []
-
-
-SHAPES = (
-    ("uuid", UUID),
-    ("pci.bus_id", BUS_ID),
-    (DRIVER, lazy(r"[3-9]\d{2}\.\d{2,3}(?:\.\d{1,3})?")),
-    ("compute_cap", lazy(r"(?:[3-9]|1[0-3])\.\d")),
-    ("memory", SIZE),
-    ("name", NAMED_GPU),
-    # A percentage, a clock, a power or a plain number may belong to several columns.
-    (
-        "",
-        lazy(
-            r"\d{1,7}(?:\.\d{1,2})?(?: (?:%|W|MHz|MiB))?|\[?N/A\]?|\[Not Supported\]"
-            r"|P\d{1,2}|Enabled|Disabled|Default"
-        ),
-    ),
-)
 
 OF_NUMBERS = re.compile(
     r"index|count|utilization\.|temperature|memory\.|power\.(?!management)|clocks\.(?!_)(?!event)"
@@ -220,8 +172,6 @@ def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
         if index < first_unread or seen == MAX_OUTPUTS:
             continue
         names, first = heading_of(line), index + 1
-        if not names and "," in line:
-            names, first = columns_by_shape(line), index
         output = output_of(names, lines[first : first + MAX_ROWS]) if names else None
         if output is not None:
             seen += 1

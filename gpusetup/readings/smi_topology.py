@@ -67,23 +67,15 @@ def parse_topology(lines: Sequence[str]) -> Topology:
         if gpus and not DEVICE.fullmatch(name):
             break
         row = GPU.fullmatch(name)
-        if row and is_row:
-            number = int(row[1])
-            gpus.append(Gpu(name=UNNAMED, nvml_index=number, numa_node=_numa_node(affinities)))
-            links += _links_of(number, devices, kinds)
+        if not row or not is_row:
+            continue
+        number = int(row[1])
+        # After the list of CPUs: `0-15,32-47 0 N/A`.
+        node = re.fullmatch(r"\d{1,3}", affinities[1]) if len(affinities) > 1 else None
+        numa_node = int(node[0]) if node else None
+        gpus.append(Gpu(name=UNNAMED, nvml_index=number, numa_node=numa_node))
+        for other, kind in zip(map(GPU.fullmatch, devices), kinds, strict=True):
+            # The matrix shows each pair twice.
+            if other and int(other[1]) > number and kind != "N/A":
+                links.append(GpuLink(first=number, second=int(other[1]), kind=kind))
     return Topology(tuple(gpus), tuple(links))
-
-
-def _links_of(number: int, devices: Sequence[str], kinds: Sequence[str]) -> list[GpuLink]:
-    """The links of a GPU to GPUs with a higher number, because the matrix shows each pair twice."""
-    return [
-        GpuLink(first=number, second=int(other[1]), kind=kind)
-        for other, kind in zip(map(GPU.fullmatch, devices), kinds, strict=True)
-        if other and int(other[1]) > number and kind != "N/A"
-    ]
-
-
-def _numa_node(cells: Sequence[str]) -> int | None:
-    """The NUMA node after the list of CPUs in a row (`0-15,32-47 0 N/A`); None if there is none."""
-    node = re.fullmatch(r"\d{1,3}", cells[1]) if len(cells) > 1 else None
-    return int(node[0]) if node else None

@@ -68,9 +68,9 @@ def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
 
 
 def gpu_readings(source: str, gpus: Sequence[Gpu]) -> tuple[Reading, ...]:
-    """Readings of the GPUs that a source sees: one for their number, and one for each GPU."""
-    values = [str(len(gpus)), *map(gpu_line, gpus)]
-    return tuple(Reading(subject="gpus", source=source, value=value) for value in values)
+    """A reading with the GPUs that a source sees."""
+    value = "; ".join(map(gpu_line, gpus)) or "none"
+    return (Reading(subject="gpus", source=source, value=value),)
 
 
 def gpu_line(gpu: Gpu) -> str:

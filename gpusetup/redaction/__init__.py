@@ -12,29 +12,25 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.hidden_marks import map_texts
 from gpusetup.model.machine import Snapshot
 from gpusetup.readings.environment import is_allowed
 from gpusetup.readings.packages import INSTALLERS
 from gpusetup.redaction.harmless import is_harmless, public_names
 from gpusetup.redaction.places import (
-    HOST_VARIABLES,
     PATH,
     URL,
     Match,
     hide_addresses,
     hide_folders,
     hide_homes,
-    hide_servers,
     hide_url,
-    people_in,
 )
-from gpusetup.redaction.secrets import hide_keys, hide_people, hide_secrets
+from gpusetup.redaction.secrets import hide_logins, hide_people, hide_secrets
 
 CLOSED_FIELDS = frozenset(
     {"schema", "origin", "family", "installed_at", "compute_capability", "sha256"}
@@ -83,7 +79,7 @@ def redact(snapshot: Snapshot, private: Private | None = None) -> Snapshot:
     named = [value for name, value in variables.items() if name in WHO_VARIABLES]
     allowed = {name: value for name, value in variables.items() if is_allowed(name)}
     person = replace(person, names=(*person.names, *named))
-    scrub = Scrubber({**plain, "environment": allowed}, person)
+    scrub = Scrubber(person)
     for gpu in plain["gpus"] or ():
         if gpu["uuid"]:
             scrub.alias_gpu(gpu["uuid"])
@@ -114,8 +110,6 @@ def _redacted(value: Any, scrub: Callable[[str], str], key: str = "") -> Any:
         return value if re.fullmatch(_DATE, value) else "<date>"
     if key == "installer":
         return value if value.lower() in INSTALLERS else "other"
-    if key in HOST_VARIABLES:
-        return scrub(hide_servers(value))
     return "<secret>" if re.fullmatch(_SECRET_KEY, key) else scrub(value)
 
 
@@ -135,12 +129,11 @@ _TOKEN = (
 class Scrubber:
     """Removes the private parts from many texts, always in the same way.
 
-    The names of people that occur in the texts of `plain` are also removed. With `own_text`, the
-    texts are mostly gpusetup's own words, so only people, homes and secrets are removed, which are
-    private in every text.
+    With `own_text`, the texts are mostly gpusetup's own words, so only people, homes and secrets
+    are removed, which are private in every text.
     """
 
-    def __init__(self, plain: Any, private: Private, *, own_text: bool = False) -> None:
+    def __init__(self, private: Private, *, own_text: bool = False) -> None:
         self.aliases: dict[str, str] = {}
         """Maps a GPU's UUID to its alias. The snapshot's own GPUs get the first aliases in order,
         beginning with `GPU-0001`."""
@@ -157,7 +150,7 @@ class Scrubber:
         # would make the record useless.
         names = [
             name
-            for name in {*private.names, *_people_of(plain), *owners}
+            for name in {*private.names, *owners}
             if len(name) > 2 and not name.isdigit() and name.lower() not in public_names()
         ]
         # A regular expression takes the first alternative that matches, so `alice` must come
@@ -169,18 +162,18 @@ class Scrubber:
         """The text without its private parts. Even for a malicious text, the time is proportional
         to its length."""
         if text not in self._shared:
-            self._shared[text] = "".join(map(self._hide, pieces(hide_keys(text))))
+            self._shared[text] = "".join(map(self._hide, pieces(text)))
         return self._shared[text]
 
     def _hide(self, text: str) -> str:
         text = re.sub(self._homes, "~", text)
         if self._own_text:
-            text = hide_secrets(hide_homes(text))
+            text = hide_secrets(hide_homes(hide_logins(text)))
+            text = re.sub(_GPU, self._alias_of_match, text)
             return re.sub(self._names, "<private>", text)
         text = hide_homes(re.sub(URL, hide_url, text))
         text = re.sub(_GPU, self._alias_of_match, text)
         text = hide_people(hide_addresses(hide_secrets(text)))
-        text = re.sub(rf"\b{_UUID}\b", "<uuid>", text)
         text = re.sub(self._names, "<private>", text)
         return re.sub(_TOKEN, self._hide_token, text)
 
@@ -199,7 +192,6 @@ class Scrubber:
         return self._folder_aliases.setdefault(name, f"dir-{len(self._folder_aliases) + 1}")
 
     def _alias_of_match(self, match: Match) -> str:
-        """The alias of a GPU whose UUID, or its beginning, occurs in a text."""
         if re.fullmatch(r"\d{4}", match[2]):  # it is an alias already
             return match[0]
         written = match[0].lower()
@@ -213,16 +205,6 @@ class Scrubber:
 
 NOTHING = r"(?!)"
 """A pattern that matches nothing."""
-
-
-def _people_of(plain: Any) -> Iterator[str]:
-    """The names of people that occur in the texts of a plain value."""
-    # Search each text once, because most texts occur many times; a dict keeps their order.
-    texts: dict[str, str] = {}
-    map_texts(plain, lambda text: texts.setdefault(text, text))
-    for text in texts:
-        for piece in pieces(text):
-            yield from people_in(piece)
 
 
 MAX_PIECE = 4000
@@ -253,28 +235,10 @@ def pieces(text: str) -> Iterable[str]:
 
 
 def redact_document(plain: Any) -> Any:
-    """A copy of a document of gpusetup's own, such as a receipt or an error, with private data
-    removed. Its words stay; servers, addresses and people that it quotes do not.
+    """A copy of a document of gpusetup's own, such as an answer or an error, without the
+    homes, secrets and names of people that it quotes. Its words, addresses and commands stay.
 
-    >>> redact_document({"url": "https://me:sesame@mirror.example/whl/cu124", "sha256": "ab" * 32})
-    {'url': 'https://<host>/whl/cu124', 'sha256': 'abababababababababababababababababababababababababababababababab'}
-    """
-    scrub = Scrubber(plain, private_here(), own_text=True)
-
-    def hide(text: str) -> str:
-        parts = [re.sub(URL, hide_url, piece) for piece in pieces(hide_keys(text))]
-        parts = [re.sub(rf"\b{_UUID}\b", "<uuid>", part) for part in parts]
-        return scrub.text("".join(hide_people(hide_addresses(part)) for part in parts))
-
-    return _redacted(plain, hide)
-
-
-def redact_answer(plain: Any) -> Any:
-    """A copy of an answer with private data removed. An answer consists of readings that are
-    already redacted and of gpusetup's own texts, whose addresses and commands are kept.
-
-    >>> redact_answer({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9})
+    >>> redact_document({"text": "sudo reboot; /home/ann/x; hf_" + "a1B2" * 9})
     {'text': 'sudo reboot; ~/x; <secret>'}
     """
-    scrub = Scrubber(plain, private_here(), own_text=True)
-    return _redacted(plain, scrub.text)
+    return _redacted(plain, Scrubber(private_here(), own_text=True).text)

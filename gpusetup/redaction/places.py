@@ -1,8 +1,8 @@
 """Hides folders, servers and addresses: a home becomes `~`, an unknown folder `dir-1`, a server
 `<host>`.
 
-Homes can be anywhere (`/home/N`, `/data/users/N`, `/scratch/N`, `/afs/.../N`), so a path keeps only
-the folders that `harmless` knows. Below system folders (`/usr`, `C:\\Windows`) everything is kept.
+Homes can be anywhere (`/data/users/N`, `/scratch/N`, `/afs/.../N`), so a path keeps only the
+folders that `harmless` knows. Below system folders (`/usr`, `C:\\Windows`) everything is kept.
 An alias such as `dir-1` is the same everywhere and needs no quotes in a shell. Public servers stay
 (`download.pytorch.org`, `127.0.0.1`).
 """
@@ -10,7 +10,7 @@ An alias such as `dir-1` is the same everywhere and needs no quotes in a shell. 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 
 from gpusetup.redaction.harmless import is_known_folder
@@ -23,9 +23,7 @@ _NAME = r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+"
 """A folder name without spaces that is also valid on Windows."""
 _SPACED = rf"{_NAME}(?: {_NAME}){{1,2}}(?=[\\/>'\"])"
 r"""A name with spaces, up to a separator or a quote: `Jane Doe\`."""
-_WHO = rf"(?P<who>(?!<){_SPACED}|(?!<){_NAME})"
-_INITIAL = r"(?:(?P<first>[a-z0-9])[\\/](?:(?P=first)[a-z0-9][\\/])?(?=(?P=first)))?"
-"""Extra levels at sites with many users: `/home/a/alice`, `/afs/cell/user/a/al/alice`."""
+_WHO = rf"(?:(?!<){_SPACED}|(?!<){_NAME})"
 _SEP = r"(?:\\{1,4}|/{1,2})"
 """A path separator; it may be doubled, as in JSON strings: `C:\\Users`."""
 _START = r"(?:(?<![A-Za-z0-9])[A-Za-z]:|(?<![\w.~>-]))"
@@ -34,32 +32,19 @@ _ABOVE = rf"(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?"
 HOMES = (
     # Homes on Windows: `C:\Users\Jane Doe`, `C:\Documents and Settings\jane`.
     rf"(?i){_START}{_ABOVE}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}",
-    # Homes below a folder `home`: `/home/jane`, `/cluster/home2/j/jane`, `\\server\home$\jane`.
-    rf"(?i){_START}{_ABOVE}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}",
-    # Homes below other usual folders: `/data/users/jane`, `/u/jane`, `/students/jane`.
-    rf"{_START}{_ABOVE}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}",
+    # Homes below a folder `home`: `/home/jane`, `/cluster/home2/jane`, `\\server\home$\jane`.
+    rf"(?i){_START}{_ABOVE}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_WHO}",
     # `/root`, the home of root.
-    r"(?<![\w./~-])/(?P<who>root)(?![\w-])",
-    # `~jane/model`, a shell's form for jane's home.
-    r"(?<![\w./\\~-])~(?P<who>[A-Za-z_][\w.-]*)(?=[\\/\s:;,)\"']|$)",
+    r"(?<![\w./~-])/root(?![\w-])",
 )
-"""Matches home folders of any user; the name is in the group `who`."""
-
-
-def people_in(text: str) -> Iterator[str]:
-    """The names of people that occur in a text as home folders."""
-    for pattern in HOMES:
-        for home in re.finditer(pattern, text):
-            yield home["who"]
-        # Replace the homes before the next search, because `user` in `/home/user/project` is not
-        # another home.
-        text = re.sub(pattern, "~", text)
+"""Matches home folders of any user in the usual places. Elsewhere (`/data/users/jane`), a name
+becomes an unknown folder."""
 
 
 def hide_homes(text: str) -> str:
     """The text with home folders replaced by `~`.
 
-    >>> hide_homes("/data/users/alice/x C:\\\\Users\\\\Jane Doe\\\\x /mnt/data/x")
+    >>> hide_homes("/home/alice/x C:\\\\Users\\\\Jane Doe\\\\x /mnt/data/x")
     '~/x ~\\\\x /mnt/data/x'
     """
     for pattern in HOMES:
@@ -130,13 +115,6 @@ PROJECTS = (
 )
 """Owners of public repositories on github.com."""
 PACKAGE_FILE = r"\.(?:whl|tar\.gz|tar\.bz2|conda)$"
-OUR_RESOURCES = r"gpusetup://(?:snapshot|findings(?:/(?:ID|[a-z0-9-]{1,60}))?)"
-"""The resources that `gpusetup mcp` offers."""
-HOST_VARIABLES = frozenset(
-    "NO_PROXY no_proxy PIP_TRUSTED_HOST MASTER_ADDR KUBERNETES_SERVICE_HOST HTTP_PROXY HTTPS_PROXY "  # noqa: SIM905
-    "http_proxy https_proxy ALL_PROXY all_proxy UV_INSECURE_HOST".split()
-)
-"""Variables whose whole value is a list of servers."""
 URL = (
     r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
     # A login; its password may contain an @.
@@ -153,8 +131,6 @@ URL = (
 def hide_url(url: Match) -> str:
     """A URL without its login and query, and without the private parts of its server and path."""
     scheme, host, path = url["scheme"], url["host"], url["path"] or ""
-    if re.fullmatch(OUR_RESOURCES, url[0]):
-        return url[0]
     # A `file:` URL is a path, which is hidden like other paths.
     if scheme.lower() == "file://" and host in ("", "~"):
         return f"{scheme}{host}{path}"
@@ -180,20 +156,6 @@ def is_public(host: str) -> bool:
     if name in ("127.0.0.1", "::1", "0.0.0.0", "") or name.startswith("<"):
         return True
     return any(name == public or name.endswith("." + public) for public in PUBLIC_HOSTS)
-
-
-def hide_servers(value: str) -> str:
-    """The value of a variable that lists servers, with all private servers hidden.
-
-    >>> hide_servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
-    'localhost,127.0.0.1,<host>,<host>,<host>'
-    """
-    # A URL is hidden like those of other texts. 127.0.0.0/8 is this machine.
-    servers = [
-        name if "://" in name or name in ("*", "127.0.0.0/8") or is_public(name) else "<host>"
-        for name in re.split(r"\s*,\s*", value)
-    ]
-    return ",".join(servers)
 
 
 # --- addresses ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from shutil import get_terminal_size
 
@@ -50,23 +50,17 @@ class Clock:
     def begin(self, step: str) -> None:
         """Start timing a new step. The line appears once the step has taken a second."""
         self.end()
-        self.reached(0, 0)
+        self._progress = ""
         # Without a name, there is no suitable terminal or the clock is not in use.
         if self._name:
             self._over = threading.Event()
             words = (step or self._name, self._over)
             threading.Thread(target=self._ticks, args=words, daemon=True).start()
 
-    def reached(
-        self, done: int | Callable[[], int], total: int, unit: str = "", since: float | None = None
-    ) -> None:
-        """Set the progress of the current step: `done` of `total` units. A function is called each
-        time the line is drawn.
-
-        `since` is the time (monotonic) at which the work began; needed if other lines were written
-        since then.
-        """
-        self._progress = done, total, unit, since
+    def reached(self, done: int, total: int, unit: str = "") -> None:
+        """Set the progress of the current step: `done` of `total` units."""
+        # The total may be an estimate.
+        self._progress = f" {min(done, total)} of {total} {unit}".rstrip() + ","
 
     def end(self) -> None:
         """Stop the clock and erase its line, so that the next output starts there."""
@@ -89,11 +83,7 @@ class Clock:
         wait_seconds = FIRST_SECONDS
         while not over.wait(wait_seconds):
             wait_seconds = REDRAW_SECONDS
-            done, total, unit, since = self._progress
-            count = done() if callable(done) else done
-            seconds = time.monotonic() - (since or began)
-            # Limit the count to the total, which may be an estimate.
-            progress = progress_text(seconds, min(count, total), total, unit)
+            progress = f"{self._progress} {time.monotonic() - began:.0f} s"
             # Shorten the label, because a row that reaches the last column would wrap and could not
             # be erased.
             columns_for_label = max(get_terminal_size().columns - len(progress) - 1, 0)
@@ -101,24 +91,6 @@ class Clock:
                 # Check again, because the step may have ended while the text was built.
                 if not over.is_set():
                     self._draw(label[:columns_for_label] + progress)
-
-
-def progress_text(seconds: float, done: int, total: int, unit: str = "") -> str:
-    """The progress of a step and the estimated seconds left, as text. If the step is finished or
-    its progress is unknown, the seconds passed.
-
-    >>> progress_text(4.2, 0, 0), progress_text(4.2, 300, 1500)
-    (' 4 s', ' 300 of 1500, 17 s left')
-    >>> progress_text(75, 1500, 1500, "MB")
-    ' 1500 of 1500 MB, 75 s'
-    """
-    if not done or not total:
-        return f" {seconds:.0f} s"
-    count = f" {done} of {total} {unit}".rstrip()
-    if done >= total:
-        return f"{count}, {seconds:.0f} s"
-    seconds_left = seconds / done * (total - done)
-    return f"{count}, {seconds_left:.0f} s left"
 
 
 CLOCK = Clock()

@@ -1,13 +1,10 @@
-"""Doctor's result as a screen for the terminal, and as Markdown for a forum reply.
-
-The screen first says what is wrong, what shows this, and what to do, followed by everything else.
-The reply contains the screen in a code block, where nothing is interpreted as Markdown.
-"""
+"""Doctor's result as a screen for the terminal: what is wrong, what shows this, and what to do,
+followed by everything else."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.record import RECORDS
@@ -51,7 +48,11 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     """The screen of doctor's result: the cause with its evidence and fix, then other findings and
     facts about the machine."""
     root = answering(answer)
-    lines: list[str] = [*verdict(answer, root)]
+    lines: list[str] = []
+    if answer.project is not None:
+        mark = OK if answer.project.meets else BUT
+        lines += [marked(mark, "this folder", answer.project.sentence), ""]
+    lines += verdict(answer, root)
     if root is not None:
         lines += in_full(root, answer.snapshot)
 
@@ -59,8 +60,6 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     lines += section("Also found", (line for finding in others for line in in_short(finding)))
     lines += section("What was read, and whether it fits", fit_lines(answer, root))
     lines += section("This machine", facts(machine_facts(answer)))
-    if answer.project is not None:
-        lines += section("This folder", [f"  {plain(answer.project.sentence)}"])
     with_torch: list[str] = []
     for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
         line = own_line("gpusetup", "doctor", "--python", environment.prefix)
@@ -322,42 +321,3 @@ def explained(finding: KnownFinding) -> Screen:
         }
     )
     return Screen(lines)
-
-
-# --- a forum reply --------------------------------------------------------------------------------
-
-COLUMNS = 100
-WHAT_IT_IS = (
-    "`gpusetup` reads what a machine or a text shows and installs the torch that fits. It is not "
-    "on a package index yet, so run `pip install .` in a clone of its repository. All other "
-    "commands above work without it."
-)
-NEXT = (
-    "If it still fails, post the whole error and the output of `gpusetup snapshot`, or of "
-    "`python -m torch.utils.collect_env` and `nvidia-smi`."
-)
-
-
-def fenced(lines: Iterable[str], language: str = "") -> list[str]:
-    """A Markdown code block around these lines, with a fence longer than any run of backticks in
-    them.
-
-    >>> fenced(["a ``` b"])
-    ['````', 'a ``` b', '````']
-    """
-    text = plain("\n".join(lines))
-    longest_run = max(map(len, re.findall("`+", text)), default=0)
-    # Markdown requires at least three backticks.
-    fence = "`" * max(3, longest_run + 1)
-    return [fence + language, text, fence]
-
-
-def doctor_markdown(answer: DoctorAnswer) -> str:
-    """Doctor's result as a Markdown reply: the cause, the screen, and what to post if this does not
-    help."""
-    screen = doctor_screen(answer)
-    text = screen.shown(width=COLUMNS, colour=False)
-    lines = [f"**{answer.cause}**", ""]
-    lines += fenced(text.splitlines(), "text")
-    lines += ["", WHAT_IT_IS, "", NEXT, ""]
-    return "\n".join(lines)

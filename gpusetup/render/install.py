@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpusetup.install.wheels import size_text
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.logins import without_logins
@@ -25,7 +24,7 @@ from gpusetup.render.screen import (
     verdict,
 )
 from gpusetup.render.screen import notes as notes_after_a_gap
-from gpusetup.uv.question import Wheel
+from gpusetup.uv.question import Wheel, size_text
 
 
 def plan_screen(
@@ -50,12 +49,6 @@ def plan_screen(
     steps = [command(without_logins(shell_line(step.argv, system))) for step in answer.steps]
     body = (*facts({**usual, **values}), *lines, *section("Commands", steps))
     return Screen((heading("Plan"), *body, *notes_after_a_gap(notes)))
-
-
-def versions(packages: Mapping[str, str]) -> str:
-    """Packages and their versions as text, such as `torch 2.9.1, torchvision 0.24.1`; `no torch` if
-    there are none."""
-    return ", ".join(f"{name} {version}" for name, version in packages.items()) or "no torch"
 
 
 def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
@@ -92,8 +85,6 @@ ENDS = {
     "unchanged": (OK, "Nothing to do"),
     "restored": (NO, "The new packages failed their test, so the previous ones were restored"),
     "undone": (OK, "Undone"),
-    "unproven": (NO, "Installed, but it fails its test"),
-    "other": (NO, "conda reported no error, but did not install the requested torch"),
 }
 """Maps each possible end of an installation to its mark and a sentence."""
 
@@ -105,15 +96,16 @@ def end_screen(
     notes: Iterable[str] = (),
     undo: str | None = None,
 ) -> Screen:
-    """The screen at the end of an installation: the result, the test's result, the command that
-    restores the previous packages, and the receipt. `how` is a key of ENDS, by default the result's
+    """The screen at the end of an installation: the result, the test's result, and the
+    command that restores the previous packages. `how` is a key of ENDS, by default the result's
     state."""
     mark, sentence = ENDS[how or answer.state]
-    lines = [verdict(mark, sentence, f": {answer.target} has {versions(answer.after)}")]
+    has = ", ".join(f"{name} {version}" for name, version in answer.after.items()) or "no torch"
+    lines = [verdict(mark, sentence, f": {answer.target} has {has}")]
     if answer.verdict is not None or answer.state == "installed":
         lines += proven(answer)
     why = answer.why if answer.state == "unchanged" else None
-    lines += facts({"why": why, "undo": undo, "receipt": answer.receipt})
+    lines += facts({"why": why, "undo": undo})
     return Screen((*lines, *(remark("note", note) for note in notes)))
 
 
@@ -134,14 +126,12 @@ def proven(answer: InstallAnswer) -> list[ScreenLine]:
     return failures or [verdict(OK, "tested", f": {len(checks)} checks passed")]
 
 
-def project_screen(
-    answer: InstallAnswer, *, where: str | None = None, notes: Iterable[str] = ()
-) -> Screen:
-    """The screen with the lines to paste into a project's file or script (`where`), and the
-    commands to run afterwards."""
+def project_screen(answer: InstallAnswer, *, notes: Iterable[str] = ()) -> Screen:
+    """The screen with the lines to paste into a project's file, and the commands to run
+    afterwards."""
     lines: list[str] = []
     if answer.lines:
-        lines.append(heading(f"Add to {where or answer.target}"))
+        lines.append(heading(f"Add to {answer.target}"))
     # Lines of TOML are pasted as they are, so they are never broken.
     lines += [ScreenLine(line, whole=True) for line in answer.lines]
     commands = [command(own_line(*step.argv)) for step in answer.steps]

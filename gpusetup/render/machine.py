@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import maker_named
-from gpusetup.evidence.maker_facts import cards_of_other_makers, may_be_another_makers
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.readings.smi_topology import WORDS
@@ -54,7 +53,7 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
     }
     # If a text shows neither a GPU nor a driver, no build can be recommended.
     is_judged = machine.origin != "report" or machine.gpus or driver.version
-    if is_judged and recommends and not may_be_another_makers(machine):
+    if is_judged and recommends:
         values["recommended"] = _recommended_line(answer.resolution)
         values["newest"] = newest_line(answer.newest, answer.resolution)
     values["catalog"] = answer.catalog_as_of
@@ -88,8 +87,6 @@ def _gpus_text(machine: Snapshot) -> str:
     texts = counted(map(gpu_line, machine.gpus))
     if not texts and machine.makers is not None:
         texts = [gpu_line(gpu) for gpu in machine.makers.gpus]
-    if may_be_another_makers(machine):
-        texts.append(_other_makers_gpus(machine))
     return "; ".join(texts) or _other_makers_gpus(machine) or "no NVIDIA GPU"
 
 
@@ -122,7 +119,9 @@ def _other_makers_gpus(machine: Snapshot) -> str:
     """The GPUs of other makers that a report mentions, as text; "" if it mentions none."""
     names: dict[str, None] = {}
     makers: dict[str, None] = {}
-    for event in cards_of_other_makers(machine):
+    for event in machine.events:
+        if event.kind != "foreign-gpu":
+            continue
         name = event.values.get("name", "")
         # A message such as "HIP error" shows the maker, but it is not the name of a GPU.
         is_a_message = name.startswith(ERRORS_OF_ROCM)

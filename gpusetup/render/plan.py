@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpusetup.model.documents import ConfigKey, ConfigRead, FewerGpus, Help, PlanCell, Speed, Way
+from gpusetup.model.documents import ConfigKey, ConfigRead, FewerGpus, Help, PlanCell
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -47,17 +47,11 @@ def plan_text(plan: PlanCell) -> Screen:
     lines += [ScreenLine(sentence, hang=2) for sentence in plan.assumed]
     lines += ["", *_verdict(plan)]
 
-    ways = [_way(way, plan.memory_gib.capacity) for way in plan.ways]
+    lines += section("On this GPU alone, with checkpointing", _ways(plan))
     # The rest of the screen is about full fine-tuning. If the GPU is too small for that, a person
     # needs the memory of a row that fits instead.
     a_row_fits = any(way.fits for way in plan.ways)
     row_is_better = a_row_fits and (not plan.fits or plan.memory_gib.host > 0)
-    if a_row_fits:
-        ways.append(ScreenLine(f"  {WAY_OPTIONS}", hang=2))
-    if ways:
-        heads = f"{'':30}{'largest batch':15}{'longest sequence':18}memory at batch 1"
-        ways.insert(0, ScreenLine((heads, DIM), whole=True))
-    lines += section("On this GPU alone, with checkpointing", ways)
     if plan.better:
         lines += _fewer_gpus(plan, plan.better)
 
@@ -79,8 +73,6 @@ def plan_text(plan: PlanCell) -> Screen:
     # If there is a table of the usual ways to train, it already shows what helps.
     if not plan.ways:
         lines += _helps(plan)
-    if plan.speed:
-        lines += _speed(plan, plan.speed)
 
     if plan.config:
         lines += _config(plan.config)
@@ -88,23 +80,28 @@ def plan_text(plan: PlanCell) -> Screen:
     return Screen(lines)
 
 
-WAY_OPTIONS = (
-    "to see a row's memory and settings, add its options: `--lora 16` (LoRA), `--lora 16 "
-    "--quantize nf4` (QLoRA), `--loss fused`"
-)
-
-
-def _way(way: Way, capacity_gib: float) -> ScreenLine:
-    """A line for one way to train: whether it fits, its largest batch or length, and the memory
-    that a batch of one sequence needs. Such a line fits in 80 columns."""
-    mark, batch, context = NO, "does not fit", ""
-    if way.fits:
-        # The estimate is not exact, but if a fifth of the memory is free, the job fits despite the
-        # error.
-        mark = OK if way.total_gib <= 0.8 * capacity_gib else BUT
-        batch, context = f"{way.batch:,}", f"{way.context or 0:,} tokens"
-    needs = f"{way.total_gib:.1f} GiB"
-    return ScreenLine("  ", mark, f" {way.name:26}{batch:15}{context:18}", (needs, DIM), whole=True)
+def _ways(plan: PlanCell) -> Iterator[ScreenLine]:
+    """A table of the usual ways to train: whether each fits, its largest batch or length, and the
+    memory that a batch of one sequence needs. Its lines fit in 80 columns."""
+    if not plan.ways:
+        return
+    heads = f"{'':30}{'largest batch':15}{'longest sequence':18}memory at batch 1"
+    yield ScreenLine((heads, DIM), whole=True)
+    for way in plan.ways:
+        mark, batch, context = NO, "does not fit", ""
+        if way.fits:
+            # The estimate is not exact, but if a fifth of the memory is free, the job fits despite
+            # the error.
+            mark = OK if way.total_gib <= 0.8 * plan.memory_gib.capacity else BUT
+            batch, context = f"{way.batch:,}", f"{way.context or 0:,} tokens"
+        needs = (f"{way.total_gib:.1f} GiB", DIM)
+        yield ScreenLine("  ", mark, f" {way.name:26}{batch:15}{context:18}", needs, whole=True)
+    if any(way.fits for way in plan.ways):
+        yield ScreenLine(
+            "  to see a row's memory and settings, add its options: `--lora 16` (LoRA), `--lora 16 "
+            "--quantize nf4` (QLoRA), `--loss fused`",
+            hang=2,
+        )
 
 
 def _question(plan: PlanCell) -> str:
@@ -137,7 +134,16 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     """Yields the verdict: the value that was searched for, whether the job fits, and how certain
     this is."""
     if plan.solved:
-        yield ScreenLine((_solution(plan), HEADING))
+        solution = f"GPUs needed: {plan.gpus}"
+        if plan.solved == "context":
+            solution = f"longest context: {plan.context if plan.fits else 0:,} tokens"
+        elif plan.solved == "batch":
+            solution = f"largest batch: {plan.batch if plan.fits and plan.batch else 0:,}"
+        elif not plan.fits:
+            copies = plan.strategy in ("single", "dp", "ddp")
+            solution = "GPUs needed: more do not help, because each holds the whole model"
+            solution = solution if copies else f"GPUs needed: more than {plan.gpus}"
+        yield ScreenLine((solution, HEADING))
 
     recipe = f"{plan.recipe} ({_meaning(plan.recipe)})"
     host_gib = plan.memory_gib.host
@@ -158,25 +164,11 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
         yield verdict(OK, "fits", f": {recipe}")
     confidence = f"close: {plan.close_because}"
     if plan.confidence == "measured":
-        confidence = "measured"
+        confidence = "measured by the authors of Trinity-RFT"
     elif plan.confidence == "clear":
         is_left = "left" if plan.fits else "missing"
         confidence = f"more than {plan.near_percent} % of the memory is {is_left}"
-    yield from facts({"confidence": confidence, "source": plan.source})
-
-
-def _solution(plan: PlanCell) -> str:
-    """The line with the value that was searched for, such as the largest batch; 0 if not even the
-    smallest value fits."""
-    if plan.solved == "context":
-        return f"longest context: {plan.context if plan.fits else 0:,} tokens"
-    if plan.solved == "batch":
-        return f"largest batch: {plan.batch if plan.fits and plan.batch else 0:,}"
-    if plan.fits:
-        return f"GPUs needed: {plan.gpus}"
-    if plan.strategy in ("single", "dp", "ddp"):
-        return "GPUs needed: more do not help, because each holds the whole model"
-    return f"GPUs needed: more than {plan.gpus}"
+    yield from facts({"confidence": confidence})
 
 
 def _memory(plan: PlanCell) -> Iterator[str]:
@@ -196,16 +188,9 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {is_free}"
 
     if memory.reserved:
-        # The total does not include gaps that the allocator frees before it fails.
-        must_reserve = memory.allocated + memory.fragmentation
-        torch_line = f"{memory.allocated:8.2f}  in tensors, {must_reserve:.2f} reserved"
-        # Ignore smaller differences, because the screen shows only two decimals.
-        if memory.reserved > must_reserve + 0.01:
-            # The total is what must be reserved and CUDA's own memory, and nvidia-smi shows both.
-            shown = memory.reserved + memory.total - must_reserve
-            torch_line += f"; nvidia-smi shows up to {shown:.2f}"
-        lines["torch reports"] = torch_line
-
+        # What must be reserved, without gaps that the allocator frees before it fails.
+        reserved = memory.allocated + memory.fragmentation
+        lines["torch reports"] = f"{memory.allocated:8.2f}  in tensors, {reserved:.2f} reserved"
     title = "Memory per GPU (GiB)"
     if plan.ways:
         title = f"Memory per GPU for full fine-tuning with {plan.recipe} (GiB)"
@@ -226,55 +211,24 @@ def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
     lines = [
         ScreenLine(f"  The job fits on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
         ScreenLine(f"  {fewer.reason}", hang=2),
+        *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
     ]
-    lines += [command(f"export {name}={value}") for name, value in fewer.environment.items()]
     return section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", lines)
-
-
-def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
-    """A section on how much faster all GPUs are than a single one, and how this is estimated."""
-    low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
-    if speed.computing_seconds is None:
-        times = f"up to {high}"
-        computing = ", which matters less the longer a step computes"
-    else:
-        times = f"about {high}" if low == high else f"{low} to {high}"
-        computing = f" and computes for {_seconds(speed.computing_seconds)} (an estimate)"
-    sentence = (
-        f"  Each GPU computes different samples, so a step does {speed.gpus} times the work. In "
-        f"each step, a GPU sends {speed.exchanged_gib:.2f} GiB over {speed.link} in "
-        f"{_seconds(speed.sending_seconds)}{computing}."
-    )
-    # A single GPU has to split a batch that all GPUs share into several micro-batches.
-    how = ", by accumulating" if plan.batch else ""
-    title = f"One GPU would be enough{how}; {speed.gpus} are {times} times as fast"
-    return section(title, [ScreenLine(sentence, hang=2)])
-
-
-def _seconds(seconds: float) -> str:
-    """A time in seconds, or in milliseconds if it is below one second; at least 1 ms, because
-    "0 ms" would look as if nothing were sent.
-
-    >>> _seconds(0.0042), _seconds(1.234)
-    ('4 ms', '1.23 s')
-    """
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{max(1000 * seconds, 1):.0f} ms"
 
 
 def _helps(plan: PlanCell) -> Iterator[str]:
     """Yields sections on what would save memory: recipes in order, then changes that are enough on
     their own, then changes that are not enough."""
     recipes = [help for help in plan.helps if help.kind == "recipe"]
-    other_helps = [help for help in plan.helps if help.kind != "recipe"]
+    others = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
-        yield from _steps("If it still runs out of memory, try these in order", recipes, plan)
+        yield from _steps("If it still runs out of memory, try these in order", recipes)
         title = "Or change a setting" if recipes else "If it still runs out of memory"
-        yield from _steps(title, other_helps, plan)
-    else:
-        enough = [help for help in other_helps if help.recipe]
-        not_enough = [help for help in other_helps if not help.recipe]
-        yield from _steps("What would help, each alone", enough, plan)
-        yield from _steps("Not enough alone", not_enough, plan)
+        yield from _steps(title, others)
+        return
+    enough = [help for help in others if help.recipe]
+    yield from _steps("What would help, each alone", enough, then_fits=True)
+    yield from _steps("Not enough alone", [help for help in others if not help.recipe])
 
 
 WIDEST_STEP = 56
@@ -282,25 +236,22 @@ WIDEST_STEP = 56
 step is not padded."""
 
 
-def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
+def _steps(title: str, helps: list[Help], *, then_fits: bool = False) -> Iterator[str]:
     """A section with the steps and the GiB that each saves. A part of a recipe is explained only
-    where it first occurs."""
+    where it first occurs. `then_fits`: add the recipe with which the job then fits."""
     explained: set[str] = set()
     labels = []
     for help in helps:
-        label = help.step
-        parts = set(label.strip("`").split(" + "))
+        parts = set(help.step.strip("`").split(" + "))
         meaning = _meaning(" + ".join(sorted(parts - explained)))
-        if help.kind == "recipe" and meaning:
-            label += f" ({meaning})"
+        explains = help.kind == "recipe" and meaning
+        labels.append(f"{help.step} ({meaning})" if explains else help.step)
         explained |= parts
-        labels.append(label)
     width = max((len(label) for label in labels if len(label) <= WIDEST_STEP), default=0)
     lines = []
     for help, label in zip(helps, labels, strict=True):
         lines.append(ScreenLine(f"  {label:{width}}  saves {help.saves_gib:6.1f} GiB", hang=4))
-        # If the job already fits, no step is needed to make it fit.
-        if help.recipe and not plan.fits:
+        if then_fits:
             with_recipe = "" if help.recipe == "vanilla" else f" with {help.recipe}"
             lines.append(ScreenLine(f"      then fits{with_recipe}"))
     return section(title, lines)
@@ -332,11 +283,7 @@ def _settings(plan: PlanCell) -> Iterator[str]:
 
 
 def _yaml_value(value: Any) -> str:
-    """A value in YAML notation.
-
-    >>> _yaml_value({"offload": True, "ranks": 2})
-    '{offload: true, ranks: 2}'
-    """
+    """A value in YAML notation, such as `{offload: true, ranks: 2}`."""
     if isinstance(value, Mapping):
         items = (f"{key}: {_yaml_value(item)}" for key, item in value.items())
         return "{" + ", ".join(items) + "}"

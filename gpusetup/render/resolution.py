@@ -29,17 +29,12 @@ from gpusetup.render.screen import (
     verdict,
 )
 
-WHEEL_VARIANTS = (
-    "with wheel variants (PEP 817 and PEP 825, drafts in 2026) pip and uv would choose this build "
-    "themselves; until your installer and your index have them, name the index as above"
-)
 TEST = ("gpusetup", "verify")
 """The command that tests whether torch works in the environment that is then active."""
+NO_RELEASE = "no known release for this torch"
 NOT_ACTIVATED = (
     "If `conda activate` asks for `conda init`, run `conda init` once and open a new shell."
 )
-NO_TORCHVISION = "no release for this torch"
-NO_TORCHAUDIO = "no known release for this torch"
 
 
 def resolution_text(
@@ -65,63 +60,56 @@ def resolution_text(
     lines += section("Not newer, because", held_back)
 
     if answer.torch:
-        steps = _install_steps(answer.commands.get(installer, ()), snapshot)
-        lines += section(f"With {installer}", steps or [f"  {installer} has no build that fits"])
+        steps = answer.commands.get(installer, ())
+        makes_environment = any(words[:2] == ("conda", "create") for words in steps)
+        # The last step activates the new environment, so verify then tests its torch.
+        all_steps = (*steps, TEST) if makes_environment else steps
+        shown = [command(shell_line(words, snapshot.os.family)) for words in all_steps]
+        shown += [ScreenLine(f"  {NOT_ACTIVATED}", hang=2)] if makes_environment else []
+        lines += section(f"With {installer}", shown or [f"  {installer} has no build that fits"])
 
     rejections = answer.rejections if explain else interesting(answer)
-    lines += section("Not chosen", _not_chosen(rejections, len(answer.rejections)))
+    not_chosen = [*_grouped(rejections)]
+    if not_chosen and len(rejections) < len(answer.rejections):
+        not_chosen.append("  `--explain` shows every reason")
+    lines += section("Not chosen", not_chosen)
 
     if answer.advice:
         lines += ["", remark("advice", _advice(answer.advice))]
     lines += [remark("note", note) for note in answer.notes if note != NO_GPU]
-    if explain and answer.torch:
-        lines.append(remark("note", WHEEL_VARIANTS))
     return Screen(lines)
-
-
-def _install_steps(steps: Sequence[Sequence[str]], snapshot: Snapshot) -> list[ScreenLine]:
-    """Lines with the commands that install the build, in the syntax of this machine's shell."""
-    makes_environment = is_new_conda_environment(steps)
-    # The last step activates the new environment, so verify then tests its torch.
-    all_steps = (*steps, TEST) if makes_environment else steps
-    lines = [command(shell_line(words, snapshot.os.family)) for words in all_steps]
-    if makes_environment:
-        lines.append(ScreenLine(f"  {NOT_ACTIVATED}", hang=2))
-    return lines
-
-
-def is_new_conda_environment(steps: Sequence[Sequence[str]]) -> bool:
-    """Whether these steps create a new conda environment."""
-    beginnings = [tuple(words[:2]) for words in steps]
-    return ("conda", "create") in beginnings
-
-
-def _not_chosen(rejections: Sequence[Rejection], count_of_all: int) -> Iterator[str]:
-    """Yields the rejections to show, and a line about `--explain` if there are more."""
-    if not rejections:
-        return
-    yield from _grouped(rejections)
-    if len(rejections) < count_of_all:
-        yield "  `--explain` shows every reason"
 
 
 def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
     """Yields the verdict and the facts about the chosen build, or about the machine if no build
     fits."""
+    values: dict[str, str | None]
     if not answer.torch:
         yield verdict(NO, "No torch build fits")
-        yield from facts(_machine_facts(snapshot))
+        # What decides which builds fit.
+        system, driver = snapshot.os, snapshot.driver
+        gpus = [
+            f"{gpu.name} ({gpu.compute_capability or gpu.target or '?'})"
+            for gpu in visible_gpus(snapshot)
+        ]
+        values = {
+            "system": joined(system.family, system.machine, system.libc),
+            "Python": python_tag(snapshot) or "unknown",
+            "driver": _driver_text(snapshot) if driver.version or driver.cuda else None,
+            "GPU": ", ".join(counted(gpus)),
+        }
+        yield from facts(values)
         return
 
-    values: dict[str, str | None] = {}
+    values = {}
     if answer.packages:
         yield verdict(OK, "These versions work together")
         yield from _members(answer.packages)
     else:
         yield verdict(OK, f"torch {answer.torch}", f" from {answer.backend}")
         values["index"] = answer.index_url
-        values["torchvision"] = answer.torchvision or NO_TORCHVISION
-        values["torchaudio"] = answer.torchaudio or NO_TORCHAUDIO
+        values["torchvision"] = answer.torchvision or NO_RELEASE
+        values["torchaudio"] = answer.torchaudio or NO_RELEASE
         values["Python"] = answer.python or "unknown"
 
     if answer.driver_floor:
@@ -140,23 +128,6 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
     yield from facts(values)
 
 
-def _machine_facts(snapshot: Snapshot) -> dict[str, str | None]:
-    """Maps labels to the facts about the machine that decide which builds fit; shown if no build
-    fits."""
-    system = snapshot.os
-    gpus = []
-    for gpu in visible_gpus(snapshot):
-        kind = gpu.compute_capability or gpu.target or "?"
-        gpus.append(f"{gpu.name} ({kind})")
-    has_driver = snapshot.driver.version or snapshot.driver.cuda
-    return {
-        "system": joined(system.family, system.machine, system.libc),
-        "Python": python_tag(snapshot) or "unknown",
-        "driver": _driver_text(snapshot) if has_driver else None,
-        "GPU": ", ".join(counted(gpus)),
-    }
-
-
 def _driver_text(snapshot: Snapshot) -> str:
     """The driver version and its CUDA version as text, such as `580.95.05 (CUDA 13.0)`."""
     driver = snapshot.driver
@@ -173,12 +144,7 @@ def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
     rows = []
     for package in members:
         version = package.version or package.limits or "any that fits"
-        origin = package.index_url or ""
-        # The package's metadata does not say which torch it needs, so this comes from our own
-        # table.
-        if not package.declared:
-            origin += "  (from gpusetup's table of companions)"
-        rows.append((package.name, version, (origin, DIM)))
+        rows.append((package.name, version, (package.index_url or "", DIM)))
     yield from table(("package", "version", ""), rows, left=(0, 1))
 
     dependencies = len(packages) - len(members)
@@ -188,19 +154,14 @@ def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
 
 def _advice(advice: Advice) -> str:
     """A change of the machine or the request as text, with the build that it makes possible."""
-    change = advice.to
-    if advice.change == "driver":
-        change = f"use NVIDIA driver {advice.to}"
-        # A full version is the minimum; a branch such as 580 is the last branch that supports the
-        # GPU.
-        if "." in advice.to:
-            change += " or newer"
-    elif advice.change == "python":
-        change = f"use a 64-bit Python {advice.to}"
-    elif advice.change == "torch":
-        change = f"ask for torch {advice.to}"
-    elif advice.change == "backend":
-        change = f"ask for {advice.to}"
+    # A full version is the minimum; a branch such as 580 is the last branch that supports the GPU.
+    newer = " or newer" if "." in advice.to else ""
+    change = {
+        "driver": f"use NVIDIA driver {advice.to}{newer}",
+        "python": f"use a 64-bit Python {advice.to}",
+        "torch": f"ask for torch {advice.to}",
+        "backend": f"ask for {advice.to}",
+    }[advice.change]
     return f"{change} to get {advice.gives}"
 
 
@@ -213,22 +174,16 @@ OF_CPU = "is a CPU build"
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     """The rejections that explain why the newest torch, or another CUDA build of the chosen torch,
     was not chosen."""
-    candidates = []
-    for rejection in answer.rejections:
-        if not rejection.reason.startswith(NO_QUESTION):
-            candidates.append(rejection)
-
+    candidates = [one for one in answer.rejections if not one.reason.startswith(NO_QUESTION)]
     chosen = parsed(answer.torch or "0")
-    newest = max((chosen, *(parsed(rejection.torch) for rejection in candidates)))
-    rejections = []
-    for rejection in candidates:
-        is_chosen_or_newest = parsed(rejection.torch) in (newest, chosen)
-        # Leave out CPU builds if something fits, because users do not ask why the CPU build was not
-        # chosen.
-        is_of_interest = cuda_of(rejection.backend) or not answer.torch
-        if is_chosen_or_newest and is_of_interest:
-            rejections.append(rejection)
-    return tuple(rejections)
+    newest = max((chosen, *(parsed(one.torch) for one in candidates)))
+    # Leave out CPU builds if something fits, because users do not ask why the CPU build was not
+    # chosen.
+    return tuple(
+        one
+        for one in candidates
+        if parsed(one.torch) in (newest, chosen) and (cuda_of(one.backend) or not answer.torch)
+    )
 
 
 def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
@@ -248,12 +203,3 @@ def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
             builds += f", and {plural(len(other_releases), 'other release')}"
         yield ScreenLine(f"  {reason}", hang=4)
         yield ScreenLine((f"    {newest:8} {builds}", DIM), hang=13)
-
-
-def family(packages: Sequence[JointPackage]) -> tuple[str, ...]:
-    """The names of torch's packages among these packages; all of torch's family if the list is
-    empty."""
-    if not packages:
-        return FAMILY
-    names = {package.name for package in packages}
-    return tuple(name for name in FAMILY if name in names)

@@ -1,12 +1,10 @@
-"""Turns an `OSError` into an error message with the file, the reason and, on Windows, the program
-that uses the file."""
+"""Turns an `OSError` into an error message with the file and the reason."""
 
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from gpusetup.errors import Blocked
 
@@ -41,26 +39,7 @@ def blocked_by(problem: OSError, failure: str, hint: str | None = None) -> Block
 
     is_in_use = getattr(problem, "winerror", None) in HELD_CODES
     if is_in_use:
-        programs = holders_of(path) if path else ""
-        programs = programs or "perhaps another program (Python, a notebook, an editor)"
-        message += f"; {programs} holds it"
+        message += "; perhaps another program (Python, a notebook, an editor) holds it"
         advice = "close that, then run this again"
         hint = f"{hint}; {advice}" if hint else advice
     return Blocked(message, hint=hint)
-
-
-def holders_of(folder: str) -> str:
-    """The programs that have loaded files below a path, as far as psutil is allowed to see them."""
-    # Imported here, because it is needed only if Windows refuses access to a file.
-    import psutil
-
-    beginning = os.path.normcase(folder)
-    names = {}
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            loaded_files = [os.path.normcase(row.path) for row in process.memory_maps()]
-            if any(file.startswith(beginning) for file in loaded_files):
-                # Wine reports no names, so the second line raises there.
-                names[process.pid] = "a program"
-                names[process.pid] = process.name()
-    return ", ".join(f"{name} (process {pid})" for pid, name in names.items())

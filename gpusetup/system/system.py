@@ -74,7 +74,6 @@ class System:
         return tuple(sorted(os.listdir(path)))
 
     def stat(self, path: str) -> Stat:
-        """The permissions of a file or folder."""
         status = os.stat(path)
         return Stat(
             mode=stat_module.filemode(status.st_mode),
@@ -87,7 +86,6 @@ class System:
         return os.readlink(path)
 
     def space(self, path: str) -> Space:
-        """The size and the free space of the disk that contains the folder."""
         usage = shutil.disk_usage(path)
         return Space(total_bytes=usage.total, free_bytes=usage.free)
 
@@ -102,7 +100,6 @@ class System:
         return shutil.which(name)
 
     def run(self, argv: Sequence[str], timeout: float) -> Output:
-        """Run a program to its end, for at most `timeout` seconds."""
         return run(argv, timeout=timeout, environment=self._environment)
 
     def ask(self, script: str, python: str | None = None, timeout: float = 10) -> Mapping[str, Any]:
@@ -155,11 +152,8 @@ def is_writable(system: System, path: str | None) -> bool | None:
 
 
 def answer_of(output: Output) -> dict[str, Any]:
-    """A child script's answer (its last line) or, if there is none, the reason and how far the
-    script got.
-
-    In the lines before its answer, the script announces each `step` before trying it, and prints
-    each `part` of the answer.
+    """A child script's answer (its last line) or, if there is none, the reason and the last `step`
+    that the script announced before trying it.
 
     >>> answer_of(Output(argv=(), exit=-11, stdout='{"step": "cuInit"}'))
     {'problem': 'crashed with SIGSEGV', 'step': {'step': 'cuInit'}}
@@ -172,8 +166,7 @@ def answer_of(output: Output) -> dict[str, Any]:
         with suppress(ValueError):
             if line.startswith("{"):
                 lines.append(json.loads(line))
-    has_answer = bool(lines) and not lines[-1].keys() & {"step", "part"}
-    if has_answer:
+    if lines and "step" not in lines[-1]:
         return lines[-1]
 
     problem = output.problem or "ended without an answer"
@@ -183,14 +176,7 @@ def answer_of(output: Output) -> dict[str, Any]:
         if output.exit > 0:
             last_line = output.stderr.strip().rpartition("\n")[2]
             problem = f"{problem}: {last_line[:200]}"
-    answer: dict[str, Any] = {"problem": problem}
-    steps = [line for line in lines if "step" in line]
-    if steps:
-        answer["step"] = steps[-1]
-    parts = [line["part"] for line in lines if isinstance(line.get("part"), dict)]
-    if parts:
-        answer["parts"] = parts
-    return answer
+    return {"problem": problem, "step": lines[-1]} if lines else {"problem": problem}
 
 
 def _facts() -> dict[str, Any]:
@@ -236,7 +222,6 @@ def _memlock() -> int | None:
 
 
 def _memory_total() -> int | None:
-    """The physical memory in bytes; None on Linux, where it is read from /proc/meminfo."""
     if sys.platform == "linux":
         return None
     import psutil

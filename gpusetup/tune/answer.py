@@ -23,7 +23,7 @@ class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ign
     added: bool = False
 
 
-RowName = Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"]
+RowName = Literal["base", "+AMP", "+batch", "+workers", "+compile"]
 
 
 class Row(Trial):
@@ -46,15 +46,6 @@ class Row(Trial):
     loss_without_amp: float | None = None
 
 
-class PresetRow(Frozen):
-    """One of the guides' presets, as shown by `--preset list`."""
-
-    name: str
-    trains: str
-    card: str
-    guide: str
-
-
 class TuneAnswer(Frozen):
     schema: Literal["gpusetup.tune/1"] = "gpusetup.tune/1"
     changes: tuple[TuneChange, ...] = ()
@@ -65,7 +56,7 @@ class TuneAnswer(Frozen):
     has no key there."""
     trials: tuple[Trial, ...] = ()
     batch_size: int | None = None
-    """The largest batch size that ran or, with `--objective speed`, the fastest."""
+    """The largest batch size that ran."""
     limit_bytes: int | None = None
     """The memory that the search was allowed to use."""
     stopped: str | None = None
@@ -75,8 +66,6 @@ class TuneAnswer(Frozen):
     """Why no change made the training faster, or what to measure next."""
     device: str | None = None
     """The device that was measured, or the GPU that the config is for."""
-    presets: tuple[PresetRow, ...] = ()
-    """All presets; empty without `--preset list`."""
     preset: str = ""
     """The text of a preset, which is a config to start from."""
     diff: str = ""

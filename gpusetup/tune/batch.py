@@ -33,12 +33,11 @@ from gpusetup.tune.case import (
     change_value,
     label,
     names_batch_norm,
-    not_a_number,
     trainer_in,
 )
 from gpusetup.tune.verdict import BY_PLAN, how_to_fit, verdict_now, verdict_on
 
-SAMPLE_UNITS = ("sample", "samples", "sents", "sentence", "static")
+SAMPLE_UNITS = frozenset(("sample", "samples", "sents", "sentence", "static"))
 """Values of `batch_type` with which the batch size counts samples; with any other value it counts
 tokens, frames or elements."""
 LARGEST_EFFECTIVE = 1 << 16
@@ -65,23 +64,13 @@ class Split(Frozen):
 def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
     """For each batch setting, suggest a better split of the same effective batch, or explain why
     the setting is kept."""
-    units = [
-        setting
-        for setting in case.with_name("batch_type")
-        if unquoted(setting.text).lower() not in SAMPLE_UNITS
-    ]
+    units = [unquoted(setting.text).lower() for setting in case.with_name("batch_type")]
     for setting, key in case.keyed:
         if key.role != "batch":
             continue
         size = whole_number(setting)
-        if units:
-            yield (
-                f"{label(setting)} stays as it is, because {label(units[0])} counts "
-                f"{unquoted(units[0].text)}"
-            )
-        elif size is None or size < 1:
-            yield not_a_number(setting)
-        else:
+        # A batch in other units, such as tokens, says nothing about samples.
+        if SAMPLE_UNITS.issuperset(units) and size is not None and size >= 1:
             split = _split_of(case, setting, size)
             suggestions = list(_better_split(case, split)) if key.written else []
             yield from suggestions or _why_unchanged(case, split)

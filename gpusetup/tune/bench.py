@@ -38,9 +38,6 @@ STARTING_SECONDS = 280.0
 model."""
 COMPILING_SECONDS = 900.0
 """The additional time in seconds that torch.compile may need."""
-TIMED_SHARE = 0.1
-"""The share of a search's remaining time that one trial may spend on timed steps; the rest is for
-trials of larger sizes."""
 FREE_SHARE = 0.02
 """The share of the memory to keep free for fragmentation and other programs."""
 LEAST_FREE_BYTES = 300 << 20
@@ -72,8 +69,6 @@ class BenchJob(Frozen):
     timed: bool = True
     """Whether to run additional steps to measure the speed; their memory is not read."""
     seconds: float = TIMED_SECONDS
-    left: float | None = None
-    """The seconds after which the trial is stopped; None means no limit from the search."""
     python: str | None = None
     loaded: bool = False
     """Whether the timed steps take their batches from the code's data set, if it returns one."""
@@ -137,7 +132,7 @@ class Bench:
         of its standard error.
         """
         job = replace(self.job, **changes)
-        limit = seconds_allowed(job)
+        limit = job.seconds + STARTING_SECONDS + (COMPILING_SECONDS if job.compile else 0)
         self._errors.truncate(0)
         try:
             if self._child is None:
@@ -199,31 +194,12 @@ class Bench:
         Every trial is added to `trials` as soon as it has run, so that Ctrl-C loses nothing.
         """
         chooser = next_for_speed if speed else next_batch
-        quickest = 0.0
         while not code_fails(trials) and (batch := chooser(trials, goal)) is not None:
-            began = time.monotonic()
-            line = f"batch {batch}"
-            if goal.ends is not None:
-                left = goal.ends - began
-                # The next trial takes at least as long as the quickest one so far.
-                if left <= quickest:
-                    break
-                line += f", {left:.0f} s left"
-                settings |= {"left": left, "seconds": min(self.job.seconds, left * TIMED_SHARE)}
-            say(line)
+            # The steps of the next trial may take this long.
+            if goal.ends is not None and time.monotonic() + self.job.seconds > goal.ends:
+                break
+            say(f"batch {batch}")
             trials.append(self.trial(batch, timed=speed, **settings))
-            seconds = time.monotonic() - began
-            quickest = min(quickest or seconds, seconds)
-
-
-def seconds_allowed(job: BenchJob) -> float:
-    """The seconds that a request to the child may take, including the start of torch and
-    compiling."""
-    seconds = job.seconds + STARTING_SECONDS
-    if job.compile:
-        seconds += COMPILING_SECONDS
-    # The search may end before the trial's own time limit; a child needs a second to answer.
-    return max(1.0, min(seconds, job.left or seconds))
 
 
 def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:

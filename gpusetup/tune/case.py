@@ -100,7 +100,7 @@ class Measured(Frozen):
     """The results of measurements on this machine."""
 
     batch_size: int | None = None
-    """The largest (or fastest) batch on one GPU that ran."""
+    """The largest batch on one GPU that ran; for the table, the fastest."""
     is_faster: Mapping[str, bool] = {}
     """Name of a change (`amp`, `workers`, `compile`) -> whether it was faster; without an entry if
     it was not measured."""
@@ -216,15 +216,6 @@ def _proposed(edit: Edit, setting: Setting, value: str, reason: str, source: str
         added=is_added,
     )
     return Proposed(edit=edit, change=change)
-
-
-def not_a_number(setting: Setting) -> str:
-    """A note that a setting stays as it is because its value is not a plain number."""
-    text = setting.text or f"a {setting.kind}"
-    # The text of an alias is only a reference.
-    if setting.kind == "alias" or setting.shared:
-        text = "shared through an anchor"
-    return f"{label(setting)} is {text}, not a plain number, so it stays as it is"
 
 
 LONGEST_VALUE = 200

@@ -7,7 +7,6 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 from gpusetup import named_file
 from gpusetup.configs.config import Config, edited
@@ -18,8 +17,6 @@ from gpusetup.system.refusals import blocked_by, blocked_by_files
 from gpusetup.tune.answer import TuneAnswer
 from gpusetup.tune.case import Proposal
 
-Answer = TypeVar("Answer", bound=TuneAnswer)
-
 SUFFIX = ".gpusetup-previous"
 """The suffix of the file that keeps the previous config when a config is changed in place."""
 
@@ -29,31 +26,10 @@ def read_bytes(path: str) -> bytes:
     try:
         return named_file.read(path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
-        raise BadInput(f"{path}: {problem.strerror}", hint=what_is_there(path)) from problem
+        hint = "`ls` shows which configs are there"
+        raise BadInput(f"{path}: {problem.strerror}", hint=hint) from problem
     except OSError as problem:
         raise blocked_by(problem, f"Cannot read {path}") from problem
-
-
-CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".toml", ".py")
-MOST_NAMES = 5
-"""The maximum number of file names in a hint."""
-
-
-def what_is_there(path: str) -> str:
-    """A hint for a missing config: a similar file name, the configs in its folder, or that the
-    folder does not exist."""
-    place = Path(path)
-    folder = place if named_file.is_folder(path) else place.parent
-    if not named_file.is_folder(folder):
-        return f"there is no folder {folder}: check the config's path with `ls`"
-    with suppress(OSError):
-        names = sorted(file.name for file in folder.iterdir() if file.suffix in CONFIG_ENDINGS)
-        alike = difflib.get_close_matches(place.name, names, n=1)
-        if alike:
-            return f"did you mean {folder / alike[0]}?"
-        if names:
-            return f"the folder {folder} has {', '.join(names[:MOST_NAMES])}"
-    return f"the folder {folder} has no config: YAML, JSON, TOML or Python"
 
 
 def write_bytes(path: str, raw: bytes) -> None:
@@ -77,8 +53,8 @@ def write_bytes(path: str, raw: bytes) -> None:
 
 
 def with_proposal(
-    answer: Answer, config: Config, proposal: Proposal, *, source: str, target: str | None
-) -> Answer:
+    answer: TuneAnswer, config: Config, proposal: Proposal, *, source: str, target: str | None
+) -> TuneAnswer:
     """The answer with the proposed changes of the config at `source`. They are first written to
     `target`, if there is one; if that is the same file, a copy of the old one is kept."""
     tuned = edited(config, proposal.edits)

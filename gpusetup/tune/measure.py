@@ -5,49 +5,37 @@ If the user presses Ctrl-C, the answer contains what was measured so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpusetup.configs.settings import switch_value, whole_number
 from gpusetup.tune.answer import TuneAnswer
 from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
 from gpusetup.tune.case import Measured, known_settings
-from gpusetup.tune.search import FIRST, Goal, Trial, fastest, largest_that_ran, stopped
+from gpusetup.tune.search import FIRST, Goal, Trial, largest_that_ran, stopped
 from gpusetup.tune.table import Setup, TrialTable, cause_of, gains_by_role
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
 
-ShowProgress = Callable[[int], AbstractContextManager[Say]]
-"""A function from the expected number of trials to a context manager, whose value is called with a
-line about each trial."""
-SEARCH_TRIALS, TABLE_TRIALS = 5, 25
-"""The approximate number of trials, for the progress bar."""
-
 
 def search(
-    job: BenchJob,
-    showing: ShowProgress,
-    config: Config | None,
-    *,
-    finds_fastest: bool,
-    largest: int | None,
+    job: BenchJob, say: Say, config: Config | None, *, largest: int | None
 ) -> tuple[TuneAnswer, Measured]:
-    """Search for the largest batch size that fits (`finds_fastest`: for the fastest one) up to
-    `largest`. Returns the answer, and what may be written into the config."""
+    """Search for the largest batch size that fits, up to `largest`. Returns the answer, and what
+    may be written into the config."""
     trials: list[Trial] = []
     is_interrupted = True
     with Bench(job) as bench:
         device = bench.device()
         start = _setup_of(config)[0].batch if config else FIRST
         goal = Goal(limit_bytes=device.room(), start=start, largest=largest)
-        with showing(SEARCH_TRIALS) as say, suppress(KeyboardInterrupt):
-            bench.find(goal, trials, say, speed=finds_fastest)
+        with suppress(KeyboardInterrupt):
+            bench.find(goal, trials, say)
             is_interrupted = False
     raise_if_code_fails(job, trials)
     # After Ctrl-C, this is the best size among those that have run.
-    batch_size = (fastest if finds_fastest else largest_that_ran)(trials, goal)
+    batch_size = largest_that_ran(trials, goal)
     answer = TuneAnswer(
         trials=tuple(trials),
         batch_size=batch_size,
@@ -61,7 +49,7 @@ def search(
 
 def benchmark(
     job: BenchJob,
-    showing: ShowProgress,
+    say: Say,
     config: Config | None,
     *,
     workers: int,
@@ -77,10 +65,10 @@ def benchmark(
         most = min((one for one in (largest, effective) if one), default=None)
         goal = Goal(limit_bytes=device.room(), start=setup.batch, largest=most)
         table = TrialTable(bench, device, goal, setup, effective)
-        with showing(TABLE_TRIALS) as say, suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt):
             table.measure(workers, say)
             is_interrupted = False
-    rows = table.rows
+    rows = [table.row(step) for step in table.steps]
     raise_if_code_fails(job, rows[:1])
     batch_size = table.best().setup.batch if rows else None
     answer = TuneAnswer(

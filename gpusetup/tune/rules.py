@@ -41,7 +41,6 @@ from gpusetup.tune.case import (
     change_value,
     known_settings,
     label,
-    not_a_number,
     trainer_in,
 )
 from gpusetup.tune.verdict import batch_fixed_by, cannot_fit
@@ -91,26 +90,18 @@ def worker_count(facts: Facts) -> tuple[int, str]:
 def loader(case: ConfigCase) -> Iterator[Suggestion]:
     """Suggest the number of loader workers, and the loader settings that go with it."""
     facts, settings = case.facts, case.with_role("workers")
-    if not facts.cores:
+    is_faster = case.measured.is_faster.get("workers")
+    # If workers were not faster, persistent workers and prefetching stay as they are too, because a
+    # loader without workers raises an error for them.
+    if not facts.cores or is_faster is False:
         return
     (count, reason), source = worker_count(facts), WORKERS_SOURCE
-    is_faster = case.measured.is_faster.get("workers")
-    if is_faster is False:
-        # A loader without workers raises an error for persistent workers or prefetching, so these
-        # stay as they are too.
-        for setting in settings:
-            yield (
-                f"{label(setting)} stays {setting.text}: {count} were not clearly faster "
-                f"({MEASURED})"
-            )
-        return
     if is_faster:
         reason, source = f"it trains faster with {count} loader workers", MEASURED
     for setting in settings:
+        number = whole_number(setting)
         # A negative number is not a valid number of workers.
-        if (whole_number(setting) or 0) < 0 or whole_number(setting) is None:
-            yield not_a_number(setting)
-        else:
+        if number is not None and number >= 0:
             yield from change_value(case, setting, str(count), reason, source)
     added = add_key(case, "workers", str(count), reason)
     yield from added
@@ -152,15 +143,6 @@ def _switch_on(case: ConfigCase, role: str, reason: str, source: str) -> Iterato
     for setting in case.with_role(role):
         if switch_value(setting) is False:
             yield from change_value(case, setting, "true", reason, source)
-
-
-def other_workers(case: ConfigCase) -> Iterator[Suggestion]:
-    """A note for each worker setting outside a data loader (Ray, Dask), which stays as it is."""
-    for setting in case.with_role("not a loader"):
-        yield (
-            f"{label(setting)} is not in a loader's settings and may mean something else, so "
-            "it stays as it is"
-        )
 
 
 def pinning(case: ConfigCase) -> Iterator[Suggestion]:
@@ -316,17 +298,6 @@ def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> list[Sug
 # --- advice that is only printed ------------------------------------------------------------------
 
 
-def rollout(case: ConfigCase) -> Iterator[Suggestion]:
-    """A note for reinforcement learning that the batch stays, and which settings control the memory
-    instead."""
-    if case.with_role("rollout-batch"):
-        yield (
-            "The batch of a reinforcement-learning run is part of the algorithm, so it stays as "
-            "it is. Memory is set by max_token_len_per_gpu and sequence parallelism: `gpusetup "
-            "plan`"
-        )
-
-
 def several_gpus(case: ConfigCase) -> Iterator[Suggestion]:
     """Advice on starting the training on several GPUs, or a note that there is no GPU."""
     gpus = case.facts.gpus
@@ -341,11 +312,9 @@ def several_gpus(case: ConfigCase) -> Iterator[Suggestion]:
 
 RULES: tuple[Callable[[ConfigCase], Iterator[Suggestion]], ...] = (
     loader,
-    other_workers,
     pinning,
     precision,
     compiling,
-    rollout,
     network_size,
     sequence_length,
     unclipped_gradients,

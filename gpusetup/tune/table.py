@@ -1,14 +1,13 @@
 """Measures the acceleration guide's table: the config unchanged, then one change after another.
 
 A change is kept if it is faster by more than the noise. To find out, the table alternates runs with
-and without the change. The last row measures all kept changes together, alternating with the first
-row.
+and without the change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
@@ -27,7 +26,6 @@ first are faster than all three of the second in one of twenty cases."""
 
 ALREADY_ON = "it is on already"
 WITHIN_NOISE = "within the noise"
-UNSTEADY = "not clearly faster in its second runs: other programs disturb the measurement"
 
 
 class Setup(NamedTuple):
@@ -40,16 +38,6 @@ class Setup(NamedTuple):
     workers: int | None = None
     """The number of loader workers; None keeps the number of the code's DataLoader."""
 
-    def in_words(self) -> str:
-        """The settings as words, separated by commas.
-
-        >>> Setup(batch=8, amp="bf16", compile=True, workers=2).in_words()
-        'batch 8, bf16, 2 workers, compiled'
-        """
-        workers = "" if self.workers is None else f"{self.workers} workers"
-        words = (f"batch {self.batch}", self.amp, workers, "compiled" if self.compile else "")
-        return ", ".join(filter(None, words))
-
 
 @dataclass
 class Step:
@@ -57,19 +45,20 @@ class Step:
 
     name: RowName
     setup: Setup
-    first: Trial | None
-    """The result of its first run; None if it did not run."""
+    runs: list[Trial] = field(default_factory=list)
+    """The first run, whatever its result, and the later ones that succeeded; empty if the step does
+    not apply."""
     kept: bool = False
     detail: str | None = None
     """Why it was left out."""
 
     @property
     def ran(self) -> bool:
-        return self.first is not None and self.first.status == "ok"
+        return bool(self.runs) and self.runs[0].status == "ok"
 
 
 class TrialTable:
-    """The steps so far and all their runs, of which `rows` stay after Ctrl-C."""
+    """The steps so far with their runs, which stay after Ctrl-C."""
 
     def __init__(
         self, bench: Bench, device: Device, goal: Goal, setup: Setup, effective: int | None
@@ -77,47 +66,24 @@ class TrialTable:
         """`setup`: the config's own settings. `effective`: its samples in one optimizer step; None
         without a config."""
         self.bench, self.device, self.goal, self.effective = bench, device, goal, effective
-        # The option `--amp` also applies to the first row.
-        self.setup = setup._replace(amp=bench.job.amp or setup.amp)
+        self.setup = setup
         self.steps: list[Step] = []
-        self.rows: list[Row] = []
-        # Each setting with the results of all its successful runs.
-        self.runs: dict[Setup, list[Trial]] = {}
         # The trials of the batch search, which belongs to the row `+batch`.
         self.trials: list[Trial] = []
-        # The losses of the first steps, with and without mixed precision.
-        self.losses: tuple[Sequence[float | None], Sequence[float | None]] = ((), ())
 
     def measure(self, workers: int, say: Say) -> None:
         """Measure the rows of the guide's table in order; a change that helps is kept in all later
         rows. `workers`: the number of loader workers to try."""
         self.say = say
-        try:
-            self.measure_steps(workers)
-        finally:
-            self.rows = [self.row(step) for step in self.steps]
-        if self.best().name != "base":
-            together = self.all_together()
-            self.rows.append(together)
-
-    def measure_steps(self, workers: int) -> None:
         base = self.first_run("base", self.setup)
-        if not base.ran or base.first is None:
-            return
         names: tuple[RowName, ...] = ("+AMP", "+batch", "+workers", "+compile")
-        for name in names:
+        for name in names if base.ran else ():
             best = self.best()
             to_try = self.next_setup(name, best.setup, workers)
             if isinstance(to_try, str):
-                self.steps.append(Step(name, best.setup, None, detail=to_try))
+                self.steps.append(Step(name, best.setup, detail=to_try))
             else:
-                self.try_step(self.first_run(name, to_try), best)
-        mixed, plain = self.steps[1].first, base.first
-        # If the config already uses mixed precision, it runs once more without it.
-        if base.setup.amp:
-            batch, amp, compile, _ = base.setup._replace(amp=None)
-            mixed, plain = plain, self.bench.trial(batch, amp=amp, compile=compile, timed=False)
-        self.losses = (mixed.losses if mixed else (), plain.losses)
+                self.compare(self.first_run(name, to_try), best)
 
     def next_setup(self, name: RowName, before: Setup, workers: int) -> Setup | str:
         """The setting to try for a step of the table, or the reason why there is none."""
@@ -150,108 +116,80 @@ class TrialTable:
         return next((step for step in reversed(self.steps) if step.kept), self.steps[0])
 
     def run(self, setup: Setup) -> Trial:
-        """Run a setting once more and record the result."""
-        self.say(setup.in_words())
-        trial = self.bench.trial(**setup._asdict(), loaded=True)
-        if trial.status == "ok":
-            self.runs.setdefault(setup, []).append(trial)
-        return trial
+        words = (f"batch {setup.batch}", setup.amp, "compiled" if setup.compile else "")
+        workers = "" if setup.workers is None else f"{setup.workers} workers"
+        self.say(", ".join(filter(None, (*words, workers))))
+        return self.bench.trial(**setup._asdict(), loaded=True)
 
     def first_run(self, name: RowName, setup: Setup) -> Step:
         """Run a step. If its setting names no worker count, it takes that of the code's own loader,
         with which it also runs later."""
         trial = self.run(setup)
-        known = setup._replace(workers=trial.workers)
-        if known != setup and setup in self.runs:
-            self.runs[known] = self.runs.pop(setup)
-        self.steps.append(Step(name, known, trial))
+        self.steps.append(Step(name, setup._replace(workers=trial.workers), [trial]))
         return self.steps[-1]
 
-    def try_step(self, step: Step, before: Step) -> None:
+    def compare(self, step: Step, before: Step) -> None:
         """Keep a step that is clearly faster than the one before it. Mixed precision is not kept if
         its loss becomes NaN."""
-        if step.first is None or before.first is None or not step.ran:
+        if not step.ran:
             return
-        if step.name == "+AMP" and step.first.loss is None and before.first.loss is not None:
+        if step.name == "+AMP" and step.runs[0].loss is None and before.runs[0].loss is not None:
             step.detail = f"the loss becomes NaN in {step.setup.amp}"
             return
         # A change that is slower at once needs no more runs.
-        if speeds(self.runs[step.setup])[0] < speeds(self.runs[before.setup])[0]:
+        if speeds(step.runs)[0] < speeds(before.runs)[0]:
             return
-        self.alternate(step.setup, before.setup)
-        after, earlier = self.runs[step.setup], self.runs[before.setup]
-        step.kept = is_faster(after, earlier)
-        if not step.kept and median(speeds(after)) >= LEAST_GAIN * median(speeds(earlier)):
+        # Alternately, so that a slowdown of the machine affects both.
+        for one in (before, step) * RUNS:
+            if len(one.runs) < RUNS:
+                trial = self.run(one.setup)
+                if trial.status != "ok":
+                    break
+                one.runs.append(trial)
+        step.kept = is_faster(step.runs, before.runs)
+        if not step.kept and median(speeds(step.runs)) >= LEAST_GAIN * median(speeds(before.runs)):
             step.detail = WITHIN_NOISE
-
-    def alternate(self, after: Setup, before: Setup) -> None:
-        """Run two settings alternately until both ran often enough or one fails, so that a slowdown
-        of the machine affects both."""
-        for setup in (before, after) * RUNS:
-            runs = self.runs.setdefault(setup, [])
-            if len(runs) < RUNS and self.run(setup).status != "ok":
-                return
-
-    def all_together(self) -> Row:
-        """The last row: all kept changes together, measured again alternately with the first
-        row. If they are not clearly faster, none is kept."""
-        best, base = self.best().setup, self.steps[0].setup
-        del self.runs[best], self.runs[base]
-        step = self.first_run("all", best)
-        if step.ran:
-            self.alternate(best, base)
-            if is_faster(self.runs[best], self.runs[base]):
-                return self.row(step)
-            step.detail = UNSTEADY
-        not_again = "not clearly faster in the second run of all changes together"
-        self.rows = [
-            replace(row, kept=False, detail=not_again) if row.kept else row for row in self.rows
-        ]
-        for earlier in self.steps:
-            earlier.kept = False
-        return self.row(step)
 
     def row(self, step: Step) -> Row:
         """A step as a row of the table: its first run, the speed of all its runs, and how much
         faster than the first row that is."""
+        first, base = (step.runs[0] if step.runs else None), self.steps[0]
         row = Row(
             **{
-                **(to_plain(step.first) if step.first else {"status": "skipped"}),
+                **(to_plain(first) if first else {"status": "skipped"}),
                 **step.setup._asdict(),
+                **({} if first else {"workers": None}),
+                **({"detail": step.detail} if step.detail else {}),
                 "name": step.name,
                 "kept": step.kept,
             }
         )
-        if step.first is None:
-            row = replace(row, workers=None)
-        if step.detail is not None:
-            row = replace(row, detail=step.detail)
-        count = min(map(len, self.losses))
-        if step.name == "+AMP" and count:
-            mixed, plain = (losses[count - 1] for losses in self.losses)
-            row = replace(row, loss_steps=count, loss=mixed, loss_without_amp=plain)
-        runs = self.runs.get(step.setup, [])
-        if not step.ran or not runs:
+        if first is None or not step.ran:
             return row
-        ordered = speeds(runs)
-        middle, base_speeds = median(ordered), speeds(self.runs.get(self.steps[0].setup, ()))
+        if step.name == "+AMP" and first.losses and base.runs[0].losses:
+            mixed, plain = first.losses, base.runs[0].losses
+            count = min(len(mixed), len(plain))
+            losses = {"loss": mixed[count - 1], "loss_without_amp": plain[count - 1]}
+            row = replace(row, loss_steps=count, **losses)
+        ordered = speeds(step.runs)
+        middle = median(ordered)
         # The spread between runs; the first run of a setting shows only that between its steps.
-        between_runs = 100 * (ordered[-1] - ordered[0]) / middle if len(runs) > 1 else 0.0
+        between_runs = 100 * (ordered[-1] - ordered[0]) / middle
         spread = row.spread_percent
         return replace(
             row,
-            runs=len(runs),
+            runs=len(step.runs),
             samples_per_second=middle,
             # If a run timed only one step, its error is unknown.
             spread_percent=None if spread is None else max(spread, between_runs),
-            speed_up=middle / median(base_speeds) if base_speeds else None,
+            speed_up=middle / median(speeds(base.runs)),
             seconds_per_epoch=row.dataset_length / middle if row.dataset_length else None,
         )
 
 
 def gains_by_role(rows: Sequence[Row]) -> dict[str, bool]:
-    """Change (`amp`, `batch`, `workers`, `compile`, `base`, `all`) -> whether its row was kept;
-    skipped rows are left out."""
+    """Change (`amp`, `batch`, `workers`, `compile`, `base`) -> whether its row was kept; skipped
+    rows are left out."""
     return {row.name.removeprefix("+").lower(): row.kept for row in rows if row.status != "skipped"}
 
 
@@ -302,7 +240,6 @@ def cause_of(rows: Sequence[Row]) -> str | None:
         return None
     gains = gains_by_role(rows)
     if not any(gains.values()):
-        # With these details, a machine with fewer other programs may show a gain.
-        is_open = not {WITHIN_NOISE, UNSTEADY}.isdisjoint(row.detail for row in rows)
+        is_open = any(row.detail == WITHIN_NOISE for row in rows)
         return TOO_NOISY if is_open else NO_GAIN
     return LOADER_FIRST if gains.get("workers") and gains.get("amp") is False else None

@@ -25,8 +25,10 @@ MOST_LETTERS, MOST_LINES = 500, 120
 names and reasons in it, which may be of any length."""
 CAUSE_LETTERS = 120
 """The maximum length of an error's first line."""
-NOT_FOUND = re.compile(r"(?<![\w.-])([\w.-]{1,200}) was not found in the package registry")
-"""uv's message for a package that no index has in any version."""
+NOT_FOUND = re.compile(
+    r"(?<![\w.-])([\w.-]{1,200}) was not found in the (?:package registry|provided package loc)"
+)
+"""uv's message for a package that no index, or no folder of wheels, has in any version."""
 NO_WHEEL = re.compile(
     r"(?<![\w.-])([\w.-]{1,200})((?:[=<>!~]=?[\w.*+!]{1,60},?){0,4})"
     r" ha(?:s|ve) no (usable )?wheels"

@@ -100,34 +100,28 @@ class PersonIndex:
                     python_version=question.python or self.python_version,
                     platform=self.platform,
                     environment=self.environment,
-                    title="uv finds no set of versions",
                 ),
                 with_dependencies=question.with_dependencies,
             )
         except Unsatisfiable as problem:
-            return _no_set(problem, time.monotonic() - started)
+            reason = explanation(problem.message)
+            seconds = time.monotonic() - started
+            # Such a page is not kept in uv's cache, so each further question would take as long.
+            if seconds > SLOW_SECONDS and "there are no versions of" in reason:
+                raise Unreached(
+                    f"An index took {seconds:.0f} s to answer, and lists no release\n  {reason}",
+                    hint="nothing was changed; name another index: `UV_DEFAULT_INDEX`",
+                ) from problem
+            sources = map(name_of, names_without_wheel(problem.message))
+            return IndexAnswer(
+                reason=reason,
+                unknown=names_not_found(problem.message),
+                without_wheel=tuple(dict.fromkeys(sources)),
+            )
         return IndexAnswer(
-            packages={name: released(row) for name, row in locked.packages.items()},
+            packages={name: released(row) for name, row in locked.items()},
             on_torch_index=tuple(name for name in members if name not in FAMILY),
-            notes=locked.notes,
         )
-
-
-def _no_set(problem: Unsatisfiable, seconds: float) -> IndexAnswer:
-    """The answer with uv's reason why no releases go together, which took uv so many seconds."""
-    reason = explanation(problem.message)
-    # Such a page is not kept in uv's cache, so each further question would take as long.
-    if seconds > SLOW_SECONDS and "there are no versions of" in reason:
-        raise Unreached(
-            f"An index took {seconds:.0f} s to answer, and lists no release\n  {reason}",
-            hint="nothing was changed; name another index: `UV_DEFAULT_INDEX`",
-        ) from problem
-    sources = map(name_of, names_without_wheel(problem.message))
-    return IndexAnswer(
-        reason=reason,
-        unknown=names_not_found(problem.message),
-        without_wheel=tuple(dict.fromkeys(sources)),
-    )
 
 
 def released(row: Mapping[str, Any]) -> Released:

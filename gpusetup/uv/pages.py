@@ -1,5 +1,4 @@
-"""Sends gpusetup's own requests to an index: for a size, for a page of torch's index, and for the
-wheels of `--download`."""
+"""Sends gpusetup's own requests to an index: for a size, and for a page of torch's index."""
 
 from __future__ import annotations
 
@@ -7,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
@@ -30,11 +28,6 @@ MOST_BYTES = 32 << 20
 megabytes."""
 WHOLE_SECONDS = 30.0
 """The time limit in seconds for a whole page, in case a server sends it very slowly."""
-SYSTEM_STORES = (
-    *("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
-    *("/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"),
-)
-"""The files in which Linux distributions keep their trusted certificates."""
 
 
 @contextmanager
@@ -57,6 +50,8 @@ def answered(
 
     url, own_login = split_login(url)
     shown = without_logins(url)
+    # uv reads this variable too. `requests` itself reads REQUESTS_CA_BUNDLE.
+    certificates = os.environ.get("SSL_CERT_FILE") or True
     try:
         first_host = urlsplit(url).netloc
         for _ in range(MOST_REDIRECTS):
@@ -68,7 +63,7 @@ def answered(
                 auth=own_login or login if is_first else None,
                 timeout=TIMEOUTS,
                 stream=method != "HEAD",
-                verify=certificates(),
+                verify=certificates,
                 allow_redirects=False,
             ) as answer:
                 target = answer.headers.get("Location") if answer.is_redirect else None
@@ -77,7 +72,7 @@ def answered(
                     return
             url = urljoin(url, target)
         raise Unreached(f"{shown} redirects in a circle", hint="nothing was changed")
-    except (requests.RequestException, HTTPError, ValueError) as problem:
+    except (OSError, HTTPError, ValueError) as problem:
         reason = why_unreached(problem, urlsplit(shown).hostname or shown)
         raise Unreached(f"{shown} cannot be reached: {reason}") from problem
 
@@ -118,11 +113,3 @@ def why_unreached(problem: Exception, host: str) -> str:
     if "refused" in text:
         return f"{host} refused the connection"
     return (text.partition("(Caused by")[2].strip(" )") or text)[:200]
-
-
-def certificates() -> str | bool:
-    """The certificate file for the `requests` library; True if it should use its own file."""
-    for path in (os.environ.get("REQUESTS_CA_BUNDLE"), os.environ.get("SSL_CERT_FILE")):
-        if path and Path(path).exists():
-            return path
-    return next((path for path in SYSTEM_STORES if Path(path).exists()), True)

@@ -36,8 +36,6 @@ NOT_PASSED_ON = (
     *("PYTHONHOME", "PYTHONPATH"),
 )
 """The user's variables that uv does not get. It gets all others."""
-GUARD_FILE = "gpusetup-constraints.txt"
-"""The constraints file of `gpusetup guard`, which holds back other programs."""
 
 
 def uv_program() -> str:
@@ -58,10 +56,6 @@ def uv_environment(
     environment = {
         name: value for name, value in os.environ.items() if name not in (*NOT_PASSED_ON, *drop)
     }
-    constraints = environment.get("UV_CONSTRAINT", "").split()
-    environment["UV_CONSTRAINT"] = " ".join(
-        word for word in constraints if not word.endswith(GUARD_FILE)
-    )
     _, login = split_login(login_of)
     if login:
         name = TORCH_INDEX_NAME.replace("-", "_").upper()
@@ -82,12 +76,6 @@ def uv_environment(
 def with_torch_index(url: str) -> str:
     """The value of UV_INDEX with torch's index before the user's own indexes."""
     return f"{TORCH_INDEX_NAME}={split_login(url)[0]} {os.environ.get('UV_INDEX', '')}".strip()
-
-
-def cache_folder() -> Path:
-    """The folder of the user's uv cache, as uv itself names it."""
-    output = run((uv_program(), "cache", "dir"), timeout=30.0, environment=uv_environment())
-    return Path(output.stdout.strip() or ".uv_cache")
 
 
 class Settings(Frozen):
@@ -153,12 +141,11 @@ def private_folder() -> Iterator[Path]:
     and deletes it after the block.
 
     The folder is not below TMPDIR, because uv searches a project's parent folders for a workspace,
-    and in /tmp any user could put one. Only a home whose name is no text leaves no other place,
-    because uv takes no argument that is not UTF-8.
+    and in /tmp any user could put one.
     """
     questions = own_folder("questions")
     with blocked_by_files(f"{questions} cannot be written", "nothing was changed; make room there"):
-        name = tempfile.mkdtemp(dir=questions if str(questions).isprintable() else None)
+        name = tempfile.mkdtemp(dir=questions)
     try:
         yield Path(name)
     finally:

@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -25,10 +24,10 @@ from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import ToolFailed, Unreached, Unsatisfiable
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.steps import Step
-from gpusetup.system.processes import Output, run
+from gpusetup.system.processes import run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import (
     QUESTION,
@@ -55,8 +54,8 @@ LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRI
 reported within 15 s. The user's own settings come before these."""
 MAKE_ROOM = "nothing was changed; make room there"
 PROJECT, LOCK = "pyproject.toml", "pylock.toml"
-WITHOUT_DATE = "is missing an upload date"
-"""uv's warning for a file that a limit by date hides only because the index states no dates."""
+NO_INDEX = "in the provided package locations"
+"""uv's words for its folders of wheels, if a setting forbids all indexes."""
 
 
 class Question(Frozen):
@@ -66,14 +65,11 @@ class Question(Frozen):
     family: tuple[str, ...]
     """The requirements for torch and its companions, such as `torch==2.9.1+cu128`."""
     index: str
-    """The URL of the index for torch and its companions; with a folder of wheels, the place of the
-    backend in that folder."""
+    """The URL of the index for torch and its companions."""
     python: str
     """The path of the Python interpreter."""
     python_version: str
     """The Python version of the environment or of the described machine."""
-    title: str
-    """What failed, for the error message if uv finds no answer."""
     others: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
@@ -85,8 +81,6 @@ class Question(Frozen):
     platform: str | None = None
     """uv's name for another machine's platform; None for this machine."""
     environment: Mapping[str, str] = {}
-    wheels_folder: str | None = None
-    """The folder that contains every wheel; if it is set, no index is asked."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,17 +110,13 @@ class Question(Frozen):
         options = ["--no-build", "--python", self.python]
         if self.platform:
             options += ["--python-platform", self.platform, "--python-version", self.python_version]
-        # With a folder of wheels, uv must not use the network at all.
-        if self.wheels_folder:
-            links = Path(self.wheels_folder).as_uri()
-            options += ["--no-sources", "--no-index", "--find-links", links, "--offline"]
         return tuple(options)
 
     @property
     def variables(self) -> dict[str, str]:
         """The environment variables for uv, with the login of torch's index."""
         more = {name: os.environ.get(name, value) for name, value in LIMITS.items()}
-        if self.needs_more_of_index and not self.wheels_folder:
+        if self.needs_more_of_index:
             # As the first of all indexes, it also serves what torch requires.
             more["UV_INDEX"] = with_torch_index(self.index)
             if split_login(self.index)[0].startswith(INDEX_OF_AMD):
@@ -136,15 +126,11 @@ class Question(Frozen):
         return uv_environment({**more, **self.environment}, login_of=self.index)
 
 
-class Answer(Frozen):
-    """The packages in uv's answer, and notes about them."""
-
-    packages: Mapping[str, Mapping[str, Any]] = {}
-    """Maps a package's name to uv's data about it, such as its `version`."""
-    notes: tuple[str, ...] = ()
+Packages = Mapping[str, Mapping[str, Any]]
+"""The packages in uv's answer: a package's name and uv's data about it, such as its `version`."""
 
 
-def lock_of(question: Question, *, with_dependencies: bool = True) -> Answer:
+def lock_of(question: Question, *, with_dependencies: bool = True) -> Packages:
     """The packages that meet the requirements, with their files, from uv's lock.
 
     Raises Unsatisfiable if nothing meets them, and Unreached if an index does not respond.
@@ -153,7 +139,7 @@ def lock_of(question: Question, *, with_dependencies: bool = True) -> Answer:
     return _without_prereleases(question, words if with_dependencies else [*words, "--no-deps"])
 
 
-def changes_of(question: Question) -> Answer:
+def changes_of(question: Question) -> Packages:
     """The packages that uv would install into the existing environment.
 
     torch and its companions are always looked up again, because another build of the same version
@@ -161,19 +147,10 @@ def changes_of(question: Question) -> Answer:
     """
     words = ["install", "--dry-run", "--output-format", "json"]
     words += [f"--reinstall-package={name}" for name in question.names]
-    # uv locks an environment with its file `.lock`, even in a dry run, which should leave no trace.
-    # A file that existed before belongs to another uv process.
-    lock = Path(question.python).parent.parent / ".lock"
-    was_there = lock.exists()
-    try:
-        return _without_prereleases(question, words)
-    finally:
-        with suppress(OSError):
-            if not was_there and lock.stat().st_size == 0:
-                lock.unlink()
+    return _without_prereleases(question, words)
 
 
-def _ask(question: Question, words: Sequence[str]) -> Answer:
+def _ask(question: Question, words: Sequence[str]) -> Packages:
     """uv's answer to `uv pip compile` or `uv pip install --dry-run` with these words. If uv fails,
     raise the gpusetup error for that failure.
 
@@ -200,19 +177,23 @@ def _ask(question: Question, words: Sequence[str]) -> Answer:
         lock = folder / LOCK
         options += ["--output-file", str(lock)] if is_lock else ["--requirements"]
         argv = [uv_program(), "pip", verb, *question.options, *options, str(project)]
-        output, notes = _run_as_set(question, argv)
+        output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
+        # The user's settings forbid all indexes, so torch comes from their folders.
+        has_no_index = not output.ok and NO_INDEX in output.stderr
+        if has_no_index:
+            argv.append("--no-sources")
+            output = run(argv, timeout=ASK_SECONDS, environment=question.variables)
         if output.ok:
-            packages = _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
-            return Answer(packages=packages, notes=notes)
-    problem = complaint(question.title, output)
-    if isinstance(problem, Unsatisfiable) and not question.wheels_folder:
+            return _packages_in_lock(lock) if is_lock else _packages_in_plan(output.stdout)
+    problem = complaint("uv cannot plan the installation", output)
+    if isinstance(problem, Unsatisfiable) and not has_no_index:
         for name in question.names:
             if lacks(problem.message, name):
                 _require_page(question.index, name)
     raise problem
 
 
-def _packages_in_lock(lock: Path) -> dict[str, Mapping[str, Any]]:
+def _packages_in_lock(lock: Path) -> Packages:
     """The packages in a pylock.toml, by name. uv names a wheel on this disk by its path from the
     lock; here it gets a path that stays valid."""
     packages = parse_toml(lock.read_text(encoding="utf-8")).get("packages", ())
@@ -222,7 +203,7 @@ def _packages_in_lock(lock: Path) -> dict[str, Mapping[str, Any]]:
     return {package["name"]: package for package in packages}
 
 
-def _packages_in_plan(text: str) -> dict[str, Mapping[str, Any]]:
+def _packages_in_plan(text: str) -> Packages:
     """The packages that come by a plan of `uv pip install --dry-run --output-format json`."""
     try:
         # A package that is only removed does not count; a replaced package is also listed as
@@ -235,30 +216,6 @@ def _packages_in_plan(text: str) -> dict[str, Mapping[str, Any]]:
     except (ValueError, KeyError, TypeError) as problem:
         message = f"cannot read uv's plan: {problem}"
         raise ToolFailed(message, hint="nothing was changed") from problem
-
-
-def _run_as_set(question: Question, argv: Sequence[str]) -> tuple[Output, tuple[str, ...]]:
-    """uv's output with the user's settings, and notes. If a setting hides torch's own index, uv is
-    asked again with an exception for it."""
-    ask = partial(run, timeout=ASK_SECONDS, environment=question.variables)
-    output = ask(argv)
-    if output.ok or question.wheels_folder:
-        return output, ()
-    if "in the provided package locations" in output.stderr:
-        # The user's settings forbid all indexes, so torch comes from their folders.
-        return ask((*argv, "--no-sources")), ()
-    # torch's own index states no dates, so with a limit by date it seems empty.
-    undated = [
-        f"--exclude-newer-package={name}=false"
-        for name in question.names
-        if WITHOUT_DATE in output.stderr and f"`{name.replace('-', '_')}-" in output.stderr
-    ]
-    if not undated:
-        return output, ()
-    is_variable = "UV_EXCLUDE_NEWER" in question.variables
-    setting = "UV_EXCLUDE_NEWER" if is_variable else "exclude-newer"
-    text = "hides newer files everywhere except on torch's index, which states no dates"
-    return ask((*argv, *undated)), (f"{setting} {text}",)
 
 
 def _require_page(index: str, name: str) -> None:
@@ -282,44 +239,34 @@ def _require_page(index: str, name: str) -> None:
 # --- pre-releases that were not requested ---------------------------------------------------------
 
 
-def _without_prereleases(question: Question, words: Sequence[str]) -> Answer:
-    """uv's answer, without pre-releases that the user did not request, and a note about each one
-    that remains.
+def _without_prereleases(question: Question, words: Sequence[str]) -> Packages:
+    """uv's answer, without pre-releases that the user did not request.
 
     Because gpusetup builds nothing, uv ignores releases without a wheel. So if a project's only
     wheels are old pre-releases, uv would choose a development version from years ago. uv is
     therefore asked once more without pre-releases.
     """
-    answer = _ask(question, words)
+    packages = _ask(question, words)
     named = {name_of(word): Requirement(word).specifier.prereleases for word in question.others}
     expected = {*question.names, *(name for name, is_asked in named.items() if is_asked)}
-    unasked = _prereleases(answer.packages, expected)
-    # The user filled the folder of wheels, or decided in a setting how to treat pre-releases.
-    if not unasked or question.wheels_folder or read_settings().decides_prereleases:
-        return answer
+    unasked = set()
+    for name, row in packages.items():
+        # uv states no version for a package from a folder or a URL.
+        with suppress(InvalidVersion):
+            if Version(str(row.get("version", ""))).is_prerelease:
+                unasked.add(canonicalize_name(name))
+    # The user may have decided in a setting how to treat pre-releases.
+    if not unasked - expected or read_settings().decides_prereleases:
+        return packages
     try:
-        answer = replace(_ask(question, (*words, "--prerelease", "explicit")), notes=answer.notes)
+        return _ask(question, (*words, "--prerelease", "explicit"))
     except Unsatisfiable as problem:
         # If a package that the user named has regular releases, but only as source, that is the
         # reason to stop. A dependency may be a pre-release if another package requires one.
         sources = map(name_of, names_without_wheel(problem.message, only_sources=True))
-        if named.keys() & {*sources} & unasked.keys():
+        if named.keys() & {*sources} & (unasked - expected):
             raise
-    rest = _prereleases(answer.packages, expected)
-    texts = (f"{name} {version} is a pre-release" for name, version in rest.items())
-    return replace(answer, notes=(*answer.notes, *texts))
-
-
-def _prereleases(packages: Mapping[str, Mapping[str, Any]], expected: set[str]) -> dict[str, str]:
-    """The versions of the packages that are unexpected pre-releases, by name."""
-    prereleases: dict[str, str] = {}
-    for name, row in packages.items():
-        version = str(row.get("version", ""))
-        # uv states no version for a package from a folder or a URL.
-        with suppress(InvalidVersion):
-            if Version(version).is_prerelease and canonicalize_name(name) not in expected:
-                prereleases[name] = version
-    return prereleases
+        return packages
 
 
 # --- the wheels of a lock -------------------------------------------------------------------------
@@ -347,8 +294,6 @@ class Wheel(Frozen):
     index: str | None = None
     """The URL of the index that the wheel comes from, without a login; None if it is unknown."""
     is_of_torch_index: bool = False
-    unpacked_bytes: int | None = None
-    """The size of its files, if the wheel is on this disk."""
 
     @property
     def host(self) -> str:
@@ -428,7 +373,19 @@ def unpack_step(python: str, stage: str, settings: Settings) -> Step:
 def fetching_environment(torch_index: str) -> dict[str, str]:
     """The environment variables for uv's download: the user's, and the login of torch's index."""
     more = {name: os.environ.get(name, value) for name, value in FETCHING.items()}
-    # If torch's index is a folder of wheels, it needs no login.
     if split_login(torch_index)[1]:
         more["UV_INDEX"] = with_torch_index(torch_index)
     return uv_environment(more, login_of=torch_index, drop=APPLIED)
+
+
+def size_text(count: int | float) -> str:
+    """A number of bytes as text, in B, KiB, MiB or GiB.
+
+    >>> size_text(191_794_682), size_text(812)
+    ('182.9 MiB', '812 B')
+    """
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.2f} GiB"

@@ -93,6 +93,22 @@ def test_an_index_that_the_driver_cannot_run_is_replaced_in_its_place(
     assert (code, steps(answer), answer["lines"]) == (0, ["uv sync"], [])
 
 
+def test_a_companion_of_the_default_index_with_the_same_cuda_needs_no_source(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = SOURCE.replace('"torch~=2.9.0"', '"torch~=2.8.0", "torchvision~=0.23.0"')
+    rows = (
+        '[{ index = "wheels", marker = "sys_platform != \'darwin\'" },'
+        ' { index = "cpu", marker = "sys_platform == \'darwin\'" }]'
+    )
+    text = text.replace("cu130", "cu128").replace('{ index = "wheels" }', rows)
+    (folder / "pyproject.toml").write_text(text, encoding="utf-8")
+    code, answer, _ = edit(capsys, *T4)
+    assert (code, steps(answer), answer["lines"]) == (0, ["uv sync"], [])
+    main(["install", "-r", "pyproject.toml", "--dry-run", "--from", "rtx3050-laptop"])
+    assert "why          it is inside the bounds" in capsys.readouterr().out
+
+
 def test_the_bounds_of_a_project_stay_and_its_oldest_python_counts(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,15 +149,22 @@ def test_a_project_of_poetry_gets_a_source_of_poetry(
     assert "[[tool.poetry.source]]" in answer["lines"] and steps(answer)[0] == "poetry lock"
 
 
-def test_doctor_says_what_the_folder_asks_for(
+def test_doctor_begins_with_what_the_folder_asks_for_and_installs_that(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "requirements.txt").write_text("torch==2.6.0+cu124\n", encoding="utf-8")
     main(["doctor", "--from", "rtx3050-laptop", "--json"])
-    project = json.loads(capsys.readouterr().out)["project"]
+    answer = json.loads(capsys.readouterr().out)
+    project, fix = answer["project"], answer["findings"][0]["fix"]
     assert project["meets"] is False
     assert "2.5.1+cpu" in project["sentence"]
     assert "gpusetup install -r requirements.txt" in project["sentence"]
+    assert "torch 2.6.0 from cu124" in fix["text"]
+    assert fix["commands"][0].endswith("-r requirements.txt")
+    main(["doctor", "--from", "rtx3050-laptop"])
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert "requirements.txt asks for torch==2.6.0+cu124" in first
+    assert not any("torch 2.15" in line for line in rest if "newest" not in line)
 
 
 def test_an_environment_without_torch_names_those_that_have_one(

@@ -226,22 +226,12 @@ def test_a_package_of_torchs_own_index_does_not_pull_torch_down(package: str, as
     assert "torchcodec==0.17.0+cu126" in first and "--no-deps" in first
 
 
-def test_a_script_that_is_not_there_is_no_package(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    answer = run("install", "--project", "--from", "healthy", "missing.py")
-    assert answer.exit == 2
-    assert "There is no script 'missing.py' here" in answer.err
-
-
 # --- a mirror, and a new environment --------------------------------------------------------------
 
 
 @needs_linux
-@pytest.mark.parametrize("option", ["--venv", "--download"])
 def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run, option: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     with new_world(tmp_path) as world:
         enter(world, monkeypatch)
@@ -249,29 +239,9 @@ def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
         world.add_torch("cu126", "2.12.0")
         for name in ("filelock", "typing-extensions"):
             world.add_default(name, "9.0")
-        place = (option, str(tmp_path / "new"), "--index", world.index.index_root)
+        place = ("--venv", str(tmp_path / "new"), "--index", world.index.index_root)
         host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
         planned = run("install", "--dry-run", "--json", *place, *host)
         assert planned.exit == 0, planned.err
         assert planned.answer["after"]["torch"] == "2.13.0+cu130"
         assert "newest on the mirror" in planned.answer["why"]
-
-
-def test_a_newer_torch_is_offered_from_a_mirror_with_its_condition(run: Run) -> None:
-    machine = ("install", "--dry-run", "--from", "healthy")
-    usual, mirror = run(*machine), run(*machine, "--index", "https://mirror.example/whl")
-    assert "also fits; to install it, add `--upgrade`" in usual.out
-    assert "also fits if your index has it; to install it, add `--upgrade`" in mirror.out
-
-
-@needs_linux
-def test_nothing_is_said_to_stay_in_a_new_environment(
-    shelves: World, ask: Run, tmp_path: Path
-) -> None:
-    shelves.add_default("pinned", "1.0", requires=("torch==2.10.0",))
-    place = ("--venv", str(tmp_path / "new"), "--index", shelves.index.index_root)
-    host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
-    planned = ask("install", "--dry-run", "pinned", *place, *host)
-    shown = " ".join(planned.out.split())
-    assert "torch 2.10.0 is not the newest: Because" in shown
-    assert "stays at" not in planned.out

@@ -31,14 +31,6 @@ SCREENS = {
 }
 
 
-def test_equal_gpus_are_counted(capsys) -> None:  # type: ignore[no-untyped-def]
-    main(["resolve", "--explain", "--from", "h100-no-fabric-manager"])
-    screen = capsys.readouterr().out
-    assert "8 x NVIDIA H100 80GB HBM3 (compute capability 9.0" in screen
-    # Also a reason names several GPUs of one kind only once.
-    assert all(line.count("NVIDIA H100") <= 1 for line in screen.splitlines())
-
-
 @pytest.mark.parametrize("name", sorted(SCREENS))
 def test_a_whole_screen(name: str, capsys, same_as_file) -> None:  # type: ignore[no-untyped-def]
     code = main(["resolve", *SCREENS[name]])

@@ -67,7 +67,7 @@ def facts_of(answer: dict[str, Any]) -> str:
         ("--gpu T4 --installer conda --torch 2.5.1", "2.5.1 cu124", '"index_url": null'),
         ("--gpu T4 --backend rocm6.4", "", "no build for NVIDIA GPUs of the backend rocm6.4"),
         ("--gpu T4 --torch 2.15.0 --backend cu126", "", "was never built for cu126"),
-        (f"--gpu T4 {WINDOWS} --machine aarch64", "", "CPU builds for Windows on Arm"),
+        (f"--gpu T4 {WINDOWS} --machine aarch64", "", "has no torch for windows on aarch64"),
         ("--gpu 'RTX 5090' --driver 550.54.14", "", "needs NVIDIA driver 570 or newer, found 550"),
     ],
 )  # fmt: skip
@@ -117,7 +117,7 @@ def mac(machine: str, version: str | None = None) -> dict[str, Any]:
         ),
         (linux(driver={}), "", "2.15.0 cpu", "no NVIDIA GPU was found, so this is the CPU build"),
         ({**linux(driver={}), "gpus": None}, "--torch 2.5.1", "2.5.1 cu118", "the GPU is unknown"),
-        (linux(T4, driver={}), "--torch 2.9.0", "2.9.0 cu126", "the driver is unknown, so a CUDA"),
+        (linux(T4, driver={}), "--torch 2.9.0", "2.9.0 cu126", "the driver is unknown: this build"),
         (linux(T4, driver={}), "", "2.14.1 cu126", "580.65.06, and the driver here is unknown"),
         (linux(B200, driver={}), "--torch 2.9.1", "2.9.1 cu128", "570.133.20 or newer"),
         (

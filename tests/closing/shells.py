@@ -1,4 +1,4 @@
-"""How a shell reads a line: bash by `shlex`, PowerShell by its documented argument mode.
+"""How PowerShell reads a line, by its documented argument mode.
 
 A line becomes the commands that would run, each with its words; a line that the shell would take
 otherwise than it is meant (a path with a blank at its head, `>=` outside of quotes) is refused.
@@ -7,7 +7,6 @@ otherwise than it is meant (a path with a blank at its head, `>=` outside of quo
 from __future__ import annotations
 
 import re
-import shlex
 
 
 class Refused(Exception):
@@ -16,64 +15,6 @@ class Refused(Exception):
 
 Commands = tuple[tuple[str, ...], ...]
 """The words of each command of a line, as its program gets them."""
-
-
-def read_line(line: str, family: str | None) -> Commands:
-    """The commands of one line in the shell of that system."""
-    return by_powershell(line) if family == "windows" else by_bash(line)
-
-
-JOINS = {";", "&&", "|"}
-REFUSED_BY_BASH = {"&", "||", "(", ")", "<", ">", "|&", ">>", "<<"}
-
-
-SUBSTITUTED = (
-    ("stat -c %G /dev/nvidia", "video"),
-    ("uname -r", "6.8.0-generic"),
-    ("rpm -E %fedora", "43"),
-)
-"""The beginning of a command -> what it prints."""
-
-
-def substituted(line: str) -> str:
-    """A line with what its `$(…)` print; nested ones are part of the outer command.
-
-    >>> substituted("a $(uname -r) b")
-    'a 6.8.0-generic b'
-    """
-    before, opened, rest = line.partition("$(")
-    if not opened:
-        return line
-    depth, place = 1, 0
-    while depth and place < len(rest):
-        depth += {"(": 1, ")": -1}.get(rest[place], 0)
-        place += 1
-    inner = rest[: place - 1]
-    printed = next((said for begins, said in SUBSTITUTED if inner.startswith(begins)), None)
-    if depth or printed is None:
-        raise Refused(f"bash: what does $({inner}) print?")
-    return before + printed + substituted(rest[place:])
-
-
-def by_bash(line: str) -> Commands:
-    """
-    >>> [*by_bash("sudo a 'b c' && echo x | sudo tee /y")]
-    [('sudo', 'a', 'b c'), ('echo', 'x'), ('sudo', 'tee', '/y')]
-    >>> by_bash("pip install torch>=2.6")
-    Traceback (most recent call last):
-    closing.shells.Refused: bash: `>` in pip install torch>=2.6
-    """
-    line = substituted(line)
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    try:
-        words = list(lexer)
-    except ValueError as problem:
-        raise Refused(f"bash: {problem} in {line}") from problem
-    for word in words:
-        if word in REFUSED_BY_BASH and f"'{word}'" not in line:
-            raise Refused(f"bash: `{word}` in {line}")
-    return _split(words, line)
 
 
 def _split(words: list[str], line: str) -> Commands:
@@ -89,6 +30,9 @@ def _split(words: list[str], line: str) -> Commands:
     if not commands:
         raise Refused(f"no command in {line!r}")
     return tuple(commands)
+
+
+JOINS = {";", "|"}
 
 
 # PowerShell, about_Parsing: the first word of a statement decides. A quoted string or a variable

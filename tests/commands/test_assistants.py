@@ -203,7 +203,7 @@ def test_a_report_is_answered_without_who_and_where(text: str) -> None:
 
 def test_no_tool_can_forget_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tool that answers with what it read is looked over before the answer leaves."""
-    leak = {"rows": [{"text": "see /home/alice.smith/x, alice.smith", "of": "hf_" + "a1B2" * 9}]}
+    leak = {"rows": [{"text": "see /home/alice.smith/x", "of": "hf_" + "a1B2" * 9}]}
     forgetful = Tool(
         name="new", command="doctor", description="", options=(), answer=lambda _, __: leak
     )

@@ -53,9 +53,9 @@ def test_a_command_says_its_name_its_talk_and_how_far_it_is(terminal: Tty) -> No
         Console().talk("Verifying ...")
         assert until(lambda: "Verifying 0 s" in terminal.getvalue())
         CLOCK.reached(2, 4)
-        assert until(lambda: "Verifying 2 of 4, 0 s left" in terminal.getvalue())
+        assert until(lambda: "Verifying 2 of 4, 0 s" in terminal.getvalue())
         CLOCK.reached(2, 4, "MB")
-        assert until(lambda: "Verifying 2 of 4 MB, 0 s left" in terminal.getvalue())
+        assert until(lambda: "Verifying 2 of 4 MB, 0 s" in terminal.getvalue())
     assert terminal.getvalue().endswith(clock.ERASED)
     assert "Verifying ...\n" in terminal.getvalue()
 

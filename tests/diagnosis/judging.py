@@ -113,7 +113,6 @@ HEALTHY = Snapshot(
         version="2.14.1+cu130",
         cuda="13.0",
         backend="cu130",
-        debug=False,
         installer="pip",
         location=SITE,
     ),

@@ -133,20 +133,6 @@ def test_foreign_text_is_no_markup_and_no_control_code() -> None:
     assert "\x1b" not in shown and "\x07" not in shown
 
 
-# --- Markdown ------------------------------------------------------------------------------------
-
-
-def test_markdown_carries_no_home_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = changed(
-        python={"executable": "/home/janedoe/env/bin/python"}, torch={"backend": "cpu"}
-    )
-    main(["doctor", "--from", saved(machine, tmp_path), "--format", "markdown"])
-    shown = capsys.readouterr().out
-    assert "janedoe" not in shown and "~/env/bin/python" in shown
-
-
 # --- documents and exit codes --------------------------------------------------------------------
 
 

@@ -210,11 +210,3 @@ def test_flash_attentions_cheapest_way_comes_first() -> None:
     )
     assert answer.cause == "extension-abi-mismatch"
     assert "sdpa" in screen_of(answer) and "--no-binary" not in commands_of(answer)
-
-
-def test_a_toolkit_that_is_listed_is_named_and_not_installed() -> None:
-    unset = "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA root.\n"
-    answer = answered(f"{unset}$ which nvcc\n/usr/local/cuda-12.4/bin/nvcc\ntorch 2.6.0+cu124\n")
-    assert answer.cause == "cuda-home-unset"
-    assert "CUDA_HOME=/usr/local/cuda-12.4" in commands_of(answer)
-    assert answered(unset).cause == "cuda-toolkit-missing"

@@ -50,10 +50,8 @@ def test_every_promised_cause_can_be_the_root() -> None:
     assert len(CAUSES) == len(set(CAUSES)) == 90
 
 
-@pytest.mark.parametrize("id", ["driver-too-old", "ok"])
-def test_an_explanation_is_one_document_with_a_schema(
-    id: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_explanation_is_one_document_with_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    id = "driver-too-old"
     document = said(["--explain", id], capsys)
     assert next(iter(document)) == "schema" and document["schema"] == "gpusetup.finding/1"
     assert document["finding"]["id"] == id

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from each_row import each
 
 from gpusetup.api import read_report
-from gpusetup.cli import main
 from gpusetup.model.finding import command_lines
 
 NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
@@ -75,26 +71,6 @@ LABELLED = (
 @each("line, error, cause", LABELLED)
 def test_the_gpu_of_a_label_or_a_fork_is_the_texts_gpu(line: str, error: str, cause: str) -> None:
     assert read_report(f"{line}\n{error}").cause == cause
-
-
-CARDS_OF_TWO_MAKERS = (
-    "I switched my 4090 to my Linux server and added my 7900XTX here",
-    "I have an RTX 3060 and an RX 6800 XT",
-)
-
-
-@each("sentence", CARDS_OF_TWO_MAKERS)
-def test_a_text_with_cards_of_two_makers_asks_which_is_installed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], sentence: str
-) -> None:
-    text = tmp_path / "post.txt"
-    text.write_text(f"{sentence}\n{NOT_COMPILED}", encoding="utf-8")
-    main(["doctor", "--report", str(text)])
-    screen = capsys.readouterr().out
-    assert "recommended" not in screen
-    assert "depends on the installed GPU" in screen and "lspci" in screen
-    assert "-m pip install" not in screen
-    assert "install torch's ROCm build" in screen
 
 
 ON_A_MAC = (

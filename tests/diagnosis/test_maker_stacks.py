@@ -9,14 +9,12 @@ from maker_tapes import (
     CPU,
     CUDA,
     OLD_ROCM,
-    SITE,
     amd,
     forbid,
     in_docker,
     in_wsl,
     intel,
     mac,
-    place,
     remove,
     snapshot,
     with_driver,
@@ -69,14 +67,6 @@ def without_kfd() -> Tape:
     return tape
 
 
-def with_old_rocm() -> Tape:
-    """A distribution's torch, which loads the ROCm of the machine."""
-    tape = amd()
-    remove(tape, f"{SITE}/torch/lib/libamdhip64.so")
-    place(tape, "/opt/rocm/.info/version", "6.4.1-83\n")
-    return tape
-
-
 BROKEN = (
     (with_driver(amd(), None), "maker-driver-not-loaded", "sudo modprobe amdgpu"),
     (intel(driver=None), "maker-driver-not-loaded", "sudo modprobe xe"),
@@ -90,7 +80,6 @@ BROKEN = (
     (amd(OLD_ROCM, device="7550", version=120001), "rocm-arch-missing", "ROCm 7.2"),
     (amd(device="73df", version=100301), "rocm-arch-missing", "HSA_OVERRIDE_GFX_VERSION=10.3.0"),
     (amd(device="67df", version=80003), "rocm-arch-missing", "no override helps"),
-    (with_old_rocm(), "maker-libraries-mixed", "Update ROCm"),
     (mac(macos="13.6"), "apple-silicon", "14.0"),
     (mac("VirtualApple @ 2.50GHz", machine="x86_64"), "apple-silicon", "macos-aarch64"),
 )

@@ -54,11 +54,6 @@ CLOSED = (
         "(found version 12040).\ndriver 550.54.15, torch.cuda.is_available() False",
         "Keep the image's torch",
     ),
-    (
-        "module load cuda/11.8 pytorch/2.1.2\n"
-        + warning("/sw/pytorch/2.1.2/lib/python3.10/site-packages/"),
-        "Load a newer module",
-    ),
 )
 
 
@@ -108,17 +103,9 @@ def test_in_a_container_pips_lines_are_the_dockerfiles() -> None:
     assert fix is not None
     assert not fix.commands
     (way,) = fix.alternatives
-    assert "Dockerfile" in way.title
+    assert "Dockerfile" in fix.text
     assert "whl/cu128" in way.commands[0]
     assert "gpusetup install" not in fix.text
-
-
-def test_a_projects_tool_installs_what_the_projects_file_names() -> None:
-    text = "torch 2.6.0+cpu, RTX 4070\nAssertionError: Torch not compiled with CUDA enabled\n"
-    answer = read_report(f"$ poetry run python train.py\n{text}")
-    assert not installations(answer)
-    assert "Add the build to the project's file" in way_of(answer)
-    assert installations(read_report(f"$ python train.py\n{text}"))
 
 
 NO_KERNEL = "no kernel image is available for execution on the device"

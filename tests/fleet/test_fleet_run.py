@@ -175,7 +175,7 @@ def test_a_node_that_hangs_one_that_is_gone_and_a_sick_one_are_named(
     assert "No route to host" in rows["gone"]["problem"]
     assert "(no verify)" in rows["bare"]["problem"]
     assert "gpu-check-failed" in {one["id"] for one in rows["sick"]["findings"]}
-    assert answer["exclude"]["slurm"] == "--exclude=bare,gone,sick,slow"
+    assert answer["exclude"] == "--exclude=bare,gone,sick,slow"
     assert "slow: no answer in 1.2 s" in said
     kept = {path.name.partition(".")[2] for path in (tmp_path / "records").glob("slow.*")}
     assert kept == {"node-check.json", "snapshot.json", "run.json"}
@@ -195,6 +195,50 @@ def test_the_plan_is_shown_and_nothing_asked(
     assert not (tmp_path / "new").exists()
 
 
+SRUN = """\
+echo "$@" >> {folder}/asked
+for word in "$@"; do case $word in --nodelist=*) node=${{word#--nodelist=}} ;; esac; done
+[ $node = taken ] && {{ echo 'srun: error: Requested nodes are busy' >&2; exit 1; }}
+while [ "$1" != sh ]; do shift; done
+NODE=$node exec "$@"
+"""
+SLURM = {
+    "sinfo": "cat {folder}/sinfo",
+    "srun": SRUN,
+    "scancel": 'echo "$@" >> {folder}/cancelled',
+}
+"""Slurm's command -> what it does here: srun runs the work on this machine."""
+
+
+def test_slurms_idle_nodes_get_an_exclusive_job_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in SLURM.items():
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{text.format(folder=tmp_path)}\n", encoding="utf-8")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    rows = [f"{name}|idle|all*|96|gpu:h100:8|none" for name in ("n1", "n2", "n3", "taken")]
+    (tmp_path / "sinfo").write_text("\n".join([*rows, "n9|drained|all*|96|(null)|new cables\n"]))
+    for number in (1, 2, 3):
+        node_python.record(tmp_path, f"n{number}", sound(number))
+    python = ("--node-python", str(node_python.recorded_python(tmp_path)))
+    into = ("--into", str(tmp_path / "records"))
+    assert main(["fleet", "run", "--slurm", *into, *python, "--json", "--", "--account=ops"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in answer["nodes"]] == ["n1", "n2", "n3"]
+    assert answer["not_asked"] == {
+        "n9": "drained (new cables)", "taken": "another job uses the node now",
+    }  # fmt: skip
+    asked = (tmp_path / "asked").read_text()
+    for option in ("--exclusive", "--gres=gpu:h100:8", "--cpus-per-task=96", "--account=ops"):
+        assert asked.count(option) == 4
+    assert "--name=gpusetup-" in (tmp_path / "cancelled").read_text()
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert main(["fleet", "run", "--slurm"]) == 3
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -203,11 +247,9 @@ def test_the_plan_is_shown_and_nothing_asked(
         (("show",), "required: DIR"),
         (("show", "x", "--slurm"), "has no option `--slurm`"),
         (("run", "--hosts", __file__), "is not a list of nodes"),
-        (("run", "--slurm", "--limit", "1"), "from 5 to 604800"),
         (("run", "--hosts", "/nonexistent"), "cannot be read"),
         (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),
         (("run", "--slurm", "--runtime-class", "x"), "`--runtime-class` is for `--kubernetes`"),
-        (("run", "--ray", "auto", "--partition", "p"), "`--partition` is for `--slurm`"),
         (("run", "--hosts", "h", "--slurm"), "not allowed with argument"),
         (("run", "--hosts", "h", "--", "--mem=1"), "is for `--slurm`"),
     ],

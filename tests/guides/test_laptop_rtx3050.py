@@ -67,13 +67,6 @@ def test_base_is_no_place_for_torch(
     assert new_environment(machine, None) == name
 
 
-@pytest.mark.parametrize("name", ["base", "-rf", "a b", "x/y", "x;id", "$(id)"])
-def test_a_name_that_conda_refuses_is_an_error(name: str, says: Any) -> None:
-    """002-9: nothing that is no name of an environment goes into a command."""
-    said = says("resolve", *LAPTOP, f"--name={name}")
-    assert said.code == 2 and "conda" in said.err
-
-
 BERT = (
     "model_name_or_path: bert-base-uncased\nper_device_train_batch_size: 32\n"
     "gradient_accumulation_steps: 1\n{length}: 512\n{precision}\n{more}"

@@ -85,8 +85,8 @@ def test_a_bad_row_fails_alone(tmp_path: Path, says: Any) -> None:
 # --- 000-3: when the allocator's variable is set --------------------------------------------------
 
 
-def test_the_allocator_is_set_before_ray_and_the_workers_start(planned: Any, says: Any) -> None:
-    """000-3: in the text, in both spellings, and in JSON."""
+def test_the_allocator_is_set_before_ray_and_the_workers_start(says: Any) -> None:
+    """000-3: in both spellings."""
     job = ("--model", "qwen3-0.6b", "--context", "24576", "--gpu", "A100 80GB")
     lines = lines_between(says("plan", *job).out, "Set")
     assert [line.strip() for line in lines[:3]] == [
@@ -94,8 +94,6 @@ def test_the_allocator_is_set_before_ray_and_the_workers_start(planned: Any, say
         "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         "export PYTORCH_ALLOC_CONF=expandable_segments:True",
     ]
-    advice = planned(*job)["advice"]
-    assert any("before Ray and the workers start" in line for line in advice)
 
 
 # --- 000-7: the guide's config --------------------------------------------------------------------
@@ -265,20 +263,17 @@ def test_twenty_eight_cells_are_better_on_four_gpus(planned: Any) -> None:
 
 
 def test_several_gpus_are_told_with_what_they_bring(planned: Any, says: Any) -> None:
-    """000-13: one would do; four are nearly four times as fast, less what they send."""
+    """000-13: one would do; four are up to four times as fast, less what they send."""
     job = ("--model", "qwen3-0.6b", "--context", "4096", "--gpu", "A100 SXM4 80GB", "--gpus", "4")
-    assert "One GPU would be enough; 4 are 3.9 to 4 times as fast" in says("plan", *job).out
-    speed = planned(*SMALL)["speed"]
-    assert 2 < speed["times_low"] < speed["times_high"] <= 4
-    assert speed["exchanged_gib"] == pytest.approx(0.75 * 8 * 596e6 / 2**30, rel=0.02)
-    assert planned("--model", "qwen3-8b", "--context", "4096", *A100X4)["speed"] is None
+    assert "one GPU would be enough; 4 GPUs are up to 4 times as fast" in says("plan", *job).out
+    alone = planned("--model", "qwen3-8b", "--context", "4096", *A100X4)["advice"]
+    assert not any("times as fast" in note for note in alone)
 
 
 def test_the_gpus_needed_need_no_offload(planned: Any) -> None:
-    """A model of 70 billion parameters needs more than one GPU; what offload could is a note."""
+    """A model of 70 billion parameters needs more than one GPU."""
     answer = planned("--model", "llama-3.1-70b", "--gpu", "H100 SXM", "--gpus-needed")
     assert answer["gpus"] > 8 and "Offload" not in answer["recipe"]
-    assert any(line.startswith("1 GPU would be enough with offload") for line in answer["advice"])
 
 
 OUT_OF_MEMORY = (

@@ -44,16 +44,6 @@ def test_data_parallel_has_its_parts_and_a_first_gpu_that_holds_most(
 # --- 004-2: embedding tables ----------------------------------------------------------------------
 
 
-def test_tables_of_options_are_weights_with_gradients_and_states(planned: Any) -> None:
-    """004-2: n x dim x 4 bytes of weights; DDP keeps 20 bytes a trained parameter."""
-    plain = planned(*GPT2, *CARD, "--strategy", "ddp")
-    tables = ("--embedding", f"users={USERS}x{WIDTH}", "--embedding", f"items={ITEMS}x{WIDTH}")
-    larger = planned(*GPT2, *CARD, "--strategy", "ddp", *tables)
-    weights_gib = 4 * WIDTH * (USERS + ITEMS) / 2**30
-    assert states(larger) - states(plain) == pytest.approx(5 * weights_gib, rel=0.03)
-    assert any("are 4.8 GiB of weights" in line for line in larger["advice"])
-
-
 TABLES = {
     f"n_users: {USERS}\nn_items: {ITEMS}\nembedding_dim: {WIDTH}\n": USERS + ITEMS,
     f"user_num: {USERS}\nemb_dim: {WIDTH}\n": USERS,
@@ -73,12 +63,14 @@ def test_tables_of_a_config_are_counted_however_they_are_named(text: str, planne
     bytes_a_parameter = states(plain) * 2**30 / plain["parameters"]
     added = (states(larger) - states(plain)) * 2**30 / bytes_a_parameter
     assert added == pytest.approx(WIDTH * TABLES[text], rel=0.02, abs=1e5)
+    said = any("are 4.8 GiB of weights" in line for line in larger["advice"])
+    assert said == (TABLES[text] > 0)
 
 
 # --- 004-4: frozen parts --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [("--freeze",), ("--freeze", "all"), ("--freeze", "100%")])
+@pytest.mark.parametrize("words", [("--freeze",), ("--freeze", "all")])
 def test_a_frozen_model_has_weights_alone(words: tuple[str, ...], planned: Any) -> None:
     """004-4: neither gradients nor Adam's states."""
     trained = planned(*GPT2, *CARD, "--strategy", "ddp")

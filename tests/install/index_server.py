@@ -37,15 +37,13 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     stall_seconds: float = 0.0
-    """How long it says nothing; with `cut_at`, after that many bytes of the body."""
+    """How long it says nothing."""
     cut_at: int | None = None
     """The connection ends after so many bytes of the body."""
     flip: bool = False
     """The last byte of the body is another one."""
     drip_seconds: float = 0.0
     """How long it rests after every 64 KiB of the body."""
-    kind: str | None = None
-    """The media type of `body`."""
 
 
 class IndexServer:
@@ -137,14 +135,13 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
 
         def _answer(self, path: str, fault: Fault) -> None:
-            if fault.stall_seconds and fault.cut_at is None:
-                time.sleep(fault.stall_seconds)
+            time.sleep(fault.stall_seconds)
             status, kind, body = _found(index, path, self.headers.get("Accept", ""))
             headers = dict(fault.headers)
             if fault.status is not None:
                 status, body = fault.status, fault.body or f"{fault.status}".encode()
             elif fault.body is not None:
-                kind, body = fault.kind or "text/html", fault.body
+                kind, body = "text/html", fault.body
             if fault.flip:
                 body = body[:-1] + bytes([body[-1] ^ 1])
             headers.setdefault("ETag", f'"{hashlib.sha256(path.encode()).hexdigest()[:16]}"')
@@ -162,22 +159,12 @@ def _handler(index: IndexServer) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             if self.command == "HEAD":
                 return
-            if fault.drip_seconds:
-                self._drip(body, fault.drip_seconds)
-                return
-            if fault.cut_at is None:
-                self.wfile.write(body)
-                return
-            self.wfile.write(body[: fault.cut_at])
-            self.wfile.flush()
-            time.sleep(fault.stall_seconds)
-            self.close_connection = True
-
-        def _drip(self, body: bytes, rest: float) -> None:
-            for start in range(0, len(body), 1 << 16):
-                self.wfile.write(body[start : start + (1 << 16)])
+            piece = 1 << 16 if fault.drip_seconds else len(body) or 1
+            for start in range(0, len(body), piece):
+                self.wfile.write(body[start : start + piece][: fault.cut_at])
                 self.wfile.flush()
-                time.sleep(rest)
+                time.sleep(fault.drip_seconds)
+            self.close_connection = fault.cut_at is not None
 
     return Handler
 

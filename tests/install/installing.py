@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,8 @@ from gpusetup.uv import question
 
 HERE = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG = f"{HERE}-{HERE}-linux_{platform.machine()}"
-TORCH, FIRST, SECOND, THIRD = (
-    ("2.5.1", "cu124", "cu121", "cu118")
-    if sys.version_info < (3, 13)
-    else ("2.9.1", "cu130", "cu128", "cu126")
+TORCH, FIRST, SECOND = (
+    ("2.5.1", "cu124", "cu121") if sys.version_info < (3, 13) else ("2.9.1", "cu130", "cu128")
 )
 """A torch that has wheels for this Python, and its backends for an RTX 3050 in their order."""
 WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
@@ -107,14 +104,6 @@ class World:
     def _know(self, python: str) -> None:
         for kept in read_interpreter(python):
             shutil.copytree(kept, self.folder / "uv-cache/uv" / kept.name, dirs_exist_ok=True)
-
-    def venv_with_pip(self) -> Path:
-        """An environment with our own pip in it, which is not imported: setuptools then warns where
-        something has loaded distutils before."""
-        venv = self.venv("with-pip")
-        site = next(venv.glob("lib/python*/site-packages"))
-        (site / "pip").symlink_to(str(distribution("pip").locate_file("pip")))
-        return venv
 
     def fill(self, venv: Path, *wheels: Path) -> None:
         """Put wheels into an environment, by uv."""
@@ -268,7 +257,7 @@ def with_a_gpu(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
 
 
 LEFT_ASIDE = ("__pycache__", ".gpusetup", ".lock")
-"""Bytecode, the receipt's folder and uv's lock do not count as the environment's state."""
+"""Bytecode, the store and uv's lock do not count as the environment's state."""
 
 
 def state_of(folder: Path) -> dict[str, str]:

@@ -79,10 +79,6 @@ def test_the_monitors_child_is_held_back_too(driver: Driver) -> None:
     assert not driver.node.exists()
 
 
-def root_in_the_bounding_set(facts: dict[str, str]) -> bool:
-    return bool(int(facts["CapBnd"], 16) & MAY)
-
-
 @pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root may give files away")
 def test_a_setuid_program_becomes_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to others

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import random
+import re
 import subprocess
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from index_server import build_wheel, sha256_of
+from index_server import build_wheel
 from installing import (
     TAG,
     TORCH,
@@ -50,16 +50,12 @@ def test_a_damaged_file_of_uvs_cache_is_fetched_again(world: World, install: Ins
 
 
 def check_installed(venv: Path, wheel: Path) -> None:
-    """Byte for byte what the wheel holds, and the receipt says which file it was."""
+    """Byte for byte what the wheel holds."""
     site = site_of(venv)
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
             if not name.endswith("/RECORD"):
                 assert (site / name).read_bytes() == archive.read(name), name
-    receipt = json.loads((venv / ".gpusetup/receipt.json").read_text())
-    hashes = {row["name"]: row["sha256"] for row in receipt["wheels"]}
-    assert hashes["torch"] == sha256_of(wheel)
-    assert None not in hashes.values()
     assert not list(site.glob("*/direct_url.json")), (
         "`pip freeze` would name a path of this machine"
     )
@@ -99,15 +95,11 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "what is no file",
     ),
-    "no metadata": (
-        lambda site: next(site.glob("torch-*.dist-info/RECORD")).unlink(),
-        "not the requested package: torch",
-    ),
 }
 
 
 @pytest.mark.parametrize(("spoil", "cause"), SPOILED.values(), ids=SPOILED.keys())
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(3)
 def test_what_differs_from_its_wheel_never_reaches_the_environment(
     world: World,
     install: Install,
@@ -115,8 +107,6 @@ def test_what_differs_from_its_wheel_never_reaches_the_environment(
     spoil: Callable[[Path], object],
     cause: str,
 ) -> None:
-    import re
-
     world.add_torch("cpu", files=NOISE)
     world.fill(venv := world.venv(), world.wheel("torch", "2.0.0"))
     before = state_of(venv)

@@ -72,11 +72,8 @@ def check(said: Said, venv: Path, before: dict[str, str], code: int, cause: str)
 LOGIN_PAGE = b"<html>" + b"<p>Log in</p>" * 400
 FAULTS = {
     "the page wants a login": (PAGE, Fault(status=401), "torch/: 401"),
-    "the page forbids": (PAGE, Fault(status=403), "torch/: 403"),
     "the page times out": (PAGE, Fault(stall_seconds=2), "timed out"),
     "a web page for an index": (PAGE, Fault(body=LOGIN_PAGE), "no list of wheels"),
-    "a list of another kind": (PAGE, Fault(body=b"x", kind="application/x"), "Content-Type"),
-    "the wheel says 404": (WHEEL, Fault(status=404), "404 Not Found"),
     "the wheel breaks off": (WHEEL, Fault(cut_at=100), "end of file"),
     "the wheel has another byte": (WHEEL, Fault(flip=True), "Invalid zip"),
     "the metadata is nonsense": (DATA, Fault(body=b"nonsense"), "uv cannot plan"),
@@ -86,11 +83,6 @@ FAULTS = {
         "authentication credentials",
     ),
     "the rest's page says 500": ("/simple/filelock/", Fault(status=500), "uv cannot plan"),
-    "the rest's wheel says 403": (
-        "/simple/filelock/*.whl",
-        Fault(status=403),
-        "cannot download and unpack",
-    ),
 }
 
 
@@ -134,12 +126,9 @@ def test_uvs_sentence_is_shown_whole(world: World, venv: Path, install: Install)
     assert said.err.count("hint: nothing was changed") == 1
 
 
-@pytest.mark.parametrize("name", ["../../evil.py", f"torch-{TORCH}+cpu.data/scripts/../../../evil"])
-def test_a_wheel_with_a_bad_name_in_it(
-    world: World, venv: Path, install: Install, name: str
-) -> None:
+def test_a_wheel_with_a_bad_name_in_it(world: World, venv: Path, install: Install) -> None:
     before = state_of(venv)
-    world.add_torch("cpu", files={name: "boo"})
+    world.add_torch("cpu", files={"../../evil.py": "boo"})
     said = install("--python", str(venv), *WANTED)
     assert said.exit in (0, 3, 4), said.err
     assert not list(world.folder.rglob("evil*"))
@@ -185,9 +174,8 @@ def test_a_disk_without_room_is_told_before_the_download(
     check(said, venv, before, 3, r"needs 50\.0 MiB, free 49\.0 MiB")
 
 
-@pytest.mark.parametrize("moved", [0, 3])
 def test_a_move_that_fails_in_the_middle(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, moved: int
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a file that Windows holds open, or a mount that has become read-only."""
     venv = world.venv()
@@ -198,7 +186,7 @@ def test_a_move_that_fails_in_the_middle(
     calls, rename = iter(range(99)), os.rename
 
     def refused(source: str, destination: str) -> None:
-        if "former-" in str(destination) and next(calls) == moved:
+        if "former-" in str(destination) and next(calls) == 3:
             raise PermissionError(13, "Permission denied", str(source))
         rename(source, destination)
 
@@ -206,17 +194,6 @@ def test_a_move_that_fails_in_the_middle(
     said = install("--python", str(venv), *WANTED)
     check(said, venv, before, 3, "Permission denied")
     assert "hint: the previous state was restored" in said.err
-
-
-def test_a_wheel_for_another_machine_is_not_taken(
-    world: World, venv: Path, install: Install
-) -> None:
-    before = state_of(venv)
-    other = TAG.replace("linux_x86_64", "win_amd64")
-    wheel = world.wheel("torch", f"{TORCH}+cpu", tag=other)
-    world.index.add("whl/cpu", wheel)
-    said = install("--python", str(venv), *WANTED)
-    check(said, venv, before, 3, f"no wheels with a matching platform|torch=={TORCH}")
 
 
 def test_a_full_disk_is_met_with_the_cache_that_uv_fills(
@@ -287,42 +264,26 @@ def test_a_path_at_which_no_environment_can_be(
     assert everything_in(home) == before
 
 
-@pytest.mark.parametrize("answer", ["null", '{"prefix": "/", "path": 5}'])
-def test_an_interpreter_that_answers_something_else(
-    venv: Path, install: Install, answer: str
-) -> None:
+def test_an_interpreter_that_answers_something_else(venv: Path, install: Install) -> None:
     python = venv / "bin/python"
     python.unlink()
-    python.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    python.write_text('#!/bin/sh\necho \'{"prefix": "/", "path": 5}\'\n')
     python.chmod(0o755)
     before = state_of(venv)
     said = install("--venv", str(venv), *WANTED)
     check(said, venv, before, 3, f"{python} does not run: ")
 
 
-@pytest.mark.parametrize("output", ["no/such/folder.json", "a-folder"])
 def test_an_output_that_cannot_be_written_is_found_before_the_installation(
-    world: World, install: Install, output: str
+    world: World, install: Install
 ) -> None:
     home = world.folder / "home"
-    (home / "a-folder").mkdir()
     before = everything_in(home)
-    words = ("--json", "--output", str(home / output))
+    words = ("--json", "--output", str(home / "no/such/folder.json"))
     said = install("--venv", str(home / "env"), *WANTED, *words)
     assert said.exit == 3, (said.out, said.err)
     assert "Cannot write" in said.out + said.err
     assert everything_in(home) == before
-
-
-def test_a_dry_run_that_fails_leaves_no_lock(venv: Path, install: Install) -> None:
-    info = site_of(venv) / "filelock-3.0.dist-info"
-    info.mkdir()
-    (info / "RECORD").touch()
-    (venv / ".lock").unlink(missing_ok=True)
-    before = everything_in(venv)
-    said = install("--venv", str(venv), *WANTED, "--dry-run")
-    assert said.exit == 3, said.err
-    assert everything_in(venv) == before
 
 
 def everything_in(folder: Path) -> list[str]:
@@ -336,8 +297,7 @@ PAGES = {"torch's page": "/whl/cpu/torch/", "the package's page": "/simple/mine/
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
-@pytest.mark.parametrize(("status", "code"), [(401, 3), (403, 3), (503, 3), (404, 1)])
-@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("status", "code"), [(403, 3), (404, 1)])
 def test_only_a_page_that_is_not_there_is_a_no(
     world: World, install: Install, page: str, status: int, code: int
 ) -> None:
@@ -353,23 +313,3 @@ def test_only_a_page_that_is_not_there_is_a_no(
     assert cause in said.err
     assert code == 1 or ("127.0.0.1" in said.err and "No torch" not in said.err)
     assert state_of(venv) == before
-
-
-def test_a_wrong_mirror_is_named(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.add_torch("cpu")
-    monkeypatch.setenv("UV_DEFAULT_INDEX", f"{world.index.url}/wrong/simple")
-    said = install("--venv", str(world.venv()), *WANTED)
-    assert said.exit == 3
-    assert "filelock was not found" in said.err
-
-
-def test_a_setting_that_forbids_the_network_is_named(world: World, install: Install) -> None:
-    world.add_torch("cpu")
-    file = world.folder / "home/.config/uv/uv.toml"
-    file.parent.mkdir(parents=True)
-    file.write_text("offline = true\n")
-    said = install("--venv", str(world.venv()), *WANTED)
-    assert said.exit == 3
-    assert "network was disabled" in " ".join(said.err.split())

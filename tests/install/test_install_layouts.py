@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -102,12 +101,6 @@ def no_environment(world: World, _: object = None) -> Path:
     return former(world, own_base(world))
 
 
-def managed_by_the_system(world: World, _: object) -> Path:
-    base = own_base(world)
-    (base / "lib" / Path(os.__file__).parent.name / "EXTERNALLY-MANAGED").write_text("[x]\n")
-    return base
-
-
 def scheme_of_debian(world: World, _: object) -> Path:
     """Debian's Python installs to `dist-packages`."""
     base = own_base(world)
@@ -133,14 +126,6 @@ def system_packages_with_torch(world: World, _: object) -> Path:
     return venv
 
 
-def path_of_the_shell(world: World, ends: contextlib.ExitStack) -> Path:
-    mine = outside_of(world) / "mine"
-    (mine / "torch").mkdir(parents=True)
-    (mine / "torch/__init__.py").write_text("__version__ = '0.1'\n")
-    ends.enter_context(pytest.MonkeyPatch.context()).setenv("PYTHONPATH", str(mine))
-    return plain(world)
-
-
 # --- the forms of the former torch ----------------------------------------------------------------
 
 
@@ -162,18 +147,6 @@ def nested_links(world: World, _: object) -> Path:
     (library / "libcudart.so").symlink_to(outside / "libcudart.so")
     (library / "more").symlink_to(outside)
     (library / "dangling").symlink_to("nowhere")
-    return venv
-
-
-def editable(world: World, _: object) -> Path:
-    """`pip install -e`: a finder and a .pth, both in the list."""
-    venv, sources = world.venv(), outside_of(world) / "pytorch"
-    (sources / "torch").mkdir(parents=True)
-    (sources / "torch/__init__.py").write_text("mine\n")
-    finder = "__editable___torch_2_1_finder.py"
-    pth = "__editable__.torch-2.1.pth"
-    content = {finder: f"MAPPING = {{'torch': '{sources}'}}\n", pth: f"import {finder[:-3]}\n"}
-    world.fill(venv, world.wheel("torch", "2.1", files=content))
     return venv
 
 
@@ -209,38 +182,6 @@ def empty_list(world: World, _: object) -> Path:
     return venv
 
 
-def link_that_others_share(world: World, _: object) -> Path:
-    """nvidia's libraries on a larger disk, those of others among them."""
-    site, outside = site_of(venv := plain(world)), outside_of(world)
-    world.fill(venv, world.wheel("nvidia-nccl", "2.0", files={"nvidia/nccl/lib.so": "n"}))
-    shutil.move(site / "nvidia", outside / "nvidia")
-    (site / "nvidia").symlink_to(outside / "nvidia")
-    return venv
-
-
-# --- what the file system refuses -----------------------------------------------------------------
-
-
-def overlay(world: World, ends: contextlib.ExitStack) -> Path:
-    """As in a container: the environment is in a lower layer, and folders cannot be renamed."""
-    lower = former(world, world.venv("lower"))
-    store, venv = world.folder / "layers", world.folder / "env"
-
-    def mounted(folder: Path, *words: str) -> None:
-        folder.mkdir()
-        said = subprocess.run(["mount", *words, str(folder)], capture_output=True, text=True)
-        if said.returncode:
-            pytest.skip(f"this system mounts nothing: {said.stderr.strip()}")
-        ends.callback(subprocess.run, ["umount", "--lazy", str(folder)], check=True)
-
-    mounted(store, "-t", "tmpfs", "tmpfs")
-    (store / "upper").mkdir()
-    (store / "work").mkdir()
-    options = f"lowerdir={lower},upperdir={store}/upper,workdir={store}/work"
-    mounted(venv, "-t", "overlay", "-o", options, "overlay")
-    return venv
-
-
 # --- the table ------------------------------------------------------------------------------------
 
 NEW, LEADS_OUT = (0, ""), (3, "a symbolic link leads out of it")
@@ -249,19 +190,14 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     "sees the system's torch": (system_packages_with_torch, NEW),
     "lib64 is a link to lib": (two_names_of_lib, NEW),
     "no environment": (no_environment, NEW),
-    "managed by the system": (managed_by_the_system, (3, "managed by the operating system")),
     "dist-packages": (scheme_of_debian, NEW),
     "an odd name": (an_odd_name, NEW),
-    "torch on PYTHONPATH": (path_of_the_shell, (3, "imports before any of")),
     "links in torch": (nested_links, NEW),
-    "editable": (editable, NEW),
     "names that are not UTF-8": (not_utf8, NEW),
     "the rest of a broken removal": (two_of_one_name, NEW),
     "an empty list": (empty_list, (3, "keeps no list of its files (RECORD)")),
-    "a link that others share": (link_that_others_share, LEADS_OUT),
     "a link to the system's torch": (link_to_the_systems_torch, LEADS_OUT),
     "a folder where a file comes": (a_folder_where_a_file_comes, (3, "is a folder")),
-    "overlay": (overlay, NEW),
 }
 """Name -> how it is made; its exit code, and what the one line says where it is refused."""
 

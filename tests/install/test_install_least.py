@@ -46,14 +46,13 @@ def holding(world: World, backend: str, *others: Path, version: str = TORCH) -> 
 
 @needs_linux
 @pytest.mark.parametrize("backend", ACCELERATED)
-@pytest.mark.parametrize("words", [(), ("--upgrade",), ("torch",)], ids=["", "upgrade", "torch"])
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(3)
 def test_without_a_request_it_stays_and_the_three_reasons_are_named(
-    world: World, install: Install, backend: str, words: tuple[str, ...]
+    world: World, install: Install, backend: str
 ) -> None:
     before = state_of(venv := holding(world, backend))
-    for more in (("--dry-run",), YES):
-        said = install("--python", str(venv), *words, *more)
+    for words in ((), ("--upgrade",), ("torch",)):
+        said = install("--python", str(venv), *words, *YES)
         assert said.exit == 1
         assert "was left as it is" in said.err
         assert "image on a machine without its GPU" in said.err
@@ -88,9 +87,7 @@ def test_a_package_moves_torch_only_where_it_requires_that_and_says_so(
 
 @needs_linux
 def test_an_empty_image_says_which_backend_it_chose_and_why(world: World, install: Install) -> None:
-    said = install("--venv", "env", "--dry-run", "--json")
-    newest = load_catalog().releases[-1].torch
-    world.add_torch("cpu", newest)
+    world.add_torch("cpu", load_catalog().releases[-1].torch)
     said = install("--venv", "env", "--dry-run")
     assert said.exit == 0, said.err
     assert "cpu, because no NVIDIA GPU was found here" in said.out
@@ -150,8 +147,7 @@ def test_a_companion_that_was_left_behind_is_brought_and_torch_stays(
     vision = world.wheel("torchvision", f"{row.torchvision}+cpu", requires=(f"torch=={TORCH}",))
     world.index.add("whl/cpu", vision)
     before = versions_in(venv)["torch"]
-    catalog = load_catalog()
-    wrong = catalog.releases[0].torchvision
+    wrong = load_catalog().releases[0].torchvision
     world.fill(venv, world.wheel("torchvision", f"{wrong}+cpu"))
     said = install("--python", str(venv), *YES)
     assert said.exit == 0, said.err
@@ -197,8 +193,6 @@ VERSION_FILE = {"torch/version.py": f'__version__ = "{TORCH}+cpu"\ncuda = None\n
     ("name", "cause"),
     [
         ("hidden-gpu", "cuda-visible-devices-hidden"),
-        ("gpu-lost", "gpu-fell-off-bus"),
-        ("library-mismatch", "nvml-mismatch"),
         ("container-no-gpu", "container-no-gpu"),
         ("no-driver", "driver-missing"),
     ],
@@ -298,18 +292,6 @@ def test_the_triton_of_a_maker_comes_from_torchs_index(
 
 
 @needs_linux
-def test_an_installed_torch_gets_the_triton_of_the_maker(world: World, install: Install) -> None:
-    fill(world, "rocm7.2", "triton-rocm")
-    cpu = world.add_torch("cpu", "2.13.0")
-    world.fill(venv := world.venv(), cpu)
-    words = ("--python", str(venv), "--torch", "2.13.0", "--backend", "rocm7.2")
-    said = install(*words, "--yes", "--no-verify", "--json")
-    assert said.exit == 0, said.err
-    assert said.answer["after"]["torch"] == "2.13.0+rocm7.2"
-    assert said.answer["after"]["triton-rocm"] == "3.8.0"
-
-
-@needs_linux
 def test_the_kernels_for_the_named_target_come_as_an_extra(world: World, install: Install) -> None:
     """AMD's index has one torch for all targets, and a package with kernels for each."""
     label = "2.13.0+rocm10.0.0"
@@ -324,3 +306,20 @@ def test_the_kernels_for_the_named_target_come_as_an_extra(world: World, install
     assert said.exit == 0, said.err
     assert said.answer["after"]["torch"] == label
     assert said.answer["after"][kernels] == label
+
+
+def test_conda_changes_what_conda_installed_so_its_command_is_named(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    venv = world.venv()
+    (venv / "conda-meta").mkdir()
+    world.fill(venv, world.wheel("torch", "2.0.0", files={"torch/__init__.py": ""}))
+    next(venv.glob("lib/*/site-packages/torch-*/INSTALLER")).write_text("conda")
+    with_a_gpu(monkeypatch)
+    before = state_of(venv)
+    words = ("--torch", "2.5.1", "--python", str(venv / "bin/python"))
+    shown = install(*words, "--dry-run", "--json").answer["steps"][0]["argv"]
+    assert shown[:5] == ["conda", "install", "--yes", "--prefix", str(venv)]
+    said = install(*words, "--yes")
+    assert (said.exit, state_of(venv)) == (3, before), said.err
+    assert " ".join(shown[:5]) in said.err and "gpusetup verify --python" in said.err

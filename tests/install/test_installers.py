@@ -78,28 +78,6 @@ def test_what_a_command_names(words: str, installer: str, said: str, capsys: Sai
     assert not any("reinstall" in line for line in rest)
 
 
-@pytest.mark.parametrize(
-    ("words", "there"),
-    [
-        (f"{T4} {DRIVER} --installer conda", {"conda"}),  # a build of conda's is no wheel
-        (f"{T4} {DRIVER} --python 3.15", {"uv", "pip"}),  # conda has none that fits
-        (f"{T4} {DRIVER} --python 3.6", set()),
-    ],
-)
-def test_what_has_no_build_has_no_command(words: str, there: set[str], capsys: Said) -> None:
-    assert {name for name in EXACT if lines(capsys, words, name)} == there
-
-
-@pytest.mark.parametrize("torch", ["2.5.1", "2.9.0", "2.15.0"])
-@pytest.mark.parametrize("on", [f"{T4} {DRIVER}", GH200, MAC])
-def test_torchs_index_is_never_beside_another_one(torch: str, on: str, capsys: Said) -> None:
-    for name in ("uv", "pip"):
-        first, second = lines(capsys, f"{on} --torch {torch}", name)
-        assert "--no-deps" in first and "--no-deps" not in second
-        assert len({word for word in first.split() if "://" in word}) == 1
-        assert "://" not in second and "extra-index" not in first + second
-
-
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 @pytest.mark.one_in(4)
 def test_the_real_installer_takes_each_thing_from_its_own_index(

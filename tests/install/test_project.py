@@ -32,14 +32,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexServer]:
-    """torch and torchvision for a GPU and for the CPU, AMD's with a Triton of its own, and the
-    default index, which has torch for a Mac and a placeholder of that Triton."""
+    """torch and torchvision for a GPU and for the CPU, and the default index, which has torch for a
+    Mac."""
     folder = tmp_path_factory.mktemp("projects")
     with index_server(folder / "served") as index:
 
-        def add(shelf: str, name: str, version: str, tag: str, *requires: str) -> None:
-            wheel = build_wheel(folder / shelf, name, version, tag=tag, requires=requires)
-            index.add(shelf, wheel)
+        def add(shelf: str, name: str, version: str, tag: str) -> None:
+            index.add(shelf, build_wheel(folder / shelf, name, version, tag=tag))
 
         for name, version in (("torch", "2.5.1"), ("torchvision", "0.20.1")):
             for backend in ("cpu", "cu124"):
@@ -48,10 +47,6 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexServer]:
             add("simple", name, version, "cp311-none-macosx_11_0_arm64")
         for name in ("mkdocs", "rich"):
             add("simple", name, "14.0", "py3-none-any")
-        tag = f"cp311-cp311-{SYSTEMS[0]}"
-        add("whl/rocm7.2", "torch", "2.13.0+rocm7.2", tag, "triton-rocm==3.8.0")
-        add("whl/rocm7.2", "triton-rocm", "3.8.0", "py3-none-any")
-        add("simple", "triton-rocm", "0.0.1", "py3-none-any")
         yield index
 
 
@@ -95,8 +90,6 @@ def test_it_is_shown_and_nothing_is_written(here: Path, capsys: Out) -> None:
     assert main([*WORDS, "torchvision", "rich"]) == 0
     assert capsys.readouterr().out == SHOWN
     assert not [*here.iterdir()]
-    main([*WORDS, "--backend", "cu121"])
-    assert "== 'aarch64'" not in capsys.readouterr().out  # torch 2.5.1 has no such build of cu121
     main(["install", "--project", "--gpu", "RTX 3090", "--driver", "580.95.05"])
     assert "whl/cu" in capsys.readouterr().out
 
@@ -112,16 +105,15 @@ dependencies = [
 """
 
 
-@pytest.mark.parametrize("own", ["", "[tool.uv]\nenvironments = [\"sys_platform == 'linux'\"]"])
-def test_uv_locks_what_was_pasted(here: Path, index: IndexServer, capsys: Out, own: str) -> None:
+def test_uv_locks_what_was_pasted(here: Path, index: IndexServer, capsys: Out) -> None:
     answer = asked(capsys, *WORDS, "--index", index.index_root)
-    (here / "pyproject.toml").write_text("\n".join((PROJECT, *answer["lines"], own, "")))
+    (here / "pyproject.toml").write_text("\n".join((PROJECT, *answer["lines"], "")))
     add = answer["steps"][0]["argv"]
     assert shlex.join(add) == "uv add torch==2.5.1"
     by_uv(here, index, *add[1:], "--no-sync")
     locked = (here / "uv.lock").read_text(encoding="utf-8")
     assert 'version = "2.5.1+cu124"' in locked and "2.5.1+cpu" not in locked
-    assert own or 'version = "2.5.1"\n' in locked  # the Mac's, from the default index
+    assert 'version = "2.5.1"\n' in locked  # the Mac's, from the default index
 
 
 EXTRAS = """\
@@ -159,44 +151,26 @@ def test_uv_locks_extras_that_exclude_each_other(
     assert "conflicts = [[" in locked
 
 
-def test_uv_locks_amds_build_with_the_triton_of_its_index(
-    here: Path, index: IndexServer, capsys: Out
-) -> None:
-    words = ("--backend", "rocm7.2", "--torch", "2.13.0", "--index", index.index_root)
-    answer = asked(capsys, "install", "--project", *words)
-    (here / "pyproject.toml").write_text("\n".join((PROJECT, *answer["lines"], "")))
-    by_uv(here, index, *answer["steps"][0]["argv"][1:], "--no-sync")
-    locked = (here / "uv.lock").read_text(encoding="utf-8")
-    assert 'version = "2.13.0+rocm7.2"' in locked
-    assert 'name = "triton-rocm"\nversion = "3.8.0"' in locked
-
-
 SCRIPT = """\
-#!/usr/bin/env python
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["torch", "torchvision", "rich"]
+# dependencies = ["torch", "rich"]
 # ///
 import torch
 """
 
 
 @pytest.mark.parametrize("text", [SCRIPT, "import torch\n"], ids=["with a block", "without"])
-def test_uv_locks_a_script_with_what_was_pasted(
+def test_uv_writes_torch_and_its_index_into_a_script(
     here: Path, index: IndexServer, capsys: Out, text: str
 ) -> None:
-    script = here / "script.py"
-    script.write_text(text)
+    (here / "script.py").write_text(text)
     answer = asked(capsys, *WORDS, "script.py", "--index", index.index_root)
-    lines = "\n".join(answer["lines"])
-    first = "# ///\nimport" if "# ///" in text else "import"
-    script.write_text(text.replace(first, f"{lines}\n{first}"))
-    for step in answer["steps"][:-1]:
-        by_uv(here, index, *step["argv"][1:])
+    assert (here / "script.py").read_text() == text
+    by_uv(here, index, *answer["steps"][0]["argv"][1:])
     by_uv(here, index, "lock", "--script", "script.py")
     locked = (here / "script.py.lock").read_text(encoding="utf-8")
     assert 'version = "2.5.1+cu124"' in locked
-    assert ("torchvision" in locked) == ("torchvision" in text)
     assert not any("script.py" in word for word in answer["after"])
 
 
@@ -205,7 +179,6 @@ def test_uv_locks_a_script_with_what_was_pasted(
     [
         "[project",
         "[project]\noptional-dependencies = 5",
-        '[project.optional-dependencies]\n"a b" = ["torch"]\ncpu = "torch"\nx = [3, {y = 1}]',
         "a = " + "[" * 5000,
     ],
 )
@@ -215,13 +188,9 @@ def test_a_strangers_project_file_never_ends_the_command(
     (here / "pyproject.toml").write_text(text)
     assert main([*WORDS]) == 0
     assert "uv add torch==2.5.1" in capsys.readouterr().out
-    (here / "s.py").write_text("# /// script\n# dependencies = [\n# ///\n")
-    assert main([*WORDS, "s.py"]) == 2
-    assert "s.py" in capsys.readouterr().err
 
 
 PROJECTS = {
-    "a lock": ("uv.lock", "version = 1\n", True),
     "a project of uv": ("pyproject.toml", '[project]\nname = "a"\n[tool.uv]\n', True),
     "another project": ("pyproject.toml", '[project]\nname = "a"\n', False),
 }

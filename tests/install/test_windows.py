@@ -62,27 +62,3 @@ def test_a_kill_is_ended_by_the_same_command(laptop: Any, phase: str) -> None:
     assert "✓ Installed: C:\\project\\.venv has torch 2.5.1+cu124" in retried.ended.out
     assert "Undone: C:\\project\\.venv has torch 2.5.1+cpu" in undone.ended.out
     assert killed.ended.out == ""
-
-
-CTRL_C = (
-    ("monitor", "Ctrl-C ends it", "samples by nvml"),
-    (
-        "monitor -- python -uc t=__import__('time').sleep;t(5);print(7**7);t(60)",
-        "823543",
-        "Watched",
-    ),
-    ("install --yes --torch 2.5.1 --offline {house}", "Unpacking", "interrupted"),
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("typed", "at", "said"), CTRL_C)
-def test_ctrl_c_in_a_console(laptop: Any, typed: str, at: str, said: str) -> None:
-    words = typed.format(house=windows.seen_from_windows(laptop.house)).split()
-    ended = laptop.there.in_console(
-        f"{story.BIN}\\gpusetup.exe", *words, keys=b"\3", at=at,
-        cwd=laptop.there.drive / "project", VIRTUAL_ENV=f"{story.PROJECT}\\.venv",
-    )  # fmt: skip
-    assert said in ended.out, ended.out
-    assert "gpusetup itself failed" not in ended.out
-    assert not (laptop.venv / ".gpusetup" / "journal.json").exists()

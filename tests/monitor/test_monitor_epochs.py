@@ -40,22 +40,10 @@ def bars(description: str) -> Prints:
             yield 5.0 * number + percent / 20, f"\x1b[32m{bar}\x1b[0m"
 
 
-def one_bar() -> Prints:
-    """tqdm over the epochs."""
-    for number in range(4):
-        yield 5.0 * number, f"\rEpochs:  {number * 30}%|##   | {number}/3 [00:05<00:10,  5.00s/it]"
-
-
 def trainer() -> Prints:
     """transformers: a dictionary every twenty steps."""
     for step in range(1, 9):
         yield 2.5 * step, f"{{'loss': 0.5, 'learning_rate': 1e-05, 'epoch': {step / 2}}}\n"
-
-
-def table(heading: str, row: str) -> Prints:
-    yield 0.0, heading + "\n"
-    for number in range(1, 4):
-        yield 5.0 * number, row.format(number) + "\n"
 
 
 WAYS: dict[str, Prints] = {
@@ -70,12 +58,7 @@ WAYS: dict[str, Prints] = {
     "keras": keras(),
     "tqdm with a number": bars("epoch {}"),
     "Lightning": bars("Epoch {}"),
-    "tqdm over the epochs": one_bar(),
     "transformers": trainer(),
-    "fastai": table("epoch     train_loss  valid_loss  time", "{}         0.5    0.4    00:05"),
-    "ultralytics": table(
-        "      Epoch    GPU_mem   box_loss   Instances", "        {}/3      2.5G       1.1     22"
-    ),
 }
 
 

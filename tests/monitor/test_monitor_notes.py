@@ -25,9 +25,6 @@ def judged(run: Run) -> Summary:
 
 
 SAID: dict[str, tuple[Callable[[], Run], str]] = {
-    "a slow link": (lambda: run(Gpu(use=95, pcie=2e8, link=1.97e9)), "PCIe link carries 1970 MB/s"),
-    "a game": (
-        lambda: run(Gpu(use=95, holders=((7, "Game.exe", "graphics"),))), "only programs that"),
     "locked clocks": (lambda: run(Gpu(use=97, clock=70, weight=0.6)), "SM clock at 70 %"),
     "pauses": (lambda: run(Gpu(use=pausing(96, 60, 12)), seconds=300), "paused 4 times, 1"),
 }  # fmt: skip

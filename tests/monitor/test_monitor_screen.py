@@ -15,7 +15,7 @@ import pytest
 import standin
 from standin import A100
 
-from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
+from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.render.monitor import once
 
 HERE = Path(__file__).resolve().parents[1]
@@ -55,8 +55,7 @@ def test_a_terminal_gets_what_it_can_show_and_is_as_it_was(
         assert bool(re.search(r"\x1b\[[0-9;]*[12]m", live)) != ("NO_COLOR" in environment)
 
 
-def test_foreign_process_names_cannot_steer_the_terminal() -> None:
-    hostile = ProcessUse(pid=1, name="\x1b[2Jred[bold]", memory_bytes=1 << 30)
-    gpu = GpuSample(index=0, processes=(hostile,))
+def test_foreign_names_cannot_steer_the_terminal() -> None:
+    gpu = GpuSample(index=0, name="\x1b[2Jred[bold]", memory_used_bytes=1 << 30)
     said = once(Sample(at="2026-11-20T06:00:00.000Z", seconds=0, gpus=(gpu,)))
     assert "?[2Jred[bold]" in said and "1.0 GiB" in said and "\x1b" not in said

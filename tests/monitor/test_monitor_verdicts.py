@@ -48,11 +48,11 @@ CPU_RUNS: dict[str, tuple[Tree, Host, str]] = {
                     "input-starved/storage"),
     "the network": (Tree(main=20, blocked=1), Host(network=9e7), "input-starved/network"),
     "another program's download": (Tree(main=20), Host(network=9e7), "bursty/waits"),
-    "all cores compute": (Tree(main=1550), Host(), "cpu-bound/all-cores"),
-    "one core computes": (Tree(main=100), Host(), "cpu-bound/one-process"),
+    "all cores compute": (Tree(main=1550), Host(), "cpu-bound/computes"),
+    "one core computes": (Tree(main=100), Host(), "cpu-bound/computes"),
     "it waits": (Tree(main=3), Host(), "idle/waits"),
     "the memory is full": (Tree(main=100), Host(memory=97), "memory-tight/host-memory"),
-    "others use the CPU": (Tree(main=60), Host(others=1500), "input-starved/neighbours"),
+    "others use the CPU": (Tree(main=60), Host(others=1500), "input-starved/cores"),
 }  # fmt: skip
 
 
@@ -64,14 +64,3 @@ def test_without_a_gpu_the_command_is_judged_by_cpu_loader_disk_and_network(name
     assert f"{summary.verdict}/{summary.cause}" == verdict, summary.evidence
     assert "no GPU was watched" in summary.evidence and summary.next is not None
     assert "?" not in summary.evidence + summary.next.text
-
-
-def test_a_gpu_without_a_memory_of_its_own_shows_the_machines() -> None:
-    from gpusetup.monitor.documents import GpuSample, HostSample
-    from gpusetup.monitor.session import with_unified_memory
-
-    host = HostSample(memory_used_bytes=30 << 30, memory_total_bytes=119 << 30)
-    spark = with_unified_memory(GpuSample(index=0, name="NVIDIA GB10"), host)
-    assert (spark.memory_used_bytes, spark.memory_is_unified) == (30 << 30, True)
-    card = with_unified_memory(GpuSample(index=0, name="NVIDIA L4"), host)
-    assert card.memory_used_bytes is None

@@ -1,4 +1,4 @@
-"""Memory errors and PCIe links, in what nvidia-smi printed and in our own records."""
+"""Lost GPUs and PCIe links, in what nvidia-smi printed and in our own records."""
 
 from __future__ import annotations
 
@@ -9,45 +9,7 @@ USUAL = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
     "memory.total [MiB]"
 )
-GOOD = "NVIDIA A100-SXM4-80GB, 98 %, 380 W, 400 W, 66000 MiB, 81920 MiB"
-TOTAL = "ecc.errors.uncorrected.volatile.total"
-
-
-def rising(columns: str, before: str, after: str) -> str:
-    """A log of a GPU that works well, whose last columns change in the middle."""
-    moments = [[f"{GOOD}, {before if number < 30 else after}"] for number in range(60)]
-    return csv(f"{USUAL}, {columns}", moments)
-
-
-@each(
-    "text, said",
-    [
-        (rising(TOTAL, "0", "2"), "faulty/memory reset-the-gpu"),
-        (rising(TOTAL, "4", "4"), "good/ none"),
-        (rising(TOTAL, "[N/A]", "[N/A]"), "good/ none"),
-        (rising("ecc.errors.uncorrected.aggregate.total", "1", "2"), "faulty/memory reset-the-gpu"),
-        (rising("remapped_rows.pending", "No", "Yes"), "faulty/memory reset-the-gpu"),
-        (rising("remapped_rows.failure", "No", "Yes"), "faulty/memory replace-the-gpu"),
-        (rising("retired_pages.pending", "No", "No"), "good/ none"),
-        (dmon("pwr gtemp sm mem pclk dbecc", [["350 60 97 40 1410 0"]] * 30
-              + [["350 60 97 40 1410 1"]] * 30), "faulty/memory reset-the-gpu"),
-    ],
-)  # fmt: skip
-def test_memory_errors_that_rise_come_before_a_good_utilisation(
-    text: str, said: str, judged: Judge
-) -> None:
-    summary = judged(text)
-    assert verdict_and_step(summary) == said, summary["evidence"]
-    if "ecc" in text and "[N/A]" not in text and said == "good/ none":
-        assert "4 uncorrectable memory errors before the run, none during it" in summary["text"]
-
-
-def test_one_reading_tells_errors_since_the_driver_was_loaded(judged: Judge) -> None:
-    summary = judged(csv(f"{USUAL}, {TOTAL}", [[f"{GOOD}, 3"]]))
-    assert "3 uncorrectable memory errors since the driver was loaded" in summary["text"]
-
-
-LINK_AND_ERRORS = """\
+LINK = """\
     PCI
         GPU Link Info
             PCIe Generation
@@ -56,74 +18,20 @@ LINK_AND_ERRORS = """\
                 Current                   : 16x
         Tx Throughput                     : 4600000 KB/s
         Rx Throughput                     : {received} KB/s
-    ECC Errors
-        Volatile
-            SRAM Uncorrectable Parity     : 0
-            DRAM Uncorrectable            : {errors}
-    Processes
-        Process ID                        : 7311
-            Type                          : C
-            Name                          : python
-            Used GPU Memory               : 30040 MiB
 """
 
 
 @each(
-    "use, errors, received, said",
+    "use, received, said",
     [
-        (98, 1, 84000, "faulty/memory reset-the-gpu"),
-        (98, 0, 84000, "good/ none"),
-        (52, 0, 11700000, "communication-bound/host stay-on-the-gpu"),
+        (98, 84000, "good/ none"),
+        (52, 11700000, "communication-bound/host stay-on-the-gpu"),
     ],
 )
-def test_reports_of_many_moments(
-    use: int, errors: int, received: int, said: str, judged: Judge
-) -> None:
-    texts = []
-    for minute in range(20):
-        counted = errors if minute >= 10 else 0
-        more = LINK_AND_ERRORS.format(errors=counted, received=received)
-        texts.append(report(use, minute=minute, more=more))
-    summary = judged("\n".join(texts))
+def test_reports_of_many_moments(use: int, received: int, said: str, judged: Judge) -> None:
+    more = LINK.format(received=received)
+    summary = judged("\n".join(report(use, minute=minute, more=more) for minute in range(20)))
     assert verdict_and_step(summary) == said, summary["evidence"]
-
-
-FEW_LANES = "communication-bound/host look-at-the-link"
-LINK = (
-    "name, utilization.gpu [%], power.draw [W], power.limit [W], pcie.link.gen.current, "
-    "pcie.link.gen.max, pcie.link.width.current, pcie.link.width.max"
-)
-
-
-def with_a_link(use: int, watts: int, link: str) -> str:
-    """A log of a GPU that works in short pieces, if `use` is low."""
-    spread = 5 if use < 90 else 1
-    moments = []
-    for number in range(60):
-        now = use + (number % 3 - 1) * spread
-        moments.append([f"NVIDIA GeForce RTX 4090, {now} %, {watts} W, 450 W, {link}"])
-    return csv(LINK, moments)
-
-
-@each(
-    "use, watts, link, said, noted",
-    [
-        (40, 160, "1, 4, 1, 16", FEW_LANES, "1 of 16 lanes"),
-        (40, 160, "4, 4, 4, 16", FEW_LANES, "4 of 16 lanes"),
-        # Half of the lanes is what two cards on one board get, and such a GPU rarely waits for it.
-        (40, 160, "4, 4, 8, 16", "input-starved/short-pieces help-the-host", ""),
-        (40, 160, "4, 4, 16, 16", "input-starved/short-pieces help-the-host", ""),
-        (98, 400, "4, 4, 1, 16", "good/ none", "1 of 16 lanes"),
-        (98, 400, "4, 4, 16, 16", "good/ none", ""),
-    ],
-)  # fmt: skip
-def test_lanes_that_are_missing_under_load(
-    use: int, watts: int, link: str, said: str, noted: str, judged: Judge
-) -> None:
-    summary = judged(with_a_link(use, watts, link))
-    assert verdict_and_step(summary) == said, summary["evidence"]
-    assert noted in summary["text"]
-    assert noted or "lanes" not in summary["text"]
 
 
 @each(
@@ -153,9 +61,9 @@ LOST = "faulty/lost see-why-it-was-lost"
     "last_line, lost",
     [
         (f"{HANDLE}1: 0000:A1:00.0: GPU is lost.  Reboot the system to recover", "GPU 1 was"),
-        (f"{HANDLE}0000:A1:00.0: Unknown Error", "a GPU was"),
-        (f"{HANDLE} 0000:A1:00.0: GPU is lost.", "a GPU was"),
-        ("Failed to initialize NVML: Unknown Error", "a GPU was"),
+        (f"{HANDLE}0000:A1:00.0: Unknown Error", "GPU 0, 1 were"),
+        (f"{HANDLE} 0000:A1:00.0: GPU is lost.", "GPU 0, 1 were"),
+        ("Failed to initialize NVML: Unknown Error", "GPU 0, 1 were"),
         ("Failed to initialize NVML: Driver/library version mismatch", ""),
     ],
 )
@@ -169,7 +77,8 @@ def test_a_last_line_about_a_gpu_that_cannot_be_read_is_a_lost_gpu(
     for text in logs.values():
         summary = judged(f"{text}{last_line}\n")
         assert verdict_and_step(summary) == (LOST if lost else "good/ none"), summary["evidence"]
-        assert (f"{lost} lost at second 60 of 60" in summary["evidence"]) == bool(lost)
+        assert ("lost at second 60 of 60" in summary["evidence"]) == bool(lost)
+        assert lost in summary["evidence"]
         assert not summary["notes"]
 
 
@@ -181,7 +90,7 @@ def test_a_gpu_without_rows_after_such_a_line_was_lost_then(judged: Judge) -> No
     text = "\n".join([*lines[:since], f"{HANDLE}1: 0000:A1:00.0: Unknown Error", *rest])
     summary = judged(text)
     assert verdict_and_step(summary) == LOST
-    assert "GPU 1 was lost at second 40 of 59" in summary["evidence"]
+    assert "GPU 1 was lost" in summary["evidence"]
 
 
 @each(

@@ -38,25 +38,20 @@ TIGHT = "memory-tight/margin free-the-card"
 @each(
     "holders, said, words",
     [
-        ((OLLAMA, TRAINING), TIGHT, "Stop or unload ollama (PID 9921, 14.5 GiB)"),
+        ((OLLAMA, TRAINING), TIGHT, "stop or unload ollama (PID 9921, 14.5 GiB)"),
         (
             (OLLAMA, (1, "python", 5000)),
             "good/ see-whose-they-are",
-            "not the job's: ollama (PID 9921, 14.5 GiB)",
+            "ollama (PID 9921, 14.5 GiB)",
         ),
-        (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB) share GPU 0"),
-        (
-            ((1, "/opt/game/Game.x86", 15000), (2, "blender", 9000)),
-            TIGHT,
-            "blender (PID 2, 8.8 GiB) share GPU 0",
-        ),
+        (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB)"),
         (((1, "VLLM::EngineCore", 24000),), "good/ none", ""),
         (((1, "VLLM::EngineCore", 23500), (2, "python", 500)), "good/ none", ""),
         (((1, "python", 24000),), "memory-tight/margin leave-a-margin", ""),
         (
             ((31, "python3", 9000), (48, "python", 8000)),
             "good/ see-whose-they-are",
-            "python3 (PID 31, 8.8 GiB) and python (PID 48, 7.8 GiB) share GPU 0",
+            "shared by python3 (PID 31, 8.8 GiB) and python (PID 48, 7.8 GiB)",
         ),
     ],
 )
@@ -65,7 +60,7 @@ def test_who_holds_the_memory_of_a_full_gpu(
 ) -> None:
     summary = judged(tables(*holders))
     assert verdict_and_step(summary) == said, summary["evidence"]
-    assert words in summary["text"]
+    assert words in " ".join(summary["text"].split())
 
 
 MEMORY = (
@@ -112,8 +107,7 @@ SLOW_RANK = f"{CARD}, 98 %, 135 W, 300 W, 20000 MiB, 49140 MiB"
 @each(
     "gpus, command, said",
     [
-        ([BUSY, BUSY, BUSY, UNUSED], (), "uneven/unused use-the-other-gpus"),
-        ([BUSY, BUSY, BUSY, UNUSED], ("torchrun", "train.py"), "uneven/unused use-the-other-gpus"),
+        ([BUSY, BUSY, BUSY, UNUSED], (), "good/ use-the-other-gpus"),
         # Half of the machine may be somebody else's: the step asks whose they are.
         ([BUSY, BUSY, UNUSED, UNUSED], (), "good/ use-the-other-gpus"),
         ([BUSY, UNUSED], (), "good/ use-the-other-gpus"),
@@ -129,8 +123,6 @@ def test_several_gpus_of_one_job_without_a_command(
 ) -> None:
     summary = judged(csv(MEMORY, [gpus] * 60), *command)
     assert verdict_and_step(summary) == said, summary["evidence"]
-    if "unused" in said:
-        assert f"did nothing (GPU {len(gpus) - 1})" in summary["next"]["text"]
 
 
 @each(
@@ -155,19 +147,3 @@ def test_a_server_that_is_known_to_rest_takes_no_part_of_the_gpu(
     lines = [json.dumps({**head, "seconds": second, "gpus": [gpu]}) for second in range(40)]
     summary = judged("\n".join(lines) + "\n")
     assert verdict_and_step(summary) == said, summary["evidence"]
-
-
-LOADING = (
-    "utilization.gpu [%], command.cpu [%], command.busiest_cpu [%], command.loader_workers, "
-    "command.input [MB/s], command.read [MB/s], command.cores"
-)
-
-
-@each("gpus, cores, workers", [(1, 64, 16), (8, 64, 8), (2, 64, 16), (8, 4, 1)])
-def test_processes_share_the_cores_that_are_known(
-    gpus: int, cores: int, workers: int, judged: Judge
-) -> None:
-    row = f"45, 200, 100, 0, 90, 90, {cores}"
-    summary = judged(csv(LOADING, [[row] * gpus] * 60))
-    assert summary["next"]["id"] == "load-with-workers", summary["evidence"]
-    assert f"num_workers={workers}," in summary["next"]["text"]

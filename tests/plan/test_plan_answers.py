@@ -27,28 +27,26 @@ GROUPS: dict[str, tuple[str, ...]] = {
     f"{PLAIN} 2048 --batch 4": (
         "", "--checkpointing", "--checkpointing selective", "attention=eager",
         "fused_kernels=yes", "compile=yes", "--dtype fp32 --amp bf16", "--accumulate 4",
-        "--offload checkpoints --checkpointing", "loss=fused",
+        "offload_checkpoints=yes --checkpointing", "loss=fused",
         "loss=hf", "loss=eager-old", "--lora 16",
         "--lora 16 trained_embeddings=yes",
     ),
     f"{PLAIN} 512 --batch 1": (
         "--dtype fp32", "step=fused", "step=loop", "step=backward", "--optimizer adamw8bit",
         "--optimizer paged-adamw8bit", "--optimizer adafactor", "--optimizer sgd",
-        "--offload optimizer", "--lora 16 --quantize nf4", "--lora 16 --quantize int8",
+        "offload_optimizer=yes", "--lora 16 --quantize nf4", "--lora 16 --quantize int8",
     ),
     f"{MANY} --batch 16": (
         "", "--strategy zero1",
-        "--strategy zero2", "--strategy zero2 --offload optimizer", "--strategy zero3",
+        "--strategy zero2", "--strategy zero2 offload_optimizer=yes", "--strategy zero3",
         "--strategy fsdp", "--strategy shard-grad-op",
         "--strategy fsdp1 --lora 16", "--strategy hsdp --gpus 16", "--strategy fsdp --sp 4",
-        "--strategy fsdp --tp 4", "--strategy fsdp --tp 4 sequence_parallel=yes",
-        "--strategy fsdp --cp 2", "--strategy zero1 --pp 4 --accumulate 2",
     ),
     NAMED: tuple(
         f"--trainer {name}"
         for name in ("hf", "trl", "axolotl", "llama-factory", "ms-swift --strategy zero2",
                      "unsloth", "torchtune", "torchtitan", "litgpt", "llm-foundry", "nanogpt",
-                     "llama-recipes --lora 8 --quantize nf4", "megatron", "gpt-neox", "deepspeed",
+                     "llama-recipes --lora 8 --quantize nf4", "deepspeed",
                      "verl", "openrlhf", "lightning", "accelerate", "loop", "trinity",
                      "axolotl --lora 8 --quantize nf4 --strategy fsdp")
     ),
@@ -114,7 +112,7 @@ ADAPTERS = "--model llama-2-7b --context 512 --batch 2 --gpus 2 --gpu-mem 140GiB
 SAID = (
     (f"{ADAPTERS} --trainer hf --strategy zero3", 0, "runs of adapters under ZeRO", ""),
     (f"{ADAPTERS} --trainer hf --strategy ddp", 0, "clear", "runs of adapters"),
-    (f"{ONE} --gpu-mem 80GiB --offload optimizer", 0, "runs that keep parts in the host's RAM", ""),
+    (f"{ONE} --gpu-mem 80GiB offload_optimizer=yes", 0, "keep parts in the host's RAM", ""),
     ("--model qwen2.5-vl-7b --context 512 --batch 1 --gpu-mem 300GiB", 0, "image encoder", ""),
     ("--params 1B --batch 8 --gpu-mem 80GiB", 0, "For sequences, give `--context`", ""),
     ("--params 1B --batch 8 --gpu-mem 80GiB --context 128", 0, "close", "give `--context`"),
@@ -131,7 +129,7 @@ SAID = (
     ("--params 57M --max-batch --gpu-mem 80GiB", 2, "what a sample keeps", ""),
     ("--params 57M --model yolo11x --gpu-mem 80GiB", 2, "no attention layers", ""),
     (f"{ONE} --gpu-mem 80GiB loss=none", 2, "No loss is called", ""),
-    (f"{ONE} --gpu-mem 80GiB context_parallel=many", 2, "plan.context_parallel", ""),
+    (f"{ONE} --gpu-mem 80GiB accumulate=many", 2, "plan.accumulate", ""),
 )  # fmt: skip
 
 

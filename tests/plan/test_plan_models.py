@@ -1,15 +1,9 @@
-"""Models by name, by config.json (from a file or from their hub) and by size."""
+"""Models by name, by config.json (from a file or from the hub's cache) and by size."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -25,8 +19,6 @@ from gpusetup.plan.models import (
     shape_or_assumed,
     size_in_name,
 )
-
-HERE = Path(__file__).resolve().parent
 
 # --- by name --------------------------------------------------------------------------------------
 
@@ -88,8 +80,8 @@ def test_a_name_is_matched_whole_and_by_its_size_or_not_at_all(name: str) -> Non
         assert "No model is called" in problem.message
     else:
         size = size_in_name(name)
-        assert shape.assumed and not shape.base
-        assert size and shape.parameters == size.parameters
+        assert shape.assumed
+        assert size and shape.parameters == size[0]
 
 
 def test_an_unknown_model_with_a_size_is_planned_and_never_ticked(planned: Any) -> None:
@@ -97,8 +89,6 @@ def test_an_unknown_model_with_a_size_is_planned_and_never_ticked(planned: Any) 
     assert answer["fits"] and answer["confidence"] == "close"
     assert answer["parameters"] == 9_000_000_000
     assert "the shape of Thing-9B (the usual one of its size" in answer["uncounted"][0]
-    answer = planned("--model", "me/Qwen3-8B-Audio-Chat", "--lora", "16", "--gpu", "H200")
-    assert "without what audio adds" in answer["uncounted"][0]
 
 
 @each(
@@ -162,15 +152,6 @@ GEMMA3 = {
                     "num_key_value_heads": 4, "vocab_size": 262208},
     "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27, "intermediate_size": 4304},
 }  # fmt: skip
-FALCON = {
-    "model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71,
-    "num_hidden_layers": 32, "multi_query": True, "vocab_size": 65024,
-}  # fmt: skip
-CHATGLM = {
-    "model_type": "chatglm", "hidden_size": 4096, "num_attention_heads": 32, "num_layers": 28,
-    "multi_query_group_num": 2, "kv_channels": 128, "ffn_hidden_size": 13696, "rmsnorm": True,
-    "layernorm_epsilon": 1e-5, "padded_vocab_size": 65024,
-}  # fmt: skip
 
 
 @each(
@@ -181,8 +162,6 @@ CHATGLM = {
         (MAMBA2, 7.285e9, True),
         (VIT, 86.57e6, False),
         (GEMMA3, 4.30e9, False),
-        (FALCON, 6.922e9, False),
-        (CHATGLM, 6.244e9, False),
     ],
 )
 def test_layers_are_counted_by_the_usual_keys(
@@ -192,25 +171,6 @@ def test_layers_are_counted_by_the_usual_keys(
     shape = shape_of(config)
     assert shape.parameters == pytest.approx(parameters, rel=0.005)
     assert shape.roughly is roughly
-
-
-USUAL_KINDS = (
-    "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt2", "gpt_neox", "mixtral", "qwen3_moe",
-    "opt", "bloom", "falcon", "mpt", "starcoder2", "olmo2", "olmoe", "cohere", "glm4",
-    "gpt_oss", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava",
-    "qwen3_next", "deepseek_v3", "bamba", "glm4_moe", "ernie4_5_moe",
-)  # fmt: skip
-
-
-@pytest.mark.slow
-def test_usual_keys_count_what_the_classes_have() -> None:
-    """Each class's own default config, on the meta device of one child."""
-    script = [sys.executable, "-W", "ignore", str(HERE / "plan_reference.py"), *USUAL_KINDS]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr[-2000:]
-    for kind, case in json.loads(done.stdout.splitlines()[-1])["counts"].items():
-        said = shape_of(case["config"]).parameters
-        assert said == pytest.approx(case["parameters"], rel=0.03), kind
 
 
 @each(
@@ -255,90 +215,26 @@ def test_a_broken_config_is_bad_input(text: str, tmp_path: Path) -> None:
         model_named(str(file))
 
 
-def test_a_hybrid_never_gets_a_tick_and_latent_attention_caches_one_narrow_tensor(
-    tmp_path: Path, planned: Any
-) -> None:
+def test_a_hybrid_never_gets_a_tick(tmp_path: Path, planned: Any) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(MAMBA2), encoding="utf-8")
     hybrid = planned("--model", str(tmp_path), "--lora", "8", "--gpu-mem", "900GiB")
     assert hybrid["fits"] and hybrid["confidence"] == "close"
-    # arXiv 2505.09343, table 1: 70,272 bytes a token.
-    file.write_text(json.dumps(DEEPSEEK_V3), encoding="utf-8")
-    served = planned("--serve", "--model", str(tmp_path), "--gpu-mem", "2000GiB")
-    assert served["token_kib"] * 1024 == pytest.approx(70_272, rel=1e-3)
 
 
-# --- from the hub ---------------------------------------------------------------------------------
+# --- from the hub's cache -------------------------------------------------------------------------
 
 
-@contextmanager
-def hub(answers: dict[str, tuple[int, bytes]]) -> Iterator[str]:
-    """A hub on loopback: path -> status and body; all other paths are not found."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body = answers.get(self.path, (404, b""))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-ASK = ("plan", "--model", "some-lab/Vision-86M", "--gpu-mem", "24GiB", "--batch", "2")
-PLACE = "/some-lab/Vision-86M/resolve/main/config.json"
-
-
-def test_a_config_is_fetched_only_if_asked_and_the_network_is_said_first(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_downloaded_config_is_found_in_the_cache_and_said_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planned: Any
 ) -> None:
-    with hub({PLACE: (200, json.dumps(VIT).encode())}) as address:
-        monkeypatch.setenv("HF_ENDPOINT", address)
-        main([*ASK])
-        without = capsys.readouterr()
-        assert "`--fetch-config` reads its own" in without.out and "network" not in without.err
-        # A known model is never fetched.
-        assert main(["plan", "--model", "gpt2", "--gpu-mem", "24GiB", "--fetch-config"]) == 0
-        assert "network" not in capsys.readouterr().err
-        assert main([*ASK, "--fetch-config"]) == 0
-        screen = capsys.readouterr()
-    assert screen.err.startswith(f"network: reading {address}{PLACE}")
-    assert "Vision-86M (86.6M parameters)" in screen.out
-
-
-@each(
-    "status, body, reason",
-    [
-        (404, b"", "the hub answers 404"),
-        (401, b"", "private or gated"),
-        (200, b"{", "config.json"),
-        (200, b" " * (2 << 20), "too large"),
-    ],
-)
-def test_a_hub_that_has_no_config_is_said_with_the_way_by_hand(
-    status: int, body: bytes, reason: str,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    with hub({PLACE: (status, body)}) as address:
-        monkeypatch.setenv("HF_ENDPOINT", address)
-        assert main([*ASK, "--fetch-config"]) != 0
-    assert reason in capsys.readouterr().err
-
-
-@each("endpoint", ["file:///etc", "ftp://x"])
-def test_a_mirror_is_an_address_of_the_web(
-    endpoint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    assert main([*ASK, "--fetch-config"]) == 2
-    assert "HF_ENDPOINT" in capsys.readouterr().err
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    words = ("--model", "some-lab/Vision-86M", "--gpu-mem", "24GiB", "--batch", "2")
+    assert "hf download some-lab/Vision-86M config.json" in planned(*words)["uncounted"][0]
+    snapshot = tmp_path / "models--some-lab--Vision-86M" / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps(VIT), encoding="utf-8")
+    answer = planned(*words)
+    assert answer["model"] == "Vision-86M" and answer["parameters"] == 86_567_656
+    (snapshot / "config.json").write_text("{", encoding="utf-8")
+    assert "config.json" in planned(*words)["message"]

@@ -52,7 +52,6 @@ def test_what_is_no_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
 
 COMMANDS = (
     "fleet check --profile",
-    "snapshot diff {sound}",
     "doctor --from",
     "fleet run --print --hosts",
     "plan --from-config",

@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 from tapes import system
 
-from gpusetup.model.machine import Snapshot
+from gpusetup.model.machine import Python, Snapshot
 from gpusetup.probe.target import TargetPython
 from gpusetup.probe.torch import read_torch
 
 SITE, USER = "/env/lib/python3.11/site-packages", "/home/user/.local/lib/python3.11/site-packages"
-TARGET = TargetPython(
-    python="/env/bin/python", prefix="/env", chosen_by="self", manager="venv", path=(SITE,)
-)
+TARGET = TargetPython(python="/env/bin/python", prefix="/env", record=Python(), path=(SITE,))
 CUDA_TEXT = """\
 __version__ = '2.5.1+cu124'
 debug = False

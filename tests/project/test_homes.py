@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from source_trees import parsed, statements
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gpusetup"
@@ -73,15 +72,3 @@ def strangers() -> Iterator[str]:
 
 def test_each_dependency_is_imported_only_in_its_home() -> None:
     assert list(strangers()) == []
-
-
-@pytest.mark.parametrize("folder", ["verify", "child_scripts"])
-def test_what_runs_in_the_target_imports_nothing_of_gpusetup(folder: str) -> None:
-    for path in sorted((PACKAGE / folder).rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
-        names = {
-            node.module
-            for node in statements(tree)
-            if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module
-        }
-        assert not [name for name in names if name.startswith("gpusetup")], path.name

@@ -68,9 +68,6 @@ def test_a_report_gets_what_the_command_line_says(tmp_path: Path) -> None:
     answer = asked("report", raw=file.read_bytes())
     assert answer["json"] == printed("doctor", "--report", str(file), "--json")
     assert answer["text"] == printed("doctor", "--report", str(file))
-    assert asked("markdown")["out"] == printed(
-        "doctor", "--report", str(file), "--format", "markdown"
-    )
 
 
 def test_a_described_machine_gets_the_build_and_the_commands() -> None:
@@ -162,7 +159,7 @@ def test_hidden_marks_of_a_link_reach_no_answer() -> None:
     sly = replace(machine, gpus=gpus, events=(event,), driver=replace(machine.driver, version=SLY))
     answer = asked("linked", page_answers.packed(dump_snapshot(sly)))
     said = [*json.loads(answer["json"])["findings"], json.loads(answer["json"])["snapshot"]]
-    for text in (json.dumps(said, ensure_ascii=False), answer["text"], asked("markdown")["out"]):
+    for text in (json.dumps(said, ensure_ascii=False), answer["text"]):
         assert not re.search(HIDDEN, text), text
 
 
@@ -186,7 +183,7 @@ import page_answers
 def ask(*question, raw=b""):
     return json.loads(page_answers.answer(json.dumps(question), raw))
 assert not page_answers.__file__.startswith(sys.argv[1] + "/web"), page_answers.__file__
-print(ask("report", raw=b"Torch not compiled with CUDA enabled")["exit"], ask("markdown")["exit"])
+print(ask("report", raw=b"Torch not compiled with CUDA enabled")["exit"])
 fields = {"gpu": "A100 80GB", "driver": "570.172.08", "packages": "vllm"}
 told = ask("resolve", {**fields, "os": "linux", "machine": "x86_64"})
 print(told["json"], file=sys.stderr) if told["exit"] else None
@@ -213,7 +210,7 @@ def test_the_archive_answers_alone(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.stdout.split() == ["1", "1", "0", "1", "True", "0"], done.stderr
+    assert done.stdout.split() == ["1", "0", "1", "True", "0"], done.stderr
     assert build_page.archive([]) == archive, "the same sources make the same bytes"
 
 

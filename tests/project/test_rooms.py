@@ -185,27 +185,3 @@ def test_no_modules_know_each_other_in_a_circle() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as problem:
         pytest.fail(f"they know each other: {' → '.join(problem.args[1])}")
-
-
-def test_no_other_room_starts_uv() -> None:
-    """Only `uv/` knows where the program is; what others write of uv's commands is for people."""
-    knows: set[str] = set()
-    starts: set[str] = set()
-    for module in modules():
-        if room(module) == "uv":
-            continue
-        for node in statements(tree(module)):
-            names_program = isinstance(node, ast.ImportFrom) and any(
-                alias.name in ("uv_program", "find_uv_bin") for alias in node.names
-            )
-            if names_program or (isinstance(node, ast.Import) and node.names[0].name == "uv"):
-                knows.add(module)
-        for call in ast.walk(tree(module)):
-            if not isinstance(call, ast.Call) or not call.args:
-                continue
-            first = call.args[0]
-            words = first.elts if isinstance(first, (ast.Tuple, ast.List)) else []
-            is_uv = bool(words) and isinstance(words[0], ast.Constant) and words[0].value == "uv"
-            if is_uv and ast.unparse(call.func).rpartition(".")[2] in ("run", "run_step", "Popen"):
-                starts.add(module)
-    assert (knows, starts) == (set(), set())

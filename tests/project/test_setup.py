@@ -40,8 +40,3 @@ def test_an_answer_in_the_readme_is_what_the_command_prints(
 def test_the_readme_shows_the_answers_of_the_four_commands() -> None:
     commands = {command.split()[1] for command in shown_answers()}
     assert commands == {"doctor", "install", "verify", "plan"}
-
-
-def test_every_page_that_the_readme_names_is_there() -> None:
-    for target in re.findall(r"\]\(([^)#:]+)", README):
-        assert (ROOT / target).exists(), target

@@ -95,8 +95,8 @@ def test_inside_a_sentence_it_is_not_shared_either_and_can_be_shared_again(
     text: str, secret: str
 ) -> None:
     sentence = f'He said: "{text}", and then (see {text}) it failed.'
-    once = Scrubber((sentence,), NOBODY).text(sentence)
-    assert secret not in once and Scrubber((once,), NOBODY).text(once) == once
+    once = Scrubber(NOBODY).text(sentence)
+    assert secret not in once and Scrubber(NOBODY).text(once) == once
 
 
 @each("name, value, secret", VARIABLES)
@@ -111,7 +111,7 @@ def test_a_setting_that_everybody_may_have_stays(name: str, value: str) -> None:
 
 @each("text", STAYS)
 def test_what_the_record_is_for_stays(text: str) -> None:
-    assert Scrubber((text,), NOBODY).text(text) == text
+    assert Scrubber(NOBODY).text(text) == text
 
 
 # --- the names and homes of people ----------------------------------------------------------------

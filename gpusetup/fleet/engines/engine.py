@@ -17,7 +17,6 @@ from gpusetup.system.processes import Output, end_children
 MOST_CHILDREN = 32
 """How many nodes are contacted at the same time. Each needs an srun, ssh or kubectl process on this
 machine, which is often a login node."""
-MOST_NODES_IN_HINT = 50
 MOST_EXAMPLES = 3
 """How many busy nodes an error message lists as examples."""
 
@@ -40,9 +39,8 @@ class Engine:
         self.run_name = f"gpusetup-{secrets.token_hex(4)}"
         unknown = [name for name in work.nodes if name not in states]
         if unknown:
-            some_nodes = sorted(states, key=natural)[:MOST_NODES_IN_HINT]
             message = f"{where} has no node {slurm_list(unknown)}"
-            raise UsageError(message, hint=f"it has {slurm_list(some_nodes)}")
+            raise UsageError(message, hint=f"it has {slurm_list(states)}")
         chosen = set(work.nodes or states)
         self.nodes = tuple(sorted((name for name in chosen if not states[name]), key=natural))
         # Nodes that get no work, each with the reason, in the engine's order.

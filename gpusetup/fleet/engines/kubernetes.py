@@ -5,7 +5,6 @@ Sources: kubectl 1.27 to 1.33; the API reference of Kubernetes 1.28 to 1.37 (bat
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
@@ -34,6 +33,7 @@ POD_STATE = (
     '{.items[0].status.conditions[?(@.type=="PodScheduled")].message}|'
     "{.items[0].status.containerStatuses[*].state.*.reason}"
 )
+JOB_TEMPLATE = Path(__file__).parent / "job.yaml"
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 BUSY = "no room: "
 
@@ -61,7 +61,7 @@ class Kubernetes(Engine):
     def job(self, node: str) -> str:
         """The YAML of a Job that requests all GPUs of the node and prints the node's records."""
         values = {
-            "name": job_name(self.run_name, node),
+            "name": self.job_name(node),
             "run": self.run_name,
             "node": node,
             "script": script(self.work),
@@ -74,11 +74,15 @@ class Kubernetes(Engine):
         as_json = {name: json.dumps(value) for name, value in values.items()}
         return Template(JOB_TEMPLATE.read_text(encoding="utf-8")).substitute(as_json)
 
+    def job_name(self, node: str) -> str:
+        # A number, because a node's name may be too long for a label, or have other characters.
+        return f"{self.run_name}-{self.nodes.index(node)}"
+
     def ask(self, node: str) -> Output:
         began = time.monotonic()
-        job_text, label = self.job(node), job_name(self.run_name, node)
+        label = self.job_name(node)
         # The validation is left to the API server, which knows its own version.
-        created = kubectl("create", "--validate=ignore", "-f", "-", stdin=job_text)
+        created = kubectl("create", "--validate=ignore", "-f", "-", stdin=self.job(node))
         if not created.ok:
             return created
         limit, name = self.work.limit + START_SECONDS, f"job/{label}"
@@ -161,20 +165,3 @@ def _gpus_in_use() -> dict[str, int]:
 def _columns(kind: str, columns: str, *more: str) -> Output:
     """The output of `kubectl get` with these custom columns, without a heading."""
     return kubectl("get", kind, *more, "--no-headers", "-o", f"custom-columns={columns}")
-
-
-JOB_TEMPLATE = Path(__file__).parent / "job.yaml"
-LONGEST_PART = 30
-"""How many characters of the node's name the Job's name contains; a DNS label has at most 63
-characters."""
-
-
-def job_name(run_name: str, node: str) -> str:
-    """A name for a node's Job that is a valid DNS label and unique, whatever the node is called.
-
-    >>> job_name("gpusetup-1a", "gpu-1.example.com")
-    'gpusetup-1a-gpu-1-example-com-ed45a0'
-    """
-    label = re.sub(r"[^a-z0-9]", "-", node.lower())[:LONGEST_PART].strip("-")
-    # A hash, because two long names may begin alike.
-    return f"{run_name}-{label}-{hashlib.sha256(node.encode()).hexdigest()[:6]}"

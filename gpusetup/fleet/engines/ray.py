@@ -66,17 +66,20 @@ def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
 class OnNode:
     """The actor class whose methods run in a Ray worker on a node."""
 
-    def python(self) -> str:
-        return sys.executable
+    def ready(self) -> bool:
+        return True
 
-    def run_work(self, work: NodeWork) -> tuple[int | None, str, str, str | None, float]:
+    def run_work(self, work: NodeWork) -> dict[str, Any]:
         """Run the node's work in this worker. Returns the fields of an `Output` as plain values, so
         that the worker may have another version of gpusetup."""
         environment = {k: v for k, v in os.environ.items() if k not in ACTOR_VARIABLES}
         # The worker's Python, unless the user named one.
         here = replace(work, python=work.python or sys.executable)
         output = run(("sh", "-c", script(here)), timeout=work.limit, environment=environment)
-        return output.exit, output.stdout, output.stderr, output.problem, output.seconds
+        return {name: getattr(output, name) for name in FIELDS}
+
+
+FIELDS = ("exit", "stdout", "stderr", "problem", "seconds")
 
 
 class Ray(Engine):
@@ -111,9 +114,7 @@ class Ray(Engine):
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         began = time.monotonic()
-        output = Output(argv=("ray", node), exit=None)
-        actor = None
-        place = self.cluster_nodes[node]
+        argv, actor, place = ("ray", node), None, self.cluster_nodes[node]
         try:
             affinity = NodeAffinitySchedulingStrategy(node_id=place.id, soft=False)
             # All GPUs, so that no other job computes on them meanwhile. No CPUs, so that the actor
@@ -121,15 +122,12 @@ class Ray(Engine):
             options = {"num_gpus": place.gpus, "num_cpus": 0, "scheduling_strategy": affinity}
             actor = self.ray.remote(OnNode).options(**options).remote()
             # If a worker does not start in time, another job is using the node's GPUs.
-            started, _ = self.ray.wait([actor.python.remote()], timeout=self.start_seconds)
+            started, _ = self.ray.wait([actor.ready.remote()], timeout=self.start_seconds)
             if not started:
-                return replace(output, problem=BUSY)
+                return Output(argv=argv, exit=None, problem=BUSY)
             limit = self.work.limit + BEHIND_SECONDS
-            code, out, err, problem, seconds = self.ray.get(
-                actor.run_work.remote(self.work), timeout=limit
-            )
-            return replace(
-                output, exit=code, stdout=out, stderr=err, problem=problem, seconds=seconds
+            return Output(
+                argv=argv, **self.ray.get(actor.run_work.remote(self.work), timeout=limit)
             )
         except self.ray.exceptions.GetTimeoutError:
             problem = no_answer_in(time.monotonic() - began)
@@ -138,7 +136,7 @@ class Ray(Engine):
         finally:
             if actor is not None:
                 self.ray.kill(actor)
-        return replace(output, problem=problem, seconds=time.monotonic() - began)
+        return Output(argv=argv, exit=None, problem=problem, seconds=time.monotonic() - began)
 
     def why_busy(self, output: Output) -> str:
         # Only this problem is not a fault of the node.

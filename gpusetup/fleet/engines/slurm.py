@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet.engines.engine import Engine, require_program
@@ -27,8 +27,6 @@ BUSY = ("Immediate execution impossible", "Requested nodes are busy")
 """What srun prints if another job took the node after we had listed it as idle."""
 NO_SUCH_RESOURCES = "Requested node configuration is not available"
 """srun's message if some of the CPUs that sinfo counts are reserved for the system."""
-JOB_VARIABLES = ("SLURM_", "SBATCH_", "SRUN_", "PMI", "PMIX")
-CONFIG_VARIABLES = ("SLURM_CONF", "SLURM_CONF_SERVER")
 
 
 class Slurm(Engine):
@@ -40,6 +38,9 @@ class Slurm(Engine):
     ) -> None:
         """`partition` limits the run to one partition (None means all); `srun_options` are added to
         every srun command."""
+        if "SLURM_JOB_ID" in os.environ:
+            # srun would start a step of that job, on its own nodes only.
+            raise Blocked("This is a Slurm job already", hint="run it on a login node")
         require_program("sinfo")
         self.srun_options = tuple(srun_options)
         output = run(SINFO, timeout=SINFO_SECONDS)
@@ -53,7 +54,6 @@ class Slurm(Engine):
         where = f"partition {partition}" if partition else "this Slurm"
         super().__init__(work, states, where)
         self.title = f"Slurm gets an exclusive job ({self.run_name}) for each of"
-        self.environment = outside_a_job(os.environ)
         # If the work itself takes only a few seconds, do not wait a whole minute longer.
         self.extra_seconds = min(START_SECONDS, self.work.limit)
 
@@ -61,15 +61,17 @@ class Slurm(Engine):
         return self._srun(node, self.resources[node])
 
     def ask(self, node: str) -> Output:
-        output = self._run_slurm(self.command(node))
+        # srun only returns when the job has ended.
+        seconds = self.work.limit + self.extra_seconds
+        output = run(self.command(node), timeout=seconds)
         if output.exit and NO_SUCH_RESOURCES in output.stderr:
             # If srun does not request a number of CPUs, Slurm allocates all that are not reserved
             # for the system.
             fewer = [word for word in self.resources[node] if not word.startswith(CPUS)]
-            output = self._run_slurm(self._srun(node, fewer))
+            output = run(self._srun(node, fewer), timeout=seconds)
         if output.exit is None:
             # We stopped waiting, but the job may still be running.
-            self._run_slurm(("scancel", f"--name={self.run_name}", f"--nodelist={node}"))
+            self.cancel(f"--nodelist={node}")
         return output
 
     def why_busy(self, output: Output) -> str:
@@ -79,8 +81,11 @@ class Slurm(Engine):
         return "another job uses the node now" if is_refused and not has_begun else ""
 
     def end(self) -> None:
+        self.cancel()
+
+    def cancel(self, *which: str) -> None:
         # All jobs of this run have the same name.
-        self._run_slurm(("scancel", f"--name={self.run_name}"))
+        run(("scancel", f"--name={self.run_name}", *which), timeout=SINFO_SECONDS)
 
     def _srun(self, node: str, resources: Sequence[str]) -> tuple[str, ...]:
         """The srun command for one node, which starts an exclusive job immediately or not at
@@ -92,13 +97,6 @@ class Slurm(Engine):
             f"--immediate={START_SECONDS:.0f}", "--input=none", "--quiet", *self.srun_options,
             "sh", "-c", script(self.work),
         )  # fmt: skip
-
-    def _run_slurm(self, words: Sequence[str]) -> Output:
-        """Run a Slurm command outside the current job and return its output."""
-        # srun only returns when the job has ended.
-        is_srun = words[0] == "srun"
-        seconds = self.work.limit + self.extra_seconds if is_srun else SINFO_SECONDS
-        return run(words, timeout=seconds, environment=self.environment)
 
 
 def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str]], dict[str, str]]:
@@ -141,15 +139,3 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
         names = ", ".join(sorted({row[2].rstrip("*") for row in rows}))
         raise UsageError(f"this Slurm has no partition {partition!r}", hint=f"it has {names}")
     return resources, states
-
-
-def outside_a_job(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the variables of the current Slurm job, because they would make srun
-    start a step of that job."""
-    if "SLURM_JOB_ID" not in environment:
-        return dict(environment)
-    return {
-        name: value
-        for name, value in environment.items()
-        if name in CONFIG_VARIABLES or not name.startswith(JOB_VARIABLES)
-    }

@@ -11,11 +11,9 @@ creates folders, but it only removes empty ones.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,21 +21,17 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked, GpuSetupError
 from gpusetup.install.job import (
     InstallJob,
     Plan,
-    in_image_build,
     prove,
     run_step,
     torch_stays,
 )
-from gpusetup.install.switching.files import flush, remove, write_safely
+from gpusetup.install.switching.files import flush, is_folder, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
-    NEXT_RECEIPT,
-    RECEIPT,
     STAGING,
     STORE,
     UNDO,
@@ -70,7 +64,6 @@ from gpusetup.install.target import (
     versions,
 )
 from gpusetup.model.builds import FAMILY
-from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
 from gpusetup.probe.own_files import how_to_end, interruption
 from gpusetup.probe.target import choose_target
@@ -110,12 +103,13 @@ def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> dic
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
-            if torch_stays(verdict):
-                write_receipt(store / NEXT_RECEIPT, plan, job, verdict)
-        if torch_stays(verdict):
-            change.finish()
-        else:
+        if not torch_stays(verdict):
             change.restore(job)
+            return verdict
+        # Ctrl-C takes effect only after this.
+        hint = "fix that, then `gpusetup install` finishes it"
+        with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
+            change.keep()
     return verdict
 
 
@@ -159,8 +153,6 @@ def begun(store: Path, *, makes_venv: bool) -> Change:
         # kept.
         former=f"former-{secrets.token_hex(4)}",
         venv=makes_venv,
-        # What is kept in an image's layer would make the image larger for ever.
-        keep=not in_image_build(),
     )
     change = Change(store, journal)
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
@@ -170,8 +162,8 @@ def begun(store: Path, *, makes_venv: bool) -> Change:
             (store / STAGING).mkdir(mode=0o700)
             if makes_venv:
                 note_making(store, journal)
-                # An environment that was deleted from this folder may have left its receipt.
-                remove(store / RECEIPT)
+                # An environment that was deleted from this folder may have left its undo.
+                remove(store / UNDO)
             require_followable(store, journal)
             change.enter(journal.phase)
         except (OSError, Blocked):
@@ -255,12 +247,12 @@ class Change:
         """
         leaving, files = files_of_all({*after, *self.journal.before}, layout)
         for path in made:
-            if _is_folder(path):
+            if is_folder(path):
                 raise Blocked(
                     f"{path} is a folder, and a file would come in its place",
                     hint="nothing was changed; move it away, then run this again",
                 )
-        away = {path for path in files | made if os.path.lexists(path) and not _is_folder(path)}
+        away = {path for path in files | made if os.path.lexists(path) and not is_folder(path)}
         away |= bytecode_of(away)
         require_inside(self.store, (*away, *made))
         installed = versions(distributions(layout))
@@ -279,7 +271,7 @@ class Change:
         )
 
     def keep(self) -> None:
-        """Make the new state final. The old files are kept for one undo, or deleted.
+        """Make the new state final. The old files are kept for one undo.
 
         An installation that does not change torch does not delete an older torch that is kept for
         an undo.
@@ -287,21 +279,16 @@ class Change:
         store = self.store
         flush(store)
         self.enter("keeping")
-        if (store / NEXT_RECEIPT).exists():
-            (store / NEXT_RECEIPT).replace(store / RECEIPT)
-        if not self.journal.keep:
-            (store / UNDO).unlink(missing_ok=True)
-        elif "torch" in self.journal.after or not keeps_torch(store):
+        try:
+            undo = read_journal(store, UNDO)
+        except (BadInput, Blocked):
+            # An unreadable journal cannot restore anything.
+            undo = None
+        if "torch" in self.journal.after or undo is None or "torch" not in undo.after:
             kept = files_in(self.former)
             write_journal(store, replace(self.journal, phase="keeping", kept=kept), UNDO)
         remove_empty(self.aside)
         self._forget()
-
-    def finish(self) -> None:
-        """Make the new state final. Ctrl-C takes effect only after that."""
-        hint = "fix that, then `gpusetup install` finishes it"
-        with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
-            self.keep()
 
     # --- backwards --------------------------------------------------------------------------------
 
@@ -324,15 +311,13 @@ class Change:
         for path, kept in aside.items():
             if os.path.lexists(kept):
                 # The new release may have a folder at the path of the old file.
-                if _is_folder(path):
+                if is_folder(path):
                     remove_empty(new for new in made if new.startswith(f"{path}{os.sep}"))
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.replace(kept, path)
         remove_empty(made)
-        # An undo removes the notes of the installation that it reverts. A failed installation has
-        # not written those yet.
-        for name in (UNDO, RECEIPT) if self.journal.undoes else (NEXT_RECEIPT,):
-            (self.store / name).unlink(missing_ok=True)
+        if self.journal.undoes:
+            (self.store / UNDO).unlink(missing_ok=True)
         self._forget()
 
     def restore(self, job: InstallJob) -> None:
@@ -393,11 +378,6 @@ PACKAGE_FOLDER = re.compile(
 """The folder of a package, directly below the library folder."""
 
 
-def _is_folder(path: str) -> bool:
-    """Whether a path is a folder, and not a link to one."""
-    return os.path.isdir(path) and not os.path.islink(path)
-
-
 def bytecode_of(paths: Iterable[str]) -> set[str]:
     """The existing bytecode files for these source files, such as `__pycache__/x.cpython-311.pyc`
     for `x.py`."""
@@ -405,7 +385,7 @@ def bytecode_of(paths: Iterable[str]) -> set[str]:
     bytecode: set[str] = set()
     for folder in {os.path.dirname(source) for source in sources}:
         cache = os.path.join(folder, "__pycache__")
-        if not _is_folder(cache):
+        if not is_folder(cache):
             continue
         for name in os.listdir(cache):
             module, _, _ = name.partition(".")
@@ -424,16 +404,6 @@ def remove_empty(files: Iterable[str]) -> None:
             while os.path.basename(folder) not in LIBRARIES:
                 os.rmdir(folder)
                 folder = os.path.dirname(folder)
-
-
-def keeps_torch(store: Path) -> bool:
-    """Whether the store keeps an older torch for `--undo`; false if the store cannot be read."""
-    try:
-        undo = read_journal(store, UNDO)
-    except (BadInput, Blocked):
-        # An unreadable journal cannot restore anything, and will be replaced.
-        return False
-    return undo is not None and "torch" in undo.after
 
 
 def files_in(former: Path) -> dict[str, tuple[int, int]]:
@@ -490,15 +460,16 @@ def target_folder(python: str | None, venv: str | None, *, is_undo: bool = False
 def recover_unfinished(
     folder: Path, talk: Callable[[str], None], *, dry_run: bool = False
 ) -> Journal | None:
-    """Finish or roll back an interrupted change and return its journal; None if there is none. A
-    dry run only reports it."""
+    """Finish or roll back an interrupted change and return its journal; None if there is none.
+    Raises Blocked in a dry run, because it changes nothing, and cannot read a half-finished
+    state."""
     store = folder / STORE
     journal = read_journal(store)
     head = interruption(str(folder)) if journal else ""
     if dry_run:
         if journal:
             half_made = journal.venv and journal.phase != "keeping"
-            talk(f"{head}; {how_to_end(str(folder), System().family, half_made=half_made)}.")
+            raise Blocked(head, hint=how_to_end(str(folder), System().family, half_made=half_made))
         return None
     # These folders remain if a run was killed after it had deleted its journal.
     leftovers = (store / STAGING, store / "installer")
@@ -518,49 +489,6 @@ def recover_unfinished(
         state = "new" if ended.phase == "keeping" else "previous"
         talk(f"{folder} is in its {state} state again.")
     return ended
-
-
-# --- the receipt ----------------------------------------------------------------------------------
-
-
-def write_receipt(
-    path: Path, plan: Plan, job: InstallJob, verdict: Mapping[str, Any] | None
-) -> None:
-    """Write the receipt of an installation, without logins, user names and home folders.
-
-    The host of each file stays, because a reader of the receipt wants to know where a package came
-    from.
-    """
-    from gpusetup.redaction import redact_document
-
-    receipt = {
-        "schema": "gpusetup.receipt/1",
-        "gpusetup": __version__,
-        "installed_at": now(),
-        "python": plan.python,
-        "backend": plan.backend,
-        "installer": "uv",
-        "before": {**plan.before},
-        "after": {**plan.after},
-        "wheels": [
-            {name: getattr(wheel, name) for name in ("name", "version", "url", "sha256")}
-            for wheel in plan.wheels
-        ],
-        "steps": list(map(to_plain, job.done)),
-        "verdict": {"verdict": verdict["verdict"]} if verdict else None,
-    }
-    redacted = redact_document(receipt)
-    # These facts are added after the redaction, which would hide a private index.
-    for row, wheel in zip(redacted["wheels"], plan.wheels, strict=True):
-        row["file"] = wheel.filename
-        row["host"] = wheel.host or None
-    redacted["hosts"] = list(plan.hosts)
-    write_safely(path, json.dumps(redacted, indent=2) + "\n")
-
-
-def now() -> str:
-    """The present time in UTC, as ISO 8601."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 # --- undo -----------------------------------------------------------------------------------------
@@ -595,9 +523,9 @@ def undo_known(store: Path, layout: Layout) -> Change:
     if undo is None:
         raise Blocked(
             f"There is nothing to undo in {layout.prefix}",
-            hint="gpusetup can undo only the last installation, and none in an image build. If "
-            "conda made the change, `conda list --revisions` shows the revisions, and "
-            "`conda install --revision N` returns to revision N",
+            hint="gpusetup can undo only the last installation. If conda made the change, "
+            "`conda list --revisions` shows the revisions, and `conda install --revision N` "
+            "returns to revision N",
         )
     installed = versions(distributions(layout))
     changed = {name for name, version in undo.after.items() if installed.get(name) != version}

@@ -62,6 +62,11 @@ def flush(folder: Path) -> None:
         raise OSError(number, os.strerror(number), str(folder))
 
 
+def is_folder(path: str) -> bool:
+    """Whether a path is a folder, and not a link to one."""
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
 def no_link(path: str, flags: int) -> int:
     """An opener for `open` that neither follows a symbolic link nor waits for the writer of a
     pipe."""

@@ -12,7 +12,6 @@ The store, `.gpusetup` in the target's prefix:
     staging/           the new files, unpacked before they are moved into place
     former-1f2e3d4c/   the old files that were moved aside
     undo.json          after the change: which of these files `--undo` moves back
-    receipt.json       what was installed last
     lock, installer    held while a process changes the environment (`lock.py`)
 """
 
@@ -29,14 +28,14 @@ from typing import Literal
 
 from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.install.switching.files import no_link, write_safely
+from gpusetup.install.switching.files import is_folder, no_link, write_safely
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.own_cache import MAKING, own_folder, own_path
 from gpusetup.system.refusals import blocked_by_files
 
 STORE = ".gpusetup"
 """The name of the store, a folder in the target's prefix."""
-JOURNAL, UNDO, RECEIPT, NEXT_RECEIPT = "journal.json", "undo.json", "receipt.json", "receipt.next"
+JOURNAL, UNDO = "journal.json", "undo.json"
 STAGING = "staging"
 JOURNAL_BYTES = 32 << 20
 """The maximum size of a journal that is written; one with thirty thousand paths has 4 MB."""
@@ -78,8 +77,6 @@ class Journal(Frozen):
     venv: bool = False
     """Whether this change creates the whole environment, so that reverting it removes the
     environment."""
-    keep: bool = True
-    """Whether the old files are kept for `--undo`."""
     undoes: bool = False
     """Whether this is the journal of an installation that is being undone."""
     beside: Mapping[str, str] = {}
@@ -196,7 +193,7 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
     # Reverting the change that makes an environment deletes it. In `keeping` it is only completed,
     # and a later undo leaves the environment.
     if journal.venv and journal.phase != "keeping":
-        if os.path.lexists(store / RECEIPT):
+        if os.path.lexists(store / UNDO):
             return "it is of an environment that is being made, but this one is done"
         # Anybody could write such a journal, for example into a checkout. Only gpusetup's own note
         # proves that it is genuine.
@@ -218,10 +215,7 @@ def _objection_to(journal: Journal, store: Path) -> str | None:
 
 def first_folder(paths: Iterable[str]) -> str | None:
     """The first of these paths that is a real folder, not a link to one."""
-    for path in paths:
-        if os.path.isdir(path) and not os.path.islink(path):
-            return path
-    return None
+    return next(filter(is_folder, paths), None)
 
 
 def first_of_python(prefix: str, paths: Iterable[str]) -> str | None:

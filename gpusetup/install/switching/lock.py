@@ -49,7 +49,7 @@ def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
             _remove_empty((store, *new_folders))
             raise
     try:
-        # If an earlier gpusetup was killed, its uv or conda may still be writing.
+        # If an earlier gpusetup was killed, its uv may still be writing.
         if (store / "installer").exists():
             who = f"The installer of an earlier run still writes to {prefix}"
             _acquired(store / "installer", say, who, INSTALLER_SECONDS).release()
@@ -88,16 +88,14 @@ def _acquired(path: Path, say: Callable[[str], None], who: str, seconds: float) 
     return lock
 
 
-def launched(argv: Sequence[str], store: Path | None, *, outlives: bool = False) -> tuple[str, ...]:
+def launched(argv: Sequence[str], store: Path | None) -> tuple[str, ...]:
     """The command, wrapped so that the program holds the installer's lock and ends when gpusetup
-    ends. With `outlives`, it does not end then.
+    ends.
 
     Windows does not support this. If gpusetup is killed there, uv continues to its end, and files
     that it has open cannot be renamed.
     """
     if store is None or os.name != "posix":
         return tuple(argv)
-    nobody = "0"
-    parent = nobody if outlives else str(os.getpid())
-    launcher = (sys.executable, "-I", "-S", str(LAUNCHER), str(store / "installer"), parent)
-    return (*launcher, *argv)
+    words = ("-I", "-S", str(LAUNCHER), str(store / "installer"), str(os.getpid()))
+    return (sys.executable, *words, *argv)

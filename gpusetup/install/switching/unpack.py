@@ -34,7 +34,7 @@ from gpusetup.install.target import (
 )
 from gpusetup.uv.errors import complaint
 from gpusetup.uv.program import forget_step, uv_environment
-from gpusetup.uv.question import Wheel, fetching_environment, lock_text
+from gpusetup.uv.question import Wheel, fetching_environment, lock_text, size_text
 
 UV_LOCK = ".lock"
 """The file that uv leaves in a prefix into which it has installed."""
@@ -87,8 +87,9 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "tmp").mkdir(parents=True)
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
-    with job.show_progress(plan.wheels):
-        output = run_step(job, plan.steps[-1], fetching_environment(plan.torch_index))
+    size_bytes = sum(wheel.size_bytes or 0 for wheel in plan.wheels)
+    job.talk(f"Fetching {len(plan.wheels)} wheels ({size_text(size_bytes)}) ...")
+    output = run_step(job, plan.steps[-1], fetching_environment(plan.torch_index))
     if not output.ok:
         raise complaint("cannot download and unpack the wheels", output, Unreached)
     return compared(folder / "root", plan.wheels, layout)
@@ -100,10 +101,8 @@ def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
 class Differs(ToolFailed):
     """The unpacked files differ from what the wheels' lists say."""
 
-
-def differs(message: str) -> Differs:
-    """The error for unpacked files that differ from the wheels' lists, with this message."""
-    return Differs(message, hint="nothing was changed; run this again")
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="nothing was changed; run this again")
 
 
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
@@ -132,12 +131,18 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
     for path in unpacked_files:
         # A link could lead out of the environment, so only regular files are accepted.
         if os.path.islink(path) or not os.path.isfile(path):
-            raise differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
-    records = [path for path in unpacked_files if _is_record(path)]
+            raise Differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
+    # A package may hold another one with a list of its own, which is not below the library folder.
+    records = [
+        path
+        for path in unpacked_files
+        if path.endswith(f".dist-info{os.sep}RECORD")
+        and os.path.basename(os.path.dirname(os.path.dirname(path))) in LIBRARIES
+    ]
     unexpected = {_project_of(record) for record in records} ^ names
     if unexpected:
         message = f"The files unpacked in {root} are not the requested package"
-        raise differs(f"{message}: {', '.join(sorted(unexpected))}")
+        raise Differs(f"{message}: {', '.join(sorted(unexpected))}")
     promises: dict[str, list[Promise]] = {}
     for record in records:
         library = os.path.dirname(os.path.dirname(record))
@@ -151,10 +156,10 @@ def _promises_in(root: Path, names: set[str]) -> dict[str, list[Promise]]:
             promises.setdefault(path, []).append(Promise(digest, record))
     missing = sorted(promises.keys() - unpacked_files)
     if missing:
-        raise differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
+        raise Differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
     unlisted = sorted(unpacked_files - promises.keys() - {str(root / UV_LOCK)})
     if unlisted:
-        raise differs(f"uv wrote what no wheel lists: {os.path.relpath(unlisted[0], root)}")
+        raise Differs(f"uv wrote what no wheel lists: {os.path.relpath(unlisted[0], root)}")
     return promises
 
 
@@ -179,20 +184,12 @@ def _require_same_content(root: Path, promises: Promises) -> None:
         wrong = next(chain.from_iterable(pool.map(wrong_in, batches)), None)
     if wrong is not None:
         name = os.path.relpath(wrong, root)
-        raise differs(f"The unpacked files differ from the wheel's list: {name}")
+        raise Differs(f"The unpacked files differ from the wheel's list: {name}")
 
 
 def _project_of(record: str) -> str:
     """The normalised project name that a RECORD path belongs to."""
     return canonicalize_name(os.path.basename(os.path.dirname(record)).partition("-")[0])
-
-
-def _is_record(path: str) -> bool:
-    """Whether a path is the RECORD of an unpacked wheel, and not that of a package inside another
-    package."""
-    if not path.endswith(f".dist-info{os.sep}RECORD"):
-        return False
-    return os.path.basename(os.path.dirname(os.path.dirname(path))) in LIBRARIES
 
 
 # --- places in the environment --------------------------------------------------------------------

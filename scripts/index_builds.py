@@ -13,10 +13,9 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from gpusetup.accelerators.makers import LABEL, NVIDIA, maker_of
+from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release as cuda_release
-from gpusetup.catalog.rows import OtherMakers
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.versions import cuda_of, parsed
@@ -52,24 +51,12 @@ def new_builds(names: Iterable[tuple[str, str]], catalog: Catalog) -> tuple[Torc
         if build is None:
             continue
         place = (build.torch, build.backend, build.os, build.machine)
-        earlier = builds.get(place, build)
-        pythons = {*build.pythons, *earlier.pythons}
-        builds[place] = replace(build, pythons=tuple(sorted(pythons, key=_python_order)))
+        pythons = {*build.pythons, *builds.get(place, build).pythons}
+        # 3.9 comes before 3.13, and 3.13 before 3.13t.
+        in_order = sorted(pythons, key=lambda python: (len(python.rstrip("t")), python))
+        builds[place] = replace(build, pythons=tuple(in_order))
 
     return tuple(build for place, build in builds.items() if catalog.row_of(*place) is None)
-
-
-def _python_order(python: str) -> tuple[int, str]:
-    """A sort key for Python versions: 3.9 comes before 3.13, and 3.13 before 3.13t."""
-    length = len(python.rstrip("t"))
-    return length, python
-
-
-def family_of(platform: re.Match[str]) -> Family:
-    """The operating system in a wheel's platform tag."""
-    if platform["linux"]:
-        return "linux"
-    return "windows" if platform["win"] else "macos"
 
 
 class NamedWheel(Frozen):
@@ -105,25 +92,18 @@ def wheel_named(name: str, catalog: Catalog) -> NamedWheel | None:
     # `cp313t` is the ABI of the free-threaded Python.
     free_threaded = "t" if abi.endswith("t") else ""
     machine = platform["linux"] or platform["mac"] or "x86_64"
-    macos = (platform["macos"] or "").replace("_", ".")
+    family: Family = "linux" if platform["linux"] else "windows" if platform["win"] else "macos"
+    many = platform["many"]
     return NamedWheel(
         torch=version.public,
         label=version.local or "",
         python=f"3.{python[3:]}{free_threaded}",
-        family=family_of(platform),
+        family=family,
         machine=machine.replace("arm64", "aarch64"),
-        glibc=_glibc_of(platform),
-        macos=macos or None,
+        # `2.28` for `manylinux_2_28_x86_64`.
+        glibc=".".join(many.split("_")[1:3]) or OLDEST_GLIBC if many else None,
+        macos=(platform["macos"] or "").replace("_", ".") or None,
     )
-
-
-def _glibc_of(platform: re.Match[str]) -> str | None:
-    """The C library that a Linux wheel needs, such as `2.28` for `manylinux_2_28_x86_64`."""
-    tag = platform["many"]
-    if not tag:
-        return None
-    numbers = tag.split("_")[1:3]
-    return ".".join(numbers) or OLDEST_GLIBC
 
 
 def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
@@ -143,11 +123,13 @@ def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
     if similar is None:
         return None
 
-    release = catalog.release_of(wheel.torch)
-    if release is not None:
-        torchvision = release.torchvision
-    else:
-        torchvision = _torchvision_for(wheel.torch, catalog)
+    release, newest = catalog.release_of(wheel.torch), catalog.releases[-1]
+    torchvision = release.torchvision if release else None
+    # A torchvision that does not accept a range of torch versions only works with its own torch,
+    # which is older than a torch that is not in the catalog.
+    accepted = None if release else newest.torchvision_needs
+    if accepted and wheel.torch in SpecifierSet(accepted):
+        torchvision = newest.torchvision
     cuda = cuda_of(backend)
     return replace(
         similar,
@@ -165,57 +147,6 @@ def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
     )
 
 
-def _torchvision_for(torch: str, catalog: Catalog) -> str | None:
-    """The newest torchvision for a torch that is not in the catalog; None if that torchvision may
-    not work with it."""
-    newest = catalog.releases[-1]
-    accepted = newest.torchvision_needs
-    # A torchvision that does not accept a range of torch versions only works with its own torch,
-    # which is older.
-    if accepted and torch in SpecifierSet(accepted):
-        return newest.torchvision
-    return None
-
-
-def with_other_makers(
-    names: Iterable[tuple[str, str]], catalog: Catalog
-) -> tuple[tuple[OtherMakers, ...], frozenset[Place]]:
-    """The table of builds for other makers' GPUs, extended with the builds in these names; and the
-    new builds.
-
-    A torch version is only added if the catalog has its CPU build, from which the Python versions
-    are taken.
-    """
-    platforms_by_torch = {row.torch: dict(row.seen) for row in catalog.other_makers}
-    new_places: set[Place] = set()
-    for name, _ in names:
-        wheel = wheel_named(name, catalog)
-        if wheel is None or not _is_for_another_maker(wheel):
-            continue
-        if catalog.row_of(wheel.torch, "cpu", wheel.family, wheel.machine) is None:
-            continue
-        platforms = platforms_by_torch.setdefault(wheel.torch, {})
-        platform = f"{wheel.family}-{wheel.machine}"
-        backends = platforms.get(platform, "").split()
-        if wheel.label not in backends:
-            platforms[platform] = " ".join((*backends, wheel.label))
-            new_places.add((wheel.torch, wheel.label, wheel.family, wheel.machine))
-
-    rows = []
-    for torch in sorted(platforms_by_torch, key=parsed):
-        rows.append(OtherMakers(torch=torch, seen=platforms_by_torch[torch]))
-    return tuple(rows), frozenset(new_places)
-
-
-def _is_for_another_maker(wheel: NamedWheel) -> bool:
-    """Whether a wheel is for GPUs from AMD or Intel."""
-    # A wheel may have any label, such as `+local`, so accept only those of known makers.
-    if not re.fullmatch(LABEL, wheel.label):
-        return False
-    maker = maker_of(wheel.label)
-    return maker not in (None, NVIDIA.id)
-
-
 def most_similar(catalog: Catalog, backend: str, family: str, machine: str) -> TorchBuild | None:
     """The most similar build on a platform, from which the missing facts are taken.
 
@@ -223,20 +154,16 @@ def most_similar(catalog: Catalog, backend: str, family: str, machine: str) -> T
     same CUDA major version, otherwise the one for the highest CUDA version.
     """
     cuda = cuda_of(backend)
-    candidates = []
-    for build in catalog.builds:
-        is_on_platform = (build.os, build.machine, build.channel) == (family, machine, "pytorch")
-        both_have_cuda = cuda and build.cuda
-        if is_on_platform and (build.backend == backend or both_have_cuda):
-            candidates.append(build)
+    candidates = [
+        build
+        for build in catalog.builds
+        if (build.os, build.machine, build.channel) == (family, machine, "pytorch")
+        and (build.backend == backend or (cuda and build.cuda))
+    ]
 
     def similarity(build: TorchBuild) -> tuple[object, ...]:
         build_cuda = cuda_release(build.cuda or "0")
-        has_same_backend = build.backend == backend
-        has_same_major = False
-        if cuda:
-            wanted_major, _ = cuda_release(cuda)
-            has_same_major = build_cuda[0] == wanted_major
-        return has_same_backend, has_same_major, parsed(build.torch), build_cuda
+        has_same_major = cuda is not None and build_cuda[0] == cuda_release(cuda)[0]
+        return build.backend == backend, has_same_major, parsed(build.torch), build_cuda
 
     return max(candidates, key=similarity, default=None)
