@@ -75,10 +75,6 @@ WHICH_STACK = (
     "| grep -iE 'linux-firmware|rocm|hsa|amdgpu|level-zero|compute-runtime|nvidia'"
 )
 KERNEL_OF_MAKER = "sudo dmesg | grep -iE 'amdgpu|kfd|xe |i915' | tail -n 40  # after the failure"
-ROCM_REACHES = (
-    "ls -l /dev/kfd /dev/dri/renderD*; id -nG; rocminfo | grep -iE 'gfx|marketing|open'; "
-    "env | grep -E 'HSA_|HIP_|ROCR_'"
-)
 TOPOLOGY = "nvidia-smi topo -m; nvidia-smi topo -p2p r"
 WHAT_LOADS = (
     'python -c "import os, torch; print(torch.__file__, torch.version.cuda, '

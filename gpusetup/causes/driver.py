@@ -14,7 +14,6 @@ from gpusetup.evidence.places import (
 from gpusetup.fixes import drivers
 from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed
 
@@ -215,6 +214,7 @@ CAUSES = (
         explains=("gpu-does-not-answer",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
+        formerly=("driver-slow",),
     ),
     Cause(
         "gpu-does-not-answer",
@@ -250,18 +250,6 @@ CAUSES = (
         asks=("nvidia-smi",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
-    ),
-    Cause(
-        "driver-slow",
-        severity=Severity.WARNING,
-        title="The driver took {seconds} s to respond",
-        plain="The driver took long to respond",
-        means="Without persistence mode the driver restarts every GPU for each program: 10"
-        " to 30 s on a big node.",
-        text="Keep the driver loaded between programs. If it already stays loaded, check the "
-        "machine's load and the kernel log",
-        # Source: NVIDIA, "Driver Persistence".
-        commands=("sudo systemctl enable --now nvidia-persistenced",),
     ),
     Cause(
         "nvml-mismatch",

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusetup.causes import alike
-from gpusetup.causes.companions import conda_install
 from gpusetup.causes.layers import COMPANIONS
+from gpusetup.causes.libraries import conda_install
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_version

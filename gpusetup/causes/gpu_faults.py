@@ -60,7 +60,6 @@ CAUSES = (
         "kernel modules you can also turn this processor off: set `NVreg_EnableGpuFirmware=0` "
         "for the nvidia module",
         # Source: NVIDIA, "Xid Errors".
-        explains=("driver-slow",),
         commands=("sudo reboot",),
         says=(says(rf"{FIRMWARE_STATUS}65\b", status="NV_ERR_TIMEOUT", example="NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!"),),
     ),

@@ -168,13 +168,14 @@ CAUSES = (
         asks=(alike.NCCL_LOG,),
         says=(
             r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
-            says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", unless=r"Cannot allocate memory", example="Call to ibv_modify_qp failed with error No such device"),
-            says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", unless=r"Cannot allocate memory", example="misc/ibvwrap.cc:280 NCCL WARN Call to ibv_create_qp failed"),
+            says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", example="Call to ibv_modify_qp failed with error No such device"),
+            says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", example="misc/ibvwrap.cc:280 NCCL WARN Call to ibv_create_qp failed"),
             says(r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1275, unhandled system error, NCCL version 2.14.3"),
             says(r"NCCL [Ee]rror(?: \d{1,2})?: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)"),
             r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
             r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
             says(r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b", example="host:57:75 [0] NCCL INFO init.cc:876 -> 2"),
         ),
+        formerly=("rdma-memlock",),
     ),
 )  # fmt: skip
