@@ -1,5 +1,8 @@
 """The driver is missing, too old, not loaded, built or signed, has parts of two versions, or does not
-respond."""
+respond.
+
+Sources, where a record names no other: NVML API reference, nvmlReturn_t.
+"""
 
 from __future__ import annotations
 
@@ -223,7 +226,6 @@ CAUSES = (
         means="The driver lists the GPU but cannot read it, or reads impossible values, or CUDA could not start it and ignores it.",
         text="Reboot the machine (for a container, reboot its host). Before the reboot, you can exclude this GPU with "
         "CUDA_VISIBLE_DEVICES",
-        # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
@@ -238,7 +240,6 @@ CAUSES = (
         "after suspend or a driver update. In a container, the usual reason is that the "
         "container has lost access to its devices.",
         text="Reboot. If the error remains, reinstall the driver, with its libraries in exactly the version of its kernel module",
-        # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         where=(
             lambda context: (

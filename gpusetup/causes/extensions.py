@@ -1,5 +1,8 @@
 """Compiled extensions that were built for another torch or GPU, and why their builds fail: the
-toolkit or a compiler is missing, too new or too old."""
+toolkit or a compiler is missing, too new or too old.
+
+Sources, where a record names no other: messages of torch/utils/cpp_extension.py.
+"""
 
 from __future__ import annotations
 
@@ -281,7 +284,6 @@ CAUSES = (
         plain="An extension has no kernel for the GPU, but torch has one",
         means="The extension was compiled for the GPUs of another machine.",
         text="Rebuild the extension for this GPU (or install the wheel of a newer release)",
-        # Source: messages of torch/utils/cpp_extension.py.
         commands=lambda context: (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),
@@ -503,7 +505,6 @@ CAUSES = (
         "imported, update that package. To build the extension, install the CUDA toolkit of "
         "torch's CUDA version and set CUDA_HOME to it (Windows: "
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
-        # Source: messages of torch/utils/cpp_extension.py.
         explains=("build-isolation-no-torch",),
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
         way=_toolkit,
@@ -537,7 +538,6 @@ CAUSES = (
         means="torch.utils.cpp_extension.load looks for ninja on PATH.",
         text="Install ninja into this environment, and start the build from a shell in which the "
         "environment is active",
-        # Source: messages of torch/utils/cpp_extension.py.
         commands=("pip install ninja",),
         says=(
             "ninja is required to load",

@@ -1,5 +1,8 @@
 """Libraries that are missing, do not fit, or are loaded wrongly: packages for another torch, other CUDA
-libraries on the loader's path, a folder that is not on it, two copies of OpenMP."""
+libraries on the loader's path, a folder that is not on it, two copies of OpenMP.
+
+Sources, where a record names no other: the wheels' metadata.
+"""
 
 from __future__ import annotations
 
@@ -555,7 +558,6 @@ CAUSES = (
         means="torchvision's operators are compiled for one torch release and one CUDA version, so "
         "updating only one of the two packages breaks them.",
         text="Install the torchvision version that matches your torch, from the same index",
-        # Source: the wheels' metadata.
         says=(
             r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
             says(r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions", example="RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and torchvision has CUDA Version=11.8."),
@@ -580,7 +582,6 @@ CAUSES = (
         means="Each torchaudio release needs one particular torch release. 2.11 is the last "
         "release of torchaudio.",
         text="Install the torchaudio version that matches your torch, from the same index",
-        # Source: the wheels' metadata.
         says=(
             says(r"PyTorch and TorchAudio were compiled with different CUDA(?: major)? versions", example="RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions. PyTorch has CUDA version 12.4 whereas TorchAudio has CUDA version 12.1."),
             r"torchaudio\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)",

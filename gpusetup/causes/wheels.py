@@ -1,5 +1,9 @@
 """Why an installer found no wheel, could not download it or may not install it, and what else is wrong
-with the Python environment."""
+with the Python environment.
+
+Sources, where a record names no other: pip documentation; messages of pip's sources; the wheels and
+indexes of torch, read for the catalog; Python documentation, venv.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +139,6 @@ CAUSES = (
         "warning matters only if you use the package that has the requirement.",
         text="If you use the package that has the requirement, install versions that fit each "
         "other",
-        # Source: pip documentation; messages of pip's sources.
         but={"package": "^torch(?:vision|audio)?"},
         look=("pip check",),
         says=(
@@ -155,7 +158,6 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="This Python is a 32-bit build, and torch has no wheels for 32-bit Python",
         text="Create an environment with a 64-bit Python",
-        # Source: the wheels and indexes of torch, read for the catalog.
         way=_create_64_bit_environment,
     ),
     Cause(
@@ -166,7 +168,6 @@ CAUSES = (
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",
         text="Create an environment with another Python",
-        # Source: the wheels and indexes of torch, read for the catalog.
         way=_create_64_bit_environment,
         says=(
             says(rf"{REQUIREMENT} has no wheels with a matching Python(?: \w+)? (?:ABI|implementation|version) tag(?: \(e\.g\., `?(?P<python>cp\d+t?)`?\))?", example="hint: torch==1.13.1 has no wheels with a matching Python implementation tag"),
@@ -189,7 +190,6 @@ CAUSES = (
         "torch 2.2.2 is the last release (Python 3.12 or older, numpy<2). Windows on ARM has the "
         "CPU build only: use a 64-bit x86 Python, or the index "
         "https://download.pytorch.org/whl/cpu",
-        # Source: the wheels and indexes of torch, read for the catalog.
         asks=(alike.BITS,),
         says=(
             says(rf"{REQUIREMENT} (?:is unusable because no wheels are available with a matching platform|has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?)", example="hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)"),
@@ -221,7 +221,6 @@ CAUSES = (
         means="Versions with a label such as +cu128 are only in PyTorch's index, and that index "
         "does not have every label for every release.",
         text="Use the index that `gpusetup resolve` shows",
-        # Source: the wheels and indexes of torch, read for the catalog.
         asks=(alike.BITS,),
         says=(
             says(r"(?P<status>40[34])\b.{0,60}?(?P<index>https?://download\.pytorch\.org/whl/[\w./-]{1,60})", example="ERROR: HTTP error 403 while getting https://download.pytorch.org/whl/cu999/torch/"),
@@ -236,7 +235,6 @@ CAUSES = (
         title="The installer finds no file of {asked} for this Python and system",
         means="The package's name or version is wrong, or the installer searched only PyTorch's index.",
         text="Use PyTorch's index only for torch",
-        # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
     ),
     Cause(
@@ -262,7 +260,6 @@ CAUSES = (
         "pip-missing",
         title="The environment has no pip, so `pip install` would install elsewhere",
         text="Use uv (as gpusetup does), or install pip",
-        # Source: Python documentation, venv.
         commands=lambda context: (
             paste.command(context, "uv", "pip", "install", "--python", paste.python(context), "pip"),
         ),
@@ -317,7 +314,6 @@ CAUSES = (
         title="{variable} is set to {path}, which is not an environment",
         plain="The activated environment no longer exists",
         text="doctor checked another Python instead. Activate your environment again",
-        # Source: Python documentation, venv.
     ),
     Cause(
         "module-shadowed",
