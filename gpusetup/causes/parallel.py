@@ -108,8 +108,8 @@ CAUSES = (
         certain_if=proofs.message_states("nccl-shm-error", "No space left|shm"),
         title="NCCL cannot create its shared memory segment ({path})",
         means="/dev/shm is full, too small, or not writable.",
-        text="Make /dev/shm writable (`sudo chmod 1777 /dev/shm`) and large enough (docker: "
-        "--shm-size=8g or --ipc=host), and delete the files that dead processes left there. "
+        text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
+        " delete the files that dead processes left there. "
         "NCCL_SHM_DISABLE=1 avoids shared memory, but is slower",
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         says=(
@@ -119,6 +119,13 @@ CAUSES = (
             r"Error while attaching to shared memory segment (?P<path>\S+)",
             r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
             r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
+        ),
+        cases=(
+            Message(
+                having={"why": "permission"},
+                text="/dev/shm is not writable for this user",
+                commands=("sudo chmod 1777 /dev/shm",),
+            ),
         ),
     ),
     Cause(
