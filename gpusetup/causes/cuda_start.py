@@ -322,10 +322,7 @@ CAUSES = (
         look=("nvidia-smi -L",),
         says=(
             says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", shown="by MIG alone"),
-            says(r"""(?x)
-        invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
-        .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
-        """, "cuda_visible_devices=mig"),
+            says(r"invalid device ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b.{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)", "cuda_visible_devices=mig"),
         ),
     ),
     Cause(

@@ -187,10 +187,7 @@ CAUSES = (
     Cause(
         "bf16-unsupported",
         certain_if=proofs.capability_is_read,
-        check=CheckCommand(
-            "nvidia-smi --query-gpu=name,compute_cap --format=csv",
-            "name, compute_cap\nTesla T4, 7.5",
-        ),
+        check=CheckCommand("nvidia-smi --query-gpu=name,compute_cap --format=csv", "name, compute_cap\nTesla T4, 7.5"),
         title="{gpus} does not support bfloat16, which needs compute capability 8.0",
         text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
         "train one",
@@ -200,14 +197,7 @@ CAUSES = (
             says(rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}", example="ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead"),
             r"setup doesn't support bf16/gpu|bf16 mixed precision requires|bf16 is only supported on A100\+ GPUs",
             says(r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16", example="RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16."),
-            says(
-                r"""(?x)
-        bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
-        |bf16\ is\ not\ supported
-        \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
-        """,
-                "bf16",
-            ),
+            says(r"bf16 requested, but AMP is not supported|Type bf16 is not supported|bf16 is not supported (?:on|by) (?:this|your)|Feature '[\w .]{0,20}\.?bf16\S{0,6}' requires \.target sm_80", "bf16"),
         ),
     ),
     Cause(

@@ -152,11 +152,7 @@ CAUSES = (
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         says=(
             says(r"\bdataloader workers?(?: \(pid[^)]{0,24}\))? (?:(?:is|was|were|are|gets?|got) )?killed(?: by signal(?:ed|led):? (?:Killed|SIGKILL)\b|$| (?!by\b)|[.,!?]| by (?:a |an |the )?signal(?!(?:l?ed)?\W{0,3}(?:\d|Bus|Segm|Abort|Termin|Float|Illegal|Interrupt|Hangup|Unknown))(?!\w))", unless=r"\bif (?:the |a )?dataloader"),
-            says(r"""(?x)
-        DataLoader\ worker\ \(pid\(?s?\)?:?\ ?[\d, ]+\)
-        \ (?:is\ killed\ by\ signal:\ (?P<signal>Killed|Terminated|Segmentation\ fault|Aborted|Unknown\ signal)
-          |exited\ unexpectedly)
-        """, "dataloader worker"),
+            says(r"DataLoader worker \(pid\(?s?\)?:? ?[\d, ]+\) (?:is killed by signal: (?P<signal>Killed|Terminated|Segmentation fault|Aborted|Unknown signal)|exited unexpectedly)", "dataloader worker"),
             says(r"Unexpected (?P<signal>segmentation fault|floating-point exception) encountered in worker", example="ERROR: Unexpected segmentation fault encountered in worker."),
         ),
     ),

@@ -263,18 +263,9 @@ CAUSES = (
             says(rf"(?P<library>{CUDA_LIBRARY}\.so[.\d]*): undefined symbol: (?P<symbol>(?!_ZN|__nvJitLink)\w+)", example="ImportError: /x/torch/lib/../../nvidia/cudnn/lib/libcudnn.so.9: undefined symbol: cudnnGetVersion_v2"),
             says(rf"symbol (?P<symbol>\w+),? version (?P<library>{CUDA_LIBRARY}\S*) not defined", example="symbol cublasLtGetStatusString, version libcublasLt.so.11 not defined in file libcublasLt.so.11 with link time reference"),
             says(r"Could not load library (?P<library>lib\w+\.so[.\d]*)\. Error: .{0,160}undefined symbol: (?P<symbol>\w+)", example="Could not load library libcudnn_cnn_train.so.8. Error: /x/libcudnn_cnn_train.so.8: undefined symbol: _ZN5cudnn3cnn34layer"),
-            says(r"""(?x)
-        cuDNN\ version\ (?:incompatibility|mismatch):\ PyTorch\ was\ compiled\ +against\ \(?
-        (?P<compiled>\d[\d, .]*\d)\)?\ but
-        \ (?:linked\ against|found\ runtime\ version|runtime\ version\ is)\ \(?
-        (?P<loaded>\d[\d, .]*\d)
-        """, "cudnn version"),
+            says(r"cuDNN version (?:incompatibility|mismatch): PyTorch was compiled +against \(?(?P<compiled>\d[\d, .]*\d)\)? but (?:linked against|found runtime version|runtime version is) \(?(?P<loaded>\d[\d, .]*\d)", "cudnn version"),
             "cudnn_status_version_mismatch",
-            says(r"""(?x)
-        lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so:\ undefined\ symbol:
-        \ (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|cufile|cupti|curand|cusolver|nvrtc|nvml|nvshmem|nvtx|_nv|__cuda)\w*)
-        (?:,\ version\ (?P<library>lib\S+))?
-        """, "undefined symbol"),
+            says(r"lib(?:torch_cuda\w*|torch_python|torch_cpu|torch|c10_cuda|caffe2\w*)\.so: undefined symbol: (?P<symbol>(?:nccl|cudnn|cublas|cusparse|cufft|cuda|cufile|cupti|curand|cusolver|nvrtc|nvml|nvshmem|nvtx|_nv|__cuda)\w*)(?:, version (?P<library>lib\S+))?", "undefined symbol"),
             says(r"version [`'\"]?(?P<symbol>GLIBCXX_[\d.]+)\W{0,2} not found", library="libstdc++.so.6", example="ImportError: /usr/lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/lib.so)"),
             says(r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found", library="libstdc++.so.6", example="libstdc++.so.6: version `CXXABI_1.3.15' not found"),
             says("cudnn_status_sublibrary", library="libcudnn", symbol="CUDNN_STATUS_SUBLIBRARY"),

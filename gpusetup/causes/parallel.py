@@ -109,7 +109,7 @@ CAUSES = (
         title="NCCL cannot create its shared memory segment ({path})",
         means="/dev/shm is full, too small, or not writable.",
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
-        " delete the files that dead processes left there. "
+        "delete the files that dead processes left there. "
         "NCCL_SHM_DISABLE=1 avoids shared memory, but is slower",
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         says=(

@@ -68,8 +68,8 @@ def _for_the_target(context: RuleContext) -> Lines:
     return (paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),)
 
 
-STDLIB = "(?:" + "|".join(sorted(sys.stdlib_module_names, key=len, reverse=True)) + ")"
-"""Python's own modules, the longest names first. A file with such a name in the working folder hides
+STDLIB = rf"(?:{'|'.join(sorted(sys.stdlib_module_names, reverse=True))})"
+"""Python's own modules, a longer name before its beginning. A file with such a name in the folder hides
 the real module."""
 
 CAUSES = (
@@ -142,13 +142,7 @@ CAUSES = (
         but={"package": "^torch(?:vision|audio)?"},
         look=("pip check",),
         says=(
-            says(r"""(?x)
-        (?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+)
-        \ (?P<version>\d[\w.+!]*)
-        \ (?:requires|has\ requirement)
-        \ (?P<needs>[\w.\[\]-]+\ ?[<>=!~][^ ]*?),\ but\ you
-        (?:'ll)?\ have\ (?P<have>[\w.-]+\ \d[\w.+]*\w)
-        """, "but you", example="xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
+            says(r"(?<![\w.-])(?P<package>(?!torchvision|torchaudio)[\w.-]+) (?P<version>\d[\w.+!]*) (?:requires|has requirement) (?P<needs>[\w.\[\]-]+ ?[<>=!~][^ ]*?), but you(?:'ll)? have (?P<have>[\w.-]+ \d[\w.+]*\w)", "but you", example="xformers 0.0.28 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
         ),
         failure=7,
     ),
@@ -193,9 +187,7 @@ CAUSES = (
         asks=(alike.BITS,),
         says=(
             says(rf"{REQUIREMENT} (?:is unusable because no wheels are available with a matching platform|has no wheels with a matching platform tag(?: \(e\.g\., `?(?P<platform>\w+)`?\))?)", example="hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)"),
-            says(r"""(?x)
-        (?:Distribution\ `?(?P<requirement>[\w.-]+==[\w.+]+)(?:\ @\ registry\+(?P<index>https?://download\.pytorch\.org/[\w./-]{1,60}))?[^`]{0,200}?`?\ )?can't\ be\ installed\ because\ it\ doesn't\ have\ a\ source\ distribution\ or\ wheel\ for\ the\ current\ platform
-        """, "wheel for the current platform", example="error: Distribution `pillow==11.3.0 @ registry+https://download.pytorch.org/whl/cu128` can't be installed because it doesn't have a source distribution or wheel for the current platform"),
+            says(r"(?:Distribution `?(?P<requirement>[\w.-]+==[\w.+]+)(?: @ registry\+(?P<index>https?://download\.pytorch\.org/[\w./-]{1,60}))?[^`]{0,200}?`? )?can't be installed because it doesn't have a source distribution or wheel for the current platform", "wheel for the current platform", example="error: Distribution `pillow==11.3.0 @ registry+https://download.pytorch.org/whl/cu128` can't be installed because it doesn't have a source distribution or wheel for the current platform"),
             says(r"found distribution (?P<requirement>[\w.-]+==[\w.+]+).{0,160}? with neither wheels nor source distribution", example="error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution"),
             r"You're on (?P<platform>[^,]{3,60}), but `(?P<requirement>[\w.-]+)`",
             says(r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))", what="Python or system", example="Unable to find installation candidates for torch (2.1.0+cu118)"),

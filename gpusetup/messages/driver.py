@@ -127,12 +127,7 @@ ROWS = (
         r"unsatisfied condition: driver ?>?= ?(?P<needs_driver>\d{3}[.\d]*)",
         r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
     ),
-    row("image-needs-newer-driver", r"""(?x)
-        built\ for\ NVIDIA\ Driver\ Release
-        \ (?P<needs_driver>[\d.]+)\ or\ later,\ but\s+version
-        \ (?P<driver>[\d.]+)\ was\ detected\ and\ compatibility\ mode\ is
-        \ (?:UNAVAILABLE|FAILED)
-        """, "was built for nvidia driver release"),
+    row("image-needs-newer-driver", r"built for NVIDIA Driver Release (?P<needs_driver>[\d.]+) or later, but\s+version (?P<driver>[\d.]+) was detected and compatibility mode is (?:UNAVAILABLE|FAILED)", "was built for nvidia driver release"),
     row("pcie-slow", r"Speed (?P<best>[\d.]+GT/s)[^()]{0,200}?LnkSta:\s{0,4}Speed (?P<speed>[\d.]+GT/s) \(downgraded\), Width x\d{1,2} \(ok\)"),
     row("no-nvswitch", "nv_warn_nothing_to_do"),
     # `Out of bounds values : 0 OK` … `# Avg bus bandwidth`.
