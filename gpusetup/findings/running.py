@@ -79,18 +79,6 @@ def _measured(message: Event) -> Event:
     return replace(message, values={**message.values, **values})
 
 
-HANGS = Message(
-    title="A model on several GPUs hangs; perhaps the GPUs cannot access each other's memory "
-    "(peer access)",
-    means="Virtual machines, an IOMMU or ACS on the PCIe bridges can break peer access. Then NCCL "
-    "waits without an error.",
-    text="Check first whether the program runs without peer access. If not, NCCL's log shows "
-    "where it waits",
-    commands=("export NCCL_P2P_DISABLE=1", "export NCCL_DEBUG=INFO"),
-    look=("nvidia-smi topo -p2p r",),
-)
-
-
 def nccl_error(context: RuleContext) -> Findings:
     """NCCL failed, and the text does not show the reason."""
     unreached = events(context, "nccl-connect-failed")
@@ -105,12 +93,7 @@ def nccl_error(context: RuleContext) -> Findings:
     # connect.
     if on_a_bridge and events(context, "nccl-timeout", "nccl-error", "run-hangs"):
         yield finding(context, "nccl-no-socket-interface", on_a_bridge, message=ON_A_BRIDGE)
-    hangs = events(context, "nccl-hangs")
-    if hangs and not events(context, *TELLS_WHY):
-        yield finding(context, "nccl-p2p-failure", hangs, message=HANGS)
 
-
-TELLS_WHY = ("nccl-p2p-failure", "nccl-timeout", "nccl-connect-failed", "cuda-error", "xid")
 
 ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed")
 """Failures that end one rank, so that the other ranks can no longer reach it."""
