@@ -105,7 +105,7 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
     if messages:
         # The message with the most values describes the GPU and the kernels most exactly.
         fullest = max(messages, key=lambda event: len(event.values))
-        older = _said_older(context, fullest)
+        older = fullest.values.get("side", "").startswith("old")
         yield _unserved(context, messages, fullest.values.get("gpu"), older=older)
     # On a Jetson, jetson_wrong_wheel makes the finding and names the source of the right wheel.
     elif board_of(context.snapshot):
@@ -158,16 +158,6 @@ def _torch_that_lacks(context: RuleContext) -> str:
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:
     """The compute capabilities of torch's kernels, as far as the kernels' names show them."""
     return [Capability.parse(name) for name in readable(tuple(kernels))]
-
-
-def _said_older(context: RuleContext, message: Event) -> bool:
-    """Whether the GPU is older than the kernels: by both capabilities if they are known, otherwise
-    by the message."""
-    in_message = message.values.get("kernels", "").split()
-    served = _capabilities((*in_message, *(context.torch.kernels or ())))
-    if served and (here := capabilities(context)):
-        return min(here) < max(served)
-    return message.values.get("side", "").startswith("old")
 
 
 def _seen(context: RuleContext) -> Events:
