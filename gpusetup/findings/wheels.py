@@ -76,7 +76,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     _, _, label = requirement(event.values.get("requirement", ""))
     maker = maker_of(label or index_label(event))
     if maker and is_seen_only(maker):
-        return makers.newest_build(context, BY_ID[maker], requested)
+        return makers.newest_build(context, BY_ID[maker])
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "wrong-index" and not _is_of_torch(requested):
