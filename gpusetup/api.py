@@ -30,7 +30,6 @@ from gpusetup.model.documents import (
     DoctorAnswer,
     PlanAnswer,
     ResolveAnswer,
-    ServePlan,
     VerifyAnswer,
 )
 from gpusetup.model.finding import Finding
@@ -43,7 +42,6 @@ __all__ = [
     "GpuSetupError",
     "PlanAnswer",
     "ResolveAnswer",
-    "ServePlan",
     "Snapshot",
     "ToolFailed",
     "Unsatisfiable",
@@ -122,15 +120,12 @@ def resolve(
     return _answer("resolve", ResolveAnswer, locals())
 
 
-def plan(**question: Any) -> PlanAnswer | ServePlan:
-    """Predict whether a training run (or a server, with `serve`) fits on these GPUs, and with which
-    settings.
+def plan(**question: Any) -> PlanAnswer:
+    """Predict whether a training run fits on these GPUs, and with which settings.
 
     Each argument has the same meaning as the command-line option with the same name. Sizes in the
     answer are in GiB.
     """
-    if question.get("serve"):
-        return _answer("plan", ServePlan, question)
     return _answer("plan", PlanAnswer, question)
 
 

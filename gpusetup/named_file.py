@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 from gpusetup.errors import BadInput
@@ -27,8 +24,6 @@ MARKS = (
 )
 """Byte order marks and their encodings. UTF-32's mark begins with UTF-16's, so the longer mark
 comes first."""
-PIPE_SECONDS = 10.0
-"""The time limit in seconds for a pipe; a command like `<(uv export)` needs a second or two."""
 SAMPLE = 1 << 16
 """How many bytes at the beginning of a text are used to detect its encoding."""
 
@@ -48,7 +43,10 @@ def opened(path: str | Path) -> BinaryIO:
     if stat.S_ISREG(status.st_mode):
         return file
     file.close()
-    raise BadInput(f"{path} is a folder, a pipe or a device, and a file is meant")
+    raise BadInput(
+        f"{path} is a folder, a pipe or a device, and a file is meant",
+        hint="write what a pipe gives into a file, and name that",
+    )
 
 
 def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
@@ -63,65 +61,11 @@ def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
     """Read a file's text. Raises BadInput if it cannot be read as text."""
-    with _refusing(path):
-        return text_of(read(path, most_bytes), path)
-
-
-@contextmanager
-def _refusing(path: str | Path) -> Iterator[None]:
-    """Turn an error of reading this path into BadInput."""
     try:
-        yield
+        return text_of(read(path, most_bytes), path)
     except (OSError, ValueError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else problem
         raise BadInput(f"{path} cannot be read: {why}") from problem
-
-
-def read_text_once(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
-    """Read the text of a file or of a pipe, such as `/dev/stdin` or `<(command)`.
-
-    A pipe gives its text only once, so the text is kept in case the same pipe is read again. Raises
-    `BadInput` if it is not a text, or if a pipe does not end in time.
-    """
-    with _refusing(path), open(path, "rb", opener=at_once) as file:
-        status = os.fstat(file.fileno())
-        if _is_null(status):
-            return ""
-        if not stat.S_ISFIFO(status.st_mode):
-            return read_text(path, most_bytes)
-        pipe = (status.st_dev, status.st_ino)
-        if pipe not in _PIPES:
-            _PIPES[pipe] = _read_pipe(file.fileno(), path, most_bytes)
-        return text_of(_PIPES[pipe], path)
-
-
-_PIPES: dict[tuple[int, int], bytes] = {}
-"""The content that came from each pipe, by the pipe's device and inode number."""
-
-
-def _read_pipe(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
-    """Read everything from a pipe until the writer ends."""
-    # Reading a named pipe that no program writes to yet looks like its end, so wait for a writer.
-    # An unnamed pipe has had its writer from the beginning.
-    has_name = os.path.exists(os.path.realpath(path))  # noqa: PTH110
-    deadline = time.monotonic() + PIPE_SECONDS
-    data = b""
-    while time.monotonic() < deadline:
-        try:
-            part = os.read(descriptor, 1 << 16)
-        except BlockingIOError:
-            # The writer has not written anything yet.
-            time.sleep(0.01)
-            continue
-        data += part
-        if len(data) > most_bytes:
-            raise BadInput(f"{path} is larger than {most_bytes >> 20} MiB")
-        if part:
-            continue
-        if data or not has_name:
-            return data
-        time.sleep(0.01)
-    raise BadInput(f"{path} is a pipe that was not filled and closed within {PIPE_SECONDS:g} s")
 
 
 def encoding_of(raw: bytes) -> str:

@@ -22,7 +22,6 @@ from unittest import mock
 
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
-from rich.live import Live
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
@@ -45,14 +44,13 @@ def printed(*words: str) -> None:
 
 
 def watched() -> None:
-    """The live screen at the end of a composed run of eight GPUs, one of which is too hot."""
+    """The table of the GPUs at the end of a composed run, in which one rank works alone."""
     from monitor_kinds import composed
 
-    from gpusetup.render.monitor import draw
+    from gpusetup.render.monitor import once
 
-    live = Live(auto_refresh=False)
-    draw(live, composed("one hot card of eight makes all ranks wait", 0).samples[-1])
-    Console().print(live.renderable)
+    sample = composed("one rank works while the others spin and wait", 0).samples[-1]
+    print(once(sample).shown(width=COLUMNS, colour=True))
 
 
 ONE_GPU = ("plan", "--model", "qwen3-8b", "--gpu", "RTX 4090")

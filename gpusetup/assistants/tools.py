@@ -194,7 +194,7 @@ def _resolve(values: Values, python: str | None) -> Values:
 
 
 def _plan(values: Values, python: str | None) -> Values:
-    """Whether a training run or a server fits."""
+    """Whether a training run fits."""
     model = values.get("model", "")
     # No tool may read a path on this machine.
     is_path = model.startswith(("/", "\\", "~", ".")) or model.endswith(".json")
@@ -259,14 +259,14 @@ TOOLS = (
         name="plan",
         command="plan",
         description=(
-            "Whether a training run (with `serve`: a server) fits on GPUs, with which settings and "
+            "Whether a training run fits on GPUs, with which settings and "
             "by what margin. `max_context` and similar arguments find the largest value that "
             "fits. Sizes are GiB."
         ),
         options=(
             *("model", "params", "context", "batch", "gpu", "gpu_mem", "gpus", "strategy"),
             *("optimizer", "dtype", "amp", "lora", "quantize", "checkpointing", "max_context"),
-            *("max_batch", "gpus_needed", "serve", "weights"),
+            *("max_batch", "gpus_needed"),
         ),
         arguments=MACHINE,
         answer=_plan,

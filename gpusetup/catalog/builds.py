@@ -87,7 +87,6 @@ class Catalog(Frozen):
         return id(self)
 
     def is_newer_gpu(self, capability: Capability) -> bool:
-        """Whether a GPU is newer than every GPU in the catalog."""
         return all(row.capability < capability for row in self.gpus)
 
     @property

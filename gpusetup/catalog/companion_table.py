@@ -88,7 +88,6 @@ class CompanionTable(Frozen):
 
 @lru_cache(maxsize=1)
 def companion_table() -> CompanionTable:
-    """The table that comes with gpusetup."""
     return from_json(shipped("companions.json"), CompanionTable, what="the table of companions")
 
 

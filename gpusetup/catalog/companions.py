@@ -103,7 +103,6 @@ def _companion(
 def _is_built(
     catalog: Catalog, row: CompanionRelease, build: TorchBuild, python: str | None
 ) -> bool:
-    """Whether a companion has a wheel for this platform and backend."""
     # conda's companions are in its own channels.
     if build.channel != "pytorch" or not allows(row.torch, build.torch):
         return False

@@ -80,7 +80,6 @@ class Undeclared(Frozen):
     """Other folders, for some CUDA major versions."""
 
     def by_pip(self, cuda_major: str) -> tuple[str, ...]:
-        """The pip packages that contain the library for a CUDA major version."""
         return tuple(name.format(major=cuda_major) for name in self.packages)
 
     def below(self, cuda_major: str) -> str:
@@ -119,7 +118,6 @@ FactRow = TypeVar("FactRow", bound=Frozen)
 
 @cache
 def _document() -> dict[str, Any]:
-    """The content of the whole file."""
     return from_json(shipped(DATA), dict[str, Any], what="the table of facts")
 
 

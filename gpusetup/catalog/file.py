@@ -25,7 +25,6 @@ JsonRow = Mapping[str, Any]
 
 @lru_cache(maxsize=1)
 def load_catalog() -> Catalog:
-    """Load the catalog that comes with gpusetup."""
     return read_catalog(shipped(DATA))
 
 
@@ -77,7 +76,6 @@ FIELDS = (
 
 
 def _build(row: JsonRow, catalog: Catalog) -> TorchBuild:
-    """A torch build from its row."""
     family, _, machine = row["on"].partition("-")
     cuda = cuda_of(row["backend"])
     kernels, ptx = codes(row.get("arch", ""))

@@ -6,7 +6,7 @@ same family.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.makers import APPLE, Maker
@@ -74,9 +74,6 @@ class GpuRow(Frozen):
     """The only platform that has this GPU, such as `linux-aarch64` for a GB200."""
     memory_gb: float | None = None
     tdp_w: float | None = None
-    peak_tflops: Mapping[str, float] = {}
-    """Maps a data type (`fp32`, `bf16`, ...) to dense operations per second, in units of 10^12,
-    according to the datasheet."""
 
     @property
     def memory_bytes(self) -> int | None:

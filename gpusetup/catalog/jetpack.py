@@ -81,7 +81,6 @@ name as the GPU's name on a Jetson."""
 
 @lru_cache(maxsize=1024)
 def _names_a_board(name: str) -> bool:
-    """Whether a GPU's name is that of a Jetson chip."""
     return BOARD_WORD.search(name) is not None
 
 

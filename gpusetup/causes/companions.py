@@ -95,13 +95,10 @@ CAUSES = (
         says=(
             says(r"cannot find (?P<lacks>-lcuda)\b(?!rt)", unless=LINKS_AN_EXTENSION, example="/usr/bin/ld: cannot find -lcuda: No such file or directory"),
             says(r"(?P<lacks>Python\.h): No such file", unless=r"building '[\w.]{1,60}' extension|Building wheel|setup\.py|Failed building", example="main.c:3:10: fatal error: Python.h: No such file or directory"),
-            says(r"include file '(?P<lacks>Python\.h|cuda\.h)' not found", example="main.c(2): error C1083: Cannot open include file: 'cuda.h': include file 'cuda.h' not found"),
             says(r"error: (?P<lacks>cuda\.h): No such file", example="driver.c:1:10: fatal error: cuda.h: No such file or directory"),
             says("cannot find ptxas", lacks="ptxas"),
-            says(r"libcuda\.so cannot found", lacks="libcuda.so"),
             says(r"`?ptxas`? failed with error code (?!\d{0,9}:? ?.{0,300}?(?:is not defined for option|Unsupported \.version))-?\d{1,10}", lacks="a ptxas that runs", example="RuntimeError: `ptxas` failed with error code 4294967295:"),
             says(r"(?:/|\\)(?:main|driver|cuda_utils|__triton_\w+|stub)\.(?:c(?:pp)?|cp3\d{1,2}-\w{3,12}\.pyd|cpython-[\w-]{3,40}\.so)\b.{0,900}returned non-zero exit status", lacks="headers", example="subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/x/cuda_utils.c', '-O3', '-shared']' returned non-zero exit status 1."),
-            says(r"\btriton\b.{0,300}?undefined symbol:? ?[`'\"]?cu(?!Tensor)[A-Z][a-z]\w+", lacks="libcuda", example="/root/.triton/cache/0a/cuda_utils.so: undefined symbol: cuModuleGetFunction"),
         ),
     ),
     Cause(
@@ -143,7 +140,6 @@ CAUSES = (
         # Source: the wheels' metadata.
         says=(
             r"(?:operator )?\btorchvision::\w+ does not exist|No such operator torchvision::\w+|Could not find the operator torchvision::nms\b|Could not run 'torchvision::nms' with arguments from the 'CUDA'",
-            says(r"Couldn't load custom C\+\+ ops|module 'torchvision' has no attribute 'extension'"),
             says(r"PyTorch and torchvision were compiled with different CUDA(?: major)? versions", example="RuntimeError: Detected that PyTorch and torchvision were compiled with different CUDA major versions. PyTorch has CUDA Version=12.1 and torchvision has CUDA Version=11.8."),
             says(r"register a meta kernel directly to the operator \W?torchvision::", example="RuntimeError: We should not register a meta kernel directly to the operator 'torchvision::roi_align', because it has a CompositeImplicitAutograd kernel in core."),
             says(r"torchvision\S{0,40}\.so: undefined symbol: (?P<symbol>\w+)", unless="Failed to load image Python extension", example="ImportError: /x/torchvision/_C.so: undefined symbol: _ZNK3c107SymBool10guard_boolEPKcl"),
@@ -173,7 +169,6 @@ CAUSES = (
             says(r"_torch_sox\S{0,60}\.so(?:: undefined symbol|, \w{1,4}\): Symbol not found): (?P<symbol>\w+)", example="ImportError: /x/_torch_sox.cpython-37m-x86_64-linux-gnu.so: undefined symbol: _ZTIN3c1021AutogradMetaInterfaceE"),
             says(r"dlopen\([^()]{0,200}torchaudio[^()]{0,80}\): Symbol not found: (?P<symbol>\w+)", example="OSError: dlopen(/x/site-packages/torchaudio/lib/libtorchaudio.so, 6): Symbol not found: __ZN2at4_ops"),
             r"WinError 127\].{0,300}?(?P<dll>\w{0,4}torchaudio\w*\.(?:pyd|dll))",
-            says(r"Could not load this library: \S{0,200}torchaudio\S*", example="OSError: Could not load this library: /x/site-packages/torchaudio/lib/_torchaudio.abi3.so"),
             says(r"torchaudio (?P<torchaudio>\d[\w.+]*) (?:requires|has requirement) torch ?==? ?(?P<needs>[\w.+]+), but you(?:'ll)? have (?:torch )?(?P<torch>\d[\w.+]*\w)", example="torchaudio 2.4.1 requires torch==2.4.1, but you have torch 2.6.0 which is incompatible."),
             r"lib(?:torch|c10)\w*\.so: cannot open shared object file.{0,900}?packages/torchaudio/|packages/torchaudio/.{0,900}?lib(?:torch|c10)\w*\.so: cannot open shared",
         ),

@@ -225,7 +225,6 @@ CAUSES = (
         asks=(alike.LIBCUDA_IN_IT,),
         says=(
             says(r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})", example="NVIDIA_DRIVER_CAPABILITIES=utility"),
-            says(r"nvidia-smi\b[^\n]{0,40}?\bcuda(?: version)?(?![a-z])[^\n]{0,16}?N ?/ ?A\b", said="in words", example="in it nvidia-smi shows cuda N/A"),
         ),
     ),
     Cause(
@@ -274,12 +273,10 @@ CAUSES = (
             "kubectl get pods -A -o wide | grep -i nvidia",
         ),
         says=(
-            says(r"(?P<namespace>[a-z0-9-]{2,40}) +(?P<pod>nvidia-device-plugin[a-z0-9-]{0,60}) +\d+/\d+ +(?:CrashLoopBackOff|Error)", example="kube-system  nvidia-device-plugin-abc12  0/1  CrashLoopBackOff  12 (2m ago)  3d"),
             says(r"waiting for nvidia-smi|insufficient nvidia\.com/gpu|no devices found\. waiting indefinitely|untolerated taint \W{0,2}nvidia\.com/gpu|exceeded quota.{0,200}nvidia\.com/gpu|Allocate failed due to .{0,80}nvidia\.com/gpu", example="0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: true}"),
             r"\d+ Insufficient nvidia\.com/(?P<asked>[\w.-]+)",
-            r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b",
+            says(r"(?P<pod>nvidia-(?:device-plugin|container-toolkit|driver|operator-validator)[\w-]*) \d{1,2}/\d{1,2} (?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull|Init:\S{1,24}|ContainerCreating|Pending)\b", example="nvidia-device-plugin-daemonset-x2 0/1 CrashLoopBackOff 12"),
             says(r"\bnvidia\.com/gpu\"?: \"?0\b(?![.\d])", example="Allocatable:\n  cpu: 8\n  nvidia.com/gpu:     0"),
-            says(r"\bno (?:GPUs? (?:are|is|were) allocatable|allocatable GPUs?)\b", "allocatable", unless=r"\bif no\b", example="the validation logs suggest that no GPUs are allocatable"),
         ),
     ),
     Cause(
@@ -297,13 +294,11 @@ CAUSES = (
             "nvidia-ctk cdi list",
         ),
         says=(
-            r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
             r"failed to stat CDI host device \W{0,3}(?P<device>/dev/[\w./-]+)",
+            r"unresolvable CDI devices? [\[\"']?(?P<device>[\w./=:-]+)",
             says(r"could not select device driver \W{0,4}cdi\b", example='could not select device driver "cdi" with capabilities: [[gpu]]'),
             says(r"(?:failed to|could not) (?:inject|resolve) CDI devices?", example="failed to inject CDI devices: unresolvable"),
             says(r"stat (?P<device>nvidia\.com/gpu=\w+): no such file", example="Error: stat nvidia.com/gpu=all: no such file or directory"),
-            r"failed to discover GPU vendor from CDI",
-            says(r"custom device \W{0,3}(?P<device>nvidia\.com/gpu=\w+)\W{0,4}: no such file", example='gathering device information for custom device "nvidia.com/gpu=0": no such file or directory'),
         ),
     ),
     Cause(
@@ -331,10 +326,8 @@ CAUSES = (
             says(r"unknown(?: or invalid)? runtime (?:name|specified):? \W?(?P<runtime>nvidia)", example="Error: unknown runtime specified nvidia"),
             says(r"(?P<runtime>nvidia-container-(?:runtime|cli|toolkit)[\w-]*)\W{1,5}(?:executable file not found|no such file|not found)", example="fork/exec: nvidia-container-runtime: executable file not found in $PATH"),
             says(r"no runtime for \W{0,2}(?P<runtime>nvidia)\W{0,2} is configured", example='Failed to create pod sandbox: no runtime for "nvidia" is configured'),
-            says(r"Command not found: (?P<runtime>nvidia-container-(?:cli|runtime|toolkit))", example="slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli, see the guide"),
             says(r"nvidia-docker: (?:command )?not found", example="bash: nvidia-docker: command not found"),
             says(r"did you configure the nvidia container toolkit|could not load nvml library|invalid device discovery strategy", runtime="nvidia"),
-            says(r"could not select device driver(?=$|[.,;)]|(?: \W{1,3}(?!cdi)\w{0,20}\W{0,3})?$)", runtime="nvidia", example="docker: could not select device driver"),
         ),
     ),
     Cause(
@@ -349,9 +342,7 @@ CAUSES = (
         way=_toolkit,
         says=(
             r"nvidia-container-cli(?:\.real)?: (?P<problem>[a-z -]{3,30} error: (?![^\\\"']{0,300}no adapters were found)[^\\\"']{3,300})",
-            says(r"(?P<problem>invoking the NVIDIA Container Runtime Hook directly [^\\\n]{0,60}is not supported)", example="invoking the NVIDIA Container Runtime Hook directly (e.g. specifying the docker --gpus flag) is not supported. Please use the NVIDIA Container Runtime"),
             says(r"(?P<problem>error executing hook `?\S{0,60}nvidia-(?:container-(?:toolkit|runtime-hook)|cdi-hook|ctk)`? \(exit code: \d{1,3}\))", example="Error: error executing hook `/usr/bin/nvidia-container-toolkit` (exit code: 1): OCI runtime error"),
-            says(r"(?P<problem>nvidia-container-runtime did not terminate succ?ess?fully: exit status \d{1,3})", example="unable to retrieve OCI runtime error: nvidia-container-runtime did not terminate successfully: exit status 127: unknown"),
         ),
     ),
     Cause(

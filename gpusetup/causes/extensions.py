@@ -249,7 +249,6 @@ CAUSES = (
           (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
         \ (?P<symbol>\w+)
         """, "torch_extensions", example="ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE"),
-            says(r"(?<![\w/.-])(?P<module>\w{2,40}_cuda) undefined symbol", example="flash_attn_2_cuda undefined symbol"),
             rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
             r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
             says(r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?", example="RuntimeError: torch_cluster was compiled against a different PyTorch version 2.1.0"),
@@ -259,13 +258,6 @@ CAUSES = (
         (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
         \ (?P<symbol>{TORCH_SYMBOL})
         """, "undefined symbol"),
-            rf"/(?P<module>(?!torch(?:vision|audio)?/|lib/)[A-Za-z][\w-]{{1,40}})/_(?:C|ext|cuda)[\w.-]{{0,60}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})",
-            says(rf"""(?x)
-        (?P<copy>/(?:(?!(?:site|dist)-packages|torch_extensions)[^\s'\":]){{2,200}})/
-        (?P<module>(?!_|lib(?:torch|c10))[\w-]{{2,60}})
-        (?:\.[\w-]{{1,40}}){{0,2}}\.so:\ undefined\ symbol:?
-        \ (?P<symbol>{TORCH_SYMBOL})
-        """, "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
             says(rf"""(?x)
         dlopen\((?:[^()]{{0,200}}/)?
         (?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})
@@ -313,7 +305,6 @@ CAUSES = (
             says(r"(?:unrecognized|unknown|invalid) (?:command[- ]line )?(?:option|argument|value) ['\"]?-?-?(?:std=)?(?:c|gnu)\+\+(?P<needs>1[47]|1z|2\d)", "-std=", who="compiler", example="cc1plus: error: unrecognized command line option '-std=c++17'"),
             says(r"Value 'c\+\+(?P<needs>1[47]|2\d)' is not defined for option 'std'", who="nvcc", example="nvcc fatal   : Value 'c++20' is not defined for option 'std'"),
             r"(?P<header>THC/\w{2,40}\.(?:h|cuh|hpp))['\"]?: No such file",
-            says(r"no suitable conversion function from \W?const at::DeprecatedTypeProperties\W{1,2} to", example='error: no suitable conversion function from "const at::DeprecatedTypeProperties" to "c10::ScalarType" exists'),
             says(r"\W(?:AT_CHECK|AT_ASSERTM?|THCState|THCudaCheck|THCudaBlas_\w+|THCCeilDiv)\W{1,3} ?was not declared in this scope|identifier \"(?:AT_CHECK|THCState|THCudaCheck|THCCeilDiv)\" is undefined", example="error: 'AT_CHECK' was not declared in this scope"),
         ),
         formerly=("extension-too-old-for-torch",),
@@ -339,9 +330,6 @@ CAUSES = (
             r"unsupported GNU version! gcc versions later than (?P<compiler>4\.\d|\d+)",
             r"unsupported Microsoft Visual Studio version",
             r"STL1002: Unexpected compiler version",
-            says(r"mathcalls\.h[^\n]{0,40}?error: exception specification is incompatible with that of previous function", example='/usr/include/x86_64-linux-gnu/bits/mathcalls.h(79): error: exception specification is incompatible with that of previous function "cospi"'),
-            says(r"(?:std_function|functional)\S{0,12}: error: parameter packs not expanded with", example="/usr/include/c++/11/bits/std_function.h:435:145: error: parameter packs not expanded with '...':"),
-            says(r"unsupported GNU version! gcc 4\.9 and up are not supported", compiler="4.8"),
         ),
     ),
     Cause(
@@ -404,14 +392,10 @@ CAUSES = (
             says(r"Microsoft Visual C\+\+ 1[04]\.\d (?:or greater )?is required", example='error: Microsoft Visual C++ 14.0 or greater is required. Get it with "Microsoft C++ Build Tools"'),
             says(r"Unable to find cl\.exe|Cannot find compiler '?cl\.exe'? in PATH|where cl.{0,20}returned non-zero|could not find any instance of Visual Studio|(?:find|no) a (?:compatible|suitable|valid) Visual Studio installation|Unable to find vcvarsall\.bat|Running 'nmake' '-\?' failed with: no such file", example="error: Unable to find a compatible Visual Studio installation."),
             says(r"Error checking compiler version for cl: \[WinError 2\](?=.{0,1100}?(?:(?<!CUDA )error: |Failed building wheel))|\b(?:subprocess-exited-with-error|running (?:build|bdist_wheel|build_ext)|Building from source)\b.{0,900}?Error checking compiler version for cl: \[WinError 2\]", example="UserWarning: Error checking compiler version for cl: [WinError 2] The system cannot find the file specified\nerror: command failed"),
-            says(r"Cannot open include file: '(?:corecrt|crtdbg|stddef|io|ctype|basetsd|rc)\.h'", example="fatal error C1083: Cannot open include file: 'corecrt.h': No such file or directory"),
             says(r"running build_ext.{0,400}?error: \[WinError 2\]", example="running build_ext\nerror: [WinError 2] The system cannot find the file specified"),
             says(rf"(?:error: command|unable to execute) '{COMPILER}'(?: failed)?: No such file", example="error: command 'gcc' failed: No such file or directory"),
             says(r"No CMAKE_C(?:XX)?_COMPILER could be found|Could not find compiler set in environment variable C(?:C|XX)\b|nvcc fatal ?: No compiler found|(?:Could not|Couldn't|Cannot|can't|Unable to|Failed to) find an? (?:working |suitable )?C\+\+ compiler|Command '\['which', '(?:c|g)\+\+'\]' returned non-zero", example="No CMAKE_CXX_COMPILER could be found."),
             says(r"\W?\bcl(?:\.exe)?\b\W? is not recognized as (?:an internal|the name)", example="'cl' is not recognized as an internal or external command,"),
-            says(r"error: linker `(?:cc|link\.exe)` not found", example="error: linker `cc` not found"),
-            says(rf"which: no (?:g\+\+|c\+\+|gcc) in \(.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?which: no (?:g\+\+|c\+\+|gcc) in \(", example="building 'x' extension with build_ext which: no g++ in (/usr/bin)"),
-            says(rf"\b(?:gcc|cc): command not found.{{0,900}}?{IN_A_BUILD}|{IN_A_BUILD}.{{0,900}}?\b(?:gcc|cc): command not found", example="gcc: command not found ERROR: Failed building wheel for deepspeed"),
             says(r"(?:cannot execute|error trying to exec|can't exec) \W?cc1plus\W{1,3}", example="gcc: error trying to exec 'cc1plus': execvp: No such file or directory"),
             says(rf"No such file or directory: '{COMPILER}'(?=.{{0,900}}?{IN_A_BUILD})|{IN_A_BUILD}.{{0,900}}?No such file or directory: '{COMPILER}'", unless=r"inductor|triton", example="running build_ext FileNotFoundError: [Errno 2] No such file or directory: 'g++'"),
             says(r"\b(?:g\+\+|c\+\+): (?:command )?not found", unless=r"\bnvidia-\w|NVIDIA-Linux|\bdkms\b", example="sh: 1: g++: not found"),
@@ -434,10 +418,7 @@ CAUSES = (
             says(r"RuntimeError: Not compiled with (?:CUDA|GPU) support", example="RuntimeError: Not compiled with CUDA support"),
             says(r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined", example="NameError: name 'autogptq_cuda_256' is not defined"),
             says(r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU", example="RuntimeError: Not implemented on the CPU"),
-            says(r"'NoneType' object has no attribute '(?P<module>causal_conv1d|selective_scan|CameraModelType)\w*'", example="AttributeError: 'NoneType' object has no attribute 'causal_conv1d_fwd'"),
             says(r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions", example="ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C or _vllm_fa3_C). On ROCm, use upstream flash_attn."),
-            says(r"DLL load failed while importing (?P<module>\w{2,40}_plugin)\b", example="ImportError: DLL load failed while importing upfirdn2d_plugin: The specified module could not be found."),
-            says(r"failed to import\. (?P<module>[a-z]\w{2,30}) is not built correctly", example="detectron2._C           failed to import. detectron2 is not built correctly"),
             says(r"""(?x)
         No\ module\ named\ ['\"]?
         (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
@@ -451,14 +432,8 @@ CAUSES = (
         """, "torch_extensions", example="ImportError: /home/u/.cache/torch_extensions/py311_cu124/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory"),
             says(r"NameError: (?:global )?name '_C' is not defined", unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino", example="NameError: name '_C' is not defined"),
             says(r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'", module="vllm._C", example="AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'"),
-            says(r"Can ?not import sgl_kernel\. Please check your installation", module="sgl_kernel", example="ImportError: Can not import sgl_kernel. Please check your installation."),
-            says(r"Fallback to pytorch engine because turbomind engine is not installed correctly", module="turbomind"),
-            says(r"CUDA available: True.{0,3000}?MMCV CUDA Compiler: not available", module="mmcv", example="sys.platform: linux\nCUDA available: True\nMMCV: 1.7.1\nMMCV Compiler: GCC 9.4\nMMCV CUDA Compiler: not available"),
             rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
             says(CPU_PART, module="bitsandbytes", example="Could not load the native library: /srv/bnb/libbitsandbytes_cpu.so: cannot open shared object file"),
-            says(r"Configured ROCm binary not found at \S{0,300}?libbitsandbytes_rocm\d+\.(?:so|dll)", module="bitsandbytes", build="rocm"),
-            says(r"object has no attribute 'ds_opt_(?:adam|adagrad|lion)'", module="deepspeed", example="AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'"),
-            says(r"NameError: name 'exllama(?:v[23])?_ext(?:_c)?' is not defined", module="exllamav2", example="NameError: name 'exllamav2_ext' is not defined"),
         ),
     ),
     Cause(
@@ -494,7 +469,6 @@ CAUSES = (
         "on PATH, delete the build folder, and build again",
         says=(
             says(r"(?:detected )?CUDA version(?: \((?P<nvcc>\d+\.\d+)[\d.]*\))? mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?", example="it says that the detected CUDA version mismatches the version that was used to compile PyTorch"),
-            says(r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'", example="raise RuntimeError(CUDA_MISMATCH_MESSAGE): ('The detected CUDA version (%s) mismatches the version that was used to compile PyTorch (%s). Please make sure to use the same CUDA versions.', '12.4', '11.8')"),
             says(r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)", example="deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions"),
             says(r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?", example="RuntimeError: Cuda extensions are being compiled with a version of Cuda that does not match the version used to compile Pytorch binaries.  Pytorch binaries were compiled with Cuda 11.7"),
             says(r"""(?x)
@@ -503,7 +477,7 @@ CAUSES = (
         \ (?P<nvcc>[\d.]+\d)
         """, "compiled with different cuda", example="RuntimeError: Detected that PyTorch and torch_scatter were compiled with different CUDA versions. PyTorch has CUDA version 12.1 and torch_scatter has CUDA version 11.8"),
             says(r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above", example="RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.  Note: make sure nvcc has a supported version"),
-            r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b",
+            says(r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b", example="raise RuntimeError(CUDA_MISMATCH_MESSAGE.format(cuda, torch.version.cuda))"),
             says(r"in assert_no_cuda_mismatch\b|(?<!def )\bassert_no_cuda_mismatch\(\)", unless=r"CUDA_HOME does not exist|MissingCUDA", example='File "/tmp/deepspeed/op_builder/builder.py", line 599, in builder\n    x()\n  File "/tmp/deepspeed/op_builder/builder.py", line 89, in assert_no_cuda_mismatch'),
         ),
     ),
@@ -545,22 +519,16 @@ CAUSES = (
             r"CUDA_HOME (?:environment variable )?(?:is not set|does not exist|not set|is undefined)(?:(?=.{0,1200}?(?:\u2500> (?!See )|Failed building wheel for |Failed to build `|Failed to build (?!inst))(?P<package>\w[\w-]{1,40}))|)",
             says(r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b", example="CMake Error: Could not find nvcc, please set CUDAToolkit_ROOT"),
             says(r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)|Could NOT find CUDAToolkit|No CUDA toolset found|No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND", example="No CMAKE_CUDA_COMPILER could be found."),
-            says(r"links to:?\s{1,20}CUDA::\w{2,30}\s{1,20}but the target was not found", example='Target "mylib" links to: CUDA::cublas but the target was not found.'),
-            says(r"\bCUDA_(?!CUDA_LIB)\w{2,30}_LIBRARY(?: \(ADVANCED\))?(?::FILEPATH)?[ :=]{1,4}(?:CUDA_\w{2,30}-)?NOTFOUND", example="CUDA_cublas_LIBRARY (ADVANCED): CUDA_cublas_LIBRARY-NOTFOUND"),
             says(r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)", example="fatal error: cuda_runtime.h: No such file or directory"),
             says(r"""(?x)
         fatal\ error:\ (?P<path>(?:cuda_(?:fp16|bf16|profiler_api)|cusparse|cublas\w*|cusolver\w*|curand\w*|cufft\w*|nvToolsExt|nvtx3/\w+|thrust/[\w/]+|cub/[\w/]+)\.
           (?:h|cuh))
         """, "fatal error: ", example="fatal error: cusparse.h: No such file or directory"),
-            r"name 'bare_metal_version' is not defined",
             says(r"cannot find -lcudart(?:_static)?\b", example="/usr/bin/ld: cannot find -lcudart"),
-            says(r"catastrophic error: cannot open source file \W?(?P<path>cuda\w*\.h|vector_types\.h|cub/\S{1,40})", example='cuda_workaround.h(1): catastrophic error: cannot open source file "cuda_fp16.h"'),
             says(r"(?:Couldn't|Could not|Failed to) (?:invoke|launch) ptxas\b|Failed to auto-detect CUDA root directory|cuda toolkit not found", example="W asm_compiler.cc:85] Couldn't get ptxas version string: INTERNAL: Couldn't invoke ptxas --version"),
             says(r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} (?:is not recognized|ist entweder falsch|n'est pas reconnu|no se reconoce|não é reconhecido|не является|不是内部或外部命令)|command not found: nvcc|nvcc was not found|Command 'nvcc' not found", who="shell"),
             says(r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b", example="FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda-12.4/bin/nvcc'"),
             says(r"(?P<path>[\w/.-]{1,160}/nvcc)'?: (?:not found|no such file)", who="shell"),
-            says(r"getattr\(_C, name\).{0,160}?'NoneType' object has no attribute", who="extension", example="return getattr(_C, name)(*args, **kwargs)\nAttributeError: 'NoneType' object has no attribute 'rasterize'"),
-            says(r"in get_cuda_bare_metal_version\b.{0,500}?\bsubprocess\.check_output\(.{0,500}?\bsubprocess\.py\W.{0,20}?line \d{1,5}, in (?:run|__init__|check_output)\b", unless=r"CalledProcessError|PermissionError|mismatch|Installed CUDA version", example='setup.py", line 63, in get_cuda_bare_metal_version raw_output = subprocess.check_output( File "/x/lib/python3.11/subprocess.py", line 466, in check_output return run(*popenargs'),
         ),
     ),
     Cause(

@@ -163,7 +163,6 @@ CAUSES = (
             says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*):? (?:undefined symbol|symbol lookup error)\b(?::? (?P<symbol>\w+))?", example="ImportError: librocblas.so.4: undefined symbol: _ZN7Tensile3hip15SolutionAdapterE"),
             says(r"/opt/rocm[^\s:'\"]{0,120}/(?P<library>[\w.+-]{2,60}\.so[.\d]*): undefined symbol: (?P<symbol>\w+)", "/opt/rocm", example="/opt/rocm/lib/libfoo.so.1: undefined symbol: foo_start"),
             says(rf"(?P<library>(?:{AMDS}|{ONEAPIS})\.so[.\d]*): version [`'\"]?(?P<symbol>(?!GLIBC|CXXABI)[\w.+-]+)\W{{0,2}} not found", example="libamdhip64.so.6: version `hip_6.3' not found (required by /opt/rocm/lib/librccl.so.1)"),
-            says(rf"symbol (?P<symbol>\w+),? version \S+ not defined in file (?P<library>{AMDS}\.so[.\d]*)", example="symbol hipMemCreate version hip_6.0 not defined in file libamdhip64.so.5 with link time reference"),
             says(rf"(?P<library>{TORCHS}\.so): undefined symbol: (?P<symbol>{OF_ITS_STACK})", example="ImportError: /x/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic"),
         ),
         formerly=("rocm-older-than-torch", "rocm-libraries-mixed", "torch-builds-mixed", "oneapi-libraries-mixed",),

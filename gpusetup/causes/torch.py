@@ -115,13 +115,6 @@ def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
     return paste.another_torch(context, text)
 
 
-REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
-"""Errors that the driver returns for a kernel that it cannot use."""
-NOT_BUILT_FOR = (
-    r"not built with CUDA kernel binaries compatible with compute capability (?P<arch>\d{1,2}\.\d)"
-)
-
-
 def _other_wheel(context: RuleContext, _text: str) -> Fix:
     """Install a torch that supports the GPU. If there is none, the fix is what can be done without
     one."""
@@ -140,8 +133,6 @@ def _other_wheel(context: RuleContext, _text: str) -> Fix:
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 
-
-TENSORFLOWS = "The driver's compiler, for TensorFlow's kernels,"
 
 NO_NEWER = (
     "The installed torch fits this GPU and driver, but its run-time compiler does not support the "
@@ -368,17 +359,12 @@ CAUSES = (
         but={"compiler": "^nvcc$"},
         way=lambda context, text: paste.another_torch(context, text, NO_NEWER),
         says=(
-            says(r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)", compiler="XLA's assembler", example="gpu/asm_compiler.cc:231] Falling back to the CUDA driver for PTX compilation; ptxas does not support CC 8.9"),
-            says(rf"{NOT_BUILT_FOR}.{{0,600}}?{REJECTED}", compiler=TENSORFLOWS, example="TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0. CUDA kernels will be jit-compiled from PTX\nInternalError: 'cuLaunchKernel(f)' failed with 'CUDA_ERROR_INVALID_HANDLE'"),
-            says(rf"{REJECTED}.{{0,600}}?{NOT_BUILT_FOR}", compiler=TENSORFLOWS, example="InternalError: 'cuLaunchKernel(function)' failed with 'CUDA_ERROR_INVALID_HANDLE'; before it: TensorFlow was not built with CUDA kernel binaries compatible with compute capability 12.0a"),
             says(r"(?P<compiler>nvrtc):? error: invalid value for --gpu-architecture", example="nvrtc: error: invalid value for --gpu-architecture (-arch)"),
             says(r"(?P<compiler>ptxas)[\w-]{0,12} ?(?:fatal|error)? ?:? ?Value '(?P<arch>sm_\w+)' is not defined for option 'gpu-name'", example="ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"),
             says(r"(?P<compiler>nvcc) ?fatal ?: (?:Value|Unsupported gpu architecture) '?(?P<arch>(?:compute|sm)_\d\w{1,4})\b", example="nvcc fatal   : Unsupported gpu architecture 'compute_120'"),
             says(r"PTX \.version \d\.\d does not support \.target (?P<arch>sm_\w+)", compiler="ptxas"),
             says(r"ptxas\W.{0,200}?--gpu-name=(?P<arch>sm_\w+)\W.{0,300}?returned non-zero exit status", compiler="ptxas", unless="too much shared data|Permission denied", example="`/x/triton/backends/nvidia/bin/ptxas -lineinfo -v --gpu-name=sm_121a /tmp/a.ptx -o /tmp/a.ptx.o` failed: subprocess.CalledProcessError: returned non-zero exit status 255"),
-            says(r"-arch=(?P<arch>(?:compute|sm)_\d\w{1,4})'? is an unsupported option", compiler="NVVM", example="libNVVM: '-arch=compute_120' is an unsupported option"),
             says(r"'(?P<arch>sm_\w+)' is not a recognized processor", compiler="llvm", example="'sm_120' is not a recognized processor for this target (ignoring processor)"),
-            says(r"Unknown target CPU '(?P<arch>sm_\w+)'", compiler="llvm", example="LLVM ERROR: Unknown target CPU 'sm_103'"),
         ),
     ),
     Cause(
@@ -448,19 +434,12 @@ CAUSES = (
         asks=(alike.TORCHS_KERNELS,),
         says=(
             says(r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}", example="FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37"),
-            says(r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])", example="CUDA error: no kernel i"),
             r"(?:Cuda failure '|CUDA error: )invalid device function|(?:CUDA error|Triton Error \[CUDA\]): device kernel image is invalid",
             r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
             says(r"FATAL: this function is for sm\d{2,3}, but was built for sm\d{2,4}|Your device is too old\. We require compute capability >= \d{2}|requires device with capability .{2,40}? but your GPU has capability \(\d{1,2}, \d\) \(too new\)", example="FATAL: this function is for sm80, but was built for sm750", module="xformers"),
             says(r"CUDA error \([^()]{0,160}?(?:\bhopper[/\\][\w.]{3,60}:\d{1,5}\): ?invalid argument|(?:\bflash_\w{2,40}|\bxformers\b)[^()]{0,80}:\d{1,5}\): ?invalid device function)", example="CUDA error (/tmp/flash_fwd_launch_template.h:94): invalid device function", module="flash_attn"),
-            says(r"RuntimeError: can't query kernel attributes", module="cuequivariance_ops"),
-            says("sglang only supports sm75", module="sglang"),
-            says("assertion failed: unsupported architecture", module="tensorrt_llm"),
             says(r"CUDA kernel \S{1,80} has no device code compatible with CUDA arch|ggml-cuda was compiled without support for the current GPU architecture", example="ERROR: CUDA kernel mul_mat_q has no device code compatible with CUDA arch 610. ggml-cuda.cu was compiled for: 700", module="ggml-cuda"),
             says(r"CUDA GPU is too old\. Compute Capability detected: \d\.\d", module="ollama", example='level=INFO msg="[0] CUDA GPU is too old. Compute Capability detected: 3.0"'),
-            says(r"SM\d{2,3} kernel is not available\. make sure you GPU", module="sageattention", example="AssertionError: SM89 kernel is not available. make sure you GPUs with compute capability 8.9."),
-            says(r"Could not find compatible tinycudann extension for compute capability", module="tinycudann"),
-            says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv", example="RuntimeError: your gpu arch (12, 0) isn't compiled in prebuilt, may cause invalid device function"),
         ),
     ),
 )  # fmt: skip

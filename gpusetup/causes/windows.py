@@ -128,7 +128,6 @@ CAUSES = (
         ),
         asks=('python -c "import torch"',),
         says=(
-            says(r"(?:error|fail\w*|problem)[^.\n]{0,30}? load(?:ing)? (?:the )?(?P<dll>c10\.dll)", example="I got a torch related error when loading the c10.dll library"),
             says(r"\b[Ff]ailed to load (?P<dll>(?!amdhip|rocm|nvcuda)[\w.+-]{3,60}\.dll)\W{1,3}(?:with )?error(?: code)?:? (?P<code>126|127|1114)\b", example="[10540] Failed to load onnxruntime_providers_cuda.dll, error code: 1114"),
             says(r"\(os error (?P<code>126|127|1114)\)", example="tokenizers: failed to load (os error 126)"),
             says(rf"{STARTED}\W{{0,4}}(?:-1073741515|3221225781)\b", example="Process finished with exit code -1073741515 (0xC0000135)"),
@@ -175,7 +174,6 @@ CAUSES = (
         needs_root=True,
         says=(
             r"\w+ longer than 260 characters|\[winerror 206\]|windows long path support",
-            says(rf"No such file or directory: ?['\"](?=[^'\"]*torchinductor){LONG_PATH}['\"]", example="torch._inductor: FileNotFoundError: [Errno 2] No such file or directory: 'C:\\Users\\a\\AppData\\Local\\Temp\\torchinductor_a\\aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\\x.ttir'"),
             says(rf"(?:InvalidArchiveError|Error with archive|Cannot extract|failed with error|Could not install packages).{{0,900}}?\[Errno 2\] No such file or directory: ?['\"]{LONG_PATH}['\"]", example="ERROR: Could not install packages due to an OSError: [Errno 2] No such file or directory: 'C:\\Users\\b\\AppData\\Local\\Packages\\PythonSoftwareFoundation\\bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\\test.hpp'"),
         ),
     ),

@@ -14,13 +14,10 @@ Fields = Tuple[Tuple[str, Callable[..., Any]], ...]
 
 COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
-VGPU = 2
 FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
 FABRIC_COMPLETED = 3
 MOST_INSTANCES = 64
 """The most MIG instances to read on one GPU; today's GPUs have seven."""
-LICENSE_LICENSED = 5
-"""The value of NVML_GRID_LICENSE_STATE_LICENSED."""
 
 THROTTLE_REASONS = (
     *("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost"),
@@ -104,18 +101,6 @@ def mig_instances(nvml: Any, handle: Any) -> list[str]:
             raise
         uuids.append(nvml.nvmlDeviceGetUUID(child))
     return uuids
-
-
-def licensed(nvml: Any, handle: Any) -> bool | None:
-    """Whether a vGPU guest has a licence; None for other GPUs, which need none."""
-    if nvml.nvmlDeviceGetVirtualizationMode(handle) != VGPU:
-        return None
-    answer = nvml.nvmlDeviceGetGridLicensableFeatures(handle)
-    if not answer.isGridLicenseSupported:
-        return None
-    # The array has room for more entries than there are.
-    features = answer.gridLicensableFeatures[: answer.licensableFeaturesCount]
-    return any(one.featureState == LICENSE_LICENSED or one.featureEnabled for one in features)
 
 
 def sram_threshold_exceeded(nvml: Any, handle: Any) -> bool:
@@ -287,7 +272,6 @@ FIELDS: Fields = (
     ("pcie_width", call_field("nvmlDeviceGetCurrPcieLinkWidth")),
     ("pcie_width_max", call_field("nvmlDeviceGetMaxPcieLinkWidth")),
     ("virtualization", call_field("nvmlDeviceGetVirtualizationMode", of=VIRTUALIZATION.get)),
-    ("licensed", licensed),
     ("fabric_state", lambda n, h: FABRIC_STATES.get(fabric(n, h).state)),
     ("retired_pages", lambda n, h: sum(len(n.nvmlDeviceGetRetiredPages(h, c)) for c in (0, 1))),
     ("sram_threshold_exceeded", sram_threshold_exceeded),

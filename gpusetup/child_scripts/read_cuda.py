@@ -169,8 +169,6 @@ FIELDS = (
 
 
 def read_devices(library: Any) -> list[Answer]:
-    """All GPUs, each with its fields."""
-
     def handle_of(index: int) -> Any:
         # From here on, announced steps name this GPU.
         CURRENT.update(gpu=index, bus="")
@@ -187,7 +185,6 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 def main() -> Answer:
-    """Load the library and read the GPUs."""
     answer: Answer = {"library": None, "load_error": None, "problems": []}
     say({"step": "loading libcuda"})
     try:

@@ -58,8 +58,6 @@ def count_of(nvml: Any) -> int:
 
 
 def devices(nvml: Any) -> list[Answer]:
-    """All GPUs, each with its fields."""
-
     def handle_of(index: int) -> Any:
         # From here on, announced steps name this GPU.
         nvml.gpu = index
@@ -120,7 +118,6 @@ def binding() -> Any:
 
 
 def once() -> Answer:
-    """Read the driver and every GPU once."""
     try:
         nvml = Announced(binding())
     except ImportError as problem:
@@ -160,7 +157,6 @@ class SampledGpu:
         self.lost = False
 
     def sample(self, nvml: Any, now: float) -> Answer:
-        """Read the GPU once, now."""
         # The GPU had no handle from the beginning.
         if self.handle is None:
             return dict(self.identity, processes=None)

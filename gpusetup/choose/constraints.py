@@ -226,14 +226,13 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
     """A sort key for builds: the newest torch first, then the preferred channel, then the CUDA
     version nearest below the driver's, then those above it.
 
-    If the driver is unknown but the installed torch listed a GPU, that torch's CUDA version counts.
-    Otherwise builds that need a newer driver branch than the assumed one come last, and of one
-    torch's builds the lowest CUDA comes first, which most drivers support.
+    If the driver is unknown, builds that need a newer driver branch than the assumed one come last,
+    and of one torch's builds the lowest CUDA comes first, which most drivers support.
     """
     if question.maker:
         place = {build: number for number, build in enumerate(in_scope(question))}
         return lambda build: (place.get(build, len(place)),)
-    known = question.host.driver_cuda or question.host.cuda_at_work
+    known = question.host.driver_cuda
 
     def rank(build: TorchBuild) -> tuple[int, ...]:
         newest = (*newest_first(build.torch), CHANNELS.index(build.channel))

@@ -54,8 +54,6 @@ class HostFacts(Frozen):
     """Whether there is an NVIDIA GPU; `none` only if a source explicitly reported that."""
     assumed_driver: str | None = None
     """The version that an unknown driver is assumed to have at least; None if it is known."""
-    cuda_at_work: str | None = None
-    """The CUDA version of the installed torch, if that torch listed a GPU: the driver runs it."""
 
 
 class Host(Frozen):
@@ -125,14 +123,13 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
     """The machine as a host, with the facts that decide: the catalog's where the machine shows
     none."""
-    os, driver, torch = machine.os, machine.driver, machine.torch
+    os, driver = machine.os, machine.driver
     gpus = gpus_to_serve(machine, catalog)
     board = board_of(machine)
     jetpack = jetpack_of(board)
     driver_cuda = driver.cuda or (jetpack.cuda if jetpack else None)
     if driver_cuda is None and driver.version:
         driver_cuda = catalog.driver_cuda(driver.version)
-    by_cuda = any(gpu.cuda_index is not None for gpu in machine.gpus or ())
     # An empty list means that a source found no GPU; None means that no source responded. No Mac
     # that torch supports has an NVIDIA GPU. If a driver responds, there may be one not listed.
     has_driver = bool(driver.cuda or driver.version)
@@ -164,7 +161,6 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
         first_drivers=firsts,
         presence=presence,
         assumed_driver=assumed,
-        cuda_at_work=torch.cuda if torch.cuda_available or by_cuda else None,
     )
     return Host(machine=machine, facts=facts)
 

@@ -187,17 +187,14 @@ def backend_label(text: str) -> str:
 
 
 NO_PACKAGES = {
-    r"([<>=!~^].*)": r'did you mean `gpusetup install --torch "\1"`?',
     r"(?:pytorch-)?cuda-?=?=?(\d+\.\d+)[\d.*]*|(cu\d{2,3}|cpu|rocm[\d.]*|xpu)": (
         r"did you mean `gpusetup install --backend \1\2`?"
     ),
     r"(?:cuda|gpu|nvidia|(?:nvidia-)?cuda-?toolkit|cudnn|nvcc|pytorch-cuda)(?:[=<>].*)?": (
         "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
     ),
-    r"(?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi": (
-        "it belongs to the system: `gpusetup doctor` names the driver and the commands to install "
-        "it"
-    ),
+    r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
+    # conda's spelling.
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
     r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
     r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
@@ -269,10 +266,8 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
         except (InvalidRequirement, RecursionError) as problem:
             # Python's recursion limit is lower than the nesting of a marker with thousands of
             # brackets.
-            shown = without_logins(word)
-            shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
             raise UsageError(
-                f"{shown!r} is neither a package nor a requirement",
+                f"{without_logins(word)[:LONGEST_SHOWN]!r} is neither a package nor a requirement",
                 hint='for example `torchvision`, `transformers` or `"numpy>=2"`',
             ) from problem
         marker = requirement.marker

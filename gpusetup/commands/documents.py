@@ -17,7 +17,7 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
     "resolve": (of.ResolveAnswer,),
     "install": (of.InstallAnswer,),
     "verify": (of.VerifyAnswer,),
-    "plan": (of.PlanAnswer, of.PlanCellsAnswer, of.ServePlan),
+    "plan": (of.PlanAnswer, of.PlanCellsAnswer),
     "tune": (TuneAnswer,),
     "monitor": DOCUMENTS,
     "fleet show": (FleetAnswer,),

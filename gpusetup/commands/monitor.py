@@ -99,9 +99,9 @@ class MonitorQuestion(CommandQuestion):
         "also write every sample into this CSV file, for a spreadsheet", metavar="FILE"
     )
     replay: str | None = option(
-        "analyze a recording (from `--json` or `--csv`) or the output of nvidia-smi (its table, "
-        "-q, dmon, a log of --query-gpu); a command after `--` does not run, but tells monitor "
-        "what was recorded",
+        "analyze a recording (from `--json`; from `--csv`, its GPUs) or the output of nvidia-smi "
+        "(its table, -q, dmon, a log of --query-gpu); a command after `--` does not run, but tells "
+        "monitor what was recorded",
         metavar="FILE",
         one_of="how",
     )
@@ -273,17 +273,18 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     from gpusetup.monitor.summary import UNJUDGED
 
     with Recording(out) as recording:
-        recorded = UNJUDGED
+        recorded, has_times = UNJUDGED, True
         run = read_recording(file, question.interval)
         log = run.log
         for document in run.documents:
             if isinstance(document, Sample):
                 recording.take([document])
+                has_times = has_times and bool(document.at)
             else:
                 recorded = document
         if not recording.tally.samples:
             raise UsageError(f"{file} holds no sample")
-        if log and not log.has_times and recording.tally.samples > 1:
+        if log and not has_times and recording.tally.samples > 1:
             apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
             out.talk(f"{file} tells no time: {apart}")
         source = recorded.source or (log.name if log else None)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -62,10 +61,9 @@ class Recording(ExitStack):
         if self._file is not None or not can_be_drawn_on(sys.stdout):
             yield
         else:
-            from gpusetup.render.monitor import draw, live_screen
+            from gpusetup.render.monitor import live_screen
 
-            with live_screen(color=self.out.color) as screen:
-                self._draw = partial(draw, screen)
+            with live_screen(color=self.out.color) as self._draw:
                 yield
                 self._draw = None
 

@@ -18,8 +18,7 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.documents import PlanCellsAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.plan import config
-from gpusetup.plan.answer import PlanRequest, answer
-from gpusetup.plan.cells import plans
+from gpusetup.plan.answer import PlanRequest, answer, plans
 from gpusetup.plan.job import SHARDED, Attention
 from gpusetup.plan.place import (
     Place,
@@ -31,10 +30,9 @@ from gpusetup.plan.place import (
 )
 from gpusetup.plan.question import TrainingQuestion, job_of, shape_of_question
 from gpusetup.plan.rl import method_named
-from gpusetup.plan.serve import BITS, serve_plan
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
-from gpusetup.render.plan import plan_text, serve_text
+from gpusetup.render.plan import plan_text
 from gpusetup.tune.config_file import read_bytes
 
 SUMMARY = """Tells you whether a training run fits on your GPUs, with which settings, and how much
@@ -42,7 +40,6 @@ memory is left. Without --gpu, it plans for the GPUs of this machine."""
 EXAMPLES = (
     'gpusetup plan --model qwen3-8b --gpu "RTX 4090"',
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
-    'gpusetup plan --serve --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
 QUESTION_OPTIONS = (
     "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve", "method",
@@ -58,7 +55,6 @@ MODEL = HelpGroup("model", "for example: --model meta-llama/Llama-3.1-8B")
 JOB = HelpGroup("job", "for example: --context 4096 --batch 8 --trainer trl --lora 16")
 GPUS = HelpGroup("GPUs", 'for example: --gpu "A100 80GB" --gpus 4 --strategy fsdp')
 ANSWER = HelpGroup("answer", "for example: --model qwen3-14b --gpu H20 --max-context")
-SERVING = HelpGroup("serving", "for example: --serve --model qwen3-32b --context 8192 --batch 8")
 ONE_GPU = "gpu"
 """Options that name the GPU in different ways exclude each other."""
 ONE_UNKNOWN = "unknown"
@@ -198,11 +194,6 @@ class PlanQuestion(CommandQuestion):
     )
     predict: bool = switch("always predict, even if the job was measured", group=ANSWER)
 
-    serve: bool = switch("plan an inference server with vLLM", group=SERVING)
-    weights: str | None = option(
-        "type of the weights, e.g. bf16, fp8 or int4", metavar="TYPE", choices=BITS, group=SERVING
-    )
-
     @property
     def solve(self) -> str | None:
         """The job field to find: `context`, `batch` (the largest that fits) or `gpus` (the smallest
@@ -225,7 +216,11 @@ USAGE = "gpusetup plan (--model NAME | --from-config FILE | --params N) [options
 
 
 def run(options: PlanQuestion, out: Console) -> Reply:
-    check_modes(options)
+    unused = options.given_flags() - {"--cells", "--predict"}
+    if options.cells and unused:
+        raise UsageError(
+            f"`{min(unused)}` has no effect with `--cells`", hint="use a column for it"
+        )
     count, name = count_in_name(options.gpu or "")
     if count is not None:  # `--gpu "8x H100"`
         if options.gpus not in (None, count):
@@ -233,11 +228,6 @@ def run(options: PlanQuestion, out: Console) -> Reply:
         options = options.replaced(gpu=name, gpus=count)
     if options.cells:
         return run_cells(Path(options.cells), out, predict=options.predict)
-    if options.serve:
-        names = ("model", "params", "context", "batch", "gpus")
-        question = TrainingQuestion(**{name: getattr(options, name) for name in names})
-        served = serve_plan(question, options.weights, place_of_options(options, out))
-        return reply(served, serve_text, yes=served.fits)
     plan = answer(request_of(options, out))
     return reply(plan, plan_text, yes=plan.fits)
 
@@ -314,23 +304,3 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
         return named_gpu(options.gpu, catalog.gpus)
     machine = gather(out, options.machine)
     return place_of_machine(completed_from_catalog(machine, catalog))
-
-
-TAKES = {
-    "--serve": ("--model", "--params", "--context", "--batch", "--weights", "--gpus", "--gpu",
-                "--gpu-mem", "--from"),
-    "--cells": ("--predict",),
-}  # fmt: skip
-"""The options that work in each mode; it rejects all others."""
-
-
-def check_modes(options: PlanQuestion) -> None:
-    """Raise UsageError if an option cannot be combined with `--serve` or `--cells`."""
-    typed = options.given_flags()
-    if options.weights and not options.serve:
-        raise UsageError("`--weights` needs a server: add `--serve`")
-    for mode, options_of_mode in TAKES.items():
-        unused = typed - {mode, *options_of_mode}
-        if mode in typed and unused:
-            hint = f"`{mode}` works with `{'`, `'.join(options_of_mode)}`"
-            raise UsageError(f"`{min(unused)}` has no effect with `{mode}`", hint=hint)

@@ -19,8 +19,8 @@ from gpusetup.commands.reply import Reply
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
-from gpusetup.tune.answer import PresetRow, TuneAnswer
-from gpusetup.tune.presets import LIST, PRESETS, preset_named, preset_text, spelled
+from gpusetup.tune.answer import TuneAnswer
+from gpusetup.tune.presets import PRESET_NAMES, preset_named, preset_text, spelled
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
@@ -65,10 +65,10 @@ class TuneQuestion(CommandQuestion):
     )
     python: str | None = shared(PYTHON)
     preset: str | None = option(
-        "print a ready-made config, or write it with -o; `list` shows all presets",
+        "print a ready-made config (a preset), or write it with -o: " + ", ".join(PRESET_NAMES),
         metavar="NAME",
         parse=spelled,
-        choices=(LIST, *(row.name for row in PRESETS)),
+        choices=PRESET_NAMES,
         group=THE_CONFIG,
     )
     target: str | None = option(
@@ -123,7 +123,7 @@ def _check(question: TuneQuestion) -> None:
     rules = (
         (
             not config and (writes or not measuring),
-            "there is nothing to tune: name a CONFIG, or start from a preset with `--preset list`",
+            "there is nothing to tune: name a CONFIG, or start from a preset with `--preset NAME`",
         ),
         (measuring and question.machine, "another machine cannot be measured: remove `--from`"),
         (measuring and question.gpu, "only this machine's GPU can be measured: remove `--gpu`"),
@@ -168,7 +168,7 @@ def run(question: TuneQuestion, out: Console) -> Reply:
 
 
 def _preset(question: TuneQuestion) -> Reply:
-    """The reply with the list of presets, with one preset, or with the file to which it was written
+    """The reply with a preset, or with the file to which it was written
     (`-o`). Raises UsageError for options that cannot be combined with `--preset`."""
     from gpusetup.render.tune import preset_screen
     from gpusetup.tune.config_file import write_keeping_previous
@@ -184,13 +184,7 @@ def _preset(question: TuneQuestion) -> Reply:
             f"Presets are YAML, but {target} does not end in .yaml",
             hint="name a file that ends in .yaml",
         )
-    if question.preset == LIST:
-        rows = tuple(
-            PresetRow(name=row.name, trains=row.trains, card=row.card, guide=row.guide)
-            for row in PRESETS
-        )
-        return Reply(TuneAnswer(presets=rows), preset_screen)
-    text = preset_text(preset_named(question.preset or LIST), target or DEFAULT_FILE)
+    text = preset_text(preset_named(question.preset or ""), target or DEFAULT_FILE)
     previous_file = write_keeping_previous(target, text.encode()) if target else None
     answer = TuneAnswer(preset=text, written=target)
     return Reply(answer, partial(preset_screen, kept=previous_file))
@@ -227,7 +221,6 @@ def _measure(
     question: TuneQuestion, out: Console, config: Config | None, facts: Facts | None
 ) -> tuple[TuneAnswer, Measured]:
     from gpusetup.probe.target import choose_target
-    from gpusetup.render.tune import measuring
     from gpusetup.system.system import System
     from gpusetup.tune.bench import BenchJob
     from gpusetup.tune.measure import benchmark, search
@@ -239,8 +232,11 @@ def _measure(
         memory_limit_bytes=question.gpu_mem,
         python=choose_target(System(), question.python).python,
     )
-    showing = partial(measuring, out.talk)
+
+    def say(measurement: str) -> None:
+        out.talk(f"measuring {measurement} ...")
+
     if question.benchmark and facts:
         workers, _ = worker_count(facts)
-        return benchmark(job, showing, config, workers=workers, largest=question.max)
-    return search(job, showing, config, largest=question.max)
+        return benchmark(job, say, config, workers=workers, largest=question.max)
+    return search(job, say, config, largest=question.max)

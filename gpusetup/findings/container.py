@@ -200,10 +200,9 @@ def container_driver_capability_missing(context: RuleContext) -> Findings:
     """NVML works in the container, but libcuda was not mounted into it."""
     machine, variable = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
     messages = events(context, "container-driver-capability-missing")
-    if not in_container(context):
-        # Outside a container, the same message means that the driver's own libcuda is missing.
-        messages = tuple(message for message in messages if "said" not in message.values)
-    else:
+    if machine.container.kind == "none" and context.os.family != "linux":
+        return
+    if in_container(context):
         messages += events(context, "cuda-version-err")
         value = machine.environment.get(variable, "all")
         capabilities = re.split(r"[, ]+", value)

@@ -179,14 +179,10 @@ def _mode(gpu: Gpu) -> str:
 
 def vgpu_unlicensed(context: RuleContext) -> Findings:
     """A vGPU has no licence, so it becomes slow or refuses CUDA."""
-    unlicensed = [
-        gpu for gpu in gpus(context) if gpu.licensed is False and gpu.virtualization != "none"
-    ]
     messages = events(context, "vgpu-unlicensed")
-    if messages or unlicensed:
+    if messages:
         is_refused = cuda_errors(context, BUSY) or context.snapshot.cuda_api.init_code == BUSY
-        cause, weak = "vgpu-unlicensed", not is_refused
-        yield of_gpus(context, cause, unlicensed, "name", messages=messages, weak=weak)
+        yield finding(context, "vgpu-unlicensed", messages, weak=not is_refused)
 
 
 CODES: dict[int, str] = {

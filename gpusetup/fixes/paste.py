@@ -363,7 +363,6 @@ def with_python(context: RuleContext, version: str, text: str) -> Fix:
             command(context, "uv", "venv", "--python", version, folder),
             command(context, "gpusetup", "install", *torch, "--venv", folder),
         ),
-        python=version,
     )
 
 

@@ -29,16 +29,12 @@ class Drift(Frozen):
     `node.kind` that no other node has GPUs of this model.
     """
 
+    node: str
     field: str
     value: str
     majority: str | None
     """None if no value has a majority, so that it is unknown which nodes are right."""
     severity: Severity = Severity.WARNING
-    nodes: int
-    """How many nodes have the majority's value or, without a majority, this node's value; for a
-    speed, how many devices were compared."""
-    of: int
-    """The total number of nodes or devices."""
 
 
 KIND = "node.kind"
@@ -57,9 +53,8 @@ def by_kind(nodes: Sequence[Node]) -> dict[Kind, list[Node]]:
     return kinds
 
 
-def differences(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
-    """Compare each node's facts, speeds and dates with those of all nodes of the same kind, and
-    yield the name of each node that differs, with one difference."""
+def differences(nodes: Sequence[Node]) -> Iterator[Drift]:
+    """Compare each node's facts, speeds and dates with those of all nodes of the same kind."""
     kinds = by_kind(nodes)
     # Nodes without visible GPUs are no kind of their own if others have GPUs: they are compared
     # with the largest kind, and have no vote on its usual values.
@@ -73,24 +68,18 @@ def differences(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
         # A node that nothing can be compared with may simply have the wrong GPU. Where all machines
         # differ, this is usual.
         if len(voters) == 1 and kind and len(kinds[largest]) >= LEAST_NODES:
-            yield (
-                voters[0].name,
-                Drift(
-                    field=KIND,
-                    value=", ".join(kind),
-                    majority=", ".join(largest),
-                    nodes=len(kinds[largest]),
-                    of=sum(map(len, kinds.values())),
-                ),
+            yield Drift(
+                node=voters[0].name,
+                field=KIND,
+                value=", ".join(kind),
+                majority=", ".join(largest),
             )
     yield from _slow_rates(nodes)
     yield from _misdated_records(nodes)
     yield from _copied_records(nodes)
 
 
-def _in_field(
-    field: str, voters: Sequence[Node], compared: Sequence[Node]
-) -> Iterator[tuple[str, Drift]]:
+def _in_field(field: str, voters: Sequence[Node], compared: Sequence[Node]) -> Iterator[Drift]:
     """The nodes among `compared` that differ in one field from most of the voters; all of them if
     no value has a majority among the voters."""
     counts = Counter(value for node in voters if (value := value_of(field, node.facts)) is not None)
@@ -103,17 +92,13 @@ def _in_field(
         value = value_of(field, node.facts)
         if value is None or (has_majority and value == usual):
             continue
-        yield (
-            node.name,
-            Drift(
-                field=field,
-                value=value,
-                majority=usual if has_majority else None,
-                # Without a majority, no node is known to be wrong, so none fails.
-                severity=severity_of(field) if has_majority else Severity.WARNING,
-                nodes=usual_count if has_majority else counts[value],
-                of=total,
-            ),
+        yield Drift(
+            node=node.name,
+            field=field,
+            value=value,
+            majority=usual if has_majority else None,
+            # Without a majority, no node is known to be wrong, so none fails.
+            severity=severity_of(field) if has_majority else Severity.WARNING,
         )
 
 
@@ -123,7 +108,7 @@ DAY = timedelta(days=1)
 """Records that a timer spreads over a day count as equally old."""
 
 
-def _misdated_records(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
+def _misdated_records(nodes: Sequence[Node]) -> Iterator[Drift]:
     """A warning for each record that is more than a day older or newer than the median one: it
     tells about another time, or its node's clock is wrong."""
     times = {node.name: time for node in nodes if (time := moment(node.taken_at))}
@@ -132,19 +117,15 @@ def _misdated_records(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
     middle = median_low(times.values())
     for name, time in times.items():
         if abs(time - middle) > DAY:
-            yield (
-                name,
-                Drift(
-                    field=TAKEN_AT,
-                    value=f"{time:%Y-%m-%d %H:%M} UTC",
-                    majority=f"{middle:%Y-%m-%d %H:%M} UTC",
-                    nodes=len(times),
-                    of=len(times),
-                ),
+            yield Drift(
+                node=name,
+                field=TAKEN_AT,
+                value=f"{time:%Y-%m-%d %H:%M} UTC",
+                majority=f"{middle:%Y-%m-%d %H:%M} UTC",
             )
 
 
-def _copied_records(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
+def _copied_records(nodes: Sequence[Node]) -> Iterator[Drift]:
     """An error for each node whose GPUs another node's record has too: one of the two is a copy,
     and its own node was not examined."""
     by_gpus: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -154,16 +135,12 @@ def _copied_records(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
     for names in by_gpus.values():
         for name in names if len(names) > 1 else ():
             others = slurm_list(other for other in names if other != name)
-            yield (
-                name,
-                Drift(
-                    field=COPIED,
-                    value=f"the same GPUs (by UUID) as {others}",
-                    majority="other UUIDs",
-                    severity=Severity.ERROR,
-                    nodes=len(names),
-                    of=len(names),
-                ),
+            yield Drift(
+                node=name,
+                field=COPIED,
+                value=f"the same GPUs (by UUID) as {others}",
+                majority="other UUIDs",
+                severity=Severity.ERROR,
             )
 
 
@@ -178,7 +155,7 @@ BROKEN = 0.5
 """Below this share of the median, a device counts as broken."""
 
 
-def _slow_rates(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
+def _slow_rates(nodes: Sequence[Node]) -> Iterator[Drift]:
     """A difference for each measured speed that is too slow, compared with the same check, GPU
     model and unit on all nodes."""
     groups: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
@@ -190,14 +167,10 @@ def _slow_rates(nodes: Sequence[Node]) -> Iterator[tuple[str, Drift]]:
         for name, rate in rates if len(rates) >= LEAST_RATES else ():
             if rate.value < SLOW * middle:
                 is_broken = rate.value < BROKEN * middle
-                yield (
-                    name,
-                    Drift(
-                        field=f"{RATES}{rate.check}",
-                        value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
-                        majority=f"{middle:.4g} {rate.unit}",
-                        severity=Severity.ERROR if is_broken else Severity.WARNING,
-                        nodes=len(rates),
-                        of=len(rates),
-                    ),
+                yield Drift(
+                    node=name,
+                    field=f"{RATES}{rate.check}",
+                    value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
+                    majority=f"{middle:.4g} {rate.unit}",
+                    severity=Severity.ERROR if is_broken else Severity.WARNING,
                 )

@@ -31,12 +31,9 @@ class NodeFinding(Frozen):
     id: str
     severity: Severity
     title: str = ""
-    root: bool = False
     source: Source = "check"
     field: str | None = None
     """The fact that differs from the profile."""
-    taken_at: str | None = None
-    """When the record that contains it was taken."""
 
 
 class NodeCheckAnswer(Frozen):
@@ -114,8 +111,6 @@ def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tupl
             id=finding.id,
             severity=finding.severity,
             title=in_short(finding.title),
-            root=finding.root,
-            taken_at=snapshot.taken_at,
         )
         for finding in diagnose(grave, load_catalog(), rules=rules).findings
         if finding.explained_by is None

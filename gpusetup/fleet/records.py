@@ -221,7 +221,7 @@ def _from_node_check(raw: bytes, what: str) -> Node:
         taken_at=answer.taken_at,
         kind=kind_of(answer.facts.get(GPU_NAME)),
         facts=answer.facts,
-        findings=tuple(replace(finding, taken_at=answer.taken_at) for finding in findings),
+        findings=findings,
         sources=("check", "profile"),
         gpu_uuids=answer.gpu_uuids,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.differences import LEAST_NODES, RATES, Drift, by_kind, differences
+from gpusetup.fleet.differences import LEAST_NODES, RATES, Drift, Kind, by_kind, differences
 from gpusetup.fleet.facts import GPU_COUNT
 from gpusetup.fleet.names import SAFE, natural, slurm_list
 from gpusetup.fleet.node_check import NodeFinding
@@ -30,39 +30,19 @@ class NodeAnswer(Frozen):
     """Why the node's record is missing or incomplete; None if it is complete."""
     taken_at: str | None = None
     findings: tuple[NodeFinding, ...] = ()
+    """Its errors, and the warnings that most nodes of its kind do not have."""
     drift: tuple[Drift, ...] = ()
     next: str | None = None
     """For a node that failed or has a warning, the command that shows more; for a missing record,
     the command that takes it."""
 
 
-class Common(Frozen):
-    """A finding that most nodes of one kind have, so that it does not distinguish a node."""
-
-    id: str
-    severity: Severity
-    title: str
-    nodes: int
-    of: int
-    gpus: tuple[str, ...] = ()
-    """The GPU models of that kind."""
-
-
-class Exclude(Frozen):
-    """The failed nodes, in the form that schedulers need to exclude them."""
-
-    slurm: str = ""
-    """An option for sbatch and srun; empty if no node failed."""
-    names: tuple[str, ...] = ()
-    """The names of the nodes, as Ray and Kubernetes need them."""
-
-
 class FleetAnswer(Frozen):
     schema: Literal["gpusetup.fleet/1"] = "gpusetup.fleet/1"
     nodes: tuple[NodeAnswer, ...]
     """The worst nodes first, then sorted by name."""
-    common: tuple[Common, ...] = ()
-    exclude: Exclude = Exclude()
+    exclude: str = ""
+    """The option of sbatch and srun that leaves the failed nodes out; empty if no node failed."""
     left_out: tuple[str, ...] = ()
     """Files in the folder that are not records."""
     not_asked: Mapping[str, str] = {}
@@ -80,22 +60,20 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
     recorded = {node.name for node in records.nodes}
     missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
     nodes = (*records.nodes, *missing)
-    common_findings = common(records.nodes)
+    usual = usual_findings(records.nodes)
     drift_of: dict[str, list[Drift]] = defaultdict(list)
-    for name, one in differences(nodes):
-        drift_of[name].append(one)
+    for one in differences(nodes):
+        drift_of[one.node].append(one)
     rows = []
     for node in nodes:
         drift = drift_of[node.name]
         drift.sort(key=lambda one: (-GRAVITY[one.severity], one.field))
-        common_ids = {finding.id for finding in common_findings if finding.gpus == node.kind}
-        # What tells this node from the others of its kind, apart from notes.
-        findings = [
+        findings = tuple(
             finding
             for finding in node.findings
             if finding.severity is Severity.ERROR
-            or (finding.severity is Severity.WARNING and finding.id not in common_ids)
-        ]
+            or (finding.severity is Severity.WARNING and finding.id not in usual[node.kind])
+        )
         severities = {one.severity for one in findings} | {one.severity for one in drift}
         status: Status = "differs" if findings or drift else "ok"
         row = NodeAnswer(
@@ -103,7 +81,7 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
             status="failed" if node.problem or Severity.ERROR in severities else status,
             problem=node.problem,
             taken_at=node.taken_at,
-            findings=node.findings,
+            findings=findings,
             drift=tuple(drift),
             next=next_command(node, drift, findings, records.folder),
         )
@@ -115,10 +93,7 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
     kinds = by_kind(nodes).values()
     return FleetAnswer(
         nodes=tuple(rows),
-        common=common_findings,
-        exclude=Exclude(
-            slurm=f"--exclude={slurm_list(failed)}" if failed else "", names=tuple(failed)
-        ),
+        exclude=f"--exclude={slurm_list(failed)}" if failed else "",
         left_out=records.left_out,
         uncompared=tuple(
             node.name for of_kind in kinds if len(of_kind) < LEAST_NODES for node in of_kind
@@ -126,38 +101,27 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
     )
 
 
-COST_SPEED = (
+COST_SPEED = {
     *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
     *("vgpu-unlicensed", "cuda-launch-blocking"),
-)
+}
 """Warnings about something that costs speed now. A node with such a warning is not healthy, even if
 many other nodes have the same warning."""
 
 
-def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
-    """The findings that more than half of the nodes of a kind have, with the most frequent first.
+def usual_findings(nodes: Sequence[Node]) -> dict[Kind, set[str]]:
+    """The ids of the findings that more than half of the nodes of each kind have.
 
     For example, if the GPUs of all nodes of a kind are divided (MIG), the finding about it is not a
     difference, even if the rest of the fleet has other GPUs.
     """
-    rows = []
-    for kind in sorted({node.kind for node in nodes}):
-        of_kind = [node for node in nodes if node.kind == kind]
-        all_count = sum(1 for node in of_kind if node.facts)
-        examples = {finding.id: finding for node in of_kind for finding in node.findings}
-        counts = Counter(id for node in of_kind for id in {row.id for row in node.findings})
-        for id, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
-            if count * 2 > all_count >= LEAST_NODES and id not in COST_SPEED:
-                row = Common(
-                    id=id,
-                    severity=examples[id].severity,
-                    title=examples[id].title,
-                    nodes=count,
-                    of=all_count,
-                    gpus=kind,
-                )
-                rows.append(row)
-    return tuple(rows)
+    usual: dict[Kind, set[str]] = defaultdict(set)
+    for kind, of_kind in by_kind(nodes).items():
+        counts = Counter(id for node in of_kind for id in {one.id for one in node.findings})
+        if len(of_kind) >= LEAST_NODES:
+            most = {id for id, count in counts.items() if count * 2 > len(of_kind)}
+            usual[kind] = most - COST_SPEED
+    return usual
 
 
 # --- the next command for a node ------------------------------------------------------------------

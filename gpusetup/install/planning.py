@@ -70,6 +70,7 @@ def plan_newest(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan
     try:
         return plan_task(job, target, task)
     except LacksWheel:
+        # A folder of wheels lacks releases as a mirror does.
         is_mirror = task.root != INDEX_ROOT or job.settings.has_no_index
         takes_newest = task.choice.action in ("first", "newest", "upgrade")
         is_exact = re.fullmatch(r"(===?)?\s*[\w.+!]+", task.wish.torch or "*") is not None
@@ -142,7 +143,8 @@ def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     unpack = unpack_step(target.python, stage_of(target.prefix), job.settings)
     steps = (venv_step(target.venv, target.layout.python), unpack) if target.venv else (unpack,)
     indexes = (split_login(index)[0] for index in (question.index, *job.settings.indexes))
-    hosts = (*(wheel.host for wheel in wheels), *(urlsplit(index).netloc for index in indexes))
+    hosts = [host for wheel in wheels for host in (wheel.host, wheel.served_by)]
+    hosts += [urlsplit(index).netloc for index in indexes]
     return Plan(
         target=target.prefix,
         torch_index=question.index,
@@ -303,29 +305,31 @@ def _wheels_for(job: InstallJob, target: Target, question: Question) -> tuple[Wh
     if not job.settings.is_offline:
         login, silent = split_login(question.index)[1], set[str]()
         with ThreadPoolExecutor(WORKERS) as pool, new_session() as session:
-            wheels = [*pool.map(lambda one: sized(one, login, silent, session), wheels)]
+            wheels = [*pool.map(lambda one: as_served(one, login, silent, session), wheels)]
     return tuple(wheels)
 
 
-def sized(
+def as_served(
     wheel: Wheel, login: Login | None, silent: set[str], session: Session | None = None
 ) -> Wheel:
-    """The wheel with its size from its server, if the index does not state it, as torch's own. What
-    the server does not say stays unknown. `silent` gets the hosts that do not answer, so that each
-    is waited for once."""
-    is_known = wheel.size_bytes is not None or not wheel.url.startswith("http")
-    if is_known or wheel.host in silent:
+    """The wheel with what its server says of it: the host to which it redirects, and the size if
+    the index does not state it, as torch's own. What the server does not say stays unknown.
+    `silent` gets the hosts that do not answer, so that each is waited for once."""
+    if not wheel.url.startswith("http") or wheel.host in silent:
         return wheel
     login = login if wheel.is_of_torch_index else None
     try:
         with answered(wheel.url, login=login, method="HEAD", session=session) as answer:
+            host = urlsplit(answer.url).netloc
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
     except Unreached:
         silent.add(wheel.host)
         return wheel
+    size_bytes = wheel.size_bytes
     # A number of bytes fits into 64 bits.
-    size_bytes = int(length) if re.fullmatch(r"[0-9]{1,19}", length) else None
-    return replace(wheel, size_bytes=size_bytes)
+    if size_bytes is None and re.fullmatch(r"[0-9]{1,19}", length):
+        size_bytes = int(length)
+    return replace(wheel, size_bytes=size_bytes, served_by=None if host == wheel.host else host)
 
 
 # --- the disk -------------------------------------------------------------------------------------

@@ -99,7 +99,6 @@ def json_schema(kind: Any) -> dict[str, Any]:
 
 
 def _encode(value: object) -> object:
-    """Converts a value whose type msgspec does not know to a string or dict that it can encode."""
     if isinstance(value, Capability):
         return str(value)
     if isinstance(value, Mapping):
@@ -108,7 +107,6 @@ def _encode(value: object) -> object:
 
 
 def _decode(kind: type, value: object) -> object:
-    """Converts the JSON form of a type that msgspec does not know to a value of that type."""
     if kind is Capability and isinstance(value, str):
         return Capability.parse(value)
     actual = type(value).__name__
@@ -116,7 +114,6 @@ def _decode(kind: type, value: object) -> object:
 
 
 def _schema(kind: type) -> dict[str, Any]:
-    """The JSON schema of a type that msgspec does not know."""
     if kind is Capability:
         return {"type": "string", "pattern": r"^\d+\.\d+$"}
     raise TypeError(f"no JSON schema for {kind.__name__}")

@@ -60,7 +60,6 @@ class Fix(Frozen):
     needs_root: bool = False
     needs_reboot: bool = False
     min_driver: str | None = None
-    python: str | None = None
     needs: tuple[Need, ...] = ()
     """What must be known before the commands may change something. If such a fact is unknown or
     contradicted, the fix has no commands that change something, and `text` describes it."""

@@ -15,12 +15,6 @@ END = r"(?=[/?#\s\"'`),;]|$)"
 """Matches what may follow a host."""
 ADDRESS = r"\[[\da-fA-F:.]+\]"
 ANY_HOST = rf"(?:{ADDRESS}|[\w.-]+)(?::\d+)?{END}"
-FULL_HOST = (
-    rf"(?:{ADDRESS}|localhost|\d+(?:\.\d+){{3}}|(?:[\w-]+\.)+[A-Za-z][\w-]+|[\w.-]+(?=:\d))"
-    rf"(?::\d+)?{END}"
-)
-"""Matches only a text that is certainly a host, because it is an address or has a domain or a port.
-`v1.2` and `main` do not match."""
 BEHIND_NO_PORT = re.compile(
     # `me:` without a port after it, so that `me` is not a host
     rf"(?<=://)[^\s/?#@:\[]*:(?!\d+{END})"
@@ -30,13 +24,6 @@ BEHIND_NO_PORT = re.compile(
     rf"@(?={ANY_HOST})"
 )
 """Matches `me:pass/word@`, whose beginning cannot be a host with a port."""
-BEHIND_A_PATH = re.compile(
-    # not a domain without a port, as in `https://github.com/owner/project@release`
-    r"(?<=://)(?!(?:[\w-]+\.)+[\w-]+(?:[/?#]|$))"
-    r"(?:(?!://)[^\s\"'`<>?])*"
-    rf"@(?={FULL_HOST})"
-)
-"""Matches `me:12/word@`, whose beginning looks like a host with a port."""
 USUAL = re.compile(r"(?<=://)[^/\s]*@")
 QUERY = re.compile(r"(://[^\s?\"'`)]+\?)[^\s\"'`),#]+")
 
@@ -82,4 +69,4 @@ def without_broken_logins(text: str) -> str:
     >>> without_broken_logins("GET ftp://me:p/ss@mirror.example/whl, ok")
     'GET ftp://mirror.example/whl, ok'
     """
-    return BEHIND_A_PATH.sub("", BEHIND_NO_PORT.sub("", text))
+    return BEHIND_NO_PORT.sub("", text)

@@ -169,7 +169,6 @@ class Gpu(Frozen):
     pcie_width_max: Number = None
     virtualization: Text = None
     """How the GPU is virtualized, as NVML reports it: `none`, `passthrough`, `vgpu`…"""
-    licensed: Flag = None
     fabric_state: Text = None
     """On systems with NVSwitch, the state of the GPU's registration with the fabric: `completed`,
     `in_progress` or `not_started`. None on other systems."""

@@ -47,11 +47,6 @@ def own_line(*argv: str) -> Line:
     return shell_line(argv, OWN_SYSTEM)
 
 
-def own_setting(name: str, value: str) -> Line:
-    """The line that sets an environment variable in the shell of this machine."""
-    return setting(name, value, shell_for(OWN_SYSTEM))
-
-
 def own_word(text: str) -> str:
     """One argument quoted for the shell of this machine."""
     return word(text, shell_for(OWN_SYSTEM))
@@ -249,8 +244,8 @@ def is_shell_syntax(quoted: str) -> bool:
     if quoted in RESERVED:
         return True
     # `A=b` and `A+=b` set a variable.
-    name, sign, _ = quoted.partition("=")
-    return bool(sign) and is_variable_name(name.removesuffix("+"))
+    variable = re.match(r"[A-Za-z_]\w*\+?=", quoted, re.ASCII)
+    return variable is not None
 
 
 def is_speakable(line: Line) -> bool:
@@ -264,18 +259,8 @@ def is_speakable(line: Line) -> bool:
     return not has_codes
 
 
-def is_variable_name(text: str) -> bool:
-    """Whether a text is a valid variable name for a shell.
-
-    >>> is_variable_name("CUDA_HOME"), is_variable_name("2D"), is_variable_name("")
-    (True, False, False)
-    """
-    return text.isascii() and text.isidentifier()
-
-
 def _check_variable_name(name: str) -> None:
-    """Raise ValueError if the name is not a valid variable name."""
-    if not is_variable_name(name):
+    if not (name.isascii() and name.isidentifier()):
         raise ValueError(f"not a variable's name: {name!r}")
 
 

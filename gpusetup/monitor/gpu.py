@@ -86,8 +86,6 @@ class GpuRun:
         """For each pause, the second when it began and its length in seconds."""
         self.quiet_since: float | None = None
         self.has_worked = False
-        # The sum of utilisation over the samples with work, and the number of these samples.
-        self._use, self._count = 0.0, 0
         self.lost_at: str | None = None
         self.lost_since = 0.0
         """Seconds after the start of the run."""
@@ -115,7 +113,7 @@ class GpuRun:
     def _note_use(self, moment: Moment, use: float) -> None:
         """Record whether the GPU works at this moment. When work follows a quiet stretch, decide
         what that was: the start-up, a short stutter (counted as work) or a pause."""
-        if use <= marks.QUIET or (self.quiet_since is not None and self._is_stray(use)):
+        if use <= marks.QUIET:
             if self.quiet_since is None:
                 self.quiet_since = moment.seconds
             return
@@ -133,17 +131,6 @@ class GpuRun:
             self.quiet_since = None
         moment.phase = WORK
         self.has_worked = True
-        self._use += use
-        self._count += 1
-
-    def _is_stray(self, use: float) -> bool:
-        """Whether a utilisation shows no more than a stray kernel, which a GPU may run during a
-        pause, for example in an evaluation on the CPU."""
-        usual_use = self._use / max(1, self._count)
-        # Only beside hard work is it that small; a GPU that usually works little is at work then.
-        if usual_use < marks.LOW:
-            return use <= marks.QUIET
-        return use <= max(marks.STRAY_USE, usual_use * marks.STRAY_PART / 100)
 
     @cached_property
     def rows(self) -> list[Moment]:

@@ -71,7 +71,12 @@ def judgement_of(run: WatchedRun) -> Judgement:
             return judgement
     # The working GPU with the worst verdict. If several are equally bad, the first is named.
     judged = [(subject, case_of(subject)) for subject in run.subjects]
-    subject, case = min(judged, key=lambda pair: severity(pair[1]))
+    subject, case = min(judged, key=lambda pair: ORDER.index(pair[1].verdict))
+    for one, its_case in judged:
+        # Memory that ended the run comes first.
+        if its_case.cause in ("before-the-end", "leak"):
+            subject, case = one, its_case
+            break
     # One throttled card makes the others wait, and a hang looks uneven too.
     explains_it = case.verdict == "throttled" or case.cause == "hang"
     unevenness = None if explains_it else uneven_work(run)
@@ -79,21 +84,11 @@ def judgement_of(run: WatchedRun) -> Judgement:
         return unevenness
     if case.verdict == "good":
         return good_or_to_act_on(run, subject, case)
-    return with_gpu_named(run, of_case(case, subject))
-
-
-def with_gpu_named(run: WatchedRun, judgement: Judgement) -> Judgement:
-    """The judgement, whose evidence begins with the GPU that it is about if there are several."""
+    judgement = of_case(case, subject)
     # Some sentences of the table name the GPU themselves.
-    if judgement.subject is None or len(run.gpus) == 1 or judgement.evidence.startswith("GPU "):
+    if len(run.gpus) == 1 or judgement.evidence.startswith("GPU "):
         return judgement
-    return judgement._replace(evidence=f"GPU {judgement.subject.gpu.label}: {judgement.evidence}")
-
-
-def severity(case: VerdictCase) -> int:
-    """A number for sorting verdicts, where lower is worse. Memory that ended the run comes
-    first."""
-    return -1 if case.cause in ("before-the-end", "leak") else ORDER.index(case.verdict)
+    return judgement._replace(evidence=f"GPU {subject.gpu.label}: {judgement.evidence}")
 
 
 def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> Judgement:

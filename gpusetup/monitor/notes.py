@@ -18,10 +18,8 @@ from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKER
 
 NOTES: tuple[tuple[Sign, str], ...] = (
     (s.memory_grew & ~s.fills_soon, "{memory_growth}; a leak?"),
-    (s.shared_by_programs & ~s.held_by_others, "processes that hold its memory{holders}"),
     (s.work_ended, END_OF_WORK),
     (s.memory_high & ~(s.memory_grew | s.server), "memory {gpu.memory.p95} % full, more than 90 %"),
-    (s.held_by_others, "memory that is not the job's: {foreign}"),
     (s.memory_has_room & s.training, "memory {gpu.memory.p95} % full: 70 to 90 % is usual"),
     (s.hot, "{gpu.heat} °C, more than 85 °C"),
     (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),

@@ -61,7 +61,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     if not texts or texts[0].lstrip().startswith(("{", "[")):
         return RecordedRun(_documents(path, chain(beginning, lines)))
     for number, line in enumerate(beginning):
-        log = smi_logs.log_that_begins(line, beginning)
+        log = smi_logs.log_that_begins(line)
         if log:
             # The lines above may contain the time, or rows of other columns.
             rows = beginning[number + 1 :] if log.name == smi_logs.CSV else beginning

@@ -1,8 +1,8 @@
-"""Writes samples as CSV for a spreadsheet, with one row per GPU and moment, and reads them back.
+"""Writes samples as CSV for a spreadsheet, with one row per GPU and moment.
 
 The GPU columns have nvidia-smi's names, so that programs which read nvidia-smi's logs can read
-these files too (as `monitor --replay` does). If there is no GPU, each moment has one row with an
-empty index.
+these files too (as `monitor --replay` does, without the columns of the command and the machine). If
+there is no GPU, each moment has one row with an empty index.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from gpusetup.model.units import MIB
-from gpusetup.monitor.documents import HostSample, Sample, TreeSample
-from gpusetup.readings.nvidia_smi import number
+from gpusetup.monitor.documents import Sample
 
 UNITS = {"MiB": MIB, "MB/s": 1e6}
 """What one of a column's unit is in our fields' bytes; the other units are those of our fields."""
@@ -102,30 +101,3 @@ def cells(figures: object, columns: Mapping[str, str]) -> list[Any]:
             value = round(value / UNITS[unit], None if unit == "MiB" else 3)
         row.append(value)
     return row
-
-
-def figures_of(row: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, Any]:
-    """The values in a row (headings without units), by the names of our fields; empty cells are
-    left out."""
-    figures: dict[str, Any] = {}
-    for heading, field in columns.items():
-        name, _, unit = heading.partition(" [")
-        value = number(row.get(name))
-        if value is not None:
-            value *= UNITS.get(unit.rstrip("]"), 1)
-            figures[field] = round(value) if value == int(value) else value
-    return figures
-
-
-def tree_of(row: Mapping[str, str]) -> TreeSample | None:
-    """The figures of the command's processes in a row; None if the row has none."""
-    figures = figures_of(row, TREE_COLUMNS)
-    if "cpu_percent" not in figures:
-        return None
-    return TreeSample(**{"processes": 1, "busiest_cpu_percent": 0.0, "memory_bytes": 0, **figures})
-
-
-def host_of(row: Mapping[str, str]) -> HostSample | None:
-    """The machine's figures in a row; None if the row has none."""
-    figures = figures_of(row, HOST_COLUMNS)
-    return HostSample(**figures) if "memory_used_bytes" in figures else None

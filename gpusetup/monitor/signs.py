@@ -271,36 +271,3 @@ def is_starting(subject: Subject) -> bool:
     is_loading = max(rises, default=0.0) >= marks.CUDA_CONTEXT
     seconds = marks.START_UP_SECONDS if is_loading else marks.YOUNG_SECONDS
     return run.exit is None and run.seconds < seconds
-
-
-@Sign
-def stays_awake(subject: Subject) -> bool:
-    """Whether the GPU's clocks are high in nearly all samples of the second half of the run,
-    although its utilisation is low. Only throttle reasons show whether an idle GPU explains the
-    clock."""
-    # In the first half, the program may still start.
-    later = subject.gpu.rows[len(subject.gpu.rows) // 2 :]
-    told = [row.gpu for row in later if row.gpu.throttle_reasons is not None]
-    awake = [
-        gpu
-        for gpu in told
-        if at_least(percent(gpu.clock_sm_mhz, gpu.clock_sm_max_mhz), marks.LOW_CLOCKS)
-        and "gpu_idle" not in (gpu.throttle_reasons or ())
-    ]
-    is_enough = len(told) >= marks.LEAST_SAMPLES
-    return is_enough and len(awake) >= len(told) * marks.AWAKE_SHARE / 100
-
-
-# A training that prepares its batches itself and whose kernels are too short to show in the GPU's
-# utilisation. For example, an H100 (driver 580) reported 0 % for a training whose process decoded
-# 16 pictures for 20 ms and then computed for less than 1 ms. The only signs were 54 % CPU use of a
-# core, GPU memory in use, and high clocks. A program that is still loading its model looks the
-# same; a server that waits for requests also keeps the clocks high.
-kernels_are_short = (
-    ~(unknown_job | failed | is_starting)
-    & training
-    & works_between_steps
-    & ~core_full
-    & Sign(lambda subject: subject.run.held(subject.gpu))
-    & stays_awake
-)

@@ -10,7 +10,7 @@ import contextlib
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from gpusetup.model.frozen import fields
 from gpusetup.model.machine import GpuProcess
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
-from gpusetup.monitor.samples_csv import host_of, tree_of
 from gpusetup.monitor.sources import plausible
 from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
 from gpusetup.readings.nvidia_smi import (
@@ -39,58 +38,42 @@ MOST_LINES_OF_A_MOMENT = 20_000
 """How many lines of a moment are read; `-q` prints about 6,000 for 16 GPUs."""
 
 
-class LoggedMoment(NamedTuple):
-    """The GPUs at one time, which is None if the output does not tell it. `row` is the CSV row."""
-
-    time: datetime | None
-    gpus: tuple[GpuSample, ...]
-    row: Mapping[str, str] | None = None
+LoggedMoment = tuple[datetime | None, tuple[GpuSample, ...]]
+"""The GPUs at one time, which is None if the output does not tell it."""
 
 
 class SmiLog(NamedTuple):
-    """One form of nvidia-smi's output, and what a text in this form tells."""
+    """One form of nvidia-smi's output."""
 
     name: str
     moments: Callable[[Iterable[str]], Iterator[LoggedMoment]]
-    has_times: bool = True
 
     def samples(self, lines: Iterable[str], interval: float) -> Iterator[Sample]:
-        """Yields a sample for each moment, at its own time or, if that is missing, `interval`
-        seconds after the previous sample."""
+        """Yields a sample for each moment, at its own time or, if that is missing or not later than
+        the previous one (a clock that was set back), `interval` seconds after it."""
         start: datetime | None = None
-        # A row of our own CSV may be from a machine without a GPU.
-        told = (moment for moment in self.moments(lines) if moment.gpus or moment.row)
-        for count, (time, gpus, row) in enumerate(told):
+        seconds = -interval
+        for time, gpus in self.moments(lines):
+            if not gpus:
+                continue
             start = start or time
-            # If the clock was set back, no time counts as passed.
-            passed = max(0.0, (time - start).total_seconds()) if time and start else None
-            yield Sample(
-                at=row.get("timestamp", "") if row else time.isoformat() if time else "",
-                seconds=count * interval if passed is None else passed,
-                gpus=gpus,
-                tree=tree_of(row) if row else None,
-                host=host_of(row) if row else None,
-            )
+            passed = (time - start).total_seconds() if time and start else 0.0
+            seconds = passed if time and passed > seconds else seconds + interval
+            yield Sample(at=time.isoformat() if time else "", seconds=seconds, gpus=gpus)
 
 
-def log_that_begins(line: str, beginning: Sequence[str]) -> SmiLog | None:
-    """The form of nvidia-smi's output that begins with this line; None if none does.
-
-    `beginning`: the first lines of the text, which show whether it tells its times.
-    """
+def log_that_begins(line: str) -> SmiLog | None:
+    """The form of nvidia-smi's output that begins with this line; None if none does."""
     columns = headings(line)
     if columns:
-        return SmiLog(CSV, partial(csv_moments, columns), "timestamp" in columns)
-    columns = dmon_columns(line)
-    if columns:
-        has_times = not {"time", "hh:mm:ss"}.isdisjoint(columns)
-        return SmiLog("nvidia-smi dmon", dmon_moments, has_times)
-    has_times = any(map(date_of, beginning))
+        return SmiLog(CSV, partial(csv_moments, columns))
+    if dmon_columns(line):
+        return SmiLog("nvidia-smi dmon", dmon_moments)
     if begins_query(line):
-        return SmiLog("nvidia-smi -q", query_moments, has_times)
+        return SmiLog("nvidia-smi -q", query_moments)
     # The banner may be missing.
     if begins_table(line) or ("|" in line and row_of(line)):
-        return SmiLog("nvidia-smi table", table_moments, has_times)
+        return SmiLog("nvidia-smi table", table_moments)
     return None
 
 
@@ -130,7 +113,7 @@ def headings(line: str) -> list[str]:
 def csv_moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[LoggedMoment]:
     for rows in rows_by_moment(rows_of(names, lines)):
         first_row = next(iter(rows.values()))
-        yield LoggedMoment(time_of(first_row.get("timestamp", "")), gpus_of(rows), first_row)
+        yield (time_of(first_row.get("timestamp", "")), gpus_of(rows))
 
 
 ROWS_APART_SECONDS = 0.05
@@ -285,7 +268,7 @@ def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
         for row in gpu_rows(text):
             index = row["nvml_index"]
             gpus.append(sample_of(index, {**row, "processes": uses_of(processes.get(index, ()))}))
-        yield LoggedMoment(time, tuple(gpus))
+        yield (time, tuple(gpus))
 
 
 def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
@@ -294,7 +277,7 @@ def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
         gpus = (sample_of(index, query_values(page)) for index, page in enumerate(pages))
-        yield LoggedMoment(time, tuple(gpus))
+        yield (time, tuple(gpus))
 
 
 KINDS: Mapping[str | None, Any] = {
@@ -349,10 +332,9 @@ def dmon_columns(line: str) -> list[str]:
 
 
 def dmon_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
-    time: datetime | None = None
     for rows in rows_by_moment(dmon_rows(lines)):
-        time = time_of_dmon(next(iter(rows.values())), time)
-        yield LoggedMoment(time, tuple(gpu_of_dmon(index, row) for index, row in rows.items()))
+        time = time_of_dmon(next(iter(rows.values())))
+        yield (time, tuple(gpu_of_dmon(index, row) for index, row in rows.items()))
 
 
 def dmon_rows(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
@@ -383,24 +365,13 @@ def gpu_of_dmon(index: int, row: Mapping[str, str]) -> GpuSample:
     return sample_of(index, values)
 
 
-HALF_A_DAY = timedelta(hours=12)
-"""If the time goes back by less than this, the clock was set back; otherwise midnight passed."""
-
-
-def time_of_dmon(row: Mapping[str, str], before: datetime | None) -> datetime | None:
+def time_of_dmon(row: Mapping[str, str]) -> datetime | None:
     """The time in the columns of `-o DT`, such as `20251120 06:03:41`, or of `-o T`, where only the
-    time between rows is known; None if the row has no time.
-
-    `before`: the time of the previous row, after which midnight may have passed.
-    """
+    time between rows is known; None if the row has no time."""
     day, hour = row.get("date", "20000101"), row.get("time", row.get("hh:mm:ss"))
-    try:
-        time = datetime.strptime(f"{day} {hour}", "%Y%m%d %H:%M:%S")
-    except ValueError:
-        return None
-    while before is not None and before - time > HALF_A_DAY:
-        time += timedelta(days=1)
-    return time
+    with contextlib.suppress(ValueError):
+        return datetime.strptime(f"{day} {hour}", "%Y%m%d %H:%M:%S")
+    return None
 
 
 # --- GPUs that nvidia-smi can no longer read ------------------------------------------------------

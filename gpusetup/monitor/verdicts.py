@@ -166,11 +166,6 @@ CASES: tuple[VerdictCase, ...] = (
 held = Sign(lambda subject: any(map(subject.run.held, subject.run.gpus)))
 IDLE = "utilisation {highest_use} % over {run.samples} samples{held_memory}{idle_cpu}"
 IDLE_CASES: tuple[VerdictCase, ...] = (
-    VerdictCase("input-starved", "by-itself",
-         s.kernels_are_short,
-         "GPU {gpu.label} was ready (its clocks were up), but its utilisation was {highest_use} %: "
-         "its kernels are too short to count, and between them it waits for the command, which "
-         "used {work.busiest_cpu} % of a core", ("load-with-workers", "see-where-it-waits")),
     VerdictCase("idle", "failed",
          s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-how-it-ended",)),
     VerdictCase("idle", "starting", s.is_starting, IDLE, ("watch-longer",)),

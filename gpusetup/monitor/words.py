@@ -320,6 +320,5 @@ PHRASES: dict[str, Phrase] = {
     "unused_count": lambda s: str(len(s.run.unused_gpus)),
     "gpu_count": lambda s: str(len(s.run.gpus)),
     "unused": lambda s: labels(s.run.unused_gpus),
-    "foreign": lambda s: named(s.foreign_holders),
 }
 """What the sentences can name in braces."""

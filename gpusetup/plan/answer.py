@@ -3,21 +3,28 @@ and notes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
+from gpusetup import named_file
+from gpusetup.catalog.gpus import GpuRow, one_memory, rows_named
+from gpusetup.errors import BadInput, GpuSetupError, UsageError
 from gpusetup.model.documents import PlanAnswer, PlanCell, PlanMemory, Way
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
-from gpusetup.plan.config import FromConfig, RopeScaling, read_for_gpus
+from gpusetup.plan.config import FromConfig, RopeScaling
 from gpusetup.plan.decide import (
     NONE,
     SOLVERS,
     Decision,
     better_with_fewer,
     decide,
-    doubt,
     gpus_needed,
     helps,
     max_batch,
@@ -36,7 +43,8 @@ from gpusetup.plan.job import (
     yarn,
 )
 from gpusetup.plan.memory import memory, other_gpu_bytes
-from gpusetup.plan.place import Place
+from gpusetup.plan.models import model_named
+from gpusetup.plan.place import Place, named_gpu, place_of
 from gpusetup.plan.question import TrainingQuestion, job_of
 from gpusetup.plan.rl import GENERATING, SUPERVISED
 from gpusetup.plan.trainers import row_of, trainer_settings
@@ -45,11 +53,6 @@ ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 """The allocator's setting under its old name, which all torch versions read, and its new name
 (torch 2.9 and later)."""
-SET_BEFORE_START = (
-    "set both PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (the name since torch 2.9) before "
-    "Python starts, because a running process keeps its allocator; with Ray, set them before Ray "
-    "and the workers start"
-)
 GPUS_IN_A_MACHINE = 8
 """A job with more GPUs than this uses several machines, and one CUDA_VISIBLE_DEVICES cannot select
 GPUs on all of them."""
@@ -75,7 +78,6 @@ def answer(request: PlanRequest) -> PlanAnswer:
     from_config = request.from_config
     decision = (SOLVERS[question.solve] if question.solve else decide)(job, place)
     plain = cell(decision)
-    config = read_for_gpus(from_config, job.gpus) if from_config else None
     uncounted = tuple(dict.fromkeys(uncounted_parts(request)))
     reasons = tuple(reasons_for_close(request, decision, uncounted))
     variables = dict(plain.env)
@@ -97,7 +99,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
         "ways": tuple(ways(request)),
         "advice": tuple(advice(request, decision)),
         "solved": question.solve,
-        "config": config,
+        "config": from_config.read if from_config else None,
     }
     return PlanAnswer(**answered)
 
@@ -111,9 +113,6 @@ def reasons_for_close(
         yield "something that may take memory is not counted"
     if decision.close_because:
         yield decision.close_because
-    # The notes also name ways to divide a model that plan does not count.
-    if request.from_config and request.from_config.notes:
-        yield "a setting in the config is not counted (see the notes)"
     if decision.measured or not decision.fits:
         return
     question, job, place = request.question, decision.job, request.place
@@ -138,8 +137,9 @@ def reasons_for_close(
         needed = memory(replace(job, loss=older["loss"]), decision.recipe).total
         if needed > place.capacity:
             yield f"{older['name']} needs {needed / GIB:.1f} GiB"
-    if needs_memory_of_others(decision):
-        yield "other programs use some of the GPU's memory"
+    # They may leave the GPU before the training starts, or keep their memory.
+    if decision.memory.total + place.used_bytes > place.capacity:
+        yield f"other programs use {place.used_bytes / GIB:.1f} GiB of the GPU's memory"
 
 
 ALWAYS_RL = ("verl", "openrlhf")
@@ -172,11 +172,9 @@ def uncounted_parts(request: PlanRequest) -> Iterator[str]:
 
 def trainer_of_settings(request: PlanRequest) -> str | None:
     """The trainer in whose format the settings are printed; None for preference or reinforcement
-    learning, because the settings for a supervised trainer would start another kind of training.
-
-    Trinity-RFT trains with verl, so plan counts both in the same way. But verl's own config has the
-    top-level key `actor_rollout_ref` and needs verl's setting names.
-    """
+    learning, because the settings for a supervised trainer would start another kind of training."""
+    # plan counts Trinity-RFT and verl, with which it trains, in the same way. verl's own config has
+    # this top-level key.
     read = request.from_config.read.read if request.from_config else ()
     if any(key.key.startswith("actor_rollout_ref.") for key in read):
         return "verl"
@@ -191,9 +189,13 @@ def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
     rope = from_config.rope if from_config else None
     if rope and (remark := factor_remark(rope, decision.job)):
         yield remark
-    if decision.fits and decision.recipe.env:
-        yield SET_BEFORE_START
-    yield from from_config.notes if from_config else ()
+    # In a plain loop, DDP gives each GPU the full `batch_size`, while DataParallel divides it.
+    per_gpu = from_config.per_gpu if from_config else None
+    if from_config and per_gpu and decision.job.gpus > 1 and not from_config.read.trainer:
+        yield (
+            f"plan assumes a batch of {per_gpu:,} on each GPU; if that is the batch of all "
+            f"{decision.job.gpus} GPUs together, add `--batch {per_gpu}`"
+        )
     yield from notes(request.question, decision)
 
 
@@ -316,8 +318,6 @@ def ways(request: PlanRequest) -> Iterator[Way]:
 def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
     """All notes of a plan, with those about the model first."""
     job, place, shape = decision.job, decision.place, decision.job.shape
-    if shape.assumed:
-        yield f"the shape of {shape.name} is not known: {shape.assumed}"
     if job.tables:
         size = job.tables * BYTES[job.dtype]
         written = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
@@ -364,15 +364,22 @@ def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
             "less the time in which they exchange gradients (short over NVLink, longer over PCIe)"
         )
     yield from machine_notes(decision)
-    # A measured result is not in doubt, and a job that does not fit needs no warning.
-    if not decision.fits or decision.measured:
-        return
-    if reason := doubt(job, decision.recipe):
-        yield reason
-    if question.params is not None:
-        yield assumed_shape(question, job)
-    if needs_memory_of_others(decision):
-        yield f"it fits only if other programs free {place.used_bytes / GIB:.1f} GiB"
+    if question.params is not None and decision.fits:
+        vocabulary = "no vocabulary"
+        if shape.vocabulary:
+            vocabulary = f"GPT-2's vocabulary of {shape.vocabulary:,}"
+        about_samples = ""
+        # Without a length plan assumes that a sample is a row of a table, not a text.
+        if question.context is None and job.context == 1:
+            about_samples = (
+                ". A sample is one token, like a row of a table. For sequences, give `--context`, "
+                "because memory grows with the tokens"
+            )
+        yield (
+            "`--params` does not tell the model's shape, so plan assumes a transformer with "
+            f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}. For your own "
+            f"model, use `--model config.json`{about_samples}"
+        )
 
 
 def assumed_sizes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
@@ -432,26 +439,6 @@ def older_version(question: TrainingQuestion) -> Mapping[str, str] | None:
         return None
     older: Mapping[str, str] | None = row_of(question.trainer).get("older")
     return older
-
-
-def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
-    """A note on the shape that plan assumed for a number of parameters."""
-    shape = job.shape
-    vocabulary = (
-        f"GPT-2's vocabulary of {shape.vocabulary:,}" if shape.vocabulary else "no vocabulary"
-    )
-    about_samples = ""
-    # Without a length plan assumes that a sample is a row of a table, not a text.
-    if question.context is None and job.context == 1:
-        about_samples = (
-            ". A sample is one token, like a row of a table. For sequences, give `--context`, "
-            "because memory grows with the tokens"
-        )
-    return (
-        "`--params` does not tell the model's shape, so plan assumes a transformer with "
-        f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}. For your own model, "
-        f"use `--model config.json`{about_samples}"
-    )
 
 
 SAME_FACTOR = 0.01
@@ -521,7 +508,79 @@ def machine_notes(decision: Decision) -> Iterator[str]:
         )
 
 
-def needs_memory_of_others(decision: Decision) -> bool:
-    """Whether the job only fits if other programs free the memory that they use now. They may leave
-    the GPU before the training starts, or keep their memory."""
-    return decision.memory.total + decision.place.used_bytes > decision.place.capacity
+# --- many jobs: one for each row of a CSV file ----------------------------------------------------
+
+NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
+NOTHING = PlanMemory(
+    states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
+)
+LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
+"""The largest plausible values in a row; anything above is a typo."""
+
+
+def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
+    """Yield one plan for each row of the CSV file, in order, with Trinity-RFT as the trainer; a row
+    that cannot be planned gets an `error`.
+
+    Raises BadInput if a column is missing, because then no row can be planned.
+    """
+    text = named_file.read_text(path)
+    reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    if not NEEDED_COLUMNS.issubset(reader.fieldnames or ()):
+        raise BadInput(f"{path} needs the columns num_gpus, model and max_model_len")
+    # Hundreds of rows name the same few cards and models.
+    gpu_of_row = lru_cache(maxsize=64)(partial(place_of_row, gpus=gpus))
+    shape_of_row = lru_cache(maxsize=64)(model_named)
+    for row in reader:
+        name = (row.get("gpu") or "").strip()
+        try:
+            place = gpu_of_row(name, (row.get("gpu_mem_gb") or "").strip())
+            job = TrainingJob(
+                shape=shape_of_row((row.get("model") or "").strip()),
+                gpus=int(number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)),
+                context=int(number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)),
+            )
+            yield cell(decide(job, replace(place, predict=predict)))
+        except GpuSetupError as problem:
+            hint = f" ({problem.hint})" if problem.hint else ""
+            # All fields but `error`, the model and the GPU are placeholders.
+            yield PlanCell(
+                error=f"line {reader.line_num}: {problem.message}{hint}",
+                fits=False,
+                recipe="",
+                basis="predicted",
+                confidence="close",
+                memory_gib=NOTHING,
+                margin_percent=0,
+                model=row.get("model") or "",
+                parameters=0,
+                active_parameters=0,
+                gpu=name,
+                gpus=0,
+                context=0,
+            )
+
+
+def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
+    """The GPU that a row describes by its name, its memory size or both; UsageError if the two
+    contradict each other."""
+    gib = number("gpu_mem_gb", size, LARGEST_GIB) if size or not name else None
+    if not name:
+        return place_of(None, round((gib or 0) * GIB))
+    card_has_several_sizes = gib and one_memory(rows_named(name, gpus)) is None
+    place = named_gpu(f"{name} {size}GB" if card_has_several_sizes else name, gpus)
+    # Allow a difference of a tenth, because the size may be in decimal gigabytes.
+    if gib and abs(place.total_bytes / GIB / gib - 1) > 0.1:
+        raise UsageError(
+            f"{name} has {place.total_bytes / GIB:g} GiB of memory, gpu_mem_gb says {size}"
+        )
+    return place
+
+
+def number(name: str, text: str | None, most: int) -> float:
+    """The number in a CSV column; UsageError if it is not a positive number or exceeds `most`."""
+    is_number = re.fullmatch(r"\d{1,9}(\.\d{1,9})?", (text or "").strip())
+    value = float(text) if text and is_number else 0
+    if not 0 < value <= most:
+        raise UsageError(f"{name} is {text!r}: a number up to {most:,} is needed")
+    return value

@@ -62,8 +62,7 @@ def batch_verdict(
     may_be_sharded = job.gpus > 1 and not names_strategy and job.copies_model
     # No way to train needs less than 16 bits a weight, or the bytes of a quantised one.
     weights = job.shape.parameters * (job.stored_bytes or BYTES["bf16"]) / GIB
-    # A note may name a way to shard weights that plan does not count.
-    if may_be_sharded or job.shards_parameters or from_config.notes:
+    if may_be_sharded or job.shards_parameters:
         weights /= job.gpus
     verdict: Literal["clear", "close", "too much"] = "close"
     may_fit_because = ""
@@ -91,12 +90,10 @@ def batch_verdict(
 
 
 def _uncounted_saving(from_config: FromConfig) -> str:
-    """What in a config may save memory that plan does not count: features that its notes name
-    (expert parallelism), and keys that it does not understand (`use_badam`); "" for none."""
+    """What in a config may save memory that plan does not count, such as keys that it does not
+    understand (`use_badam`); "" for none."""
     if from_config.question.rl is not None:
         return "plan was never compared with a measured run of this method"
-    if from_config.notes:
-        return from_config.notes[0]
     # Only a number, a word or a switch that is on may save memory, not a path, a hub id or an item
     # of a list.
     keys = [

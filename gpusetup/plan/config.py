@@ -27,7 +27,7 @@ from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, TrainingQuestion
 from gpusetup.plan.rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.trained_parts import frozen_in, tables_in
-from gpusetup.plan.trainers import usual_batch
+from gpusetup.plan.trainers import trainer_table
 
 STATIC_KINDS = ("yarn", "linear", "su", "longrope")
 """Kinds of scaling whose factor is the longest length divided by the original length. With other
@@ -57,8 +57,6 @@ class FromConfig(Frozen):
     included."""
     gpus: int | None
     read: ConfigRead
-    notes: tuple[str, ...] = ()
-    """Sentences that name what the plan cannot count."""
     rope: RopeScaling | None = None
     """The RoPE scaling that the config sets to extend the context; None if there is none."""
 
@@ -75,7 +73,6 @@ def question_of(
     trainer = trainer or trainer_of(config)
     fields: Fields = {
         "trainer": trainer,
-        "notes": [],
         "per_gpu": None,
         "total": None,
         "sp": reader.number("sp", LARGEST["sp"]),
@@ -107,7 +104,6 @@ def question_of(
         per_gpu=fields["per_gpu"],
         total=fields["total"],
         gpus=fields["devices"],
-        notes=tuple(fields["notes"]),
         rope=rope_scaling(reader),
         # Build the report last, because it lists all keys that were read.
         read=ConfigRead(
@@ -136,19 +132,6 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
     return replace(question, batch=max(total // (accumulate or 1), groups))
 
 
-def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
-    """The report about a config. In a plain loop on several GPUs it says how the batch is counted,
-    because DDP gives each GPU the full `batch_size`, while DataParallel divides it among them."""
-    read, per_gpu = from_config.read, from_config.per_gpu
-    if gpus == 1 or per_gpu is None or read.trainer is not None:
-        return read
-    assumption = (
-        f"each GPU has a batch of {per_gpu:,}; if that is the batch of all {gpus} GPUs together, "
-        f"add `--batch {per_gpu}`"
-    )
-    return replace(read, assumed=(*read.assumed, assumption))
-
-
 # --- what is trained ------------------------------------------------------------------------------
 
 
@@ -156,7 +139,10 @@ def model(reader: Reader, fields: Fields) -> Fields:
     """The field `model`, from the first setting that names a model or its folder; `BadInput` for a
     file that is not a config.json."""
     for setting, text in reader.all("named-model"):
-        name = known_name(text)
+        name = text
+        if not named_file.is_there(Path(text) / "config.json"):
+            # A known model may stand at the end of a path (`checkpoints/Qwen/Qwen3-8B`).
+            name = next(filter(is_known, (text, text.rstrip("/").rpartition("/")[2])), text)
         # The key `model` may name a kind of network instead (`model: lstm`).
         is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
         if setting.path[-1] == "model" and not is_hub_id and not is_known(name):
@@ -174,20 +160,9 @@ def model(reader: Reader, fields: Fields) -> Fields:
     return {}
 
 
-def known_name(text: str) -> str:
-    """The known model name at the end of a path, such as `checkpoints/Qwen/Qwen3-8B`; otherwise the
-    text itself."""
-    if named_file.is_there(Path(text) / "config.json"):
-        return text
-    return next(filter(is_known, (text, text.rstrip("/").rpartition("/")[2])), text)
-
-
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
 """Trainers that use LoRA only if `use_peft` or `adapter` asks for it, even if the config sets a
 rank (TRL, ModelConfig; axolotl's examples have an empty `adapter:` and `lora_r: 8`)."""
-EVERY_LINEAR_LAYER = frozenset(("all", "all-linear", "down_proj", "fc2", "w2"))
-"""LoRA targets that mean all linear layers: `all`, `all-linear`, and the names of the MLP's down
-projection, which only occur in lists of all linear layers."""
 EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
 """Modules with a row for each token of the vocabulary, which cost much memory if they are trained
 together with the adapters."""
@@ -210,11 +185,8 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
         return {}
-    targets = reader.names("targets")
-    if targets and not targets & EVERY_LINEAR_LAYER:
-        reader.assumed.append(
-            "adapters are counted on all linear layers; fewer, as the config names, need less"
-        )
+    # Adapters are counted on all linear layers, whatever the config names; fewer need less.
+    reader.names("targets")
     trains_embeddings = bool(EMBEDDINGS & reader.names("trained-too"))
     lora = {"lora": rank, "trained_embeddings": trains_embeddings or None}
     return {**lora, "quantize": "nf4"} if method == "qlora" else lora
@@ -306,7 +278,7 @@ def batch(reader: Reader, fields: Fields) -> Fields:
         return {"per_gpu": per_gpu}
     total = reader.number("total", LARGEST["batch"])
     if per_gpu is None and total is None and trainer != "trinity":
-        per_gpu = usual_batch(trainer)
+        per_gpu = int(trainer_table().trainers.get(trainer or "", {}).get("usual_batch", 1))
         default = f"{trainer}'s own {per_gpu}" if per_gpu > 1 else "plan assumes 1"
         reader.assumed.append(f"the config has no batch size: {default} on each GPU")
     return {"per_gpu": per_gpu, "total": total}
@@ -425,20 +397,16 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
 
 
 UNCOUNTED = {
-    "replicas": "replicas of shards are not counted: plan assumes one shard over all GPUs",
-    "ep": "expert parallelism is not counted: plan assumes all experts on each GPU",
-}
-"""Role of a number above 1 that plan does not count -> the note that says so."""
-REFUSED = {"tp": "tensor", "pp": "pipeline", "cp": "context"}
-"""Role of a number above 1 with which each GPU needs much less than plan would say -> the kind of
-parallelism."""
+    "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "replicas": "replicated",
+}  # fmt: skip
+"""Role of a number -> the kind of parallelism that plan does not count if it is above 1."""
 
 
 def parallel(reader: Reader, fields: Fields) -> Fields:
     """The number of GPUs in the config over all nodes, and the parallel strategy: DeepSpeed's ZeRO
     stage if the config names one, otherwise that in the settings of FSDP. None for what the config
     does not set."""
-    for role, kind in REFUSED.items():
+    for role, kind in UNCOUNTED.items():
         degree = reader.number(role, LARGEST["gpus"]) or 1
         if degree > 1:
             problem = f"{degree}: plan does not count {kind} parallelism"
@@ -446,9 +414,6 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
             raise reader.refused(setting, problem, "with 1 it is planned by FSDP or ZeRO alone")
     gpus = reader.number("gpus", LARGEST["gpus"])
     nodes = reader.number("nodes", 10**4)
-    for role, note in UNCOUNTED.items():
-        if (reader.number(role, LARGEST["gpus"]) or 1) > 1:
-            fields["notes"].append(note)
     return {"devices": gpus and gpus * (nodes or 1), "strategy": strategy(reader)}
 
 

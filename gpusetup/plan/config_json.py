@@ -162,10 +162,9 @@ def shape_of(values: Mapping[str, Any], source: str = "config.json") -> Shape:
     if text or isinstance(values.get("vision_config"), Mapping):
         return with_towers(values, text, source)
     config = ModelConfig(values, source)
-    if config.has("image_size") and not config.values.get("vocab_size"):
-        return image_encoder(config)
-    if config.kind in ENCODERS:
-        return text_encoder(config)
+    is_of_images = config.has("image_size") and not config.values.get("vocab_size")
+    if is_of_images or config.kind in ENCODERS:
+        return encoder(config)
     # A pure state space model has a state size instead of attention heads. RWKV's layers, and
     # Zamba's attention blocks that several layers share, cannot be counted.
     has_layers = config.values.get("num_attention_heads") or config.has("state_size")
@@ -249,8 +248,6 @@ def decoder(config: ModelConfig) -> Shape:
     # FSDP gathers a whole layer, or the embedding if that is larger.
     largest_mlp = max(mlp.experts, mlp.dense if mlp.dense_layers else 0)
     largest_layer = max(counts[mixer] for mixer in mixers) + norms + largest_mlp
-    attention_layers = mixers.count(ATTENTION)
-    rank = config.get("kv_lora_rank")
     return Shape(
         name=config.name,
         kind=config.kind,
@@ -270,11 +267,7 @@ def decoder(config: ModelConfig) -> Shape:
         tied=tied,
         experts=config.get("num_experts_per_tok"),
         vocabulary=vocabulary,
-        # Latent attention caches one narrow tensor.
-        latent=rank + config.get("qk_rope_head_dim", default=64) if rank else 0,
-        roughly=attention_layers < len(mixers),
-        # Other layers keep a state of a fixed size instead of keys and values.
-        cached_layers=attention_layers if attention_layers < len(mixers) else None,
+        roughly=mixers.count(ATTENTION) < len(mixers),
         native_context=config.get("max_position_embeddings") or None,
     )
 
@@ -456,46 +449,33 @@ def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
 # --- encoders -------------------------------------------------------------------------------------
 
 
-def text_encoder(config: ModelConfig) -> Shape:
-    """The shape of a text encoder with a classifier of two classes, as in fine-tuning."""
+def encoder(config: ModelConfig) -> Shape:
+    """The shape of an encoder of texts (with two classes, as in fine-tuning) or of images (ViT,
+    DINOv2, SigLIP), whose patches count as tokens."""
+    hidden, width = config.hidden, config.mlp_width
     # ModernBERT has gated MLPs, and rotary embeddings instead of a position table.
     is_modern = config.kind == "modernbert"
-    # The weight and the bias of the norm after the embeddings are two more rows.
-    rows = config.need("vocab_size") + config.get("type_vocab_size") + 2
-    if not is_modern:
-        rows += config.get("max_position_embeddings")
-    # The dense layer before the two classes, whose own few weights do not matter.
-    classifier = config.hidden * (config.hidden + 1)
-    shape = encoder(config, rows * config.hidden + classifier, gated=is_modern)
-    return replace(
-        shape,
-        largest_unit=max(config.need("vocab_size") * config.hidden, shape.largest_unit),
-        classes=2,
-        dropout=True,
-        native_context=config.get("max_position_embeddings") or None,
-    )
-
-
-def image_encoder(config: ModelConfig) -> Shape:
-    """The shape of an image encoder with a classifier (ViT, DINOv2, SigLIP); its patches count as
-    tokens."""
-    patch = config.get("patch_size", default=USUAL_PATCH)
-    patches = (config.need("image_size") // patch) ** 2
-    labels = config.values.get("id2label")
-    classes = len(labels) if isinstance(labels, Mapping) else USUAL_CLASSES
-    # The patch projection and the classifier with their biases, the last norm, and a vector for
-    # each patch position, the class token and the mask token.
-    inputs = patch * patch * config.get("num_channels", default=3) + 1
-    outside = config.hidden * (inputs + patches + 2 + 2) + classes * (config.hidden + 1)
-    return replace(encoder(config, outside, gated=False), classes=classes, tokens=patches + 1)
-
-
-def encoder(config: ModelConfig, outside: int, *, gated: bool) -> Shape:
-    """The shape of an encoder with this many parameters outside its layers."""
-    hidden, width = config.hidden, config.mlp_width
     # Queries, keys, values and output have biases, as have the MLP and the norms.
-    matrices = 3 if gated else 2
+    matrices = 3 if is_modern else 2
     layer = 4 * hidden * (hidden + 1) + matrices * hidden * width + width + 5 * hidden
+    largest_unit, tokens, positions = layer, None, config.get("max_position_embeddings")
+    if config.kind in ENCODERS:
+        table = config.need("vocab_size")
+        largest_unit, classes = max(table * hidden, layer), 2
+        # The weight and the bias of the norm after the embeddings are two more rows.
+        rows = table + config.get("type_vocab_size") + 2 + (0 if is_modern else positions)
+        # The dense layer before the two classes, whose own few weights do not matter.
+        outside = rows * hidden + hidden * (hidden + 1)
+    else:
+        patch = config.get("patch_size", default=USUAL_PATCH)
+        patches = (config.need("image_size") // patch) ** 2
+        labels = config.values.get("id2label")
+        classes = len(labels) if isinstance(labels, Mapping) else USUAL_CLASSES
+        tokens = patches + 1
+        # The patch projection and the classifier with their biases, the last norm, and a vector for
+        # each patch position, the class token and the mask token.
+        inputs = patch * patch * config.get("num_channels", default=3) + 1
+        outside = hidden * (inputs + patches + 2 + 2) + classes * (hidden + 1)
     layers = config.need("num_hidden_layers")
     parameters = outside + layers * layer
     return Shape(
@@ -503,13 +483,17 @@ def encoder(config: ModelConfig, outside: int, *, gated: bool) -> Shape:
         kind=config.kind,
         parameters=parameters,
         active=parameters,
-        largest_unit=layer,
+        largest_unit=largest_unit,
         layers=layers,
         hidden=hidden,
         heads=config.need("num_attention_heads"),
         query=hidden,
         key_value=hidden,
         intermediate=width,
-        gated=gated,
+        gated=is_modern,
         rms_norm=False,
+        dropout=config.kind in ENCODERS,
+        classes=classes,
+        tokens=tokens,
+        native_context=positions if config.kind in ENCODERS else None,
     )

@@ -28,8 +28,7 @@ LONGEST_VALUE = 80
 """The number of characters of a value that the answer shows."""
 ANCHOR = re.compile(r"(?:&\S+\s+)?")
 Fields = dict[str, Any]
-"""Fields of a job or question by name, and `notes`, `per_gpu`, `total` and `devices` for
-`FromConfig`."""
+"""Fields of a job or question by name, and `per_gpu`, `total` and `devices` for `FromConfig`."""
 Meaning = Callable[[Setting, str], Any]
 """A function from a setting and its text to the value it means; None if it means nothing."""
 

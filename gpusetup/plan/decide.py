@@ -126,9 +126,7 @@ class Decision(Frozen):
         if self.near:
             return f"within {round(100 * near_limit(self.job))} % of the limit"
         # A doubt cannot change that a job does not fit, because uncounted parts only add memory.
-        if self.fits and doubt(self.job, self.recipe):
-            return "plan knows little about this kind of job (see the notes)"
-        return None
+        return doubt(self.job, self.recipe) if self.fits else None
 
 
 # --- how certain an answer is ---------------------------------------------------------------------
@@ -144,7 +142,7 @@ def near_limit(job: TrainingJob) -> float:
 
 
 def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
-    """Why a job that should fit may still run out of memory, as a sentence; None for well-tested
+    """Why a job that should fit may still run out of memory, as a clause; None for well-tested
     kinds of jobs."""
     shape = job.shape
     if shape.roughly:
@@ -157,10 +155,7 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     keeps_parts_on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
     # Only Trinity-RFT's measured runs (`is_standard`) also cover offload.
     if keeps_parts_on_host and not is_standard(job):
-        return (
-            "published runs that keep parts in the host's RAM took 0.7 to 3 times what plan "
-            "counts: measure one step first"
-        )
+        return "runs that keep parts in the host's RAM took 0.7 to 3 times what plan counts"
     if job.strategy == "dp" and job.gpus > 1:
         return "plan never compared DataParallel with a measurement"
     if job.generates or job.models_beside:
@@ -169,15 +164,9 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
             counted.append("the inference engine on the same GPUs")
         if job.rl.generated_at_once:
             counted.append(f"a cache for {job.rl.generated_at_once:,} sequences generated at once")
-        return (
-            f"plan also counts {', '.join(counted)}, and has never been compared with a "
-            "measured run of this kind"
-        )
+        return f"plan also counts {', '.join(counted)}, and never compared that with a measurement"
     if job.sequences_of_sample > 1:
-        return (
-            "each sample is a pair of answers, and plan never compared such a run with a "
-            "measurement"
-        )
+        return "plan never compared training on pairs of answers with a measurement"
     if job.lora is not None and job.strategy.startswith("zero"):
         return "runs of adapters under ZeRO often need more memory than plan counts"
     return None
@@ -296,43 +285,28 @@ def max_batch(job: TrainingJob, place: Place) -> Decision:
 
 
 def gpus_needed(job: TrainingJob, place: Place) -> Decision:
-    """The decision for the smallest number of GPUs on which the job fits without offload.
+    """The decision for the smallest number of GPUs (one to seven, then multiples of eight) on which
+    the job fits without offload.
 
     If the job only fits with offload, it is the smallest number with offload. Offload comes second
     because a model with 70 billion parameters "fits" on one GPU with a terabyte of RAM, but would
     be far too slow there.
     """
     with_offload: Decision | None = None
-    for decision in decisions_by_gpus(job, place):
+    # If every GPU has a whole copy of the model, more GPUs than samples do not help.
+    most_gpus = min(max(job.sequences, 2), MOST_GPUS) if job.copies_model else MOST_GPUS
+    for gpus in (*range(1, min(most_gpus + 1, 8)), *range(8, most_gpus + 1, 8)):
+        # A loop for one GPU becomes DDP on several GPUs, with one process per GPU.
+        becomes_ddp = job.strategy == "single" and gpus > 1
+        strategy: Strategy = "ddp" if becomes_ddp else job.strategy
+        decision = decide(replace(job, gpus=gpus, strategy=strategy), place)
         if decision.fits and not decision.recipe.offload:
             return decision
         if decision.fits and with_offload is None:
             with_offload = decision
-    if with_offload is not None:
-        return with_offload
-    # If each GPU holds a whole copy of the model, more GPUs do not make the copy smaller.
-    return decide(replace(job, gpus=1 if job.copies_model else MOST_GPUS), place)
-
-
-def fewest_gpus(job: TrainingJob, place: Place) -> Decision | None:
-    """The decision for the smallest number of GPUs on which the job fits with any recipe, offload
-    included; None if there is none."""
-    return next((found for found in decisions_by_gpus(job, place) if found.fits), None)
-
-
-def decisions_by_gpus(job: TrainingJob, place: Place) -> Iterator[Decision]:
-    """The decisions for a growing number of GPUs: one to seven, then multiples of eight."""
-    most_gpus = MOST_GPUS
-    # If every GPU has a whole copy, more GPUs than samples do not help.
-    if job.copies_model:
-        most_gpus = min(max(job.sequences, 2), MOST_GPUS)
-    for gpus in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)):
-        if gpus > most_gpus:
-            return
-        # A loop for one GPU becomes DDP on several GPUs, with one process per GPU.
-        becomes_ddp = job.strategy == "single" and gpus > 1
-        strategy: Strategy = "ddp" if becomes_ddp else job.strategy
-        yield decide(replace(job, gpus=gpus, strategy=strategy), place)
+    # More GPUs do not make a whole copy of the model smaller.
+    none_fits = replace(job, gpus=1 if job.copies_model else MOST_GPUS)
+    return with_offload or decide(none_fits, place)
 
 
 SOLVERS: dict[str, Callable[[TrainingJob, Place], Decision]] = {
@@ -479,9 +453,9 @@ def saved_gib(decision: Decision, job: TrainingJob, recipe: Recipe) -> float:
 def fitting(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]:
     """Yields changed jobs that fit, each with a description: more GPUs, fewer tokens, or a smaller
     batch."""
-    for bigger in (fewest_gpus(job, place), gpus_needed(job, place)):
-        if bigger is not None and bigger.fits and bigger.job.gpus > job.gpus:
-            yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
+    bigger = gpus_needed(job, place)
+    if bigger.fits and bigger.job.gpus > job.gpus:
+        yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
     # Only texts can be made shorter, because the tokens of an image follow from its size.
     has_own_length = job.length == job.context and job.shape.tokens is None
     if has_own_length and job.context > 1:

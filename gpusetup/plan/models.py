@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
@@ -86,24 +86,17 @@ def format_in_name(text: str) -> str | None:
     return next((storage for word, storage in FORMAT_OF_WORD if word in parts), None)
 
 
-class SizeInName(NamedTuple):
-    """The parameter counts that a model's name contains."""
-
-    parameters: int
-    active: int
-    """The parameters that one token uses; fewer than all in a mixture of experts."""
-
-
 SIZES = re.compile(
     r"(?<![\w.])(\d+(?:\.\d+)?(?=b)|\d{2,}(?:\.\d+)?(?=m))([bm])(?:-a(\d+(?:\.\d+)?)([bm]))?(?![a-z0-9])"
 )
 
 
-def size_in_name(text: str) -> SizeInName | None:
-    """The parameter counts in a model's name; None if it has none, or more than one.
+def size_in_name(text: str) -> tuple[int, int] | None:
+    """The number of parameters in a model's name, and the number that one token uses (fewer in a
+    mixture of experts); None if it has none, or more than one.
 
     >>> size_in_name("moonshotai/Kimi-Linear-48B-A3B-Instruct")
-    SizeInName(parameters=48000000000, active=3000000000)
+    (48000000000, 3000000000)
     """
     # `1_8b` means 1.8 billion.
     hits = list(SIZES.finditer(name_with_dashes(re.sub(r"(?<=\d)_(?=\d)", ".", text))))
@@ -115,7 +108,7 @@ def size_in_name(text: str) -> SizeInName | None:
     active = round(float(active_number) * UNITS[active_unit]) if active_number else parameters
     # A model cannot have more active parameters than parameters, so such a word means something
     # else (`A100`).
-    return SizeInName(parameters, min(active, parameters))
+    return parameters, min(active, parameters)
 
 
 # --- known models ---------------------------------------------------------------------------------
@@ -237,12 +230,13 @@ def model_named(text: str) -> Shape:
             return model_in(Path(text))
         refuse_uncounted(text)
         raise UsageError(f"No model is called {text!r}", hint=unknown_hint(text))
-    shape, size = known_shape(hub_id(text)), size_in_name(text)
+    shape = known_shape(hub_id(text))
+    named, _ = size_in_name(text) or (shape.parameters, 0)
     # A name may give the parameters that a token uses instead of all (`Llama-4-Scout-17B`).
     counts = (shape.parameters, shape.active)
-    if size and not any(1 / SIZE_ERROR < size.parameters / one < SIZE_ERROR for one in counts):
+    if not any(1 / SIZE_ERROR < named / one < SIZE_ERROR for one in counts):
         raise UsageError(
-            f"{text!r} names {size_name(size.parameters)} parameters, but {shape.name}, which "
+            f"{text!r} names {size_name(named)} parameters, but {shape.name}, which "
             f"plan knows by this name, has {size_name(shape.parameters)}",
             hint=unknown_hint(text),
         )
@@ -286,10 +280,11 @@ def shape_or_assumed(text: str) -> Shape:
     if is_at_hand(text) or size is None or not HUB_ID.fullmatch(text):
         return model_named(text)
     refuse_uncounted(text)
+    parameters, active = size
     return replace(
-        model_of_size(size.parameters, vocabulary=RECENT_VOCABULARY),
+        model_of_size(parameters, vocabulary=RECENT_VOCABULARY),
         name=text.rpartition("/")[2],
-        active=size.active,
+        active=active,
         assumed=f"the usual one of its size; to plan its own, `hf download {text} config.json`",
     )
 
@@ -359,11 +354,8 @@ def parameter_count(text: str) -> int:
     (7500000000, 124439808)
     """
     # A comma before three digits separates thousands; any other comma is a decimal point.
-    without_separators = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower())
-    hit = re.fullmatch(
-        r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?",
-        without_separators.replace(",", "."),
-    )
+    plain = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower()).replace(",", ".")
+    hit = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?", plain)
     count = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
     if not FEWEST_PARAMETERS <= count <= MOST_PARAMETERS:
         raise UsageError(f"{text!r} is not a number of parameters", hint="write it as 124M or 7B")
@@ -406,6 +398,4 @@ def model_of_size(parameters: int, vocabulary: int = GPT2_VOCABULARY) -> Shape:
 
 def size_name(parameters: int) -> str:
     """A parameter count as people write it, such as `124M` or `7B`."""
-    if parameters < 10**9:
-        return f"{parameters / 1e6:g}M"
-    return f"{parameters / 1e9:g}B"
+    return f"{parameters / 1e9:g}B" if parameters >= 10**9 else f"{parameters / 1e6:g}M"

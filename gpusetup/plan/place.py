@@ -23,7 +23,7 @@ from gpusetup.catalog.gpus import (
 )
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Snapshot, visible_gpus
+from gpusetup.model.machine import MakerStack, Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 
@@ -151,30 +151,30 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     )
 
 
-def machine_place(snapshot: Snapshot) -> Place:
-    """The NVIDIA GPUs of a machine; the one with the least memory sets the limit.
-
-    Raises Unsatisfiable if the machine has no NVIDIA GPU, and UsageError if the GPU's memory is
-    unknown.
-    """
-    gpus = visible_gpus(snapshot)
+def place_of_machine(machine: Snapshot) -> Place:
+    """The GPUs of a machine, limited by the one with the least memory; if there are NVIDIA GPUs,
+    only these count. Raises Unsatisfiable if there is no GPU, and UsageError if a memory size is
+    unknown."""
+    if machine.makers is not None and not machine.gpus:
+        return other_place(machine, machine.makers)
+    gpus = visible_gpus(machine)
     if not gpus:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
     sizes: list[tuple[int, str, bool]] = []
     for gpu in gpus:
-        is_unified = bool(snapshot.os.jetson) or not UNIFIED.isdisjoint(tokens(gpu.name))
+        is_unified = bool(machine.os.jetson) or not UNIFIED.isdisjoint(tokens(gpu.name))
         size = gpu.memory_total_bytes
         # If the GPU shares the machine's memory, the driver prints "N/A".
         if not size and is_unified:
-            size = snapshot.memory.total_bytes
+            size = machine.memory.total_bytes
         sizes.append((size or 0, gpu.name, is_unified))
     least, name, unified = min(sizes)
     if not least:
         raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
     capabilities = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
-    system: System = "linux" if snapshot.os.family in ("linux", None) else "windows"
-    if snapshot.os.jetson or snapshot.os.wsl:
-        system = "jetson" if snapshot.os.jetson else "wsl"
+    system: System = "linux" if machine.os.family in ("linux", None) else "windows"
+    if machine.os.jetson or machine.os.wsl:
+        system = "jetson" if machine.os.jetson else "wsl"
     return Place(
         gpu=name,
         total_bytes=least,
@@ -184,7 +184,7 @@ def machine_place(snapshot: Snapshot) -> Place:
         count=len(gpus),
         system=system,
         unified=unified,
-        host_bytes=snapshot.memory.total_bytes,
+        host_bytes=machine.memory.total_bytes,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),
     )
 
@@ -200,12 +200,8 @@ STRIX_HALO = re.compile(r"(?i)\bStrix Halo\b|\bRyzen AI Max\b|\b80[456]0S\b|\bgf
 """Names of AMD's Strix Halo APUs, which compute with a large part of the machine's memory."""
 
 
-def place_of_machine(machine: Snapshot) -> Place:
-    """The GPUs of a machine, from any maker, limited by the one with the least memory; if there are
-    NVIDIA GPUs, only these count. UsageError if a memory size is unknown."""
-    stack = machine.makers
-    if stack is None or machine.gpus:
-        return machine_place(machine)
+def other_place(machine: Snapshot, stack: MakerStack) -> Place:
+    """The GPUs of AMD, Intel or Apple in a machine, with the remarks that apply to them."""
     maker = BY_ID[stack.maker]
     found: list[tuple[float, str, bool]] = []
     for gpu in stack.gpus:
@@ -213,12 +209,10 @@ def place_of_machine(machine: Snapshot) -> Place:
         size: float = gpu.memory_total_bytes or 0
         if is_strix:
             size = STRIX_HALO_SHARE * (machine.memory.total_bytes or 0)
-        if not size:
-            raise UsageError(f"The memory of {gpu.name} is not known", hint=OTHER_GPU)
         found.append((size, gpu.name, is_strix))
-    if not found:
-        raise UsageError("This machine lists no GPU", hint="name one: `--gpu NAME`")
-    size, name, is_strix = min(found)
+    size, name, is_strix = min(found, default=(0, "this machine's GPU", False))
+    if not size:
+        raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
     unified = maker is APPLE or is_strix
     remark = (
         f"no {maker.name} GPU was measured: the memory model was fitted on NVIDIA GPUs, but torch "

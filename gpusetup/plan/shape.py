@@ -56,13 +56,9 @@ class Shape(Frozen):
     """The number of classes if the model only has one output per sample (ViT)."""
     tokens: int | None = None
     """The number of tokens in a sample if the model fixes it: the patches of an image."""
-    latent: int = 0
-    """The width of the tensor that latent attention caches; 0 if keys and values are cached."""
     roughly: bool = False
     """Whether plan can only roughly estimate the activations of some layers (state space, linear
     attention, convolutions)."""
-    cached_layers: int | None = None
-    """The number of layers that cache keys and values for every token; None means all layers."""
     assumed: str = ""
     """A phrase that tells how the shape was guessed; "" if it is known."""
     native_context: int | None = None

@@ -77,15 +77,6 @@ def trainer_named(text: str | None) -> str | None:
     return next((name for name, row in rows if word in row.get("also", ())), text)
 
 
-def usual_batch(trainer: str | None) -> int:
-    """The trainer's default number of sequences per GPU; 1 if it is unknown.
-
-    >>> usual_batch("trl"), usual_batch("axolotl"), usual_batch(None)
-    (8, 1, 1)
-    """
-    return int(trainer_table().trainers.get(trainer or "", {}).get("usual_batch", 1))
-
-
 def row_of(trainer: str) -> Mapping[str, Any]:
     """A trainer's row in the table; UsageError with the known names if there is none."""
     rows = trainer_table().trainers

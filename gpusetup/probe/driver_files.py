@@ -72,7 +72,6 @@ def read_modinfo(system: System) -> Snapshot:
 
 
 def _read_proc_gpus(system: System) -> Snapshot:
-    """The GPUs that the kernel driver manages, from /proc/driver/nvidia/gpus."""
     names = list_or_empty(system, GPUS_FOLDER)
     if not names:
         return missing("gpus", GPUS_FOLDER, "nothing there")

@@ -116,8 +116,6 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
 
 
 def _child_failure(source: str, answer: Answer) -> Event:
-    """The event of a child that crashed, hung or could not start, with the call in which it
-    stopped."""
     problem, step = str(answer["problem"]), answer.get("step") or {}
     # `system.processes` uses these texts.
     how = "failed"
@@ -184,8 +182,6 @@ def _is_trouble(problem: Answer) -> bool:
 
 
 def _gpu_of(device: Answer, number_field: str) -> Gpu:
-    """A GPU from an entry in a child's output; `number_field` is the `Gpu` field for its index
-    there."""
     instances = device.get("mig_instances")
     values = {
         **device,

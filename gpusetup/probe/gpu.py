@@ -57,7 +57,6 @@ def read_driver_and_gpus(
 
 
 def _ask_both_libraries(system: System, limit: float, notify: Notify | None) -> Snapshots:
-    """Query NVML and libcuda at the same time, and return both snapshots."""
     # Imported here because a machine without a driver does not need it.
     from gpusetup.probe.driver_libraries import read_cuda, read_nvml
 
@@ -121,7 +120,6 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
 
 
 def _first(values: Iterable[T | None]) -> T | None:
-    """The first value that is not None; None if there is none."""
     return next((value for value in values if value is not None), None)
 
 

@@ -87,7 +87,6 @@ def missed_by_cuda(
 
 
 def _event(kind: str, missed: Gpu, text: str, *, source: str, **values: str) -> Event:
-    """An event about a GPU that is missing in a source's list."""
     values |= {"bus": missed.pci_bus_id or "", "name": missed.name}
     return Event(kind=kind, values=values, source=source, text=f"{text}: {gpu_line(missed)}")
 

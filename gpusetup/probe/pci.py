@@ -85,7 +85,6 @@ def parse_wmi(text: str) -> tuple[PciDevice, ...]:
 
 
 def _pci_snapshot(source: str, devices: tuple[PciDevice, ...]) -> Snapshot:
-    """A snapshot with the devices from one source."""
     value = f"display controllers: {len(devices)}"
     reading = Reading(subject="pci_devices", source=source, value=value)
     return Snapshot(pci_devices=devices, readings=(reading,))

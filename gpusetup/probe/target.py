@@ -188,7 +188,6 @@ def _refuse_broken_environment(system: System, target: TargetPython, *, is_folde
 def _target_from_facts(
     system: System, python: str, chosen_by: str, facts: Mapping[str, Any]
 ) -> TargetPython:
-    """The target for an interpreter whose facts are already known."""
     prefix = str(facts.get("prefix") or parent(parent(python)))
     path = facts.get("path")
     # If the interpreter does not run, its files show only where packages are installed, so use that

@@ -38,7 +38,6 @@ def read_torch(system: System, target: TargetPython | None) -> Snapshot:
 
 
 def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] | None) -> Snapshot:
-    """The torch that `import torch` would find first, with a reading that names its source."""
     if packages is None:
         problem = target.problem or "gpusetup cannot list the environment's folders"
         return missing("torch", "site-packages", problem)

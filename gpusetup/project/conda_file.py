@@ -26,7 +26,7 @@ def add_environment(ask: Ask) -> None:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
-    text, name = named_file.read_text_once(ask.path, MOST_BYTES), Path(ask.path).name
+    text, name = named_file.read_text(ask.path, MOST_BYTES), Path(ask.path).name
     try:
         document = YAML(typ="safe", pure=True).load(text)
     except (YAMLError, ValueError, RecursionError) as problem:

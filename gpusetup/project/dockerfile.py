@@ -31,7 +31,7 @@ LONGEST_COMMAND, LONGEST_INSTRUCTION = 20_000, 100_000
 
 def add_dockerfile(ask: Ask) -> None:
     """Add what the install lines of a Dockerfile ask for. Raises BadInput if it cannot be read."""
-    text, file = named_file.read_text_once(ask.path, MOST_BYTES), Path(ask.path).name
+    text, file = named_file.read_text(ask.path, MOST_BYTES), Path(ask.path).name
     ask.brings_python = True
     variables: dict[str, str] = {}
 

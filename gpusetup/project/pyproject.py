@@ -26,7 +26,7 @@ VARIANT_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
 def read_toml(path: str, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """The values of a TOML file. Raises BadInput if it cannot be read or is no TOML."""
     try:
-        return parse_toml(named_file.read_text_once(path, most_bytes))
+        return parse_toml(named_file.read_text(path, most_bytes))
     except ValueError as problem:
         raise BadInput(f"{path} is not valid TOML: {problem}") from problem
 

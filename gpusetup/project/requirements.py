@@ -48,7 +48,7 @@ def add_file(ask: Ask, file: Path, named_by: str = "", *, is_limit: bool = False
         if whole_path in ask.files or len(ask.files) == MOST_FILES:
             return
         ask.files.add(whole_path)
-        text = named_file.read_text_once(file, MOST_BYTES)
+        text = named_file.read_text(file, MOST_BYTES)
     except (BadInput, ValueError) as problem:  # a path may hold a null character
         if not named_by:
             raise

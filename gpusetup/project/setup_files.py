@@ -14,7 +14,7 @@ from gpusetup.project.requirements import add_file
 def add_setup_cfg(ask: Ask) -> None:
     """Add what a setup.cfg asks for. Raises configparser.Error if it is none."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
-    parser.read_string(named_file.read_text_once(ask.path, MOST_BYTES))
+    parser.read_string(named_file.read_text(ask.path, MOST_BYTES))
     options = parser["options"] if parser.has_section("options") else {}
     ask.python = options.get("python_requires")
     for line in filter(str.strip, options.get("install_requires", "").splitlines()):
@@ -24,7 +24,7 @@ def add_setup_cfg(ask: Ask) -> None:
 def add_setup_py(ask: Ask) -> None:
     """Add what the call of `setup()` in a setup.py asks for, as far as it stands there in words.
     Raises SyntaxError, ValueError, RecursionError or MemoryError if it is no Python."""
-    tree = ast.parse(named_file.read_text_once(ask.path, MOST_BYTES))
+    tree = ast.parse(named_file.read_text(ask.path, MOST_BYTES))
     place = f"{Path(ask.path).name}, install_requires"
     # A list is often bound to a name first: `requirements = ["torch>=2"]`.
     bound: dict[str, ast.expr] = {}

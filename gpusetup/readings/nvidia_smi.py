@@ -93,7 +93,6 @@ def cell(text: str | None) -> str | None:
 
 
 def says_lost(text: str | None) -> bool:
-    """Whether a cell or page of nvidia-smi says that the GPU is lost."""
     return "gpu is lost" in (text or "").lower()
 
 
@@ -486,7 +485,6 @@ GPU_FIELDS = {field.name for field in field_list(Gpu)}
 
 
 def gpu_of(page: str, bus: str | None = None) -> Gpu:
-    """The GPU described by one page of `nvidia-smi -q`."""
     told = query_values(page)
     values = {name: told[name] for name in GPU_FIELDS & told.keys()}
     return Gpu(**{"name": UNNAMED, "pci_bus_id": bus, **values})

@@ -40,12 +40,10 @@ def parent(path: str) -> str:
 
 
 def base_name(path: str) -> str:
-    """The last component of a path."""
     mark = separator(path)
     return path.rstrip(mark).rpartition(mark)[2]
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is this folder or lies inside it."""
     mark = separator(folder)
     return path == folder or path.startswith(folder.rstrip(mark) + mark)

@@ -192,7 +192,6 @@ class Scrubber:
         return self._folder_aliases.setdefault(name, f"dir-{len(self._folder_aliases) + 1}")
 
     def _alias_of_match(self, match: Match) -> str:
-        """The alias of a GPU whose UUID, or its beginning, occurs in a text."""
         if re.fullmatch(r"\d{4}", match[2]):  # it is an alias already
             return match[0]
         written = match[0].lower()

@@ -57,7 +57,7 @@ WORDS = frozenset(
     "snapshot origin composed logical disks readings subject marker confstr readable intact percent celsius chosen "
     "wddm tcc mcdm topology commit software unrestricted author heads auth pad manylinux musllinux macosx scipy "
     "builder dvs utf rank device devices eth bond docker veth virbr br team wlan hsn roce rdma tun tap cni cbr flannel "
-    "tokenizer tokens max key keys value heads hw slowdown nvgpu workstation edition blue onyx sysctl answered lo sha serial number token mlx bnxt irdma qedr hfi cxi rdmap noarch holds bundles "
+    "tokenizer tokens fast max key keys value heads hw slowdown nvgpu workstation edition blue onyx sysctl answered lo sha serial number token mlx bnxt irdma qedr hfi cxi rdmap noarch holds bundles "
     # months and days in logs
     "jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun utc gmt".split()
 )
@@ -103,7 +103,6 @@ def public_names() -> frozenset[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts of a record."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Frozen):

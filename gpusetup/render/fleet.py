@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from shlex import quote
 
 from gpusetup.fleet.differences import COPIED, KIND, LEAST_NODES, RATES, TAKEN_AT, Drift
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
-from gpusetup.fleet.show import Common, FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.show import FleetAnswer, NodeAnswer, Status
 from gpusetup.model.finding import Severity
 from gpusetup.render.screen import (
     COMMAND,
@@ -33,16 +33,18 @@ STATUS_WORDS: dict[Status, str] = {"failed": "failed", "differs": "to look at", 
 
 
 def fleet_screen(answer: FleetAnswer) -> Screen:
-    """The screen of a fleet's state: the verdict, the faulty nodes, what most nodes have in common,
-    and which nodes to exclude."""
+    """The screen of a fleet's state: the verdict, the faulty nodes, and which nodes to exclude."""
     lines: list[str] = [_verdict(answer)]
+    groups: dict[object, list[NodeAnswer]] = defaultdict(list)
+    for node in answer.nodes:
+        # Nodes with the same faults are shown together.
+        if node.status != "ok":
+            drifts = tuple((drift.field, drift.value) for drift in node.drift)
+            findings = tuple((finding.id, finding.title) for finding in node.findings)
+            groups[node.status, node.problem, drifts, findings].append(node)
+    for nodes in groups.values():
+        lines += _node(nodes)
 
-    # Findings that most nodes share are shown only once, below the nodes.
-    common_findings = {common.id for common in answer.common}
-    for nodes in _alike_unsound_nodes(answer):
-        lines += _node(nodes, common_findings)
-
-    lines += section("On most nodes", _common(answer.common))
     names_by_reason: dict[str, list[str]] = defaultdict(list)
     for name, reason in answer.not_asked.items():
         names_by_reason[reason].append(name)
@@ -51,25 +53,14 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
         for reason, names in names_by_reason.items()
     ]
     lines += section("Not asked", not_asked)
-    if answer.exclude.slurm:
-        line = command(f"sbatch {quote(answer.exclude.slurm)} job.sh")
+    if answer.exclude:
+        line = command(f"sbatch {quote(answer.exclude)} job.sh")
         lines += section("To leave these nodes out of a Slurm job", [line])
     if answer.left_out:
         count = plural(len(answer.left_out), "file")
         first_reason = answer.left_out[0]
         lines += ["", ScreenLine((f"{count} left out: {first_reason}", DIM), hang=2)]
     return Screen(lines)
-
-
-def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
-    """The faulty nodes, grouped so that nodes with the same faults are shown together."""
-    groups: dict[object, list[NodeAnswer]] = defaultdict(list)
-    for node in answer.nodes:
-        if node.status != "ok":
-            drifts = tuple((drift.field, drift.value) for drift in node.drift)
-            findings = tuple((finding.id, finding.title) for finding in node.findings)
-            groups[node.status, node.problem, drifts, findings].append(node)
-    return groups.values()
 
 
 def _verdict(answer: FleetAnswer) -> ScreenLine:
@@ -93,7 +84,7 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     return marked(STATUS_MARKS[worst], nodes, counted)
 
 
-def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Iterator[str]:
+def _node(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
     """Yields the lines of one group of nodes: their names, their faults, and the next step."""
     node = nodes[0]
     sign, role = STATUS_MARKS[node.status]
@@ -105,13 +96,7 @@ def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Itera
         yield ScreenLine(f"    {node.problem}", hang=4)
 
     for finding in node.findings:
-        is_error = finding.severity is Severity.ERROR
-        is_usual = finding.severity is Severity.NOTE or finding.id in common_findings
-        if is_error or not is_usual:
-            is_of_older_record = finding.taken_at not in (None, node.taken_at)
-            remark = f" (from the record of {finding.taken_at})" if is_of_older_record else ""
-            text = f"{finding.title}{remark}"
-            yield marked(MARKS[finding.severity], finding.id, text, indent=4)
+        yield marked(MARKS[finding.severity], finding.id, finding.title, indent=4)
     for drift in node.drift:
         yield _drift(drift)
     if node.next:
@@ -119,9 +104,9 @@ def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Itera
 
 
 OF_RECORDS = {
-    TAKEN_AT: ("misdated record", "of {of} records the median is of {majority}; record it again"),
+    TAKEN_AT: ("misdated record", "the median record is of {}; record it again"),
     COPIED: ("copied record", "so one of them was not examined; take a new record on each"),
-    KIND: ("the only node with", "{nodes} of {of} nodes have {majority}"),
+    KIND: ("the only node with", "most nodes have {}"),
 }
 """Field that is no fact of a node -> its words, and what is said of the other nodes."""
 
@@ -131,18 +116,9 @@ def _drift(drift: Drift) -> ScreenLine:
     usual_words = words_of(drift.field.removeprefix(RATES))
     words, others = OF_RECORDS.get(drift.field, (usual_words, OF_RECORDS[KIND][1]))
     if drift.majority is None:
-        others = "as {nodes} of {of} nodes; no value has a majority"
+        others = "no value has a majority"
     # Two measured values are never equal, so the median represents the others.
     if drift.field.startswith(RATES):
-        others = "the median of {of} devices is {majority}"
-    majority = others.format(nodes=drift.nodes, of=drift.of, majority=drift.majority)
-    return marked(MARKS[drift.severity], words, f"{drift.value}, {majority}", indent=4)
-
-
-def _common(rows: Sequence[Common]) -> Iterator[ScreenLine]:
-    """Yields a line for each error or warning that most nodes have."""
-    for common in rows:
-        if common.severity is not Severity.NOTE:
-            gpus = f" with {', '.join(common.gpus)}" if common.gpus else ""
-            text = f"{common.title} ({common.nodes} of {common.of} nodes{gpus})"
-            yield marked(MARKS[common.severity], common.id, text, indent=2)
+        others = "the median is {}"
+    text = f"{drift.value}, {others.format(drift.majority)}"
+    return marked(MARKS[drift.severity], words, text, indent=4)

@@ -3,13 +3,11 @@ end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from gpusetup.model.units import GIB
 from gpusetup.monitor.documents import (
-    EpochTimes,
     GpuSample,
     GpuSummary,
     HostSample,
@@ -35,9 +33,6 @@ from gpusetup.render.screen import (
     plural,
     table,
 )
-
-if TYPE_CHECKING:
-    from rich.live import Live
 
 UNKNOWN = "-"
 
@@ -159,41 +154,35 @@ def once(sample: Sample) -> Screen:
 
 
 @contextmanager
-def live_screen(*, color: bool) -> Iterator[Live]:
-    """Use the terminal's alternate screen during this block, and restore the previous screen at its
-    end."""
+def live_screen(*, color: bool) -> Iterator[Callable[[Sample], None]]:
+    """During this block, use the terminal's alternate screen, and yield a function that shows a
+    sample there; anything that does not fit is cut off."""
     from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
     console = Console(highlight=False, markup=False, emoji=False, no_color=not color)
-    live = Live(
+    with Live(
         "waiting for the first measurement",
         console=console,
         screen=True,
         auto_refresh=False,
         redirect_stdout=False,
         redirect_stderr=False,
-    )
-    with live:
-        yield live
+    ) as live:
 
+        def draw(sample: Sample) -> None:
+            # `at` is a time such as 2026-11-26T10:15:00Z.
+            times = f"  {sample.at[11:19]}  {duration(sample.seconds)}"
+            status = f"{times}  Ctrl-C stops it and shows the verdict"
+            lines = [ScreenLine(("gpusetup monitor", HEADING), (status, DIM))]
+            if sample.tree is not None:
+                lines.append(ScreenLine(tree_line(sample.tree)))
+            lines += once(sample).lines
+            text = Screen(lines).shown(width=console.width, colour=color)
+            live.update(Text.from_ansi(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
-def draw(live: Live, sample: Sample) -> None:
-    """Show a sample on the live screen; anything that does not fit is cut off."""
-    from rich.text import Text
-
-    # `at` is a time such as 2026-11-26T10:15:00Z.
-    time_of_day = sample.at[11:19]
-    watched = duration(sample.seconds)
-    status = f"  {time_of_day}  {watched}  Ctrl-C stops it and shows the verdict"
-    lines = [ScreenLine(("gpusetup monitor", HEADING), (status, DIM))]
-    if sample.tree is not None:
-        lines.append(ScreenLine(tree_line(sample.tree)))
-    lines += once(sample).lines
-
-    console = live.console
-    text = Screen(lines).shown(width=console.width, colour=not console.no_color)
-    live.update(Text.from_ansi(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+        yield draw
 
 
 # --- the end of a run -----------------------------------------------------------------------------
@@ -210,25 +199,6 @@ FIGURES = (
 the field's unit that is, and the decimals."""
 
 
-def figure_rows(of: GpuSummary) -> Iterator[tuple[str, ...]]:
-    """Yields the rows of the final table about a GPU: the label, mean,
-    p5, p95 and peak of each figure that was measured."""
-    total = of.memory_total_bytes
-    of_total = f" of {total / GIB:.1f} GiB" if total else ""
-    for field, label, unit, scale, digits in FIGURES:
-        spread: Spread | None = getattr(of, field, None)
-        if spread is not None:
-            values = (spread.mean, spread.p5, spread.p95, spread.peak)
-            shown = [measured(value / scale, unit, digits) for value in values]
-            yield label.format(of_total=of_total), *shown
-
-
-def spread_table(title: str, of: GpuSummary) -> Iterator[str]:
-    yield ""
-    yield heading(title)
-    yield from table(("", "mean", "p5", "p95", "peak"), list(figure_rows(of)))
-
-
 MOST_SPREADS = 2
 """With more GPUs than this, each gets a row of means, so that the screen also shows the verdict."""
 
@@ -236,46 +206,48 @@ MOST_SPREADS = 2
 def gpu_tables(gpus: Sequence[GpuSummary]) -> Iterator[str | ScreenLine]:
     """Yields the final tables of the GPUs, with the share of the working samples in which each
     throttle reason was active."""
-    reasons = [
-        # An idle GPU always lowers its clocks, so this reason means nothing.
-        [
+    throttled = [
+        ", ".join(
             f"{name} {share * 100:.0f} %"
             for name, share in gpu.throttled.items()
+            # An idle GPU always lowers its clocks, so this reason means nothing.
             if name != "gpu_idle"
-        ]
+        )
         for gpu in gpus
     ]
     if len(gpus) > MOST_SPREADS:
-        rows = [cells(means(gpu, tuple(told))) for gpu, told in zip(gpus, reasons, strict=True)]
-        names = {gpu.name for gpu in gpus}
-        # A name that all of them share is in the heading.
-        columns = len(TITLES) - 1 if len(names) == 1 else len(TITLES)
-        yield ""
-        yield heading(f"Mean of each {names.pop() or 'GPU'}" if len(names) == 1 else "Means")
-        yield from table(TITLES[:columns], [[*row[:columns]] for row in rows], left=(0, 6, 7))
+        yield from ("", heading("Means"))
+        yield from table(TITLES, list(map(mean_row, gpus, throttled)), left=(0, 6, 7))
         return
-    for gpu, told in zip(gpus, reasons, strict=True):
-        title = f"GPU {gpu.index} {gpu.name or ''}".rstrip()
-        yield from spread_table(title, gpu)
-        yield from facts({"throttled by": ", ".join(told)})
+    for gpu, reasons in zip(gpus, throttled, strict=True):
+        rows = []
+        of_total = f" of {gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else ""
+        for field, label, unit, scale, digits in FIGURES:
+            spread: Spread | None = getattr(gpu, field)
+            if spread is not None:
+                values = (spread.mean, spread.p5, spread.p95, spread.peak)
+                shown = (measured(value / scale, unit, digits) for value in values)
+                rows.append((label.format(of_total=of_total), *shown))
+        yield from ("", heading(f"GPU {gpu.index} {gpu.name or ''}".rstrip()))
+        yield from table(("", "mean", "p5", "p95", "peak"), rows)
+        yield from facts({"throttled by": reasons})
 
 
-def means(gpu: GpuSummary, reasons: tuple[str, ...]) -> GpuSample:
+def mean_row(gpu: GpuSummary, throttled: str) -> tuple[str, ...]:
+    """A GPU's row in the table of means; the columns are those of a sample."""
+
     def mean(spread: Spread | None) -> float | None:
         return spread.mean if spread else None
 
-    used, clock = mean(gpu.memory_used_bytes), mean(gpu.clock_sm_mhz)
-    return GpuSample(
-        index=gpu.index,
-        name=gpu.name,
-        utilization_percent=mean(gpu.utilization_percent),
-        memory_used_bytes=None if used is None else round(used),
-        memory_total_bytes=gpu.memory_total_bytes,
-        temperature_celsius=mean(gpu.temperature_celsius),
-        power_watts=mean(gpu.power_watts),
-        clock_sm_mhz=None if clock is None else round(clock),
-        throttle_reasons=reasons,
-        lost=gpu.lost_at is not None,
+    return (
+        str(gpu.index),
+        "lost" if gpu.lost_at else measured(mean(gpu.utilization_percent), "%"),
+        memory(mean(gpu.memory_used_bytes), gpu.memory_total_bytes),
+        measured(mean(gpu.temperature_celsius), "°C"),
+        measured(mean(gpu.power_watts), "W"),
+        measured(mean(gpu.clock_sm_mhz), "MHz"),
+        throttled,
+        gpu.name or UNKNOWN,
     )
 
 
@@ -292,17 +264,14 @@ def first_line(summary: Summary) -> str:
     return line
 
 
-def epochs_line(epochs: EpochTimes) -> str:
-    # The count may be a fraction, because an epoch may be measured only partly.
-    noun = "epoch" if epochs.epochs == 1 else "epochs"
-    return f"epochs   {epochs.seconds:.3g} s an epoch ({epochs.epochs:g} {noun} measured)"
-
-
 def summary_text(summary: Summary) -> Screen:
     """The screen at the end of a run: figures, the verdict with its evidence, and what to do."""
     lines: list[str | ScreenLine] = [first_line(summary)]
-    if summary.epochs is not None:
-        lines.append(epochs_line(summary.epochs))
+    epochs = summary.epochs
+    if epochs is not None:
+        # The count may be a fraction, because an epoch may be measured only partly.
+        measured_epochs = f"{epochs.epochs:g} {'epoch' if epochs.epochs == 1 else 'epochs'}"
+        lines.append(f"epochs   {epochs.seconds:.3g} s an epoch ({measured_epochs} measured)")
 
     lines += gpu_tables(summary.gpus)
     # If there is a GPU, the verdict already mentions what matters about the machine.

@@ -4,12 +4,9 @@ table and the presets."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import count
+from collections.abc import Iterator, Sequence
 
 from gpusetup.model.units import GIB
-from gpusetup.render.clock import CLOCK
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -99,16 +96,10 @@ def _advice(answer: TuneAnswer) -> Iterator[str]:
 
 
 def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
-    """The screen of `tune --preset`: the table of presets, the text of one preset, or where it was
-    written.
+    """The screen of `tune --preset`: the text of a preset, or where it was written.
 
     `kept` is the path of a copy of the file that the preset replaced.
     """
-    if answer.presets:
-        titles = ("preset", "trains", "on", "source")
-        rows = [(row.name, row.trains, row.card, row.guide) for row in answer.presets]
-        next_step = "`gpusetup tune --preset NAME -o train.yaml` writes one of them"
-        return Screen((*table(titles, rows, left=range(4)), "", next_step))
     if answer.written is None:
         return Screen(ScreenLine(line, whole=True) for line in answer.preset.splitlines())
     written = [ScreenLine(f"Written to {answer.written}", hang=2)]
@@ -248,20 +239,3 @@ def losses(rows: Sequence[Row]) -> Iterator[str]:
                 f"Loss after {row.loss_steps} steps from the same seed: {mixed} with mixed"
                 f" precision, {plain} without"
             )
-
-
-@contextmanager
-def measuring(say: Callable[[str], None], expected: int) -> Iterator[Callable[[str], None]]:
-    """Yields a callback that announces the next measurement and shows how many are done.
-
-    `expected` is the number of planned measurements; there may be more.
-    """
-    steps = count()
-
-    def step(measurement: str) -> None:
-        say(f"measuring {measurement} ...")
-        done = next(steps)
-        total = max(expected, done + 1)
-        CLOCK.reached(done, total)
-
-    yield step

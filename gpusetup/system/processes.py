@@ -13,7 +13,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any
 
 from gpusetup.model.frozen import Frozen
@@ -52,7 +51,6 @@ class Output(Frozen):
 
     @property
     def ok(self) -> bool:
-        """Whether the child ended with exit code 0."""
         return self.exit == 0
 
 
@@ -83,7 +81,7 @@ def run(
                 stdout=out,
                 stderr=err,
                 env=None if environment is None else dict(environment),
-                cwd=_working_folder(cwd),
+                cwd=cwd,
                 **OWN_GROUP,
             )
         except FileNotFoundError:
@@ -162,17 +160,6 @@ def _give_up(child: Child) -> None:
         child.returncode = -signal.SIGTERM
 
 
-def _working_folder(cwd: str | None) -> str | None:
-    """The working folder for a child: the given one, ours, or the root if ours was deleted (uv does
-    not start in a deleted folder)."""
-    if cwd is None and os.name == "posix":
-        try:
-            Path.cwd()
-        except FileNotFoundError:
-            return os.sep
-    return cwd
-
-
 def no_answer_in(seconds: float) -> str:
     """The description of a child that reached its time limit.
 
@@ -203,7 +190,6 @@ def how_it_ended(code: int) -> str:
 
 
 def kill_group(child: Child) -> None:
-    """Kill a child and everything it started."""
     with contextlib.suppress(OSError):
         if os.name == "posix":
             os.killpg(child.pid, signal.SIGKILL)
@@ -228,7 +214,6 @@ def interrupt(child: Child) -> None:
 
 
 def _interrupt_and_wait(child: Child, seconds: float) -> None:
-    """Send a Ctrl-C to a child's group, and wait for it to clean up."""
     if not seconds:
         return
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -260,7 +245,7 @@ class StreamingChild:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if errors is None else errors,
             env=None if environment is None else dict(environment),
-            cwd=_working_folder(cwd),
+            cwd=cwd,
             **OWN_GROUP,
         )
         RUNNING.add(self._child)
@@ -292,7 +277,6 @@ class StreamingChild:
         return line
 
     def tell(self, line: str) -> None:
-        """Write a line to the child's standard input; does nothing if the child has ended."""
         stdin = self._child.stdin
         assert stdin is not None
         with contextlib.suppress(OSError):

@@ -74,7 +74,6 @@ class System:
         return tuple(sorted(os.listdir(path)))
 
     def stat(self, path: str) -> Stat:
-        """The permissions of a file or folder."""
         status = os.stat(path)
         return Stat(
             mode=stat_module.filemode(status.st_mode),
@@ -87,7 +86,6 @@ class System:
         return os.readlink(path)
 
     def space(self, path: str) -> Space:
-        """The size and the free space of the disk that contains the folder."""
         usage = shutil.disk_usage(path)
         return Space(total_bytes=usage.total, free_bytes=usage.free)
 
@@ -102,7 +100,6 @@ class System:
         return shutil.which(name)
 
     def run(self, argv: Sequence[str], timeout: float) -> Output:
-        """Run a program to its end, for at most `timeout` seconds."""
         return run(argv, timeout=timeout, environment=self._environment)
 
     def ask(self, script: str, python: str | None = None, timeout: float = 10) -> Mapping[str, Any]:
@@ -225,7 +222,6 @@ def _memlock() -> int | None:
 
 
 def _memory_total() -> int | None:
-    """The physical memory in bytes; None on Linux, where it is read from /proc/meminfo."""
     if sys.platform == "linux":
         return None
     import psutil

@@ -46,15 +46,6 @@ class Row(Trial):
     loss_without_amp: float | None = None
 
 
-class PresetRow(Frozen):
-    """One of the guides' presets, as shown by `--preset list`."""
-
-    name: str
-    trains: str
-    card: str
-    guide: str
-
-
 class TuneAnswer(Frozen):
     schema: Literal["gpusetup.tune/1"] = "gpusetup.tune/1"
     changes: tuple[TuneChange, ...] = ()
@@ -75,8 +66,6 @@ class TuneAnswer(Frozen):
     """Why no change made the training faster, or what to measure next."""
     device: str | None = None
     """The device that was measured, or the GPU that the config is for."""
-    presets: tuple[PresetRow, ...] = ()
-    """All presets; empty without `--preset list`."""
     preset: str = ""
     """The text of a preset, which is a config to start from."""
     diff: str = ""

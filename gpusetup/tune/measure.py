@@ -5,8 +5,7 @@ If the user presses Ctrl-C, the answer contains what was measured so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gpusetup.configs.settings import switch_value, whole_number
@@ -19,15 +18,9 @@ from gpusetup.tune.table import Setup, TrialTable, cause_of, gains_by_role
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
 
-ShowProgress = Callable[[int], AbstractContextManager[Say]]
-"""A function from the expected number of trials to a context manager, whose value is called with a
-line about each trial."""
-SEARCH_TRIALS, TABLE_TRIALS = 5, 25
-"""The approximate number of trials, for the progress bar."""
-
 
 def search(
-    job: BenchJob, showing: ShowProgress, config: Config | None, *, largest: int | None
+    job: BenchJob, say: Say, config: Config | None, *, largest: int | None
 ) -> tuple[TuneAnswer, Measured]:
     """Search for the largest batch size that fits, up to `largest`. Returns the answer, and what
     may be written into the config."""
@@ -37,7 +30,7 @@ def search(
         device = bench.device()
         start = _setup_of(config)[0].batch if config else FIRST
         goal = Goal(limit_bytes=device.room(), start=start, largest=largest)
-        with showing(SEARCH_TRIALS) as say, suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt):
             bench.find(goal, trials, say)
             is_interrupted = False
     raise_if_code_fails(job, trials)
@@ -56,7 +49,7 @@ def search(
 
 def benchmark(
     job: BenchJob,
-    showing: ShowProgress,
+    say: Say,
     config: Config | None,
     *,
     workers: int,
@@ -72,7 +65,7 @@ def benchmark(
         most = min((one for one in (largest, effective) if one), default=None)
         goal = Goal(limit_bytes=device.room(), start=setup.batch, largest=most)
         table = TrialTable(bench, device, goal, setup, effective)
-        with showing(TABLE_TRIALS) as say, suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt):
             table.measure(workers, say)
             is_interrupted = False
     rows = [table.row(step) for step in table.steps]

@@ -145,7 +145,7 @@ class BatchSizeOptimizer:
             )
             goal = Goal(
                 limit_bytes=device.room(),
-                start=start or length_of(sample_data) or FIRST,
+                start=start or FIRST,
                 largest=options.get("max_batch_size"),
                 # Even if torch starts slowly, keep half of the time for trials.
                 ends=max(began + total_seconds, time.monotonic() + total_seconds / 2),
@@ -171,11 +171,11 @@ class BatchSizeOptimizer:
     @contextmanager
     def _saved_job(self, options: Mapping[str, Any], sample_data: Any) -> Iterator[BenchJob]:
         """The job for the child, which reads the model and the batch from a file."""
-        optimizer, loss = options.get("optimizer"), options.get("loss")
+        optimizer = options.get("optimizer")
         parts = {
             "model": self.model,
             "batch": sample_data,
-            "loss": mean_loss if loss is None and hasattr(sample_data, "shape") else loss,
+            "loss": options.get("loss"),
             # The optimizer's name is sent with the request; a callable goes into the file.
             "optimizer": None if isinstance(optimizer, str) else optimizer,
         }
@@ -192,34 +192,10 @@ class BatchSizeOptimizer:
             )
 
 
-def length_of(sample_data: Any) -> int | None:
-    """The number of samples in the example batch; None if it contains no tensor with a
-    dimension."""
-    from gpusetup.child_scripts.trace_step import tensors
-
-    for tensor in tensors(sample_data):
-        # Skip tensors without dimensions, which are single numbers and not batches.
-        if tensor.dim():
-            return len(tensor) or None
-    return None
-
-
 def print_progress(line: str) -> None:
     """Print a line on standard error immediately."""
     # At once, because the next trial may take minutes.
     print(f"gpusetup: {line}", file=sys.stderr, flush=True)
-
-
-def mean_loss(output: Any, _: Any) -> Any:
-    """A loss for models called with a bare tensor: the model's own loss if the output has one,
-    otherwise the mean of the output."""
-    from gpusetup.child_scripts.trace_step import own_loss
-
-    loss = own_loss(output)
-    if loss is not None:
-        return loss
-    first = output[0] if isinstance(output, tuple | list) else output
-    return first.float().mean()
 
 
 # --- a config -----------------------------------------------------------------------------------

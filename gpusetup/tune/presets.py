@@ -112,8 +112,7 @@ PRESETS: tuple[Preset, ...] = (
         use_mixed_precision="saves memory; hardly faster, because a GTX 1080 has no tensor cores"),
 )  # fmt: skip
 
-LIST = "list"
-"""The value of `--preset` that lists the presets."""
+PRESET_NAMES = tuple(preset.name for preset in PRESETS)
 
 
 def spelled(text: str) -> str:
@@ -131,8 +130,8 @@ def preset_named(name: str) -> Preset:
     for preset in PRESETS:
         if preset.name == spelled(name):
             return preset
-    names = ", ".join(preset.name for preset in PRESETS)
-    raise UsageError(f"No preset is called {name!r}", hint=f"one of {names}; or `{LIST}`")
+    hint = f"one of {', '.join(PRESET_NAMES)}"
+    raise UsageError(f"No preset is called {name!r}", hint=hint)
 
 
 # --- the file -------------------------------------------------------------------------------------

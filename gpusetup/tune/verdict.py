@@ -55,8 +55,6 @@ def _verdict(
             )
         if question.model is None and question.params is None:
             return "it names no model that plan knows"
-        if from_config.notes:
-            return "; ".join(from_config.notes)
         if steps is None and from_config.per_gpu is None:
             return "its batch may be that of all GPUs together"
         if steps is None and from_config.per_gpu != size:

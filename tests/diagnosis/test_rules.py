@@ -79,12 +79,7 @@ CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
         gpu(compute_mode="Prohibited", virtualization="vgpu"),
         gpu(compute_mode="Default", virtualization="vgpu"),
     ),
-    (
-        "vgpu-unlicensed",
-        W,
-        gpu(virtualization="vgpu", licensed=False),
-        gpu(virtualization="none", licensed=False),
-    ),
+    ("vgpu-unlicensed", W, changed(events=event("vgpu-unlicensed")), gpu(virtualization="vgpu")),
     (
         "fabric-unhealthy",
         E,

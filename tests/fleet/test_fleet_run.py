@@ -175,7 +175,7 @@ def test_a_node_that_hangs_one_that_is_gone_and_a_sick_one_are_named(
     assert "No route to host" in rows["gone"]["problem"]
     assert "(no verify)" in rows["bare"]["problem"]
     assert "gpu-check-failed" in {one["id"] for one in rows["sick"]["findings"]}
-    assert answer["exclude"]["slurm"] == "--exclude=bare,gone,sick,slow"
+    assert answer["exclude"] == "--exclude=bare,gone,sick,slow"
     assert "slow: no answer in 1.2 s" in said
     kept = {path.name.partition(".")[2] for path in (tmp_path / "records").glob("slow.*")}
     assert kept == {"node-check.json", "snapshot.json", "run.json"}

@@ -110,12 +110,9 @@ def test_a_preset_is_a_config_with_a_reason_for_each_line(
     assert "torch.cuda.amp is deprecated" in config.text
 
 
-def test_a_preset_becomes_the_machines_by_tune_and_the_list_names_all_of_them(tuner: Tuner) -> None:
+def test_a_preset_becomes_the_machines_by_tune(tuner: Tuner) -> None:
     """001-8: what tune writes to start from, tune reads."""
-    listed = tuner.printed("--preset", "list")
-    names = ("top", "balanced", "saving", "rtx-4090", "rtx-4080", "rtx-4070", "gtx-1080")
-    assert all(f"  {name} " in listed for name in names)
-    for name in names:
+    for name in ("top", "balanced", "saving", "rtx-4090", "rtx-4080", "rtx-4070", "gtx-1080"):
         text = tuner.printed("--preset", name)
         tuned = tuner.tune(text, "healthy")
         assert set(tuned.changes) == {"num_workers"}, name

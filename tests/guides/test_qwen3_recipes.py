@@ -85,8 +85,8 @@ def test_a_bad_row_fails_alone(tmp_path: Path, says: Any) -> None:
 # --- 000-3: when the allocator's variable is set --------------------------------------------------
 
 
-def test_the_allocator_is_set_before_ray_and_the_workers_start(planned: Any, says: Any) -> None:
-    """000-3: in the text, in both spellings, and in JSON."""
+def test_the_allocator_is_set_before_ray_and_the_workers_start(says: Any) -> None:
+    """000-3: in both spellings."""
     job = ("--model", "qwen3-0.6b", "--context", "24576", "--gpu", "A100 80GB")
     lines = lines_between(says("plan", *job).out, "Set")
     assert [line.strip() for line in lines[:3]] == [
@@ -94,8 +94,6 @@ def test_the_allocator_is_set_before_ray_and_the_workers_start(planned: Any, say
         "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         "export PYTORCH_ALLOC_CONF=expandable_segments:True",
     ]
-    advice = planned(*job)["advice"]
-    assert any("before Ray and the workers start" in line for line in advice)
 
 
 # --- 000-7: the guide's config --------------------------------------------------------------------

@@ -101,12 +101,6 @@ def no_environment(world: World, _: object = None) -> Path:
     return former(world, own_base(world))
 
 
-def managed_by_the_system(world: World, _: object) -> Path:
-    base = own_base(world)
-    (base / "lib" / Path(os.__file__).parent.name / "EXTERNALLY-MANAGED").write_text("[x]\n")
-    return base
-
-
 def scheme_of_debian(world: World, _: object) -> Path:
     """Debian's Python installs to `dist-packages`."""
     base = own_base(world)
@@ -196,7 +190,6 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     "sees the system's torch": (system_packages_with_torch, NEW),
     "lib64 is a link to lib": (two_names_of_lib, NEW),
     "no environment": (no_environment, NEW),
-    "managed by the system": (managed_by_the_system, (3, "managed by the operating system")),
     "dist-packages": (scheme_of_debian, NEW),
     "an odd name": (an_odd_name, NEW),
     "links in torch": (nested_links, NEW),

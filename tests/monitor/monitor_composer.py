@@ -43,17 +43,12 @@ class Gpu(Frozen):
     bus: float | None = 40.0
     heat: float = 66.0
     clock: float = 96.0
-    limit: float = 1.0
-    """The power limit, as a share of the rated one."""
     reasons: Any = ()
     holders: tuple[tuple[int, str, str], ...] | None = ((4000, "python", "compute"),)
     nvlink: Any = None
     pcie: float | None = None
-    lost_after: float = 1e9
     link: float = 31.5e9
     """What its PCIe link carries one way, where `pcie` is told."""
-    card: Card | None = None
-    """Where it is another one than the run's."""
 
 
 class Tree(Frozen):
@@ -94,35 +89,25 @@ def compose(
     *,
     card: Card = A100,
     seconds: float = 90,
-    interval: float = 1.0,
     command: str | None = None,
     exit: int | None = None,
-    silent: Sequence[str] = (),
 ) -> Run:
-    """`silent`: fields of a GPU that this source does not tell."""
-    count = int(seconds / interval)
-    moments = [round(n * interval, 3) for n in range(count)]
+    """A sample each second."""
     samples = tuple(
         Sample(
             at=clock(at),
             seconds=at,
-            gpus=tuple(_gpu(gpu, place, at, card, dice, silent) for place, gpu in enumerate(gpus)),
+            gpus=tuple(_gpu(gpu, place, at, card, dice) for place, gpu in enumerate(gpus)),
             tree=_tree(tree, at, dice) if tree else None,
             host=_host(host, tree, at, dice) if host else None,
         )
-        for at in moments
+        for at in map(float, range(int(seconds)))
     )
     return Run(samples=samples, command=tuple(command.split()) if command else None, exit=exit)
 
 
-def _gpu(
-    gpu: Gpu, place: int, at: float, card: Card, dice: random.Random, silent: Sequence[str]
-) -> GpuSample:
-    card = gpu.card or card
-    if at > gpu.lost_after:
-        return GpuSample(index=place, name=card.name, lost=True, problem="GPU is lost")
+def _gpu(gpu: Gpu, place: int, at: float, card: Card, dice: random.Random) -> GpuSample:
     use = min(100.0, max(0.0, told(gpu.use, at) + (dice.gauss(0, 2) if told(gpu.use, at) else 0)))
-    limit = card.watts * gpu.limit
     drawn = card.idle + (card.watts - card.idle) * use / 100 * told(gpu.weight, at)
     mhz = card.mhz * gpu.clock / 100 if use > 0 else card.mhz * 0.2
     reasons = gpu.reasons(at) if callable(gpu.reasons) else gpu.reasons
@@ -135,8 +120,8 @@ def _gpu(
         "memory_used_bytes": int(total * min(100.0, told(gpu.memory, at)) / 100),
         "memory_total_bytes": total,
         "temperature_celsius": round(gpu.heat + dice.gauss(0, 1)),
-        "power_watts": round(min(limit * 1.005, near(drawn, dice)), 1),
-        "power_limit_watts": limit,
+        "power_watts": round(min(card.watts * 1.005, near(drawn, dice)), 1),
+        "power_limit_watts": card.watts,
         "power_limit_default_watts": card.watts,
         "clock_sm_mhz": round(mhz + dice.gauss(0, 5)),
         "clock_sm_max_mhz": card.mhz,
@@ -151,7 +136,7 @@ def _gpu(
         "pcie_tx_bytes_per_second": rate(gpu.pcie, dice),
         "pcie_limit_bytes_per_second": None if gpu.pcie is None else gpu.link,
     }  # fmt: skip
-    return GpuSample(index=place, **{k: v for k, v in fields.items() if k not in silent})
+    return GpuSample(index=place, **fields)
 
 
 def _tree(tree: Tree, at: float, dice: random.Random) -> TreeSample:
@@ -245,10 +230,6 @@ def random_bursts(work: float, rest: float, use: float = 95) -> Use:
 def then(*parts: tuple[float, Use | float]) -> Use:
     """One behaviour after the other: until this second, that."""
     return lambda at: told(next((use for end, use in parts if at < end), parts[-1][1]), at)
-
-
-def ramp(start: float, end: float, seconds: float) -> Use:
-    return lambda at: start + (end - start) * min(1.0, at / seconds)
 
 
 TRAIN = "python train.py --config conf/base.yaml"

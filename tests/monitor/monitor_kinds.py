@@ -13,7 +13,6 @@ from monitor_composer import (
     A100,
     ALL,
     BIG,
-    H100,
     HOST,
     L40S,
     RTX4090,
@@ -26,7 +25,6 @@ from monitor_composer import (
     compose,
     loop,
     pausing,
-    ramp,
     random_bursts,
     ranks,
     then,
@@ -87,7 +85,6 @@ kind(
     "a steady training beside its workers", "good", "", Gpu(use=96),
     tree=Tree(main=70, workers=4, each=24, reads=3e6),
 )  # fmt: skip
-kind("a steady training, nobody watched its processes", "good", "", Gpu(use=96), **UNWATCHED)
 kind(
     "pauses for evaluation and checkpoints", "good", "", Gpu(use=pausing(96, 65, 11)),
     tree=WELL_FED, seconds=320,
@@ -96,11 +93,6 @@ kind(
     "a laptop that draws a third of its limit", "throttled", "plug-it-in",
     Gpu(use=96, weight=0.3, clock=35, heat=52, **CAPPED), cards=(LAPTOP,), **UNWATCHED,
 )  # fmt: skip
-kind(
-    "a node's power budget caps a card far below its limit", "throttled", "check-the-supply",
-    Gpu(use=98, weight=0.45, clock=52, **CAPPED), tree=Tree(main=60), cards=(A100, H100),
-)  # fmt: skip
-
 # --- GPUs that wait for each other, or for their host ---------------------------------------------
 
 kind(
@@ -110,19 +102,9 @@ kind(
     **{**RANKS, "cards": (RTX4090, L40S)},
 )  # fmt: skip
 kind(
-    "parameters stay on the CPU and travel each step", "communication-bound", "stay-on-the-gpu",
-    Gpu(use=55, weight=0.3, bus=15, pcie=20e9), tree=Tree(main=350, workers=2, each=5), cards=BIG,
-    command="deepspeed train.py --deepspeed z3.json",
-)  # fmt: skip
-kind(
     "one rank works while the others spin and wait", "uneven", "balance-the-work",
     *ranks(4, Gpu(use=99, weight=0.88), Gpu(use=100, weight=0.16, bus=6)), host=Host(cores=64),
     tree=Tree(main=100, helpers=300, ranks=4, cores=64), **RANKS,
-)  # fmt: skip
-kind(
-    "the second card holds the process and is left out", "uneven", "balance-the-work",
-    Gpu(use=96), Gpu(use=0, memory=2), tree=Tree(main=80, workers=4, each=20, ranks=1),
-    cards=(A100,),
 )  # fmt: skip
 kind(
     "a collective hangs after healthy work, the run is killed", "communication-bound",
@@ -130,12 +112,6 @@ kind(
     tree=Tree(main=100, helpers=300, workers=8, each=then((110, 30), (9999, 0)), ranks=4, cores=64),
     **RANKS,
 )  # fmt: skip
-kind(
-    "one card of four falls off the bus, the ranks spin, the run ends with an error", "faulty",
-    "see-why-it-was-lost", *ranks(3, hung(90)), Gpu(use=97, lost_after=90, nvlink=80e9),
-    tree=Tree(main=100, helpers=300, ranks=4, cores=64), seconds=220, exit=1, **RANKS,
-)  # fmt: skip
-
 # --- GPUs that wait for their input ---------------------------------------------------------------
 
 kind(
@@ -174,22 +150,8 @@ kind(
     Gpu(use=60, weight=0.2, bus=12, memory=30), tree=Tree(main=98, workers=4, each=4, reads=1e5),
 )  # fmt: skip
 kind(
-    "a small network on data that are on the card already", "launch-bound",
-    "larger-work compile-or-graphs", Gpu(use=57, weight=0.6, memory=30, pcie=4e6),
-    tree=Tree(main=98),
-)  # fmt: skip
-kind(
-    "a molecular simulation of a small system", "launch-bound", "more-in-parallel",
-    Gpu(use=65, weight=0.25, bus=5, memory=2), tree=Tree(main=98),
-    command="gmx mdrun -deffnm md -nb gpu",
-)  # fmt: skip
-kind(
     "memory touches 99 % and the command ends with an error", "memory-tight", "leave-a-margin",
     Gpu(use=96, memory=then((77, 80), (9999, 99.3))), tree=WELL_FED, seconds=80, exit=1,
-)  # fmt: skip
-kind(
-    "memory grows until it is full", "memory-tight", "find-the-leak leave-a-margin",
-    Gpu(use=96, memory=ramp(48, 99.5, 200)), tree=WELL_FED, seconds=200, exit=1,
 )  # fmt: skip
 kind(
     "memory-bound inference of a language model", "memory-bound", "fewer-bytes",
@@ -215,10 +177,6 @@ kind(
     command="jupyter lab --no-browser",
 )  # fmt: skip
 kind(
-    "bursts that nobody watched the cause of", "bursty input-starved", "watch-the-command",
-    Gpu(use=random_bursts(2, 3)), **UNWATCHED,
-)  # fmt: skip
-kind(
     "checkpoints take half of the run", "bursty", "shorter-pauses", Gpu(use=pausing(97, 20, 25)),
     tree=Tree(main=60, workers=4, each=2, writes=lambda at: 6e8 if at % 45 >= 20 else 0.0),
     seconds=400,
@@ -226,19 +184,6 @@ kind(
 kind(
     "the model was left on the CPU, the card only holds a context", "idle", "move-to-the-gpu",
     Gpu(use=0, memory=2), tree=Tree(main=1100, workers=2, each=3),
-)  # fmt: skip
-kind(
-    "a program is watched for ten seconds of its start", "idle", "watch-longer",
-    Gpu(use=0, memory=0.5, holders=()), tree=Tree(main=85, reads=5e7), seconds=10,
-)  # fmt: skip
-kind(
-    "a notebook holds the card and nobody runs a cell", "idle", "release-between-cells",
-    Gpu(use=0, memory=50), tree=Tree(main=1, ranks=1), seconds=150, command="jupyter lab",
-)  # fmt: skip
-kind(
-    "a program fails before it uses the card", "idle", "read-how-it-ended",
-    Gpu(use=0, memory=then((9, 1), (9999, 12)), holders=None),
-    tree=Tree(main=100, reads=1e8, ranks=1), seconds=20, exit=1,
 )  # fmt: skip
 kind(
     "a job stands still, and the record ends before anybody sees it", "bursty",

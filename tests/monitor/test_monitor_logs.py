@@ -18,7 +18,7 @@ from gpusetup.monitor.summary import summarise
 
 
 def judged(lines: Iterator[str]) -> Summary:
-    log = log_that_begins(next(lines), ())
+    log = log_that_begins(next(lines))
     assert log is not None
     return summarise(RunTally(log.samples(lines, 1.0)))
 
@@ -86,7 +86,7 @@ def test_a_log_without_maximum_reasons_and_processes_is_not_called_good(
 def test_a_log_that_tells_no_gpus_apart_counts_the_rows_of_one_time(
     rows_a_time: int, gpus: int
 ) -> None:
-    log = log_that_begins("timestamp, utilization.gpu [%], memory.used [MiB]", ())
+    log = log_that_begins("timestamp, utilization.gpu [%], memory.used [MiB]")
     assert log is not None
     lines = [
         f"2026/11/20 10:00:0{second}.000, {20 + second} %, 6144 MiB"

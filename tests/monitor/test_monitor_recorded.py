@@ -46,60 +46,6 @@ def test_a_gpu_whose_counter_tells_nothing_is_judged_by_its_processes(
     assert summary["next"]["id"] == "load-with-workers"
 
 
-def training_on_a_ready_gpu(cpu_percent: float, reasons: list[str]) -> list[str]:
-    """The page's train.py on the H100, composed from the figures of its screen: 0 %, 126 W."""
-    lines = []
-    for second in range(19):
-        has_gpu = second >= 5
-        gpu = {
-            "index": 0, "name": "NVIDIA H100 80GB HBM3", "utilization_percent": 0,
-            "power_watts": 126 if has_gpu else 74, "power_limit_watts": 700,
-            "memory_used_bytes": 700 << 20 if has_gpu else 0, "memory_total_bytes": 80 << 30,
-            "clock_sm_mhz": 1980 if has_gpu else 345, "clock_sm_max_mhz": 1980,
-            "throttle_reasons": reasons if has_gpu else ["gpu_idle"],
-            "processes": [{"pid": 4305, "name": "python3", "kind": "compute", "sm_percent": 1}]
-            if has_gpu else [],
-        }  # fmt: skip
-        tree = {
-            "processes": 1, "cpu_percent": cpu_percent, "busiest_cpu_percent": cpu_percent,
-            "memory_bytes": 1 << 30, "read_bytes_per_second": 0, "input_bytes_per_second": 0,
-            "loader_workers": 0, "loader_cpu_percent": 0, "cores": 16, "write_bytes_per_second": 0,
-            "blocked_processes": 0, "gpu_processes": 1 if has_gpu else None,
-        }  # fmt: skip
-        head = {"schema": "gpusetup.monitor/1", "kind": "sample", "at": "", "seconds": second}
-        lines.append(json.dumps({**head, "gpus": [gpu], "tree": tree}))
-    return lines
-
-
-@pytest.mark.parametrize(
-    ("cpu_percent", "reasons", "verdict", "step"),
-    [
-        (54.0, [], "input-starved", "load-with-workers"),
-        (7.0, [], "idle", "see-where-it-waits"),
-        (54.0, ["gpu_idle"], "idle", "see-where-it-waits"),
-    ],
-)
-def test_kernels_too_short_for_the_counter_wait_for_a_process_that_works_between_them(
-    cpu_percent: float,
-    reasons: list[str],
-    verdict: str,
-    step: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Not for one that rests, and not on a GPU whose clocks have gone to rest."""
-    file = tmp_path / "run.jsonl"
-    end = {
-        "schema": "gpusetup.monitor/1", "kind": "summary", "verdict": None, "evidence": "",
-        "next": None, "source": "nvml", "seconds": 18, "samples": 19, "gpus": [],
-        "command": ["python3", "train.py", "16", "3"], "exit": 0,
-    }  # fmt: skip
-    lines = [*training_on_a_ready_gpu(cpu_percent, reasons), json.dumps(end)]
-    file.write_text("\n".join(lines), encoding="utf-8")
-    summary = replayed(file, capsys)
-    assert (summary["verdict"], summary["next"]["id"]) == (verdict, step), summary["evidence"]
-
-
 def test_a_program_that_touches_the_gpu_and_then_loads_for_long_has_only_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

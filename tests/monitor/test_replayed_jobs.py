@@ -42,7 +42,7 @@ TIGHT = "memory-tight/margin free-the-card"
         (
             (OLLAMA, (1, "python", 5000)),
             "good/ see-whose-they-are",
-            "not the job's: ollama (PID 9921, 14.5 GiB)",
+            "ollama (PID 9921, 14.5 GiB)",
         ),
         (((1, "python3", 14880), TRAINING), TIGHT, "python (PID 48770, 8.9 GiB)"),
         (((1, "VLLM::EngineCore", 24000),), "good/ none", ""),
@@ -147,19 +147,3 @@ def test_a_server_that_is_known_to_rest_takes_no_part_of_the_gpu(
     lines = [json.dumps({**head, "seconds": second, "gpus": [gpu]}) for second in range(40)]
     summary = judged("\n".join(lines) + "\n")
     assert verdict_and_step(summary) == said, summary["evidence"]
-
-
-LOADING = (
-    "utilization.gpu [%], command.cpu [%], command.busiest_cpu [%], command.loader_workers, "
-    "command.input [MB/s], command.read [MB/s], command.cores"
-)
-
-
-@each("gpus, cores, workers", [(1, 64, 16), (8, 64, 8), (2, 64, 16), (8, 4, 1)])
-def test_processes_share_the_cores_that_are_known(
-    gpus: int, cores: int, workers: int, judged: Judge
-) -> None:
-    row = f"45, 200, 100, 0, 90, 90, {cores}"
-    summary = judged(csv(LOADING, [[row] * gpus] * 60))
-    assert summary["next"]["id"] == "load-with-workers", summary["evidence"]
-    assert f"num_workers={workers}," in summary["next"]["text"]

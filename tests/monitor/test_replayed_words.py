@@ -3,27 +3,10 @@
 from __future__ import annotations
 
 from each_row import each
-from replayed import Judge, csv, dmon, verdict_and_step
+from replayed import Judge, csv, dmon
 
 CARD = "NVIDIA A100-SXM4-40GB"
 USE = "name, utilization.gpu [%], power.draw [W], power.limit [W], temperature.gpu"
-
-
-def phases(low: int, *, work: int = 26, rest: int = 14, rounds: int = 4) -> str:
-    """Full work and long phases with stray kernels in turns, five seconds a sample."""
-    uses: list[int] = []
-    for _ in range(rounds):
-        uses += [97] * work
-        uses += [low, 2, low, 8, low, 0] + [low] * (rest - 6)
-    moments = [[f"{CARD}, {use}, {100 + 2 * use}, 400, 60"] for use in uses]
-    return csv(USE, moments, seconds=5)
-
-
-@each("low", [4, 9, 14, 18])
-def test_long_phases_with_stray_kernels_are_whole_pauses(low: int, judged: Judge) -> None:
-    summary = judged(phases(low))
-    assert verdict_and_step(summary) == "bursty/unknown watch-the-command", summary["evidence"]
-    assert "paused 3 times" in summary["text"]
 
 
 def test_a_share_of_the_work_says_that_it_leaves_the_pauses_out(judged: Judge) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,6 @@ from gpusetup.plan.models import (
     shape_or_assumed,
     size_in_name,
 )
-
-HERE = Path(__file__).resolve().parent
 
 # --- by name --------------------------------------------------------------------------------------
 
@@ -85,7 +81,7 @@ def test_a_name_is_matched_whole_and_by_its_size_or_not_at_all(name: str) -> Non
     else:
         size = size_in_name(name)
         assert shape.assumed
-        assert size and shape.parameters == size.parameters
+        assert size and shape.parameters == size[0]
 
 
 def test_an_unknown_model_with_a_size_is_planned_and_never_ticked(planned: Any) -> None:
@@ -156,15 +152,6 @@ GEMMA3 = {
                     "num_key_value_heads": 4, "vocab_size": 262208},
     "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27, "intermediate_size": 4304},
 }  # fmt: skip
-FALCON = {
-    "model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71,
-    "num_hidden_layers": 32, "multi_query": True, "vocab_size": 65024,
-}  # fmt: skip
-CHATGLM = {
-    "model_type": "chatglm", "hidden_size": 4096, "num_attention_heads": 32, "num_layers": 28,
-    "multi_query_group_num": 2, "kv_channels": 128, "ffn_hidden_size": 13696, "rmsnorm": True,
-    "layernorm_epsilon": 1e-5, "padded_vocab_size": 65024,
-}  # fmt: skip
 
 
 @each(
@@ -175,8 +162,6 @@ CHATGLM = {
         (MAMBA2, 7.285e9, True),
         (VIT, 86.57e6, False),
         (GEMMA3, 4.30e9, False),
-        (FALCON, 6.922e9, False),
-        (CHATGLM, 6.244e9, False),
     ],
 )
 def test_layers_are_counted_by_the_usual_keys(
@@ -186,25 +171,6 @@ def test_layers_are_counted_by_the_usual_keys(
     shape = shape_of(config)
     assert shape.parameters == pytest.approx(parameters, rel=0.005)
     assert shape.roughly is roughly
-
-
-USUAL_KINDS = (
-    "llama", "qwen2", "qwen3", "gemma", "gemma2", "gpt2", "gpt_neox", "mixtral", "qwen3_moe",
-    "opt", "bloom", "falcon", "mpt", "starcoder2", "olmo2", "olmoe", "cohere", "glm4",
-    "gpt_oss", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava",
-    "qwen3_next", "deepseek_v3", "bamba", "glm4_moe", "ernie4_5_moe",
-)  # fmt: skip
-
-
-@pytest.mark.slow
-def test_usual_keys_count_what_the_classes_have() -> None:
-    """Each class's own default config, on the meta device of one child."""
-    script = [sys.executable, "-W", "ignore", str(HERE / "plan_reference.py"), *USUAL_KINDS]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr[-2000:]
-    for kind, case in json.loads(done.stdout.splitlines()[-1])["counts"].items():
-        said = shape_of(case["config"]).parameters
-        assert said == pytest.approx(case["parameters"], rel=0.03), kind
 
 
 @each(
@@ -249,17 +215,11 @@ def test_a_broken_config_is_bad_input(text: str, tmp_path: Path) -> None:
         model_named(str(file))
 
 
-def test_a_hybrid_never_gets_a_tick_and_latent_attention_caches_one_narrow_tensor(
-    tmp_path: Path, planned: Any
-) -> None:
+def test_a_hybrid_never_gets_a_tick(tmp_path: Path, planned: Any) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(MAMBA2), encoding="utf-8")
     hybrid = planned("--model", str(tmp_path), "--lora", "8", "--gpu-mem", "900GiB")
     assert hybrid["fits"] and hybrid["confidence"] == "close"
-    # arXiv 2505.09343, table 1: 70,272 bytes a token.
-    file.write_text(json.dumps(DEEPSEEK_V3), encoding="utf-8")
-    served = planned("--serve", "--model", str(tmp_path), "--gpu-mem", "2000GiB")
-    assert served["token_kib"] * 1024 == pytest.approx(70_272, rel=1e-3)
 
 
 # --- from the hub's cache -------------------------------------------------------------------------

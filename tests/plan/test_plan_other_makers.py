@@ -21,7 +21,7 @@ def test_a_card_of_another_maker_is_given_by_its_memory(name: str, planned: Any)
 
 def test_this_machines_own_gpu_of_another_maker_is_planned_for() -> None:
     card = place_of_machine(snapshot(amd()))
-    assert card.gpu == "AMD Radeon RX 7900 XTX" and "GPU was measured" in card.remark
+    assert "7900 XTX" in card.gpu and "GPU was measured" in card.remark
     assert 23.0 < card.capacity / GIB < 24.0 and card.env
     own = place_of_machine(snapshot(mac()))
     assert round(own.capacity / GIB) == 48 and not own.env and not own.can_offload

@@ -65,9 +65,7 @@ def test_a_derivative_that_no_table_names_takes_the_packages_of_what_it_is_like(
         ({"/run/.containerenv": ""}, {"container": "podman"}, "podman"),
         ({"/.dockerenv": ""}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "kubernetes"),
         ({}, {"APPTAINER_CONTAINER": "/x.sif"}, "singularity"),
-        ({"/proc/1/environ": "A=b\0container=lxc\0"}, {}, "lxc"),
         ({"/proc/1/cgroup": "12:devices:/lxc/101\n"}, {}, "lxc"),
-        ({"/proc/1/cgroup": "0::/init.scope\n"}, {}, "none"),
         ({"/proc/1/environ": "NOTcontainer=lxc\0"}, {}, "none"),
     ],
 )
@@ -83,7 +81,6 @@ def test_the_kind_of_container(files: dict[str, str], environ: dict[str, str], k
             {"LD_LIBRARY_PATH": "/x:/usr/local/cuda/compat"},
             "/usr/local/cuda/compat",
         ),
-        ({"/usr/local/cuda/compat/libcuda.so.1": ""}, {}, None),
         ({}, {"LD_LIBRARY_PATH": "/usr/local/cuda/compat"}, None),
         (
             {
@@ -124,7 +121,6 @@ def test_foreign_libraries_and_stubs_on_the_library_path_are_events() -> None:
 @pytest.mark.parametrize(
     ("files", "limit"),
     [
-        ({"/sys/fs/cgroup/memory.max": "1073741824\n"}, GIB),
         ({"/sys/fs/cgroup/memory.max": "max\n"}, None),
         (
             {

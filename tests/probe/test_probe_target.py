@@ -41,7 +41,6 @@ ACTIVE = {"VIRTUAL_ENV": "/venv", "CONDA_PREFIX": "/conda"}
         (None, {}, ALL, ".venv", "/proj/.venv/bin/python"),
         (None, {}, OWN_FILES, "self", "/opt/own/bin/python"),
         (None, {"VIRTUAL_ENV": "/gone"}, ALL, ".venv", "/proj/.venv/bin/python"),
-        (None, {"VIRTUAL_ENV": "", "CONDA_PREFIX": ""}, OWN_FILES, "self", "/opt/own/bin/python"),
     ],
 )
 def test_the_contracts_order(
@@ -76,14 +75,6 @@ def test_a_named_interpreter_that_is_none_is_a_wrong_question() -> None:
     with pytest.raises(BadInput, match=gone) as problem:
         choose_target(system({}, facts=OWN, family="windows"), "C:\\nowhere\\python.exe")
     assert r"`.venv\Scripts\python.exe`" in str(problem.value.hint)
-
-
-def test_an_environment_that_cannot_run_is_read_from_its_files() -> None:
-    files = {**ENV, "/venv/lib/python3.11/site-packages/": ""}
-    target = choose_target(system(files, facts=OWN, environ={"VIRTUAL_ENV": "/venv"}))
-    assert (target.record.version, target.record.manager) == ("3.11.9", "venv")
-    assert target.path == ("/venv/lib/python3.11/site-packages",)
-    assert target.problem == "not asked"
 
 
 @pytest.mark.parametrize("named", ["C:\\env", "C:/env", "C:/env\\"])

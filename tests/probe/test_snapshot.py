@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpusetup.errors import BadInput, UsageError
+from gpusetup.errors import BadInput
 from gpusetup.model import builds, machine
 from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.frozen import Frozen
@@ -21,7 +21,6 @@ from gpusetup.probe.snapshot_files import (
     MOST_BYTES,
     dump_snapshot,
     load_snapshot,
-    machine_named,
     on_one_line,
     parse_snapshot,
 )
@@ -70,15 +69,11 @@ GOOD = dump_snapshot(Snapshot(gpus=(Gpu(name="NVIDIA L4"),)))
     ("content", "said"),
     [
         (GOOD[: len(GOOD) // 2], f"is cut off after {len(GOOD) // 2} bytes"),
-        ("", "is cut off after 0 bytes"),
         ("driver: 580", "is a text file, not a snapshot"),
-        ("[1, 2]", "Expected `object`, got `array`"),
         ("{}", "`$.schema` is missing"),
         (GOOD.replace("snapshot/1", "snapshot/2"), "was written by a newer gpusetup"),
-        (GOOD.replace("snapshot/1", "snapshot/x"), "is not a snapshot"),
-        (GOOD.replace("snapshot/1", "resolve/1").replace("gpusetup.", "my."), "is not a snapshot"),
+        (GOOD.replace("snapshot/1", "resolve/1"), "is not a snapshot"),
         (GOOD.replace('"NVIDIA L4"', "7"), "$.gpus[0].name"),
-        (GOOD.replace('"origin": "live"', '"origin": "moon"'), "$.origin"),
         (GOOD.replace('"compute_capability": null', '"compute_capability": "eight"'), "capability"),
         (b'{"schema": "gpusetup.snapshot/1", "origin": "\xff"}', "is not UTF-8 text: byte"),
         ('{"schema": "gpusetup.snapshot/1", "x": ' + "[" * 100_000, "nested too deeply"),
@@ -120,18 +115,3 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
 )
 def test_every_form_of_a_snapshot_is_read(tmp_path: Path, content: bytes | str) -> None:
     assert load_snapshot(write(tmp_path, content)).gpus == (Gpu(name="NVIDIA L4"),)
-
-
-# --- names ----------------------------------------------------------------------------------------
-
-
-def test_for_an_unknown_machine_the_known_ones_are_named() -> None:
-    with pytest.raises(UsageError) as problem:
-        machine_named("rtx3050laptop")
-    assert problem.value.hint is not None
-    assert "`rtx3050-laptop`" in problem.value.hint
-
-
-def test_what_looks_like_a_path_is_a_file_even_if_it_is_missing() -> None:
-    with pytest.raises(BadInput, match="No such file"):
-        machine_named("./rtx3050-laptop")

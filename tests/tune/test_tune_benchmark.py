@@ -188,7 +188,6 @@ COMPILED = "`model = torch.compile(model)` in the code"
     "config, written, said",
     [
         (CONFIG, b"compile_model: true", ()),
-        (CONFIG.replace(b"compile_model: false\n", b""), b"", (COMPILED,)),
         (b"batch_size: 64\n", b"", (COMPILED, "torch.bfloat16): loss")),
         (b"per_device_train_batch_size: 128\n", b"torch_compile: true\n", ()),
     ],

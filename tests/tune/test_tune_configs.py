@@ -76,7 +76,6 @@ FORMATS = (
      "seq_len: 77\nmax_train_steps: 15000\nmixed_precision: 'bf16'\n"),
     ("accelerate", "c.yaml", "distributed_type: X\nmixed_precision: no\n",
      "distributed_type: X\nmixed_precision: bf16\n"),
-    ("a switch", "c.yaml", "mixed_precision: no\n", "mixed_precision: yes\n"),
     ("a new line with its neighbour's indent and line ends", "c.yaml",
      "args:\r\n dataloader_num_workers: 8\r\n dataloader_persistent_workers: true\r\n"
      " bf16: true\r\n per_device_train_batch_size: 64 # é\r\n max_len: 9\r\n",
@@ -172,11 +171,8 @@ def test_plan_raises_or_lowers_to_what_it_calls_clear(gib: int, size: int, steps
 SPLIT = "max_seq_length: 128\nbatch_size: 64\naccumulation_steps: 1\n"
 TIED = (
     ("max_steps: 1000", "max_steps (line 4) counts steps"),
-    ("total_iters: 10", "total_iters (line 4) counts steps"),
     ("param: {by_epoch: false}", "counts steps"),
     ("loss: info_nce", "compares the samples of one batch"),
-    ("loss: MultipleNegativesRankingLoss", "compares the samples of one"),
-    ("norm: batchnorm", "change its statistics"),
     ("model: resnet50", "resnet50, which has BatchNorm"),
     ("optimizer_in_bwd: true", "steps within the backward"),
     ("auto_scale_lr: {enable: true, base_batch_size: 64}", "rate changes"),
@@ -221,10 +217,9 @@ def test_a_config_that_plan_cannot_judge_says_why_and_still_gets_its_loader(
     assert any("num_workers" in change.key for change in proposal.changes)
 
 
-@pytest.mark.parametrize("value", ["ds.json", "zero3", "true"])
-def test_any_value_of_deepspeed_leaves_batch_and_precision_to_it(value: str) -> None:
+def test_deepspeed_keeps_its_batch_and_precision() -> None:
     text = hf(256).replace("bf16: true", "bf16: false").replace("workers: 8", "workers: 0")
-    new, proposal = tuned(f"{text}deepspeed: {value}\n", card(24), batch_size=64)
+    new, proposal = tuned(f"{text}deepspeed: zero3\n", card(24), batch_size=64)
     after = values(new)
     assert (after[("per_device_train_batch_size",)], after[("bf16",)]) == ("256", "false")
     assert after[("dataloader_num_workers",)] == "8"
@@ -265,11 +260,3 @@ def test_a_run_is_not_called_impossible_beside_a_way_to_train_that_plan_does_not
     assert [change.key for change in proposal.changes] == ["dataloader_num_workers"]
     assert not any(re.search(r"\d GiB", word) for word in proposal.words)
     assert "its weights alone take" in cannot_fit(text, 8)
-
-
-def test_a_model_far_larger_than_the_guides_gets_none_of_their_sizes() -> None:
-    for width, depth, is_small in ((512, 4, True), (1024, 4, False), (512, 12, False)):
-        text = f"hidden_size: {width}\nnum_layers: {depth}\nnum_workers: 8\n"
-        words = tuned(text, card(24))[1].words
-        said = any("acceleration guide starts with hidden_size" in word for word in words)
-        assert said is is_small

@@ -25,7 +25,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -76,7 +76,6 @@ def recover_from_oom(
     *,
     model: torch.nn.Module,
     backward: Backward = torch.Tensor.backward,
-    reduction: Literal["mean", "sum"] = "mean",
     weight: Weight | None = None,
     allow: Collection[str] = ("random",),
     say: Callable[[str], None] = LOG.warning,
@@ -84,11 +83,10 @@ def recover_from_oom(
     """Run forward and backward for one batch; if memory runs out, repeat it in smaller
     micro-batches.
 
-    `step(part)` must return the loss of a part as a mean over its samples, or as a sum with
-    `reduction="sum"`. If the mean is over something else, such as the tokens that count,
-    `weight(part)` returns their number. A loss over pairs of samples (contrastive) must not be
-    split. `backward(loss)` replaces `loss.backward()`, for example with a GradScaler: `lambda loss:
-    scaler.scale(loss).backward()`.
+    `step(part)` must return the loss of a part as a mean over its samples. If the mean is over
+    something else, such as the tokens that count, `weight(part)` returns their number. A loss over
+    pairs of samples (contrastive) must not be split. `backward(loss)` replaces `loss.backward()`,
+    for example with a GradScaler: `lambda loss: scaler.scale(loss).backward()`.
 
     If splitting would change the training, it is refused unless `allow` contains the reason:
     `batchnorm` (statistics of a part differ from those of the batch) or `random` (dropout draws
@@ -109,7 +107,7 @@ def recover_from_oom(
         count = batch_size(batch)
         if not count:
             raise UsageError("The batch is empty", hint="leave it out")
-        losses = BatchLosses(step, batch, count, reduction == "sum", weight)
+        losses = BatchLosses(step, batch, count, weight)
         recovered = _Attempts(losses, model, undo, backward).until_it_fits(allow, say)
     except BaseException:
         undo.restore()
@@ -140,8 +138,6 @@ class BatchLosses(NamedTuple):
     step: Step
     batch: Any
     size: int
-    sums: bool
-    """Whether the loss is a sum, so that the losses of parts are added and not averaged."""
     weight: Weight | None
 
     def checked(self, part: Any) -> torch.Tensor:
@@ -169,14 +165,12 @@ class BatchLosses(NamedTuple):
     def uneven(self, parts: Sequence[Part]) -> list[str]:
         """The reason why no weights of the parts give the loss of the whole batch; [] if some
         do."""
-        if self.sums or self.weight is not None:
-            return []
         # If the divisors per sample are the same in all parts, the numbers of samples are the right
         # weights. Rounded, so that floating-point errors do not make parts of different lengths
         # look different.
         ratios = {tuple(round(one / part.samples, 9) for one in part.divisors) for part in parts}
         disagree = any(len(set(part.divisors)) != 1 for part in parts)
-        if len(ratios) == 1 or not disagree or not any(ratios):
+        if self.weight is not None or len(ratios) == 1 or not disagree or not any(ratios):
             return []
         return [
             "several losses count different things, so the parts are only averaged (give `weight=`)"
@@ -198,7 +192,7 @@ class BatchLosses(NamedTuple):
                 halves = [self.of(0, middle), self.of(middle, micro)]
                 total = sum(half.weight for _, half in halves)
                 for loss, half in halves:
-                    share = 1.0 if self.sums else half.weight / total if total else 0.0
+                    share = half.weight / total if total else 0.0
                     # In a part in which no sample counts, the mean is NaN.
                     if not share:
                         continue
@@ -374,26 +368,26 @@ class _Attempts:
 
     def in_parts(self, micro: int) -> torch.Tensor:
         """Run forward and backward for each part, and return the loss of the whole batch."""
-        count, sums = self.losses.size, self.losses.sums
+        count = self.losses.size
         total = expected = 0.0
         losses = []
         for start in range(0, count, micro):
             loss, part = self.losses.of(start, min(count, start + micro))
             self.parts.append(part)
-            if part.weight == 0 and not sums:
+            if part.weight == 0:
                 continue  # no sample counts, so the mean is NaN
             # The weight of the whole batch is estimated from the first part's weight per sample.
             expected = expected or part.weight * count / part.samples
             total += part.weight
             self.undo.check_leaves(loss)
-            counted = loss if sums else loss * (part.weight / expected)
+            counted = loss * (part.weight / expected)
             self.undo.backward(self.step_back, counted)
             losses.append(counted.detach())
         if not losses:
             message = "The batch has nothing that counts for the loss"
             raise CannotRecover(message, hint="leave the batch out")
         # Correct for the difference between the estimated and the actual weight.
-        factor = 1.0 if sums else expected / total
+        factor = expected / total
         if abs(factor - 1) > ROUNDING:
             self.undo.rescale(factor)
         return torch.stack(losses).sum() * factor
@@ -401,8 +395,7 @@ class _Attempts:
     def differences(self) -> list[str]:
         """The reasons why training in parts differs from training the whole batch; [] if there are
         none."""
-        uneven = self.losses.uneven(self.parts)
-        differs = [*what_differs(self.model), *uneven]
+        differs = [*what_differs(self.model), *self.losses.uneven(self.parts)]
         hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
         if hooked:
             differs.append(f"a hook changes the gradient of each part ({listed(hooked)})")
@@ -411,9 +404,6 @@ class _Attempts:
         changed_buffers = self.undo.state.changed_buffers()
         if changed_buffers:
             differs.append(f"each part updates the buffers once ({listed(changed_buffers)})")
-        # Uneven losses already make the gradients differ, so comparing them would find nothing new.
-        if uneven:
-            return differs
         # The comparison runs once for each step function, at its first split batch.
         code = getattr(self.losses.step, "__code__", None)
         if code not in self.history.checks:
