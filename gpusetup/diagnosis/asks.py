@@ -213,7 +213,10 @@ FORMS: dict[str, dict[str, str]] = {
         # Event 2004 is Windows' report that virtual memory ran out.
         alike.HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
         "gcc --version": "where.exe cl gcc clang",
+<<<<<<< HEAD
         HOOK_LOG: "docker info",
+=======
+>>>>>>> a-fixes
         alike.AMD_TARGETS: alike.WHICH_ROCM,
         alike.KERNEL_OF_MAKER: EVENTS_OF_WINDOWS,
         alike.WHICH_STACK: ON_A_PC,
@@ -228,7 +231,6 @@ FORMS: dict[str, dict[str, str]] = {
         ),
         alike.ON_THE_BUS: ON_A_MAC,
         alike.HOST_MEMORY: "vm_stat; memory_pressure",
-        HOOK_LOG: "docker info",
         alike.COLLECT_ENV: alike.TORCHS_MPS,
     },
     # WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver
