@@ -213,10 +213,7 @@ FORMS: dict[str, dict[str, str]] = {
         # Event 2004 is Windows' report that virtual memory ran out.
         alike.HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
         "gcc --version": "where.exe cl gcc clang",
-<<<<<<< HEAD
         HOOK_LOG: "docker info",
-=======
->>>>>>> a-fixes
         alike.AMD_TARGETS: alike.WHICH_ROCM,
         alike.KERNEL_OF_MAKER: EVENTS_OF_WINDOWS,
         alike.WHICH_STACK: ON_A_PC,
