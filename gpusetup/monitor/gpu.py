@@ -23,7 +23,6 @@ from gpusetup.monitor.work import (
     mean,
     or_zero,
     percentile,
-    rated_watts,
     work_of,
 )
 
@@ -151,15 +150,6 @@ class GpuRun:
         heats = [row.gpu.temperature_celsius for row in self.rows]
         known = [heat for heat in heats if heat is not None]
         return percentile(known, 95) if known else None
-
-    @property
-    def power_default(self) -> float | None:
-        """The card's rated power in watts as the card reports it, otherwise from the catalog."""
-        return self.latest.power_limit_default_watts or rated_watts(self.name)
-
-    @cached_property
-    def working(self) -> list[GpuSample]:
-        return [row.gpu for row in self.rows if not is_quiet(row.gpu)]
 
     @cached_property
     def parts(self) -> Parts:

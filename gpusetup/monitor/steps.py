@@ -114,7 +114,7 @@ STEPS: dict[str, StepRule] = {
         "(BMC) or the firmware: the GPU gets less power than it can use", POWER_DETAILS),
     "raise-the-power-limit": StepRule(
         "Raise the power limit to what the card is rated at, if the cooling allows it",
-        "sudo nvidia-smi -i {gpu.label} -pl {gpu.power_default}"),
+        "sudo nvidia-smi -i {gpu.label} -pl {gpu.latest.power_limit_default_watts}"),
     "plug-it-in": StepRule(
         "Connect the charger and choose the performance mode: the GPU gets less power than it can "
         "use", POWER_DETAILS, s.laptop),

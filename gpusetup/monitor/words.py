@@ -170,7 +170,7 @@ def watts_and_limit(subject: Subject) -> str:
     words = "" if watts is None else f", at {watts:.0f} W"
     if limit is None:
         return words
-    rated = subject.gpu.power_default
+    rated = subject.gpu.latest.power_limit_default_watts
     of_rated = f", rated: {rated:.0f} W" if rated and limit < rated else ""
     return f"{words} (its limit: {limit:.0f} W{of_rated})"
 
