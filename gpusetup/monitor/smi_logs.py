@@ -400,9 +400,8 @@ def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[
 
     seen: dict[int, GpuSample] = {}
     present: set[int] = set()
-    seconds, step = 0.0, interval
+    seconds = 0.0
     for sample in log.samples(rows(), interval):
-        step = sample.seconds - seconds if sample.seconds > seconds else step
         seconds = sample.seconds
         present = {gpu.index for gpu in sample.gpus}
         seen.update((gpu.index, gpu) for gpu in sample.gpus)
@@ -422,7 +421,7 @@ def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[
         gpus = (seen[one] for one in sorted(lost))
         yield Sample(
             at="",
-            seconds=seconds + step,
+            seconds=seconds + interval,
             gpus=tuple(
                 GpuSample(index=gpu.index, name=gpu.name, uuid=gpu.uuid, lost=True, problem=problem)
                 for gpu in gpus

@@ -155,9 +155,8 @@ STEPS: dict[str, StepRule] = {
         "(torch.distributed.checkpoint.async_save)", None,
         s.writes_in_pauses | s.computes_in_pauses),
     "use-the-other-gpus": StepRule(
-        "{unused_count} of {gpu_count} GPUs did nothing (GPU {unused}). If they are yours, train "
-        "on all of them: start one process for each GPU with torchrun (--nproc_per_node), and look "
-        "at CUDA_VISIBLE_DEVICES", TORCHRUN),
+        "GPU {unused} did nothing. If all GPUs are yours, train on all of them: start one process "
+        "for each with torchrun (--nproc_per_node), and look at CUDA_VISIBLE_DEVICES", TORCHRUN),
     "balance-the-work": StepRule(
         "Give every rank the same amount of work: batches of similar length, a "
         "DistributedSampler, evenly split layers. If one process drives all GPUs, start one for "

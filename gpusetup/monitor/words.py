@@ -312,8 +312,6 @@ PHRASES: dict[str, Phrase] = {
     "received": lambda s: megabytes(s.work.network_rate),
     "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if gpu.lost_at is None])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
-    "unused_count": lambda s: str(len(s.run.unused_gpus)),
-    "gpu_count": lambda s: str(len(s.run.gpus)),
     "unused": lambda s: labels(s.run.unused_gpus),
 }
 """What the sentences can name in braces."""
