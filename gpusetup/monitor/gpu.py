@@ -141,10 +141,6 @@ class GpuRun:
         return mean(row.gpu.utilization_percent for row in self.rows)
 
     @cached_property
-    def utilization_p95(self) -> float:
-        return percentile([or_zero(row.gpu.utilization_percent) for row in self.rows], 95)
-
-    @cached_property
     def heat(self) -> float | None:
         """The 95th percentile of the temperature in °C."""
         heats = [row.gpu.temperature_celsius for row in self.rows]
@@ -184,7 +180,8 @@ class GpuRun:
         if self.judged is None or (self.only_draws and utilization < marks.LOW):
             return False
         # If the GPU worked during only part of the run, the 95th percentile shows it.
-        return utilization >= marks.IDLE or self.utilization_p95 >= marks.WORKED_P95
+        uses = [or_zero(row.gpu.utilization_percent) for row in self.rows]
+        return utilization >= marks.IDLE or percentile(uses, 95) >= marks.WORKED_P95
 
     @property
     def seconds_after_work(self) -> float:

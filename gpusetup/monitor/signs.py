@@ -152,7 +152,10 @@ links_carry = nvlink_carries | pcie_carries
 # Packet headers and gaps take 30 % of what a link can carry. A dmon log does not show the link, so
 # 16 lanes of PCIe 3 are assumed.
 link_full = Sign(
-    lambda s: at_least(percent(s.work.pcie_one_way, s.work.pcie_limit or 15.8e9), 70.0)
+    lambda s: any(
+        at_least(percent(rate, s.work.pcie_limit or 15.8e9), 70.0)
+        for rate in (s.work.pcie_in, s.work.pcie_out)
+    )
 )
 
 # --- the command's processes ----------------------------------------------------------------------

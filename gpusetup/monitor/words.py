@@ -54,8 +54,8 @@ def megabytes(rate: float | None) -> str | None:
     return f"{rate / 1e6:.0f} MB/s" if rate < 1e9 else f"{rate / 1e9:.1f} GB/s"
 
 
-def labels(gpus: Iterable[GpuRun], between: str = ", ") -> str:
-    return between.join(gpu.label for gpu in gpus)
+def labels(gpus: Iterable[GpuRun]) -> str:
+    return ", ".join(gpu.label for gpu in gpus)
 
 
 # --- the GPU's work -------------------------------------------------------------------------------

@@ -148,11 +148,6 @@ class Work:
         return None if self.pcie_in is None else self.pcie_in + or_zero(self.pcie_out)
 
     @property
-    def pcie_one_way(self) -> float:
-        """The PCIe traffic of the busier direction, in bytes per second; 0 if unknown."""
-        return max(or_zero(self.pcie_in), or_zero(self.pcie_out))
-
-    @property
     def link_rate(self) -> float | None:
         """The NVLink traffic of both directions together, in bytes per second; None if unknown."""
         return None if self.nvlink_in is None else self.nvlink_in + or_zero(self.nvlink_out)
