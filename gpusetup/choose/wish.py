@@ -195,6 +195,7 @@ NO_PACKAGES = {
     ),
     r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
     # conda's spelling.
+    r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}": r'did you mean `--gpu "\g<0>"`?',
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
     r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
     r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
