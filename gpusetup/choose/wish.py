@@ -194,8 +194,8 @@ NO_PACKAGES = {
         "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
     ),
     r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
-    # conda's spelling.
     r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}": r'did you mean `--gpu "\g<0>"`?',
+    # conda's spelling.
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
     r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
     r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
