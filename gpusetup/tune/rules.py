@@ -213,7 +213,14 @@ def _half_switches(case: ConfigCase, kind: str, reason: str, source: str) -> Ite
         asks_for_bf16 = text.startswith("bf16") or (role == "bf16" and switch_value(setting))
         # Only one of the two types is switched on, because a second switch would conflict.
         if is_off and (role == "amp" or (role == kind and not is_on)):
-            value = _on_value(case, setting, kind)
+            # accelerate's and diffusers' `mixed_precision` takes the type's name, which may also
+            # stand in quotes; other switches take `true`.
+            trainer = trainer_in(case.config)
+            takes_type = name_of(setting.path) == "mixed_precision" and (
+                unquoted(setting.text) != setting.text
+                or (trainer is not None and trainer.name in ("accelerate", "diffusers"))
+            )
+            value = kind if takes_type else "true"
             yield from change_value(case, setting, value, reason, source)
             is_on = True
         elif is_off and role not in ("amp", kind) and not is_on:
@@ -256,17 +263,6 @@ def _other_half(
             f"{label(setting)} is off, and this GPU has tensor cores: mixed precision in {kind} "
             f"saves 1 to 49 % of the memory. Not written, because the config has no key for {kind}"
         )
-
-
-def _on_value(case: ConfigCase, setting: Setting, kind: str) -> str:
-    """The value that switches mixed precision on: `true`, or the type's name if the setting takes
-    one (accelerate's and diffusers' `mixed_precision`, which may also stand in quotes)."""
-    trainer = trainer_in(case.config)
-    takes_type = name_of(setting.path) == "mixed_precision" and (
-        unquoted(setting.text) != setting.text
-        or (trainer is not None and trainer.name in ("accelerate", "diffusers"))
-    )
-    return kind if takes_type else "true"
 
 
 def compiling(case: ConfigCase) -> Iterator[Suggestion]:
