@@ -328,20 +328,12 @@ def propose(config: Config, facts: Facts, measured: Measured | None = None) -> P
     fixed_by = batch_fixed_by(config)
     case = ConfigCase(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
     suggestions = [suggestion for rule in RULES for suggestion in rule(case)]
-    if measured.interrupted:
-        # After Ctrl-C, propose only measured changes, but still show the advice.
-        suggestions = [
-            part
-            for part in suggestions
-            if not isinstance(part, Proposed) or part.change.source == MEASURED
-        ]
     # Judge the batch with the config as the other rules change it.
     edits = [part.edit for part in suggestions if isinstance(part, Proposed)]
     case = replace(case, tuned=edited(config, edits))
     problem = cannot_fit(case)
-    if measured.batch_size or not measured.interrupted:
-        splits = () if problem else split_batches(case)
-        suggestions = [*several_gpus(case), *splits, *suggestions]
+    splits = () if problem else split_batches(case)
+    suggestions = [*several_gpus(case), *splits, *suggestions]
     problem = problem or next((p.why for p in suggestions if isinstance(p, DoesNotFit)), None)
     # If the run does not fit, a faster loader does not help, so propose no change.
     changes = [part for part in suggestions if isinstance(part, Proposed) and not problem]
