@@ -198,16 +198,6 @@ def test_a_library_that_is_not_the_drivers_own_is_recognised(
     assert {key for key in ("stub", "compat") if answer[key]} == {kind}
 
 
-@pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
-def test_a_library_that_crashes_is_named_with_its_signal(ask: Ask, script: str) -> None:
-    assert ask(script, nvml__crash=1, cuda__crash=1)["problem"] == "crashed with SIGSEGV"
-
-
-@pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
-def test_the_answer_says_how_long_the_driver_took(ask: Ask, script: str) -> None:
-    assert ask(script, nvml__slow_ms=150, cuda__slow_ms=150)["seconds"] >= 0.15
-
-
 def pythons() -> list[str]:
     """The other interpreters of this machine, on PATH or made by pyenv."""
     made = (Path.home() / ".pyenv" / "versions").glob("3.[81]*/bin/python")
