@@ -217,6 +217,7 @@ FORMS: dict[str, dict[str, str]] = {
         # Event 2004 is Windows' report that virtual memory ran out.
         alike.HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
         "gcc --version": "where.exe cl gcc clang",
+        HOOK_LOG: "docker info",
         alike.AMD_TARGETS: alike.WHICH_ROCM,
         alike.KERNEL_OF_MAKER: EVENTS_OF_WINDOWS,
         alike.WHICH_STACK: ON_A_PC,
@@ -230,6 +231,7 @@ FORMS: dict[str, dict[str, str]] = {
             ON_A_MAC,
         ),
         alike.ON_THE_BUS: ON_A_MAC,
+        HOOK_LOG: "docker info",
         alike.HOST_MEMORY: "vm_stat; memory_pressure",
         alike.COLLECT_ENV: alike.TORCHS_MPS,
     },

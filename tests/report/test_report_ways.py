@@ -365,7 +365,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"{LENT}\nAssertionError: Torch not compiled with CUDA enabled\ntorch 2.5.1+cpu",
          "restart the session (Runtime, Restart session)|\n!gpusetup install", ""),
         (f"{LENT}\nThe detected CUDA version (12.2) mismatches the version that was used to compile "
-         "PyTorch (11.7).", "until the session ends|\n%env CUDA_HOME=/usr/local/cuda-11.7", ""),
+         "PyTorch (11.7).", "\n%env CUDA_HOME=/usr/local/cuda-11.7", ""),
         (f"{LENT}\nFailed to initialize NVML: Driver/library version mismatch", DELETED, "sudo"),
     ],
 )  # fmt: skip
