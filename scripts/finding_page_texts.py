@@ -406,10 +406,6 @@ CHECKS = {
         "python -VV",
         "Python 3.15.0a2 (main, Nov 18 2026, 10:00:00)",
     ),
-    "rdma-memlock": CheckCommand(
-        "ulimit -l",
-        "64",
-    ),
     "rocm-wheel-on-nvidia": CheckCommand(
         'python -c "import torch; print(torch.__version__, torch.version.hip)"',
         "2.9.1+rocm6.4 6.4.43482",

@@ -180,15 +180,6 @@ def switched(name: str) -> bool:
     return any(row.part in name for row in facts(Switched))
 
 
-def nvlinks_of(name: str) -> int:
-    """How many NVLinks a GPU on boards with NVSwitch has; 0 if unknown.
-
-    >>> nvlinks_of("NVIDIA A100-SXM4-80GB"), nvlinks_of("L4")
-    (12, 0)
-    """
-    return next((row.count for row in facts(Switched) if row.count and row.part in name), 0)
-
-
 def extension(name: str) -> Extension:
     """The row for a package; an empty row if the table does not contain the package."""
     return next((row for row in facts(Extension) if row.name == name), Extension(name=name))

@@ -31,13 +31,11 @@ INTELS_NODES = "ls -l /dev/dri; uname -r  # in the container, then on the host"
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
 ON_THE_HOST = "nvidia-smi  # on the host"
-LIBCUDA_IN_IT = "ldconfig -p | grep libcuda  # in the container"
 NODES = "ls -l /dev/nvidia*"
 HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then repeat the run and read its output"
 BLOCKING_RUN = f"export CUDA_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
 WHICH_LIBCUDA = "ldconfig -p | grep libcuda"
-DOCKER_CONTEXT = "docker context ls"
 WHICH_TORCH = (
     'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"'
 )
@@ -54,7 +52,6 @@ if the power failed."""
 GPU_BY_DOCKER = "docker run --rm --gpus all ubuntu nvidia-smi -L"
 """Shows whether docker can give a container a GPU at all, independent of the program and its
 compose file."""
-MONITOR = "gpusetup monitor"
 TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
 MPS_FALLBACK = f"export PYTORCH_ENABLE_MPS_FALLBACK=1  {RUN_AGAIN}"
 """With this variable, operations that mps lacks run on the CPU. If the program then works, such an
@@ -68,17 +65,11 @@ XPU_SEES = "sycl-ls; env | grep -E 'ZE_|ONEAPI_|SYCL_|LD_LIBRARY_PATH'; ls -ln /
 whether this user may open its node."""
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
-BOTH_SHELLS = "env | sort  # where it works, then where it fails: which variables differ?"
-BOTH_MACHINES = "python -m torch.utils.collect_env  # on both machines: what differs?"
 WHICH_STACK = (
     "uname -r; (dpkg -l || rpm -qa || pacman -Q) 2>/dev/null "
     "| grep -iE 'linux-firmware|rocm|hsa|amdgpu|level-zero|compute-runtime|nvidia'"
 )
 KERNEL_OF_MAKER = "sudo dmesg | grep -iE 'amdgpu|kfd|xe |i915' | tail -n 40  # after the failure"
-ROCM_REACHES = (
-    "ls -l /dev/kfd /dev/dri/renderD*; id -nG; rocminfo | grep -iE 'gfx|marketing|open'; "
-    "env | grep -E 'HSA_|HIP_|ROCR_'"
-)
 TOPOLOGY = "nvidia-smi topo -m; nvidia-smi topo -p2p r"
 WHAT_LOADS = (
     'python -c "import os, torch; print(torch.__file__, torch.version.cuda, '

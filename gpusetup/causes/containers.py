@@ -1,4 +1,7 @@
-"""Containers without a GPU: what the process was given, and what container engines report."""
+"""Containers without a GPU: what the process was given, and what container engines report.
+
+Sources, where a record names no other: NVIDIA Container Toolkit documentation, troubleshooting.
+"""
 
 from __future__ import annotations
 
@@ -199,7 +202,6 @@ CAUSES = (
         'CDI. As an alternative, let docker use the cgroupfs driver ("exec-opts": '
         '["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or run `sudo nvidia-ctk '
         "system create-dev-char-symlinks --create-all` on the host",
-        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         needs_root=True,
         asks=("nvidia-smi",),
         says=(
@@ -217,12 +219,11 @@ CAUSES = (
         text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (in compose: "
         "under `environment:`). Often an `ENV` in the image's Dockerfile sets less. The command "
         "below tests the setting with a plain image",
-        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         commands=(
             'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" ubuntu '
             "sh -c 'ldconfig -p | grep libcuda'",
         ),
-        asks=(alike.LIBCUDA_IN_IT,),
+        asks=("ldconfig -p | grep libcuda  # in the container",),
         says=(
             says(r"NVIDIA_DRIVER_CAPABILITIES\W{1,4}(?P<capability>(?!all|\S{0,30}compute)(?:utility|video|graphics|display)[\w,]{0,40})", example="NVIDIA_DRIVER_CAPABILITIES=utility"),
         ),
@@ -236,7 +237,6 @@ CAUSES = (
         "works on the host.",
         text="Give the container a GPU when you start it: `--gpus all`, a CDI device, or a "
         "resource limit in Kubernetes",
-        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         lacks="gpu",
         # Without a driver in the container, CUDA also says that the driver is insufficient.
         explains=("driver-too-old",),
@@ -309,7 +309,7 @@ CAUSES = (
                 facts.all_of(facts.toolkit_is_installed, facts.pods_are_started),
                 "container-runtime-not-default",
             ),
-            Refutation(facts.toolkit_is_installed, "docker-other-daemon", alike.DOCKER_CONTEXT),
+            Refutation(facts.toolkit_is_installed, "docker-other-daemon", "docker context ls"),
             Refutation(facts.has_no_nvidia_gpu),
         ),
         title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
@@ -319,7 +319,6 @@ CAUSES = (
         text=f"Install and configure the toolkit on the host, in Kubernetes on the node ({TOOLKIT_SOURCE}). If you installed "
         "Docker with snap (`snap list docker` shows it), first replace it with Docker's own "
         "packages",
-        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         way=_toolkit,
         says=(
             says(r"could not select device driver \W{0,4}(?P<runtime>(?!cdi)\w*)\W{0,4} ?with capabilities", example='docker: Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]].'),
@@ -337,7 +336,6 @@ CAUSES = (
         "driver's files and devices.",
         text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and "
         "check which GPUs and folders the container is given",
-        # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         symptom=True,
         way=_toolkit,
         says=(

@@ -1,5 +1,9 @@
 """CUDA does not start, or may not use a GPU: errors of the driver API, device nodes, MIG, compute
-modes, licences."""
+modes, licences.
+
+Sources, where a record names no other: CUDA Driver API reference, CUresult; manual page of
+nvidia-modprobe.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +113,6 @@ CAUSES = (
         title="CUDA sees no device (error 100)",
         means="CUDA starts, but it is not allowed to use any GPU.",
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
-        # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         asks=(alike.LIST_GPUS,),
         look=(
@@ -125,7 +128,6 @@ CAUSES = (
         text="If the program runs in a container, start the container again, because it may have lost "
         "the device nodes, or a sandbox (cgroup, seccomp, limits) may block the call. Outside "
         "containers, create the device nodes, and check their owner and group",
-        # Source: CUDA Driver API reference, CUresult.
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
     ),
@@ -157,7 +159,6 @@ CAUSES = (
         "cuda-compat, before the driver's own libcuda.",
         text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
         "driver was updated but not reloaded, reboot",
-        # Source: CUDA Driver API reference, CUresult.
         commands=_drivers_own,
         look=("ldconfig -p | grep libcuda",),
         needs_root=True,
@@ -194,7 +195,6 @@ CAUSES = (
         "does not allow.",
         text="Raise the address space limit (`ulimit -v`, or the batch system's limit), or give "
         "the virtual machine more memory",
-        # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
         commands=("ulimit -v unlimited",),
     ),
@@ -206,7 +206,6 @@ CAUSES = (
         "start although `nvidia-smi` works.",
         text="On Linux, reload the nvidia_uvm module and restart the program. If reloading the "
         "module does not help, reboot",
-        # Source: CUDA Driver API reference, CUresult.
         asks=(alike.NODES,),
         needs_reboot=True,
         commands=("sudo modprobe -r nvidia_uvm", "sudo modprobe nvidia_uvm"),
@@ -219,7 +218,6 @@ CAUSES = (
         plain="CUDA does not start, or cannot list its devices",
         means="gpusetup does not know what causes this error code.",
         text="Reboot. If the error remains, reinstall the driver",
-        # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         where=(lambda context: not context.other_host,),
         commands=("sudo reboot",),
@@ -257,7 +255,6 @@ CAUSES = (
         title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
         means="NVML and nvidia-smi work without this module, but CUDA does not.",
         text="Load nvidia_uvm and create its device node",
-        # Source: manual page of nvidia-modprobe.
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
         says=(
             says(r"could not load (?:the )?UVM kernel module", example="nvidia-modprobe: could not load the UVM kernel module"),
@@ -273,7 +270,6 @@ CAUSES = (
         means="No program can open that GPU: NVML lists one GPU fewer, or CUDA skips it.",
         text="Create the device node. A reboot removes the node, so also enable the driver's "
         "udev rules or nvidia-persistenced",
-        # Source: manual page of nvidia-modprobe.
         explains=("gpu-init-failed",),
         where=(places.no(places.IN_A_CONTAINER),),
         commands=("sudo nvidia-modprobe -c={gpu}",),
@@ -326,11 +322,7 @@ CAUSES = (
         look=("nvidia-smi -L",),
         says=(
             says(r"device >= 0 && device < num_gpus.{0,20}INTERNAL ASSERT", shown="by MIG alone"),
-            says(r"\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b.{0,160}?\bMIG\b|\bMIG\b.{0,160}?\b(?:shows?|sees?|finds?|returns?|lists?|detects?|counts?|uses?)\b[^.\n]{0,30}?\b(?:only |just )(?:one|1|a single) (?:gpus?|devices?|instances?)\b", example="torch shows only one GPU, MIG is enabled with three instances"),
-            says(r"""(?x)
-        invalid\ device\ ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b
-        .{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)
-        """, "cuda_visible_devices=mig"),
+            says(r"invalid device ordinal.{0,900}?CUDA_VISIBLE_DEVICES=(?P<first>MIG[-\w]+)\b.{0,300}?CUDA_VISIBLE_DEVICES=(?!(?P=first)\b)(?P<second>MIG[-\w]+)", "cuda_visible_devices=mig"),
         ),
     ),
     Cause(
@@ -398,7 +390,6 @@ CAUSES = (
         means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "
         "does not exist.",
         text="Use only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
-        # Source: CUDA Driver API reference, CUresult.
         asks=(alike.LIST_GPUS,),
         says=(
             says(r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]", example="MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]"),

@@ -1,5 +1,8 @@
 """The driver is missing, too old, not loaded, built or signed, has parts of two versions, or does not
-respond."""
+respond.
+
+Sources, where a record names no other: NVML API reference, nvmlReturn_t.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from gpusetup.evidence.places import (
 from gpusetup.fixes import drivers
 from gpusetup.fixes.drivers import ENROLL, ENROLL_KEY, REBOOT, load_fix, rebuild_with_headers
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Severity
 from gpusetup.model.shell import Lines, lines
 from gpusetup.model.versions import parsed
 
@@ -215,6 +217,7 @@ CAUSES = (
         explains=("gpu-does-not-answer",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
+        formerly=("driver-slow",),
     ),
     Cause(
         "gpu-does-not-answer",
@@ -223,7 +226,6 @@ CAUSES = (
         means="The driver lists the GPU but cannot read it, or reads impossible values, or CUDA could not start it and ignores it.",
         text="Reboot the machine (for a container, reboot its host). Before the reboot, you can exclude this GPU with "
         "CUDA_VISIBLE_DEVICES",
-        # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
@@ -238,7 +240,6 @@ CAUSES = (
         "after suspend or a driver update. In a container, the usual reason is that the "
         "container has lost access to its devices.",
         text="Reboot. If the error remains, reinstall the driver, with its libraries in exactly the version of its kernel module",
-        # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         where=(
             lambda context: (
@@ -250,18 +251,6 @@ CAUSES = (
         asks=("nvidia-smi",),
         look=(alike.KERNEL_LOG,),
         commands=("sudo reboot",),
-    ),
-    Cause(
-        "driver-slow",
-        severity=Severity.WARNING,
-        title="The driver took {seconds} s to respond",
-        plain="The driver took long to respond",
-        means="Without persistence mode the driver restarts every GPU for each program: 10"
-        " to 30 s on a big node.",
-        text="Keep the driver loaded between programs. If it already stays loaded, check the "
-        "machine's load and the kernel log",
-        # Source: NVIDIA, "Driver Persistence".
-        commands=("sudo systemctl enable --now nvidia-persistenced",),
     ),
     Cause(
         "nvml-mismatch",

@@ -1,13 +1,16 @@
 """Compiled extensions that were built for another torch or GPU, and why their builds fail: the
-toolkit or a compiler is missing, too new or too old."""
+toolkit or a compiler is missing, too new or too old.
+
+Sources, where a record names no other: messages of torch/utils/cpp_extension.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from gpusetup.causes import alike
-from gpusetup.causes.companions import conda_install
 from gpusetup.causes.layers import COMPANIONS
+from gpusetup.causes.libraries import conda_install
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_version
@@ -244,31 +247,14 @@ CAUSES = (
         ),
         says=(
             says(rf"(?P<module>{COMPILED_MODULE})[\w.-]{{0,60}}\.so:? undefined symbol\b(?!:? _)", example="ImportError causal_conv1d_cuda.cpython-310-x86_64-linux-gnu.so undefined symbol"),
-            says(r"""(?x)
-        (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
-          (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ undefined\ symbol:?
-        \ (?P<symbol>\w+)
-        """, "torch_extensions", example="ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE"),
+            says(r"(?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}(?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so: undefined symbol:? (?P<symbol>\w+)", "torch_extensions", example="ImportError: /home/u/.cache/torch_extensions/py310_cu121/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE"),
             rf"(?<![\w/])(?P<library>{TORCH_LIBRARY}\.so): cannot open shared",
             r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
             says(r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?", example="RuntimeError: torch_cluster was compiled against a different PyTorch version 2.1.0"),
             says(r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)(?:\s{1,8}Python (?P<built_python>\d[\w.]*) \(you have (?P<python>\d[\w.]*)\))?", module="xformers", example="WARNING: xFormers was built for:\n    PyTorch 2.5.1+cu121 with CUDA 1201 (you have 2.6.0+cu124)\n    Python  3.11.10 (you have 3.11.9)"),
-            says(rf"""(?x)
-        (?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})
-        (?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so:\ undefined\ symbol:?
-        \ (?P<symbol>{TORCH_SYMBOL})
-        """, "undefined symbol"),
-            says(rf"""(?x)
-        dlopen\((?:[^()]{{0,200}}/)?
-        (?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})
-        (?:\.[\w-]{{1,40}}){{0,3}},\ \w{{1,10}}\):\ Symbol\ not\ found:
-        \ (?P<symbol>{TORCH_SYMBOL})
-        """, "symbol not found", unless=r"torch(?:audio|vision)[/\\]|_torch_sox", example="ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE"),
-            says(rf"""(?x)
-        (?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)
-        (?:\.[\w-]+)*\.so:\ undefined\ symbol:?
-        \ (?P<symbol>{TORCH_SYMBOL})
-        """, "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
+            says(rf"(?:site|dist)-packages/(?P<module>(?!torch(?:vision|audio)?/)[A-Za-z][\w-]{{1,40}})(?:-[^/]{{1,60}}\.egg)?/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})", "undefined symbol"),
+            says(rf"dlopen\((?:[^()]{{0,200}}/)?(?P<module>(?!lib(?:torch|c10))[\w+-]{{2,40}})(?:\.[\w-]{{1,40}}){{0,3}}, \w{{1,10}}\): Symbol not found: (?P<symbol>{TORCH_SYMBOL})", "symbol not found", unless=r"torch(?:audio|vision)[/\\]|_torch_sox", example="ImportError: dlopen(/x/site-packages/torch_sparse/_spmm_cpu.so, 0x0006): Symbol not found: __ZN3c106detail14torchCheckFailE"),
+            says(rf"(?<![\w.-])(?P<module>(?!torchvision|torchaudio|_torch_sox|lib(?:torch|c10|torchaudio|caffe))[\w+-]+)(?:\.[\w-]+)*\.so: undefined symbol:? (?P<symbol>{TORCH_SYMBOL})", "undefined symbol", unless=r"torch(?:audio|vision)[/\\]"),
             # `bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer`:
             # a kernel or a function of CUDA's or ROCm's runtime, which the package's build lacks.
             says(rf"(?:site|dist)-packages/(?P<module>{KERNEL_PACKAGES})/(?:[\w.-]{{1,60}}/){{0,4}}[\w.-]{{1,80}}\.so[.\d]*: undefined symbol: (?P<symbol>{OF_ITS_BUILD})", "undefined symbol", lacks="a part of its build", example="OSError: /x/site-packages/bitsandbytes/libbitsandbytes_rocm62.so: undefined symbol: _Z36__device_stub__kOptimizer32bit1StateI12hip_bfloat16Li2EEvPT_"),
@@ -281,7 +267,6 @@ CAUSES = (
         plain="An extension has no kernel for the GPU, but torch has one",
         means="The extension was compiled for the GPUs of another machine.",
         text="Rebuild the extension for this GPU (or install the wheel of a newer release)",
-        # Source: messages of torch/utils/cpp_extension.py.
         commands=lambda context: (
             *paste.architectures_for_build(context),
             *rebuild_commands(context, extension_of(kernel_messages(context))),
@@ -353,23 +338,13 @@ CAUSES = (
         ),
         says=(
             says(r"depends on `?torch`?, but doesn't declare it as a build dependency", example="hint: `flash-attn` depends on `torch`, but doesn't declare it as a build dependency."),
-            says(r"""(?x)
-        (?:Collecting\ (?P<package>[\w.@:/+\[\]~-]{2,120})
-        (?:(?!Collecting\ )[^\0]){0,200}?)?
-        (?:Getting\ requirements\ to\ build|Preparing\ metadata|setup\.py\ egg_info)
-        (?:(?!Collecting\ )[^\0]){0,1500}?No\ module\ named\ ['\"]?torch['\"]?
-        (?![\w.])
-        """, "no module named"),
+            says(r"(?:Collecting (?P<package>[\w.@:/+\[\]~-]{2,120})(?:(?!Collecting )[^\0]){0,200}?)?(?:Getting requirements to build|Preparing metadata|setup\.py egg_info)(?:(?!Collecting )[^\0]){0,1500}?No module named ['\"]?torch['\"]?(?![\w.])", "no module named"),
             # pip and uv build a checkout in isolation from the environment, so that the build does
             # not see torch. A program that runs after the installation may lack torch for another
             # reason.
             says(r"(?:pip3?|uv(?: pip)?) (?:install|sync)(?: -{1,2}[\w-]+){0,4} (?:-e )?\.[\w/\[\]-]{0,40}\W[^\0]{0,600}?No module named ['\"]?torch['\"]?(?![\w.])", unless=r"--no-build-isolation|python3? \S{1,60}\.py"),
             r"Failed to (?:download and )?build:? `(?P<package>[\w.-]{2,60})[^\0]{0,1500}?No module named ['\"]?torch['\"]?(?![\w.])",
-            says(r"""(?x)
-        (?:build-env|builds-v0|build_meta|get_requires_for_build|build_wheel|build_editable
-          |build\ backend\ returned|Failed\ to\ build\ `).{0,900}No\ module\ named\ ['\"]?torch['\"]?
-        (?![\w.])
-        """, "no module named"),
+            says(r"(?:build-env|builds-v0|build_meta|get_requires_for_build|build_wheel|build_editable|build backend returned|Failed to build `).{0,900}No module named ['\"]?torch['\"]?(?![\w.])", "no module named"),
             r"No module named ['\"]?torch['\"]?(?![\w.]).{0,400}(?:Getting requirements to build|Failed to build `|build backend returned|Preparing metadata \(pyproject)|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}\bpip3? install\b.{0,600}?Getting requirements to build \w+ \.\.\. error|No module named ['\"]?torch['\"]?(?![\w.]).{0,900}[/\\]pip-build-env-\w+[/\\].{0,300}?\bget_requires_for_build",
             says(r"File \"<string>\", line \d{1,4}, in .{0,200}?No module named ['\"]?torch['\"]?(?![\w.])\s{0,4}\[end of output\]", unless=r"--no-build-isolation"),
         ),
@@ -419,17 +394,10 @@ CAUSES = (
             says(r"NameError: (?:global )?name '(?P<module>(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)(?:\w{2,30}_)?cuda(?:_(?:ext|ops|kernels?|\d{2,3}))|(?!(?:use|has|is|no|with|to|on|enable|device|num|torch)_)\w{2,30}_(?:cuda|cuda_ext|kernels|_C))' is not defined", example="NameError: name 'autogptq_cuda_256' is not defined"),
             says(r"RuntimeError: \W?(?P<module>\w{3,40})?\W{0,2} ?Not implemented on the CPU", example="RuntimeError: Not implemented on the CPU"),
             says(r"(?P<module>[\w.]{3,40}) requires the CUDA flash attention extensions", example="ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C or _vllm_fa3_C). On ROCm, use upstream flash_attn."),
-            says(r"""(?x)
-        No\ module\ named\ ['\"]?
-        (?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})
-        (?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b
-        """, "no module named"),
+            says(r"No module named ['\"]?(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})(?:\.\w{1,40}){0,4}\.(?:_C|_ext|_cuda|_CUDA|core_cc|_kernels|cuda_ext)\b", "no module named"),
             says(r"cannot import name '(?:_C|_ext)' from (?:partially initialized module )?'(?P<module>(?!torch\b|torchvision\b|torchaudio\b)[A-Za-z]\w{1,40})", example="ImportError: cannot import name '_C' from 'detectron2' (/x/detectron2/__init__.py)"),
             says(r"(?P<module>(?i:groundingdino|grounding_dino))[/\\].{0,600}?name '_C' is not defined", example="File \"/x/groundingdino/models/ms_deform_attn.py\", line 53\nNameError: name '_C' is not defined"),
-            says(r"""(?x)
-        (?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}
-          (?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so:\ cannot\ open\ shared\ object\ file
-        """, "torch_extensions", example="ImportError: /home/u/.cache/torch_extensions/py311_cu124/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory"),
+            says(r"(?P<cache>(?:/|[A-Z]:\\)[^\s'\"]{0,160}torch_extensions[/\\](?:[\w.-]{1,40}[/\\]){0,3}(?P<module>[\w-]{2,60}))[/\\][\w.-]{2,80}\.so: cannot open shared object file", "torch_extensions", example="ImportError: /home/u/.cache/torch_extensions/py311_cu124/fused_adam/fused_adam.so: cannot open shared object file: No such file or directory"),
             says(r"NameError: (?:global )?name '_C' is not defined", unless=r"torch[/\\]__init__\.py|groundingdino|grounding_dino", example="NameError: name '_C' is not defined"),
             says(r"'_OpNamespace' '_(?:C|moe_C|vllm_fa\d_C|C_cache_ops)' object has no attribute '\w{2,60}'", module="vllm._C", example="AttributeError: '_OpNamespace' '_C' object has no attribute 'rms_norm'"),
             rf"No module named ['\"]?(?P<module>{COMPILED_MODULE})\b",
@@ -471,11 +439,7 @@ CAUSES = (
             says(r"(?:detected )?CUDA version(?: \((?P<nvcc>\d+\.\d+)[\d.]*\))? mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?", example="it says that the detected CUDA version mismatches the version that was used to compile PyTorch"),
             says(r"Installed CUDA version (?P<nvcc>\d+\.\d+) does not match the version torch was compiled with (?P<torch>\d+\.\d+)(?! but since the APIs are compatible)", example="deepspeed.ops.op_builder.builder.CUDAMismatchException: >- DeepSpeed Op Builder: Installed CUDA version 12.2 does not match the version torch was compiled with 11.8, unable to compile cuda/cpp extensions"),
             says(r"version of Cuda that does not match the version used to compile Pytorch binaries(?:.{0,80}compiled with Cuda (?P<torch>[\d.]+\d))?", example="RuntimeError: Cuda extensions are being compiled with a version of Cuda that does not match the version used to compile Pytorch binaries.  Pytorch binaries were compiled with Cuda 11.7"),
-            says(r"""(?x)
-        PyTorch\ and\ (?P<module>(?!torchvision|torchaudio)[\w-]+)\ were\ compiled\ with\ different\ CUDA\ versions\.\ PyTorch\ has\ CUDA\ version
-        \ (?P<torch>[\d.]+\d)\ and\ \w+\ has\ CUDA\ version
-        \ (?P<nvcc>[\d.]+\d)
-        """, "compiled with different cuda", example="RuntimeError: Detected that PyTorch and torch_scatter were compiled with different CUDA versions. PyTorch has CUDA version 12.1 and torch_scatter has CUDA version 11.8"),
+            says(r"PyTorch and (?P<module>(?!torchvision|torchaudio)[\w-]+) were compiled with different CUDA versions\. PyTorch has CUDA version (?P<torch>[\d.]+\d) and \w+ has CUDA version (?P<nvcc>[\d.]+\d)", "compiled with different cuda", example="RuntimeError: Detected that PyTorch and torch_scatter were compiled with different CUDA versions. PyTorch has CUDA version 12.1 and torch_scatter has CUDA version 11.8"),
             says(r"(?P<module>\w+) is only supported on CUDA (?P<needs>[\d.]+\d) and above", example="RuntimeError: FlashAttention is only supported on CUDA 11.7 and above.  Note: make sure nvcc has a supported version"),
             says(r"raise RuntimeError\(CUDA_MISMATCH_MESSAGE\b", example="raise RuntimeError(CUDA_MISMATCH_MESSAGE.format(cuda, torch.version.cuda))"),
             says(r"in assert_no_cuda_mismatch\b|(?<!def )\bassert_no_cuda_mismatch\(\)", unless=r"CUDA_HOME does not exist|MissingCUDA", example='File "/tmp/deepspeed/op_builder/builder.py", line 599, in builder\n    x()\n  File "/tmp/deepspeed/op_builder/builder.py", line 89, in assert_no_cuda_mismatch'),
@@ -503,7 +467,6 @@ CAUSES = (
         "imported, update that package. To build the extension, install the CUDA toolkit of "
         "torch's CUDA version and set CUDA_HOME to it (Windows: "
         "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH)",
-        # Source: messages of torch/utils/cpp_extension.py.
         explains=("build-isolation-no-torch",),
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
         way=_toolkit,
@@ -520,10 +483,7 @@ CAUSES = (
             says(r"(?:Failed|Could not|Unable) to find nvcc|Could not find nvcc|(?:cannot|can't|could not|unable to|not able to) find [`'\"]?(?:(?:[A-Z]:)?(?:[/\\]{1,2}[\w.()-]{1,40}){1,10}[/\\]{1,2})?nvcc\b", example="CMake Error: Could not find nvcc, please set CUDAToolkit_ROOT"),
             says(r"Could not find CUDA(?: \(missing| toolkit|\W{0,3}$)|Could NOT find CUDAToolkit|No CUDA toolset found|No CMAKE_CUDA_COMPILER could be found|CMAKE_CUDA_COMPILER(?:-| is set to a )NOTFOUND", example="No CMAKE_CUDA_COMPILER could be found."),
             says(r"fatal error: (?P<path>cuda_runtime(?:_api)?\.h)", example="fatal error: cuda_runtime.h: No such file or directory"),
-            says(r"""(?x)
-        fatal\ error:\ (?P<path>(?:cuda_(?:fp16|bf16|profiler_api)|cusparse|cublas\w*|cusolver\w*|curand\w*|cufft\w*|nvToolsExt|nvtx3/\w+|thrust/[\w/]+|cub/[\w/]+)\.
-          (?:h|cuh))
-        """, "fatal error: ", example="fatal error: cusparse.h: No such file or directory"),
+            says(r"fatal error: (?P<path>(?:cuda_(?:fp16|bf16|profiler_api)|cusparse|cublas\w*|cusolver\w*|curand\w*|cufft\w*|nvToolsExt|nvtx3/\w+|thrust/[\w/]+|cub/[\w/]+)\.(?:h|cuh))", "fatal error: ", example="fatal error: cusparse.h: No such file or directory"),
             says(r"cannot find -lcudart(?:_static)?\b", example="/usr/bin/ld: cannot find -lcudart"),
             says(r"(?:Couldn't|Could not|Failed to) (?:invoke|launch) ptxas\b|Failed to auto-detect CUDA root directory|cuda toolkit not found", example="W asm_compiler.cc:85] Couldn't get ptxas version string: INTERNAL: Couldn't invoke ptxas --version"),
             says(r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} (?:is not recognized|ist entweder falsch|n'est pas reconnu|no se reconoce|não é reconhecido|не является|不是内部或外部命令)|command not found: nvcc|nvcc was not found|Command 'nvcc' not found", who="shell"),
@@ -537,7 +497,6 @@ CAUSES = (
         means="torch.utils.cpp_extension.load looks for ninja on PATH.",
         text="Install ninja into this environment, and start the build from a shell in which the "
         "environment is active",
-        # Source: messages of torch/utils/cpp_extension.py.
         commands=("pip install ninja",),
         says=(
             "ninja is required to load",

@@ -1,4 +1,7 @@
-"""GPUs that are faulty, of another maker, or too old for a feature."""
+"""GPUs that are faulty, of another maker, or too old for a feature.
+
+Sources, where a record names no other: NVIDIA, "Xid Errors"; nvidia-smi's manual page.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,6 @@ CAUSES = (
         "(ASPM).",
         text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
         "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
-        # Source: NVIDIA, "Xid Errors".
         explains=("driver-not-loaded", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
         commands=("sudo reboot",),
         asks=(alike.KERNEL_LOG,),
@@ -59,8 +61,6 @@ CAUSES = (
         text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
         "kernel modules you can also turn this processor off: set `NVreg_EnableGpuFirmware=0` "
         "for the nvidia module",
-        # Source: NVIDIA, "Xid Errors".
-        explains=("driver-slow",),
         commands=("sudo reboot",),
         says=(says(rf"{FIRMWARE_STATUS}65\b", status="NV_ERR_TIMEOUT", example="NVRM: GPU0 rpcRecvPoll: failed with status 0x00000065 for fn 76!"),),
     ),
@@ -91,7 +91,6 @@ CAUSES = (
         text="Save the driver's report, then end the programs on the GPU and reset it, or reboot: the driver or the GPU's firmware may "
         "have stopped. If the fault comes back, install another branch of the driver, remove overclocking, and check heat, power "
         "and seating. If it comes back again, run NVIDIA's field diagnostic and have the GPU replaced",
-        # Source: NVIDIA, "Xid Errors".
         explains=("compute-mode-exclusive", "nvlink-degraded", "fabric-unhealthy"),
         events=("hardware-fault", "sxid"),
         commands=("sudo reboot",),
@@ -116,7 +115,6 @@ CAUSES = (
         text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
         "with this setting, the traceback shows it. `compute-sanitizer` finds the kernel too, but "
         "slowly",
-        # Source: NVIDIA, "Xid Errors".
         kind_of="cuda-program-error",
         failure=6,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
@@ -131,7 +129,6 @@ CAUSES = (
         "USB-C) and the performance mode. A GPU at its power limit (sw_power_cap) works as "
         "designed. If the card and the power supply allow more power, raise the limit: `sudo "
         "nvidia-smi -pl WATTS`",
-        # Source: nvidia-smi's manual page.
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
     ),
     Cause(
@@ -145,7 +142,6 @@ CAUSES = (
         "setting in the firmware. If the kernel log shows PCIe errors, set the slot one PCIe "
         "generation lower. If the errors fill the log, the kernel option `pcie_aspm=off` often "
         "helps",
-        # Source: nvidia-smi's manual page.
         events=("pcie-slow", "pcie-errors"),
         where=(lambda context: says_nothing_else(context, "pcie-slow", "pcie-errors"),),
         look=(
@@ -159,7 +155,6 @@ CAUSES = (
         title="Other programs already use most of the memory of {who}",
         means="The GPU may have too little free memory for your program.",
         text="End the process that uses the memory",
-        # Source: nvidia-smi's manual page.
         look=("nvidia-smi",),
     ),
     Cause(
@@ -192,10 +187,7 @@ CAUSES = (
     Cause(
         "bf16-unsupported",
         certain_if=proofs.capability_is_read,
-        check=CheckCommand(
-            "nvidia-smi --query-gpu=name,compute_cap --format=csv",
-            "name, compute_cap\nTesla T4, 7.5",
-        ),
+        check=CheckCommand("nvidia-smi --query-gpu=name,compute_cap --format=csv", "name, compute_cap\nTesla T4, 7.5"),
         title="{gpus} does not support bfloat16, which needs compute capability 8.0",
         text="Use float16 instead: pass `--dtype half` to serve a model, or set `fp16=True` to "
         "train one",
@@ -205,14 +197,7 @@ CAUSES = (
             says(rf"Bfloat16 is only supported on GPUs with compute capability of at least 8\.0\. Your (?P<gpu>.{{3,60}}?) GPU has compute capability {CAPABILITY}", example="ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your NVIDIA GeForce RTX 2080 Ti GPU has compute capability 7.5. You can use float16 instead"),
             r"setup doesn't support bf16/gpu|bf16 mixed precision requires|bf16 is only supported on A100\+ GPUs",
             says(r"(?:CUDA Device|GPU|device|setup|machine) (?:does not|doesn't|do not) support (?:torch\.)?bfloat16", example="RuntimeError: Current CUDA Device does not support bfloat16. Please switch dtype to float16."),
-            says(
-                r"""(?x)
-        bf16\ requested,\ but\ AMP\ is\ not\ supported|Type\ bf16\ is\ not\ supported
-        |bf16\ is\ not\ supported
-        \ (?:on|by)\ (?:this|your)|Feature\ '[\w .]{0,20}\.?bf16\S{0,6}'\ requires\ \.target\ sm_80
-        """,
-                "bf16",
-            ),
+            says(r"bf16 requested, but AMP is not supported|Type bf16 is not supported|bf16 is not supported (?:on|by) (?:this|your)|Feature '[\w .]{0,20}\.?bf16\S{0,6}' requires \.target sm_80", "bf16"),
         ),
     ),
     Cause(

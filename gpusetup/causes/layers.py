@@ -165,7 +165,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.RUNNING: (
         "shm-too-small", "cuda-fork-reinit", "worker-cannot-pickle", "local-rank-argument",
         "nccl-unavailable-windows", "libuv-missing", "port-in-use", "nccl-duplicate-gpu",
-        "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure", "rdma-memlock",
+        "nccl-no-socket-interface", "nccl-shm-error", "nccl-p2p-failure",
         "bf16-unsupported", "out-of-memory",
         "host-out-of-memory", "dataloader-worker-killed", "tf32-precision", "open-files-limit",
         "nccl-timeout", "nccl-error", "torch-sees-no-gpu",

@@ -57,11 +57,7 @@ CAUSES = (
         # Source: AMD, "Configuring permissions for GPU access" and "Install Radeon software for
         # WSL with ROCm"; Linux, drivers/gpu/drm.
         explains=("amd-gpu", "intel-gpu", "maker-wrong-build", "wsl-driver"),
-        check=CheckCommand(
-            command="lspci -k | grep -EA3 'VGA|3D|Display'",
-            prints="03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] "
-            "Navi 31 [Radeon RX 7900 XTX]\n\tKernel modules: amdgpu",
-        ),
+        check=CheckCommand("lspci -k | grep -EA3 'VGA|3D|Display'", "03:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/ATI] Navi 31 [Radeon RX 7900 XTX]\n\tKernel modules: amdgpu"),
         formerly=("wsl-rocm-missing",),
     ),
     Cause(
@@ -74,10 +70,7 @@ CAUSES = (
         text="Start the container with the device nodes",
         # Source: AMD, "Running ROCm Docker containers"; Intel's container images.
         explains=("amd-gpu", "intel-gpu"),
-        check=CheckCommand(
-            command="ls /dev/kfd /dev/dri  # in the container",
-            prints="ls: cannot access '/dev/kfd': No such file or directory",
-        ),
+        check=CheckCommand("ls /dev/kfd /dev/dri  # in the container", "ls: cannot access '/dev/kfd': No such file or directory"),
     ),
     Cause(
         "maker-device-permission",
@@ -89,19 +82,12 @@ CAUSES = (
         text="Join the render and video groups",
         # Source: AMD, "Configuring permissions for GPU access"; udev's rules.
         explains=("amd-gpu", "intel-gpu"),
-        check=CheckCommand(
-            command="ls -l /dev/kfd /dev/dri/renderD*; id -nG",
-            prints="crw-rw---- 1 root render 234, 0 /dev/kfd\nme sudo",
-        ),
+        check=CheckCommand("ls -l /dev/kfd /dev/dri/renderD*; id -nG", "crw-rw---- 1 root render 234, 0 /dev/kfd\nme sudo"),
     ),
     Cause(
         "rocm-override-wrong",
         by_check=True,
-        check=CheckCommand(
-            command="echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | "
-            "grep -m1 gfx",
-            prints="10.3.0\n  Name:                    gfx1100",
-        ),
+        check=CheckCommand("echo $HSA_OVERRIDE_GFX_VERSION; env -u HSA_OVERRIDE_GFX_VERSION rocminfo | grep -m1 gfx", "10.3.0\n  Name:                    gfx1100"),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm use the kernels of another GPU",
         means="The installed torch has kernels for this GPU. However, the variable is set to "
         "another GPU's target (10.3.0 means gfx1030), so the runtime looks for kernels that "
@@ -121,10 +107,7 @@ CAUSES = (
         text="Install the build for this GPU",
         # Source: torch's indexes, read for the catalog.
         explains=("amd-gpu", "intel-gpu", "torch-cpu-build"),
-        check=CheckCommand(
-            command='python -c "import torch; print(torch.__version__, torch.version.hip)"',
-            prints="2.13.0+cu130 None",
-        ),
+        check=CheckCommand('python -c "import torch; print(torch.__version__, torch.version.hip)"', "2.13.0+cu130 None"),
     ),
     Cause(
         "rocm-arch-missing",
@@ -137,19 +120,12 @@ CAUSES = (
         # Source: PYTORCH_ROCM_ARCH in PyTorch's .ci/docker/manywheel/build.sh; ROCm's release
         # notes (4.5 was the last with gfx803).
         explains=("amd-gpu",),
-        check=CheckCommand(
-            command='python -c "import torch; print(torch.cuda.get_arch_list())"',
-            prints="['gfx900', 'gfx906', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100']",
-        ),
+        check=CheckCommand('python -c "import torch; print(torch.cuda.get_arch_list())"', "['gfx900', 'gfx906', 'gfx90a', 'gfx942', 'gfx1030', 'gfx1100']"),
         formerly=("rocm-gpu-unsupported",),
     ),
     Cause(
         "maker-libraries-mixed",
-        check=CheckCommand(
-            command="echo $LD_LIBRARY_PATH; echo $LD_PRELOAD; python -c 'import torch'",
-            prints="/opt/rocm/lib\n\nImportError: /home/me/venv/lib/python3.12/site-packages/torch/"
-            "lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic",
-        ),
+        check=CheckCommand("echo $LD_LIBRARY_PATH; echo $LD_PRELOAD; python -c 'import torch'", "/opt/rocm/lib\n\nImportError: /home/me/venv/lib/python3.12/site-packages/torch/lib/libtorch_hip.so: undefined symbol: hipblasLtMatmulAlgoGetHeuristic"),
         title="{library} does not fit the other libraries of ROCm, oneAPI or torch",
         means="These libraries fit only those of the same release, and PyTorch's wheels bring "
         "theirs. After a partial update, or if LD_LIBRARY_PATH names another ROCm, oneAPI or "

@@ -1,4 +1,8 @@
-"""Causes in runs with several processes on several GPUs, including NCCL's errors."""
+"""Causes in runs with several processes on several GPUs, including NCCL's errors.
+
+Sources, where a record names no other: NCCL documentation, troubleshooting; NCCL's sources (WARN
+lines); torch documentation, distributed.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,6 @@ CAUSES = (
         means="NCCL_SOCKET_IFNAME matches no interface, or the machine has no network.",
         text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to this machine's network "
         "interface. On a single node, `lo` works",
-        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         commands=("unset NCCL_SOCKET_IFNAME",),
         look=("ip -brief addr",),
         asks=(alike.NCCL_LOG,),
@@ -54,7 +57,6 @@ CAUSES = (
         "access.",
         text="Make NCCL use host memory instead, and turn off the server's custom all-reduce "
         "(vLLM: --disable-custom-all-reduce)",
-        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         commands=("export NCCL_P2P_DISABLE=1",),
         look=("nvidia-smi topo -p2p r",),
         asks=(f"export NCCL_P2P_DISABLE=1 NCCL_DEBUG=INFO  {alike.RUN_AGAIN}",),
@@ -72,7 +74,6 @@ CAUSES = (
         "builds do not include NCCL either.",
         text='Use the "gloo" backend (init_process_group("gloo")), or train on one GPU, or use '
         "Linux or WSL 2",
-        # Source: torch documentation, distributed.
         says=(
             r"(?:doesn't|does not) have NCCL built.?in",
             says(r"NCCL (?:backend )?is not (?:available|supported)", example="ProcessGroupNCCL: NCCL backend is not available"),
@@ -99,26 +100,17 @@ CAUSES = (
         text="Start at most one process per GPU; `torchrun --nproc-per-node=gpu` does this. "
         "Before NCCL starts, select the device: "
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
-        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         look=("nvidia-smi -L",),
         says=(r"Duplicate GPU detected ?:? ?rank (?P<rank>\d+) and rank (?P<other>\d+)",),
     ),
     Cause(
         "nccl-shm-error",
-        cases=(
-            Message(
-                having={"why": "permission"},
-                text="/dev/shm is not writable for this user",
-                commands=("sudo chmod 1777 /dev/shm",),
-            ),
-        ),
         certain_if=proofs.message_states("nccl-shm-error", "No space left|shm"),
         title="NCCL cannot create its shared memory segment ({path})",
         means="/dev/shm is full, too small, or not writable.",
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
-        "delete the files that dead processes left there. NCCL_SHM_DISABLE=1 avoids shared "
-        "memory, but is slower",
-        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
+        "delete the files that dead processes left there. "
+        "NCCL_SHM_DISABLE=1 avoids shared memory, but is slower",
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
         says=(
             says(r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device", why="space", example="include/shm.h:48 NCCL WARN Call to posix_fallocate failed : No space left on device"),
@@ -128,6 +120,13 @@ CAUSES = (
             r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",
             r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
         ),
+        cases=(
+            Message(
+                having={"why": "permission"},
+                text="/dev/shm is not writable for this user",
+                commands=("sudo chmod 1777 /dev/shm",),
+            ),
+        ),
     ),
     Cause(
         "nccl-timeout",
@@ -136,7 +135,6 @@ CAUSES = (
         "rank has a different error, that error shows why.",
         text="Look for the first error in every rank's log. If no rank has one, see where each of "
         "them waits (`py-spy dump --pid PID`), and turn on NCCL's own log",
-        # Source: torch documentation, distributed.
         symptom=True,
         commands=("export NCCL_DEBUG=INFO", "export TORCH_NCCL_TRACE_BUFFER_SIZE=2000"),
         asks=(f"export NCCL_DEBUG=INFO TORCH_NCCL_TRACE_BUFFER_SIZE=2000  {alike.RUN_AGAIN}",),
@@ -162,19 +160,19 @@ CAUSES = (
         "prints show the reason.",
         text="Run the program again with NCCL's own log turned on, and read the first line with "
         "WARN",
-        # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         symptom=True,
         commands=("export NCCL_DEBUG=INFO",),
         asks=(alike.NCCL_LOG,),
         says=(
             r"NCCL WARN Cuda failure (?:\d{1,3} )?'(?P<name>(?!out of memory)[^']{3,60})'",
-            says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", unless=r"Cannot allocate memory", example="Call to ibv_modify_qp failed with error No such device"),
-            says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", unless=r"Cannot allocate memory", example="misc/ibvwrap.cc:280 NCCL WARN Call to ibv_create_qp failed"),
+            says(r"Call to ibv_\w{3,30} failed(?: with error (?P<how>(?:No such device|Invalid argument|Operation not \w+|Permission denied)))", example="Call to ibv_modify_qp failed with error No such device"),
+            says(r"NCCL WARN Call to (?P<name>ibv_(?:create|open|query|poll|post|alloc|get)_\w{2,20}) failed(?! with error)", example="misc/ibvwrap.cc:280 NCCL WARN Call to ibv_create_qp failed"),
             says(r"NCCL error in:? ?\S{0,120}?(?:, |: )(?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1275, unhandled system error, NCCL version 2.14.3"),
             says(r"NCCL [Ee]rror(?: \d{1,2})?: (?P<name>unhandled \w+ error|internal error|invalid usage|remote process \w+)", example="NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)"),
             r"NCCL error:? ?(?:in:? ?)?\S{0,120}?NCCLUtils\.\w{3}:\d{1,5}, .{0,60}?(?P<name>nccl(?:System|Internal|UnhandledCuda|Remote)Error|ncclInvalid(?:Usage|Argument))",
             r"(?P<name>ncclSystemError): System call \(e\.g\. socket",
             says(r"NCCL INFO init\.cc:\d{1,5} -> (?P<code>[1-3])\b", example="host:57:75 [0] NCCL INFO init.cc:876 -> 2"),
         ),
+        formerly=("rdma-memlock",),
     ),
 )  # fmt: skip

@@ -1,5 +1,8 @@
 """Programs that see no GPU or fail for a reason of their own, errors of CUDA and torch while a
-program runs, and trainings that go wrong."""
+program runs, and trainings that go wrong.
+
+Sources, where a record names no other: CUDA Runtime API reference, cudaError.
+"""
 
 from __future__ import annotations
 
@@ -336,7 +339,6 @@ CAUSES = (
         "queues. Peer access: set NCCL_P2P_DISABLE=1. torch's memory: drop expandable_segments "
         "from PYTORCH_CUDA_ALLOC_CONF. A virtual GPU on vSphere: set pciPassthru0.cfg.enable_uvm "
         "to 1",
-        # Source: CUDA Runtime API reference, cudaError.
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi -q | grep -i virtualization",),
         says=("cuda error: operation not supported",),
@@ -387,7 +389,6 @@ CAUSES = (
         "log contains an Xid. Later errors from cuBLAS or the allocator are only consequences.",
         text="Run the program once with CUDA_LAUNCH_BLOCKING=1 to see which line fails. If you "
         "run the same line on the CPU, you get a clear error message",
-        # Source: CUDA Runtime API reference, cudaError.
         failure=5,
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
         commands=("export CUDA_LAUNCH_BLOCKING=1",),

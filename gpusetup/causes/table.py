@@ -8,8 +8,8 @@ from gpusetup.causes.record import Cause
 from gpusetup.messages import boundary, driver, makers, outputs, packages, torch, trainers
 
 FILES = (
-    "companions", "containers", "cuda_start", "driver", "environments", "extensions", "gpu_faults",
-    "host", "libraries", "makers", "memory", "parallel", "programs", "torch", "wheels", "windows",
+    "containers", "cuda_start", "driver", "extensions", "gpu_faults",
+    "host", "libraries", "makers", "parallel", "programs", "torch", "wheels", "windows",
 )  # fmt: skip
 _known = (cause for file in FILES for cause in import_module(f"gpusetup.causes.{file}").CAUSES)
 CAUSES: tuple[Cause, ...] = tuple(sorted(_known, key=lambda cause: cause.order))

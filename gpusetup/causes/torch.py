@@ -1,5 +1,8 @@
 """torch itself: it is missing, broken, installed twice or elsewhere, is the wrong build, or has no
-kernels for the GPU."""
+kernels for the GPU.
+
+Sources, where a record names no other: the wheels and indexes of torch, read for the catalog.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +171,6 @@ CAUSES = (
         check=CheckCommand('python -c "import sys, torch; print(sys.executable)"', "ModuleNotFoundError: No module named 'torch'"),
         title="torch is not installed in {python}",
         text="Install torch",
-        # Source: the wheels and indexes of torch, read for the catalog.
         way=_install,
         cases=(
             Message(
@@ -329,7 +331,6 @@ CAUSES = (
         "has only CPU builds there. Installing another package can also replace a CUDA build with "
         "a CPU build.",
         text="Replace the CPU build with a CUDA build. ",
-        # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),
         way=_replace_cpu_build,
         asks=(alike.LIST_GPUS,),
@@ -342,7 +343,6 @@ CAUSES = (
         plain="torch is a build for another vendor's GPUs on a machine with an NVIDIA GPU",
         means="ROCm builds are for AMD's GPUs, and XPU builds for Intel's.",
         text="Replace this build. ",
-        # Source: the wheels and indexes of torch, read for the catalog.
         way=paste.another_torch,
         formerly=("xpu-wheel-on-nvidia",),
     ),
@@ -402,7 +402,6 @@ CAUSES = (
         "Linux wheels for CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
         text="Install a build that still has kernels for your GPU. For Maxwell, Pascal and Volta, "
         "that is cu126",
-        # Source: the wheels and indexes of torch, read for the catalog.
         explains=("cuda-library-error",),
         way=_other_wheel,
         beside_torch="Newer releases of the program do not have kernels for this GPU either. "

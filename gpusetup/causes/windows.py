@@ -1,4 +1,7 @@
-"""Causes on Windows (DLLs, the page file, long paths) and in WSL, whose driver is Windows' own."""
+"""Causes on Windows (DLLs, the page file, long paths) and in WSL, whose driver is Windows' own.
+
+Sources, where a record names no other: NVIDIA, "CUDA on WSL User Guide".
+"""
 
 from __future__ import annotations
 
@@ -184,7 +187,6 @@ CAUSES = (
         title="WSL cannot use the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",
-        # Source: NVIDIA, "CUDA on WSL User Guide".
         way=lambda context, _: driver_of_windows(
             context, context.catalog.driver_floor("12", "windows")
         ),
@@ -201,7 +203,6 @@ CAUSES = (
         means=f"WSL's own libcuda is in {WSL_LIBRARIES}. Only the libcuda in that folder can "
         "reach the driver on Windows.",
         text="Remove the Linux driver's packages from WSL, then start WSL again",
-        # Source: NVIDIA, "CUDA on WSL User Guide".
         kind_of="wsl-driver",
         explains=(*NO_INIT, "wsl-driver", "driver-not-loaded"),
         commands=lambda context: (*_removal(context), *lines("wsl.exe --shutdown")),

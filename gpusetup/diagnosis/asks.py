@@ -71,9 +71,7 @@ def command_that_decides(
             command = beside
         elif command in OF_TORCH and _container_lacks_a_driver(context):
             command = alike.GPU_BY_DOCKER
-        # A running monitor shows nothing of a text's failure.
-        is_useless = command == alike.MONITOR or _is_foreign(context, command)
-        may_be_asked = command == asked_first or not is_useless
+        may_be_asked = command == asked_first or not _is_foreign(context, command)
         # Docker cannot give a container a GPU that the machine does not have.
         in_vain = command == alike.GPU_BY_DOCKER and has_nvidia(context) is False
         if may_be_asked and not in_vain and not is_answered(context, command):
@@ -95,11 +93,9 @@ def _is_foreign(context: RuleContext, command: str) -> bool:
 SHOWN: dict[str, tuple[str, ...]] = {
     "torch": (alike.ASK_TORCH, alike.TORCHS_CUDA),
     "kernel": (alike.KERNEL_LOG, alike.KERNEL_OF_MAKER),
-    "collect-env": (alike.COLLECT_ENV, alike.BOTH_MACHINES),
+    "collect-env": (alike.COLLECT_ENV,),
     "devices": (alike.AMD_TARGETS,),
-    "kfd": (alike.AMD_TARGETS, alike.ROCM_REACHES),
     "mps": (alike.TORCHS_MPS,),
-    "mps-fallback": (alike.MPS_FALLBACK,),
     "xpu": (alike.TORCHS_XPU,),
     "sycl": (alike.XPU_SEES,),
     "threads": (alike.STACK, alike.FAULTS),
@@ -143,7 +139,7 @@ def is_answered(context: RuleContext, command: str) -> bool:
 STEPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("container-start-failed",), (HOOK_LOG,)),
     (("machine-powers-off",), (alike.LAST_BOOT,)),
-    (("nccl-hangs", "nccl-error", "nccl-connect-failed"), (alike.NCCL_LOG, alike.TOPOLOGY)),
+    (("nccl-error", "nccl-connect-failed"), (alike.NCCL_LOG, alike.TOPOLOGY)),
     (("run-hangs",), (alike.STACK, alike.KERNEL_LOG)),
     (("program-crashed", "silent-crash"), (alike.FAULTS,)),
     (("gpu-unused",), (alike.ASK_TORCH, alike.WHILE_IT_RUNS)),
@@ -218,7 +214,6 @@ FORMS: dict[str, dict[str, str]] = {
         alike.HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
         "gcc --version": "where.exe cl gcc clang",
         HOOK_LOG: "docker info",
-        alike.BOTH_SHELLS: "Get-ChildItem env: | Sort-Object Name",
         alike.AMD_TARGETS: alike.WHICH_ROCM,
         alike.KERNEL_OF_MAKER: EVENTS_OF_WINDOWS,
         alike.WHICH_STACK: ON_A_PC,
@@ -233,7 +228,6 @@ FORMS: dict[str, dict[str, str]] = {
         ),
         alike.ON_THE_BUS: ON_A_MAC,
         alike.HOST_MEMORY: "vm_stat; memory_pressure",
-        HOOK_LOG: "docker info",
         alike.COLLECT_ENV: alike.TORCHS_MPS,
     },
     # WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 FAILURES = (
     *("gpu-unused", "run-hangs", "program-crashed", "silent-crash", "machine-powers-off"),
-    *("container-start-failed", "torch-call-fails", "wrong-numbers"),
-    *("nccl-hangs", "names-failure"),
+    *("container-start-failed", "names-failure"),
 )
 """Events that report a failure without its cause. Messages of known causes are no part of them."""
 NO_STACK_OF_NVIDIA = (

@@ -156,14 +156,14 @@ def cuda_was_refused(context: RuleContext) -> bool:
 
 NO_FAILURES = frozenset(
     "torch-only-named torch-loads-libraries arch-list-named image-named "  # noqa: SIM905
-    "release-regressed device-node-missing variable-in-script rocm-lists-gpu rock-loaded "
+    "device-node-missing rocm-lists-gpu rock-loaded "
     "packaged-program environment-owner host-of-a-lender gpu-in-use names-failure "
     "requirement-broken capability-warning gpu-computes hosted-notebook gpu-image "
     "slurm-job shared-node login-node image-build backend-runs ran-first program-failed "
     "trainer-named bare-yes gpu-unused ran-alone "
     "remedy-tried "
     "nccl-on-a-bridge output-shown program-crashed ipex "
-    "sycl-finds-none wrong-numbers torch-call-fails no-root-rights cloud-machine "
+    "no-root-rights cloud-machine "
     "file-listed failing-file run-finished container-engine toolkit-installed "
     "several-gpus run-hangs machine-powers-off silent-crash "
     "gpu-starved pin-pulls-torch container-start-failed vendor-image "

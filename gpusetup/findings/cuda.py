@@ -405,14 +405,6 @@ SLOW_SECONDS = 5.0
 seconds."""
 
 
-def driver_slow(context: RuleContext) -> Findings:
-    """The driver took long to respond, usually because no process keeps it loaded."""
-    seconds = context.driver.seconds or 0.0
-    if seconds > SLOW_SECONDS:
-        text = f"{seconds:.0f}"
-        yield seen(context, "driver-slow", "driver.seconds", f"{text} s", seconds=text)
-
-
 RULES = (
     uvm_missing,
     device_permission,
@@ -425,5 +417,4 @@ RULES = (
     driver_does_not_answer,
     gpu_does_not_answer,
     nvml_init_failed,
-    driver_slow,
 )

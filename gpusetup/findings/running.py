@@ -26,8 +26,6 @@ from gpusetup.readings.nvidia_smi import shows_computing
 
 MEMORY_ALLOCATION = 2
 """cudaErrorMemoryAllocation."""
-FULL = 0.95
-"""Above this share of used GPU memory, a library has no room for its workspace."""
 MOST = 0.6
 """Above this share of a GPU's memory, other programs use most of it."""
 
@@ -35,14 +33,6 @@ MOST = 0.6
 def out_of_memory(context: RuleContext) -> Findings:
     """The GPU's memory was not enough."""
     messages = (*events(context, "out-of-memory"), *cuda_errors(context, MEMORY_ALLOCATION))
-    # cuBLAS and cuDNN cannot start if the memory of every GPU is full.
-    listed = gpus(context)
-    is_full = [
-        (gpu.memory_used_bytes or 0) >= FULL * (gpu.memory_total_bytes or float("inf"))
-        for gpu in listed
-    ]
-    if listed and all(is_full):
-        messages += events(context, "cuda-library-error")
     if not messages:
         return
     # The message with the most numbers explains the most. A heading may quote only its beginning.
@@ -79,18 +69,6 @@ def _measured(message: Event) -> Event:
     return replace(message, values={**message.values, **values})
 
 
-HANGS = Message(
-    title="A model on several GPUs hangs; perhaps the GPUs cannot access each other's memory "
-    "(peer access)",
-    means="Virtual machines, an IOMMU or ACS on the PCIe bridges can break peer access. Then NCCL "
-    "waits without an error.",
-    text="Check first whether the program runs without peer access. If not, NCCL's log shows "
-    "where it waits",
-    commands=("export NCCL_P2P_DISABLE=1", "export NCCL_DEBUG=INFO"),
-    look=("nvidia-smi topo -p2p r",),
-)
-
-
 def nccl_error(context: RuleContext) -> Findings:
     """NCCL failed, and the text does not show the reason."""
     unreached = events(context, "nccl-connect-failed")
@@ -105,12 +83,7 @@ def nccl_error(context: RuleContext) -> Findings:
     # connect.
     if on_a_bridge and events(context, "nccl-timeout", "nccl-error", "run-hangs"):
         yield finding(context, "nccl-no-socket-interface", on_a_bridge, message=ON_A_BRIDGE)
-    hangs = events(context, "nccl-hangs")
-    if hangs and not events(context, *TELLS_WHY):
-        yield finding(context, "nccl-p2p-failure", hangs, message=HANGS)
 
-
-TELLS_WHY = ("nccl-p2p-failure", "nccl-timeout", "nccl-connect-failed", "cuda-error", "xid")
 
 ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed")
 """Failures that end one rank, so that the other ranks can no longer reach it."""

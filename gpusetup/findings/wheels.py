@@ -76,7 +76,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     _, _, label = requirement(event.values.get("requirement", ""))
     maker = maker_of(label or index_label(event))
     if maker and is_seen_only(maker):
-        return makers.newest_build(context, BY_ID[maker], requested)
+        return makers.newest_build(context, BY_ID[maker])
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "wrong-index" and not _is_of_torch(requested):
@@ -184,9 +184,6 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     if event.kind == "wrong-index":
         return "wrong-index"
     if event.kind == "conda-not-found":
-        # An exported build only fits one machine.
-        if re.fullmatch(EXPORTED, requested):
-            return "package-not-found"
         return "no-wheel-for-platform" if context.os.family == "macos" else "wrong-index"
     if event.kind == "wheel-not-supported":
         return _tag_that_fails(context, requested)
@@ -252,10 +249,6 @@ def _tag_that_fails(context: RuleContext, wheel: str) -> str:
     python = (python_tag(context.snapshot) or "").replace(".", "")
     return "no-wheel-for-platform" if f"-cp{python}-" in wheel else "python-no-wheel"
 
-
-EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
-"""A package in an exported conda environment: a name, a version and the exact build, such as
-`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`."""
 
 # --- what an installer looked for -----------------------------------------------------------------
 

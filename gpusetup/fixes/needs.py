@@ -65,7 +65,7 @@ SHOW_WHICH_TORCH = (
     *("no-xpu", "hip-kernel-missing", "torch-lacks-device"),
 )
 """Events in which torch itself says what it lacks."""
-TELL_THEM_APART = ("release-regressed", "pin-pulls-torch", *INSTALLING, *SHOW_WHICH_TORCH)
+TELL_THEM_APART = ("pin-pulls-torch", *INSTALLING, *SHOW_WHICH_TORCH)
 """Events that show which of two named releases works, stays or does not matter."""
 
 

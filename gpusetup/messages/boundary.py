@@ -15,13 +15,6 @@ from gpusetup.messages.row import row, rows
 NOT_ONLY_THERE = r"\b(?:works?|worked|fine|not|also|either|limits) (?:on|in)\b|\b(?:Colab|Kaggle)\b.{0,12}?\b(?:also|works)\b|Colab\W{1,3}(?:and|or|/) Kaggle|Kaggle\W{1,3}(?:and|or|/) Colab"
 """Words beside a notebook service which say that the failure is, or is also, somewhere else."""
 
-HANGS = r"(?:hangs?|hung|hanging|stuck|freezes|froze|frozen|stalls?)"
-
-
-# `--tensor-parallel-size 2`, `NCCL version 2.21.5`.
-OF_SEVERAL = r"\b(?:tensor[-_ ]parallel(?:ism)?(?:[-_ ]size)?[ =:]{0,3}(?:of )?(?:[2-9]|1\d)?\b|NCCL version \d)"
-"""Words that show that a model is split over several GPUs, so NCCL is used."""
-
 
 # `Connection refused`, `No route to host`.
 HOW = (
@@ -72,7 +65,6 @@ ROWS = (
         gpus="asked for",
     ),
     row("slurm-job", r"--gpus-per-task[= ]\d|--gpu-bind[= ]\w", gpus="asked for", binding="task", example="#SBATCH --gpus-per-task=1"),
-    row("shared-node", r"\bjobs? (?:\S{1,20} ){0,3}on node \w|\b[Jj]ob IDs? (?:are|is|were)\b", example="jobs on node dgk713"),
     row("shared-node", r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster", example="our cluster"),
     row("login-node", r"\blogin[ -]node\b|\w@[\w-]{0,20}login[\w-]{0,20}[.: ~]", "login", example="login-node"),
     row("gpus-not-given", r"(?:ray::|ray\.exceptions|RayTaskError).{0,550}?No CUDA GPUs are available", who="Ray"),
@@ -86,5 +78,4 @@ ROWS = (
         r"client socket has failed to connect to \[?(?P<peer>[\w.:%-]{3,80}?)\]?:\d{1,5} \(errno: \d{1,3} - (?P<how>No route to host|Network is unreachable|Connection timed out)",
         r"client socket has (?P<how>timed out) after \d{1,9}(?:ms|s) while trying to connect to \(?(?P<peer>[\w.:%\[\]-]{3,80}, \d{1,5})",
     ),
-    row("nccl-hangs", rf"\b{HANGS}\b[^\n]{{0,160}}?{OF_SEVERAL}|{OF_SEVERAL}[^\n]{{0,160}}?\b{HANGS}\b", "tensor-parallel", "tensor_parallel", "tensor parallel", "nccl version", unless=r"Watchdog|[Tt]imed? ?out|out of memory|\b(?:if|may|might|could|can) (?:\w+ ){0,3}(?:hang|get stuck)", example="hangs | vLLM hangs when tensor_parallel_size=2"),
 )  # fmt: skip

@@ -39,8 +39,6 @@ KERNEL_LOG = (
         rf"nvidia\w{{0,8}}:? .{{0,24}}probe of {BUS} failed with error",
         rf"{BUS}: probe with driver nvidia failed with error",
         r"failed to wait for GFW.?boot",
-        "failed to copy vbios",
-        r"(?<!NVRM: )(?<!\d: )(?<!\d )\bRmInitAdapter failed!",
     ),
     *rows(
         "gpu-init-failed",
@@ -65,17 +63,13 @@ KERNEL_LOG = (
     row("gsp-timeout", r"Time(?:d )?out (?:waiting for RPC|after \d+s? of waiting for RPC).{0,40}GSP", "rpc", example="Timeout after 6s of waiting for RPC response from GPU3 GSP"),
     row("gsp-timeout", r"GSP(?: |-)?RM heartbeat timed out|GSP task (?:timeout|exception)|GSP .{0,20}lockdown", example="GSP task timeout"),
     row("hardware-fault", r"uncorrectable NVLink error", what="nvlink"),
-    # `NVRM: Xid (PCI:0000:8a:00): 74, pid=77, NVLink: fatal`.
-    row("hardware-fault", r"NVRM: .{0,40}NVLink: .{0,60}fatal", what="nvlink"),
     *rows(
         "secure-boot-rejected",
         r"(?:insert (?:module )?'?(?P<module>[\w./-]{1,80})'?: )?Key was rejected by service",
         r"(?:insert '?(?P<module>nvidia[\w-]*)'?: )Required key not available",
         r"(?:unsigned |nvidia.{0,20})module is rejected",
-        "module with unavailable key is rejected",
         r"PKCS#7 signature not signed with a trusted key",
-        r"Lockdown: .{0,40}unsigned module loading is restricted",
-        r"not signed by a key that is trusted by the (?:Linux )?kernel",
+        "module with unavailable key is rejected",
     ),
     *rows(
         "driver-does-not-answer",
@@ -83,7 +77,6 @@ KERNEL_LOG = (
         r"task:\S{1,40} state:D .{0,900}?\[nvidia(?:_uvm|_modeset)?\]",
         how="is blocked in the kernel",
     ),
-    row("driver-does-not-answer", r"blocked for more than \d{2,6} seconds.{0,900}?\[nvidia(?:_uvm|_modeset)?\]", how="is blocked in the kernel"),
     row("nouveau-in-the-way", r"NVRM: .{0,80}nouveau", example="NVRM: Try unloading the conflicting kernel module (and/or nouveau"),
     row("xid", r"\bXid(?: error)?:? (?P<number>\d{2,3})\b(?! ?\()", example="XID error 31"),
     row("pcie-degraded", r"available PCIe bandwidth, limited by [\d.]+ GT/s(?: PCIe)? x(?P<width>\d{1,2}) link at \S{1,20} \(capable of [\d.]+ Gb/s with [\d.]+ GT/s(?: PCIe)? x(?P<width_max>16) link"),
@@ -96,11 +89,7 @@ ROWS = (
     *rows(
         "module-not-found",
         r"'?(?P<module>\bnvidia[\w-]*)'? not found in directory",
-    ),
-    # `modinfo: ERROR: Module nvidia`.
-    row("module-not-found", r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)", "not found"),
-    *rows(
-        "module-not-found",
+        r"(?:modinfo: ERROR: Module |ERROR: module not found: \W?)(?P<module>nvidia[\w-]*)",
         r"find module by name '(?P<module>nvidia[\w-]*)'",
         r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
     ),
@@ -138,12 +127,7 @@ ROWS = (
         r"unsatisfied condition: driver ?>?= ?(?P<needs_driver>\d{3}[.\d]*)",
         r"unsupported CUDA version: driver (?P<driver_cuda>[\d.]+) < image (?P<cuda>[\d.]+)",
     ),
-    row("image-needs-newer-driver", r"""(?x)
-        built\ for\ NVIDIA\ Driver\ Release
-        \ (?P<needs_driver>[\d.]+)\ or\ later,\ but\s+version
-        \ (?P<driver>[\d.]+)\ was\ detected\ and\ compatibility\ mode\ is
-        \ (?:UNAVAILABLE|FAILED)
-        """, "was built for nvidia driver release"),
+    row("image-needs-newer-driver", r"built for NVIDIA Driver Release (?P<needs_driver>[\d.]+) or later, but\s+version (?P<driver>[\d.]+) was detected and compatibility mode is (?:UNAVAILABLE|FAILED)", "was built for nvidia driver release"),
     row("pcie-slow", r"Speed (?P<best>[\d.]+GT/s)[^()]{0,200}?LnkSta:\s{0,4}Speed (?P<speed>[\d.]+GT/s) \(downgraded\), Width x\d{1,2} \(ok\)"),
     row("no-nvswitch", "nv_warn_nothing_to_do"),
     # `Out of bounds values : 0 OK` … `# Avg bus bandwidth`.

@@ -14,14 +14,6 @@ ONEAPIS = r"lib(?:ur_loader|ur_adapter_\w{2,20}|sycl|pi_\w{2,20}|umf|ccl)"
 """Libraries of Intel's oneAPI that torch's XPU wheels contain too."""
 LEVEL_ZEROS = r"lib(?:ze_loader|ze_intel_gpu|sycl|ur_loader|ur_adapter_\w{4,12}|pi_level_zero|intel-ext-pt-gpu|mkl_sycl\w{0,12})"
 """Libraries that torch's XPU build loads."""
-INSTALLED_FOR_ROCM = r"pip3? install [^\n]{0,200}?whl/(?:nightly/)?rocm\d"
-"""An install command that only somebody with an AMD GPU types."""
-NO_DRIVER = (
-    r"[Ff]ound no NVIDIA driver|[Nn]o CUDA GPUs are available|[Tt]orch not compiled with CUDA"
-    r"|Torch is not able to use GPU"
-)
-AN_AMD = r"(?<![\w-])AMD(?= (?:[Ll]inux|[Ww]indows|system|machine|laptop)\b|[):\]])"
-"""A machine with an AMD GPU, but not an AMD processor."""
 OTHER_CARDS = r"(?<!www\.)NVIDIA(?! driver| GPU and installed)|GeForce|\bRTX|\bGTX|\bTesla"
 """Words that name an NVIDIA card, but not the NVIDIA driver, which torch's messages mention on
 every machine."""
@@ -50,7 +42,6 @@ ROWS = (
     *rows(
         "device-node-missing",
         r"(?:access|open) ['\"]?/dev/dri(?:/renderD\d+|/card\d)?['\"]?:? No such file or directory",
-        r"graphics device [0-9a-f]{4} is not properly supported by (?:i915|xe)\b",
     ),
     # docker looks for a device on the host before it starts.
     row("device-node-missing", r"error gathering device information while adding custom device ['\"\\]*/dev/(?:dri|kfd)", place="host"),
@@ -59,42 +50,24 @@ ROWS = (
         "rocm-lists-gpu",
         r"\bDevice Type: GPU\b",
         r"\bName: gfx\d{3,4}[a-f]?\b",
-        r"\bName: amdgcn-amd-amdhsa-",
-        r"\bChip ID: \d{2,6} ?\(0x(?P<chip>[0-9a-f]{4})\)",
     ),
-    row("variable-in-script", r"os\.environ(?:\.setdefault\(|\[)['\"](?P<variable>PYTORCH_MPS_\w{3,40}|PYTORCH_ENABLE_MPS_FALLBACK|HSA_OVERRIDE_GFX_VERSION|(?:HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|ONEAPI_DEVICE_SELECTOR)['\"](?:\]\s?=(?!=)|,)", example="os.environ[\"PYTORCH_MPS_HIGH_WATERMARK_RATIO\"] = \"0.0\""),
-    # `PYTORCH_ENABLE_MPS_FALLBACK=1 python main.py`, but not torch's advice to set it.
-    row("variable-in-script", r"(?<!variable [`'\"])(?P<variable>PYTORCH_ENABLE_MPS_FALLBACK)=1\b"),
     # `Iris Xe`, `UHD Graphics 770`: graphics of a processor.
     row("foreign-gpu", r"\b(?:Intel(?:\(R\))? )?(?:Iris(?:\(R\))? (?:Xe|Plus|Pro)|U?HD Graphics)\b", unless=OTHER_CARDS, vendor="intel", name="integrated graphics"),
     *rows(
         "foreign-gpu",
         r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
-        r"\bamd\.com/gpu\b|\bamdgpu_device_initialize:",
         r"amdgpu-install (?:-y )?--usecase=\S{0,40}rocm",
-        r"Configured ROCm binary not found at",
-        r"ROCm GPU architecture detection failed despite ROCm being available",
-        r"msg=\"(?:Radeon GPU detected|ROCm unsupported integrated GPU detected)",
         r"\[ZLUDA\]|\bzluda(?:\.exe|\.py| -- )|ComfyUI-Zluda|stable-diffusion-webui-amdgpu|--use-zluda|\.zluda\b|zluda_\w{2,12}\b",
-        "found version 2147483647",
-        r"\bmiopenStatus\w{3,40}",
         r"\bHIPBLAS_STATUS_\w{3,40}|hipBLASLt on an unsupported",
-        r"/var/lib/dkms/amdgpu/|error processing package amdgpu-dkms",
         "runtimeerror: hip error",
-        r"HIP call failed:? hipError(?!NoDevice)",
         r"\bamdgpu\b[^\n]{0,60}?(?:GPU reset|ring \S{3,20} timeout|GPU fault detected|page fault)",
         vendor="amd",
     ),
-    # `Found no NVIDIA driver on your system. (AMD`.
-    row("foreign-gpu", rf"{AN_AMD}.{{0,160}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,160}}?{AN_AMD}", "amd", unless=OTHER_CARDS, vendor="amd"),
-    # `pip install torch --index-url …/whl/rocm6.3` … `Found no NVIDIA driver`.
-    row("foreign-gpu", rf"{INSTALLED_FOR_ROCM}.{{0,1100}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,1100}}?{INSTALLED_FOR_ROCM}", "whl/rocm", "whl/nightly/rocm", unless=OTHER_CARDS, vendor="amd"),
     # `intelanalytics/ipex-llm-xpu`: an image that is made for Intel's GPUs only.
     row("foreign-gpu", r"(?<![\w./-])(?:intelanalytics|intel)/[\w.-]{0,40}(?:ipex|xpu|intel-extension-for-pytorch)[\w.-]{0,40}", "intelanalytics/", "intel/", unless=OTHER_CARDS, vendor="intel", name="Intel GPU"),
     *rows(
         "no-hip-gpus",
         "hiperrornodevice",
-        r"hipErrorInvalidDevice\b",
         "no rocm-capable device is detected",
         r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
         why="devices",
@@ -104,7 +77,6 @@ ROWS = (
     *rows(
         "no-hip-gpus",
         r"(?i:error|fail\w*|find|found|missing|cannot|unable)\b[^\n]{0,120}?amdhip64(?:_\d)?\.dll",
-        r"amdhip64(?:_\d)?\.dll\W{0,4}(?:(?:was|is) )?(?i:not found|missing|could not|cannot|failed)",
         rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot (?!enable exec)",
         why="driver",
     ),
@@ -126,19 +98,14 @@ ROWS = (
     *rows(
         "no-xpu",
         r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
-        "atenipextypexpu",
         "failed to initialize xpu devices",
         r"\bUR_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_NOT_FOUND|INVALID_DEVICE|UNSUPPORTED_\w+|UNKNOWN|OUT_OF_\w{3,20})",
         rf"\b(?P<library>{LEVEL_ZEROS}\.so[.\d]*): cannot ",
-        r"Required aspect (?!fp64\b)\w{2,20} is not supported on the device",
-        r"sycl_ext_oneapi_(?!.{0,160}?\b(?:NVIDIA|CUDA)\b)",
         r"\(PI_ERROR_(?!DEVICE_LOST)\w{3,40}\)",
-        r"Error loading \W?\S{0,200}intel-ext-pt-\w{2,8}\.dll",
         "no device of requested type available",
         r"ZE_RESULT_ERROR_(?:UNINITIALIZED|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
         why="driver",
     ),
-    row("no-xpu", r"\bxpu\b.{0,900}?could not create an engine", "could not create an engine", why="driver"),
     *rows(
         "no-xpu",
         r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR|PI_ERROR)_DEVICE_LOST",
@@ -148,24 +115,17 @@ ROWS = (
         "no-xpu",
         r"Required aspect fp64 is not supported",
         r"\b(?:Double type|double[- ]precision|fp64|float64) (?:is )?not supported (?:on|by) (?:this|the) (?:platform|device|GPU)",
-        r"\bdevice does not support double precision",
         why="float64",
     ),
-    row("no-xpu", r"Can't add devices across platforms to a single context", why="platforms"),
     # torch.xpu.device_count() 0
     *rows(
         "no-xpu",
-        r"\b(?:XPU|DPCPP) device count is zero",
         r"(?<!if )(?<!if not )\b(?:torch|ipex)\.xpu\.is_available\(\)[\"'`)]{0,3}\W{0,6}(?:is\W{1,3}|returns? )?False\b",
-        r"Number of (?:dpcpp|sycl|xpu) devices should be greater than zero",
-        r"\bxpu[. ]device_count\(\)\W{0,6}0\b(?!\.)",
         r"\bNo XPU devices? (?:are|is) available",
         # `/x/venv/bin/python 2.7.1+xpu False`, the answer to doctor's own question.
         r"[/\\]python[\d.]*(?:\.exe)? \d\.\d{1,2}\.\d{1,2}\+xpu False\b",
         why="count",
     ),
-    # sycl-ls lists only a CPU
-    row("sycl-finds-none", r"\bsycl-ls\b.{0,300}?\[opencl:cpu(?::\d+)?\](?!.{0,600}?:gpu(?::\d+)?\])", "sycl-ls"),
     row("ipex", r"\bintel[-_]extension[-_]for[-_]pytorch\b|\bipex[-_]llm\b|(?<![\w.])(?<!vision[= ])(?<!audio[= ])(?<!vision==)(?<!audio==)\d\.[\w.]{1,12}\+cxx11\.abi\b|\bipex\.__version__", "intel", "ipex", "cxx11.abi", example="import intel_extension_for_pytorch; torch-2.1.0a0+cxx11.abi, which Intel built for it"),
     # MPS built: True, MPS available: False
     *rows(
@@ -189,12 +149,11 @@ ROWS = (
         "mps-lacks",
         r"(?:is|are) not supported on MPS\b",
         r"(?:is|are) unsupported by mps\b",
-        r"(?:not supported|unsupported)[^\n]{0,60}? (?:at|for) the MPS device(?!\. As| and will)",
         r"requires a GPU \(not ['\"]?mps\b",
+        r"(?:not supported|unsupported)[^\n]{0,60}? (?:at|for) the MPS device(?!\. As| and will)",
         r"\bMPS: [^\n]{3,60}? supported (?:natively )?(?:starting )?from macOS \d{1,2}(?:\.\d{1,2})?",
         r"Could not run '[\w.:]{3,60}' with arguments from the '(?:Sparse|Quantized)?MPS' backend",
         r"\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out|backend is))",
-        r"MPSNDArray|MPSGraph",
     ),
     # `The operator 'aten::x' is not currently implemented for the MPS device.`: the errors that
     # PYTORCH_ENABLE_MPS_FALLBACK catches.

@@ -17,7 +17,6 @@ ROWS: tuple[MessageRow, ...] = (
     row("gpu-unused", r"FP16 is not supported on CPU; using FP32 instead", "fp16 is not supported on cpu"),
     row("host-of-a-lender", r"\b(?:RunPod|vast\.ai|TensorDock|SaladCloud|Novita)\b|\b(?:can ?not|can't|not allowed to|no way to|unable to) (?:reboot|restart|power[- ]cycle)\b", "runpod", "vast.ai", "tensordock", "saladcloud", "novita", "reboot", "restart", "cycle"),
     row("torch-loads-libraries", r"\b_load_global_deps\b|from torch\._C import \*(?! *\n?ModuleNotFound)|\b_preload_cuda_deps\b", "_load_global_deps", "torch._c", "_preload_cuda_deps", example="_load_global_deps"),
-    row("packaged-program", r"\bStandalone (?P<program>[A-Z][\w-]{2,30}) r?\d", "standalone", example="Standalone Whisper-Desktop r4"),
     row("host-of-a-lender", r"\bhf jobs\b|\bHF Jobs\b|\bHugging ?Face Jobs\b|\b(?:Modal|Paperspace|CoreWeave|Lightning AI|Lambda(?: Labs| Cloud)?|Jarvislabs|Vultr|SageMaker|Vertex AI)\b(?: (?:job|pod|instance|machine|GPU|node)s?)", "hf jobs", "hugging", "modal", "paperspace", "coreweave", "lightning", "lambda", "jarvis", "vultr", "sagemaker", "vertex"),
     row("arch-list-named", r"get_arch_list[^\n]{0,60}?(?<!no )(?<!not )(?<!without )(?<!没有)(?<![A-Za-z])(?P<target>sm_?\d{1,2}\.\d|sm_?\d{2,3})(?!\d)", "get_arch_list", example="get_arch_list()) shows me sm_120"),
     row("nccl-on-a-bridge", r"NCCL INFO (?:Bootstrap : Using|NET/Socket : Using \[0\]) ?(?P<interface>docker\d|br-\w{4,16}|virbr\d|veth\w{2,12}):", "nccl info", example="NCCL INFO Bootstrap : Using docker0:"),
@@ -25,25 +24,17 @@ ROWS: tuple[MessageRow, ...] = (
     row("output-shown", r"\b(?:amdgpu|xe|i915) 0000:[0-9a-f]{2}:|\bkernel: \[drm", "0000:", "kernel: ", what="kernel", example="amdgpu 0000:03:"),
     row("output-shown", r"\bIs CUDA available: ", "is cuda available", what="collect-env"),
     row("output-shown", r"torch[/\\]utils[/\\]collect_env\.py['\"], line \d+", "collect_env.py", what="collect-env-fails", example="File \".../torch/utils/collect_env.py\", line 437, in get_env_info … IndexError"),
-    # Marketing Name:
-    row("output-shown", r"open /dev/kfd(?: read-write)?: Invalid argument", "/dev/kfd", what="kfd"),
     row("output-shown", r"\bgcnArchName\b|\bAgent \d+ +\*|\bMarketing Name: ", "gcnarchname", "agent ", "marketing name", what="devices"),
     row("output-shown", r"\bThread 0x[0-9a-f]+ \((?:active|idle|most recent)|\bCurrent thread 0x[0-9a-f]+|\bThread \d+ \((?:active|idle)", "thread 0x", "(active", "(idle", what="threads", example="Thread 0x7f3a (most recent call first)"),
     # `torch.backends.mps.is_available() True`.
     row("output-shown", r"\bmps\.is_available\(\)\S{0,3} ?(?:\d\.\d{1,2}\.\d\S* )?\W{0,12}(?:True|False)\b|\bMPS (?:is )?available:? (?:True|False)\b", "mps", what="mps"),
     # `torch.xpu.is_available() False`.
     row("output-shown", r"\bxpu\.is_available\(\)\S{0,2} ?\W{0,12}(?:True|False)\b|\bXPU (?:is )?available:? (?:True|False)\b|\bxpu device count is zero\b|\bxpu[. ]device_count(?:\(\))?['\"`]*\)?[,: ]{1,3}\d\b", "xpu", what="xpu"),
-    # `PYTORCH_ENABLE_MPS_FALLBACK=1 python main.py`, and torch's warning that it is in effect.
-    row("output-shown", r"\b(?:export|setenv|%env) PYTORCH_ENABLE_MPS_FALLBACK[= ]1\b|\bPYTORCH_ENABLE_MPS_FALLBACK=1 (?:\w+=\S{1,40} )*(?:python|accelerate|uv |sh |bash |\.{0,2}/)|\bMPS backend and will fall back to run on the CPU", "mps_fallback", "will fall back to run on the cpu", unless=r"(?:try|tried?|please|should|can|need to) (?:\w+ ){0,3}(?:export|setenv)", what="mps-fallback"),
     row("output-shown", r"\bGPU0 +GPU1\b|\bGPU0 +X\b", "gpu0 ", what="topology", example="GPU0    GPU1    CPU Affinity"),
     row("output-shown", r"\bCUDA_LAUNCH_BLOCKING ?= ?[\"']?1", "cuda_launch_blocking", unless=r"For debugging consider passing|set CUDA_LAUNCH_BLOCKING ?= ?1 to|try(?:ing)? ", what="blocking"),
     row("output-shown", r"\bC(?:\+G)? +\S*python\S* +\d{3,6} ?MiB", "mib", what="processes", example="0   N/A  N/A   1234   C   python   5000MiB"),
-    row("output-shown", r"\bsycl-ls\b(?:(?!n't\b|\b(?:not|never|cannot|no)\b)[^.\n]){0,24}\b(?:shows?|lists?|sees?|finds?|prints?)\b(?! (?:nothing|no|only))|\[(?:ext_oneapi_)?(?:level_zero|opencl):gpu", "sycl-ls", "level_zero:gpu", "opencl:gpu", what="sycl", example="[level_zero:gpu"),
     row("image-named", r"\b(?:docker|container)(?:'s)? image\b|\bcontainer's drivers?\b|\bDockerfile\b", "image", "container's driver", "dockerfile", example="docker image"),
     row("program-crashed", r"\bIllegal instruction\b|\bSIGILL\b|\b0xC000001D\b", "illegal instruction", "sigill", "0xc000001d", what="instruction", example="Illegal instruction"),
     row("program-crashed", r"\bSegmentation fault\b|\bSIGSEGV\b|\bsegfaults?\b|\baccess violation\b|\bMemory access fault\b|\b0xC0000005\b", "segmentation", "sigsegv", "segfault", "access", "0xc0000005", what="memory", example="Segmentation fault"),
-    row("torch-call-fails", r"torch\.(?:zeros|ones|randn?|full|arange|tensor)\([^()\n]{0,60}\bcuda\b[^()\n]{0,20}\)(?:\.\w+\([^()\n]{0,20}\))?\W{1,16}(?:fail(?:s|ed)?|error|RuntimeError|crashes)\b", "torch.zeros(", "torch.ones(", "torch.rand", "torch.full(", "torch.arange(", "torch.tensor(", example="torch.zeros(1, device='cuda')         FAIL"),
-    # `loss becomes nan`.
-    row("wrong-numbers", r"\b(?:loss|outputs?|results?|images?|gradients?|weights?)\b[^.\n]{0,24}?\b(?:becomes?|turns?(?: in)?(?: to)?|goes(?: to)?|went(?: to)?|is|are|gets?) (?:all |only |suddenly )?nans?\b|\bbecomes? nan\b", "nan"),
 )  # fmt: skip
 """Output by which a program, a tool or an image is known."""

@@ -29,7 +29,6 @@ from gpusetup.messages.row import row, rows
 ROWS = (
     row("torchvision-image-mismatch", rf"Failed to load image Python extension: \W{{0,3}}\S{{0,200}}torchvision\S{{0,60}}: undefined symbol: (?P<symbol>{TORCH_SYMBOL})"),
     row("module-shadowed", r"module 'enum' has no attribute 'IntFlag'", path="The package enum34", module="enum"),
-    row("module-shadowed", r"type object 'Callable' has no attribute '_abc_registry'", path="The package typing", module="typing"),
     row("module-shadowed", r"module 'typing' has no attribute '_ClassVar'", path="The package dataclasses", module="dataclasses"),
     *rows(
         "musl-libc",
@@ -37,8 +36,6 @@ ROWS = (
         r"Error relocating \S{1,160}: \S{1,60}: symbol not found",
         r"You're on Linux \(`musllinux_",
     ),
-    row("no-matching-distribution", r"No module named '?tools\.nnwrap", requirement="torch", none_found="true"),
-    row("no-matching-distribution", r"No compatible version found for: torch\s+(?:DEBUG [^\n]{0,200}\s+)?[×x] No s", requirement="torch"),
     row("wheel-not-supported", r"(?P<wheel>[\w.+%-]+\.whl) is not a supported wheel on this platform"),
     *rows(
         "conda-not-found",
@@ -51,29 +48,9 @@ ROWS = (
         r"Could not load dynamic library '(?P<library>(?!lib(?:nvinfer|cuda\.)|nvinfer|nvcuda)[\w.-]{3,60})'; dlerror",
         program="TensorFlow",
     ),
-    # TensorFlow warns about an unsupported compute capability, such as 12.0.
-    row("gpu-not-in-wheel", r"\bTensorFlow\b.{0,900}?\bunsupported compute capability (?P<capability>1[0-2]\.\d)?", unless=r"\bnot (?:\w+ ){0,3}unsupported", side="new", said="in words"),
     row("program-lib-missing", r"\b(?P<library>(?:cudart64|cublas64|cufft64|curand64|cusolver64|cusparse64|nvrtc64)_\w{2,8}\.dll) -> not found", program="CuPy", example="nvrtc64_112_0.dll -> not found"),
     row("program-lib-missing", r"CUDA_PATH is set but CUDA was ?n['o]?t able to be loaded", program="onnxruntime", library="CUDA or cuDNN, in the release that onnxruntime was built for,", example="CUDA_PATH is set but CUDA wasnt able to be loaded"),
-    *(
-        row(
-            "gpu-not-in-wheel",
-            rf"GPU architecture in your current machine is (?:{names})\b[^\n]{{0,20}}? not compatible with Paddle installation",
-            side=side,
-        )
-        for side, names in (
-            ("old", "Kepler|Maxwell|Pascal|Volta"),
-            ("new", "Ampere|Ada\\w*|Hopper|Blackwell"),
-        )
-    ),
     row("program-lib-missing", r"Could not find cuda drivers on your machine, GPU will not be used", program="TensorFlow", library="the CUDA libraries of TensorFlow", or_else="no driver"),
-    row("program-lib-missing", r"Can't find libdevice directory|libdevice not found at", program="TensorFlow", library="libdevice (the toolkit's nvvm folder)", example="Can't find libdevice directory"),
-    row("program-lib-missing", "dnn library is not found", program="TensorFlow", library="cuDNN, in the release that TensorFlow was built for,"),
-    *rows(
-        "program-lib-missing",
-        "skipping registering gpu devices",
-        "cannot dlopen some gpu libraries",
-        program="TensorFlow", library="a CUDA library of TensorFlow",
-    ),
+    row("program-lib-missing", "skipping registering gpu devices", program="TensorFlow", library="a CUDA library of TensorFlow"),
     row("program-lib-missing", r"Failed to create CUDAExecutionProvider\. ?Require cuDNN", program="onnxruntime", library="cuDNN or CUDA, in the release that onnxruntime names,"),
 )  # fmt: skip

@@ -157,14 +157,6 @@ PROGRAMS = (
         marks=("numba.cuda", "numba/cuda"),
     ),
     Program(
-        name="PaddlePaddle",
-        packages=("paddle", "paddlepaddle", "paddlepaddle_gpu"),
-        on_torch=False,
-        way="Install `paddlepaddle-gpu` from Paddle's own index for a CUDA that the driver supports",
-        reading='python -c "import paddle; paddle.utils.run_check()"',
-        marks=("paddlepaddle", "paddle.base", "paddle/base"),
-    ),
-    Program(
         name="ComfyUI", packages=("comfy", "comfyui"), marks=("comfyui", "comfy/model_management")
     ),
     Program(

@@ -1,7 +1,7 @@
 """The thresholds for the verdicts, each with its unit.
 
 The acceleration guide recommends utilisation near 100 %, memory at 70 to 90 %, and 70 to 85 °C. We
-chose the other thresholds, and checked them on the labelled runs in tests/monitor/monitor_kinds.py.
+chose the other thresholds, and checked them on the labelled runs in tests/monitor/composed_runs.py.
 """
 
 from __future__ import annotations

@@ -178,7 +178,8 @@ reads = Sign(lambda s: at_least(s.work.read_rate, marks.READ_RATE))
 # State D, which also occurs while a process waits for a network file system.
 blocked = Sign(lambda s: at_least(s.work.blocked, 0.5))
 failed = Sign(lambda s: bool(s.run.exit))
-enough_workers = Sign(lambda s: s.work.workers >= s.run.useful_workers * s.together)
+# Without a GPU, the command is one process.
+enough_workers = Sign(lambda s: s.work.workers >= s.run.useful_workers * max(1, s.together))
 
 
 @Sign

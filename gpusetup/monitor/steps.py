@@ -100,8 +100,8 @@ STEPS: dict[str, StepRule] = {
         "--report LOG` explains an error) and, if it was killed, the kernel log",
         "sudo dmesg -T | grep -iE 'killed process|xid'"),
     "see-whose-they-are": StepRule(
-        "The GPU is shared by {others}. Are all of them yours? If not, or if one is left over from "
-        "an earlier run, end it or use another GPU", ON_THE_GPU),
+        "Are all of these programs yours? If not, or if one is left over from an earlier run, end "
+        "it or use another GPU", ON_THE_GPU),
     "find-the-holder": StepRule(
         "Find out who holds the GPU's memory: the driver lists no process, so it is one in another "
         "container, or one that has died without giving its memory back. End it; if nothing is "

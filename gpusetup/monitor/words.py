@@ -215,11 +215,6 @@ def idle_cpu(subject: Subject) -> str:
     return "" if cpu is None else words.format(cpu)
 
 
-def sharers(subject: Subject) -> str:
-    using = subject.gpu.sharers
-    return f"{len(using)} processes share GPU {subject.gpu.label}: {named(using)}"
-
-
 def others(subject: Subject) -> str:
     """The processes to end on the GPU, as far as they are known: those that are not part of the
     job or, if no command shows what is, all that hold much of its memory."""
@@ -302,7 +297,7 @@ def watch_command(subject: Subject) -> str | None:
 FUNCTIONS: tuple[Phrase, ...] = (
     worked, at_power, paused, in_pauses, rates,
     host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
-    watts_and_limit, memory_growth, holders, held_memory, idle_cpu, sharers,
+    watts_and_limit, memory_growth, holders, held_memory, idle_cpu,
     others, for_loaders, config, script, pid,
     where_it_waits, watching, watch_command,
 )

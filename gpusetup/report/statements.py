@@ -99,9 +99,6 @@ CARD = (
     r"(?:显卡|顯卡|GPU|CUDA|独显|グラボ|그래픽 ?카드|Grafikkarte|Karte|carte(?: graphique)?|tarjeta(?: gráfica)?"
     r"|placa(?: de vídeo)?|видеокарт\w|карт[уа])"
 )
-RELEASE = r"(?:(?:py)?torch |nightly )?(?P<{0}>\d\.\d{{1,2}}\.\d{{1,2}}(?:\.dev\d+)?(?:\+[a-z]{{2,5}}[\d.]*)?)"
-WORKS = r"\b(?:works?|worked|fine|ok) (?:fine )?(?:with|on|in) "
-FAILS = r"\b(?:fails?|broken|crashes|not|(?:does not|doesn't) work) (?:with|on|in|since) "
 STATEMENTS = (
     # It does not use the GPU.
     Statement(
@@ -192,12 +189,6 @@ STATEMENTS = (
     Statement(
         kind="python-bound",
         words=r"\b(?:requires?|needs?|bound to|stuck (?:on|with)|only (?:works?|supports?|runs?)(?: with| on)?|limited to) python[ =]{1,3}(?P<python>3\.\d{1,2})\b(?! ?\+)|\bpython[ =]{1,3}(?P<python_>3\.\d{1,2})\b[^\n]{0,60}\b(?:cannot be (?:a )?newer|must stay|is required|only|no newer)\b",
-    ),
-    # One release of torch works, another does not.
-    Statement(
-        kind="release-regressed",
-        words=rf"{WORKS}{RELEASE.format('good')}\b.{{0,60}}?\b{FAILS}{RELEASE.format('bad')}"
-        rf"|{FAILS}{RELEASE.format('bad_')}\b.{{0,60}}?\b{WORKS}{RELEASE.format('good_')}",
     ),
     # Something fails, in no other words.
     Statement(

@@ -132,9 +132,4 @@ CLASSES: dict[str, Class] = {
             "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`\nI only have a CPU at home",
         ),
     ),
-    "a machine that is AMD's by its owner's word": Class(
-        "amd-gpu",
-        ("RuntimeError: Found no NVIDIA driver on your system. (AMD Linux, was working before)",),
-        ("RuntimeError: Found no NVIDIA driver on your system.\nAMD Ryzen 7 5800X, Ubuntu 22.04",),
-    ),
 }

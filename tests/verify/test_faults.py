@@ -125,8 +125,6 @@ FAULTS = (
     Fault("NVML and the driver are of two releases", "nvml-mismatch",
           state={"nvml.version": "13.590.44.01"}, severity=Severity.WARNING, root=False),
     second("fabric", 1, "system-not-ready-fabric-manager"),
-    Fault("NVML is slow", "driver-slow", state={"nvml.init": "@slow 5200 0"},
-          severity=Severity.WARNING, root=False),
 )  # fmt: skip
 
 
@@ -232,10 +230,9 @@ def told_of(fault: Fault, diagnosis: DoctorAnswer) -> dict[str, Finding]:
 @pytest.mark.one_in(12)
 def test_a_fault_is_named_with_its_gpu_and_in_time(fault: Fault, tmp_path: Path) -> None:
     diagnosis, taken = judged(fault, tmp_path)
-    found = told_of(fault, diagnosis)
+    told_of(fault, diagnosis)
     if fault.hangs:
         assert taken < quick_seconds() + 2.0
-        assert "driver-slow" not in found
 
 
 CUT: Mapping[str, object] = {"mig_mode": 1, "mig_max": 7}
