@@ -1,28 +1,16 @@
-"""The commands as Python functions, which your own program can call. For example:
-`from gpusetup.api import diagnose, resolve`.
+"""The commands as Python functions, which your own program can call: `from gpusetup.api import
+diagnose, resolve`. The page docs/reference/api.md describes them.
 
 Each function returns the document that its command prints with `--json`, as a typed value that you
-cannot change. `gpusetup COMMAND --schema` describes the fields. `to_plain` turns the value into
-dicts, and `to_json` turns it into text. The functions print nothing. The messages that the command
-line writes to stderr go to the logger `gpusetup` with the level INFO.
-
-An unknown argument, or one of the wrong type, raises `TypeError`. Every other failure raises a
-`GpuSetupError` with `message`, `hint` (what to do, or None) and `exit_code`. `str(error)` contains
-the message and the hint. A negative answer raises no error. To see whether an answer is negative,
-read `cause` of a `DoctorAnswer`, `torch` (None) of a `ResolveAnswer`, `fits` of a plan, or
-`verdict` of a `VerifyAnswer`.
-
-Answers about this machine are not anonymous, because their `snapshot` contains the names of folders
-and of the user. To share a snapshot, use `gpusetup snapshot`. The names, keywords and documents of
-this module are stable. Other modules may change at any time. You need neither torch nor a GPU to
-import this module.
+cannot change. The functions print nothing; the messages that the command line writes to stderr go
+to the logger `gpusetup` with the level INFO. An unknown argument, or one of the wrong type, raises
+`TypeError`. Every other failure raises a `GpuSetupError` with `message`, `hint` and `exit_code`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unsatisfiable, UsageError
 from gpusetup.model.codec import to_json, to_plain
@@ -60,22 +48,14 @@ Machine = str | Path | Snapshot
 """An example machine's name, the path of a snapshot file, or a snapshot."""
 
 
-def diagnose(
-    machine: Machine | None = None,
-    *,
-    python: str | Path | None = None,
-    torch: str | None = None,
-    gpu: Sequence[str] = (),
-    driver: str | None = None,
-    timeout: float | None = None,
-) -> DoctorAnswer:
+def diagnose(machine: Machine | None = None, **options: Any) -> DoctorAnswer:
     """Find out what is wrong with this machine (or another one), and how to fix it.
 
-    Like the command, this function looks at the active environment. For the environment of the
-    calling program, pass `python=sys.executable`. If the driver hangs, the function returns after
-    `timeout` seconds.
+    The options are `python`, `torch`, `gpu`, `driver` and `timeout` of `gpusetup doctor`. Like the
+    command, this function looks at the active environment. For the environment of the calling
+    program, pass `python=sys.executable`.
     """
-    return _answer("doctor", DoctorAnswer, locals())
+    return _answer("doctor", DoctorAnswer, {"machine": machine, **options})
 
 
 def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
@@ -92,32 +72,14 @@ def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
     return _answer("doctor", DoctorAnswer, {"report": report, "torch": torch})
 
 
-def resolve(
-    *packages: str,
-    machine: Machine | None = None,
-    driver: str | None = None,
-    gpu: Sequence[str] = (),
-    os: Literal["linux", "windows", "macos"] | None = None,
-    architecture: Literal["x86_64", "aarch64"] | None = None,
-    python: str | None = None,
-    glibc: str | None = None,
-    torch: str | None = None,
-    backend: str | None = None,
-    installer: Literal["uv", "pip", "conda"] | None = None,
-    name: str | None = None,
-    requirements: Sequence[str | Path] = (),
-    explain: bool = False,
-    offline: bool = False,
-    index: str | None = None,
-) -> ResolveAnswer:
+def resolve(*packages: str, machine: Machine | None = None, **options: Any) -> ResolveAnswer:
     """Choose the torch build for this machine or one that you describe, and say why other builds do
-    not fit.
+    not fit. With `packages`, choose torch and the packages together.
 
-    If you leave a value out, gpusetup reads it from this machine. With `packages`, it chooses torch
-    and the packages together and queries your package index, unless you set `offline`. With
-    `name`, the conda commands create a new environment with that name.
+    Each option has the name of the command's, but `--machine` is `architecture` and `-r` is
+    `requirements`. If you leave a value out, gpusetup reads it from this machine.
     """
-    return _answer("resolve", ResolveAnswer, locals())
+    return _answer("resolve", ResolveAnswer, {"packages": packages, "machine": machine, **options})
 
 
 def plan(**question: Any) -> PlanAnswer:
@@ -129,28 +91,14 @@ def plan(**question: Any) -> PlanAnswer:
     return _answer("plan", PlanAnswer, question)
 
 
-def verify(
-    *,
-    python: str | Path | None = None,
-    level: Literal["quick", "standard", "census", "stress"] = "quick",
-    device: str = "auto",
-    expect: Sequence[str] = (),
-    with_packages: Sequence[str] = (),
-    only: Sequence[str] = (),
-    skip: Sequence[str] = (),
-    seconds: float | None = None,
-    seed: int | None = None,
-    timeout: float | None = None,
-    strict: bool = False,
-    junit: str | Path | None = None,
-) -> VerifyAnswer:
+def verify(**options: Any) -> VerifyAnswer:
     """Test torch by computing with it, in a child process of the environment's Python.
 
-    To test the torch of the calling program's environment, pass `python=sys.executable`. The call
-    returns when the checks are done. This function tests a single process. To test several
-    ranks, use `python -m gpusetup.verify`.
+    Each option has the name of the command's, but `--with` is `with_packages`. To test the torch of
+    the calling program's environment, pass `python=sys.executable`. This function tests a single
+    process. To test several ranks, use `python -m gpusetup.verify`.
     """
-    return _answer("verify", VerifyAnswer, locals())
+    return _answer("verify", VerifyAnswer, options)
 
 
 Answer = TypeVar("Answer")

@@ -44,12 +44,14 @@ def printed(*words: str) -> None:
 
 
 def watched() -> None:
-    """The table of the GPUs at the end of a composed run, in which one rank works alone."""
-    from monitor_kinds import composed
+    """The table of the GPUs of a composed run, in which one rank works alone."""
+    from composed_runs import RUNS
 
+    from gpusetup.model.codec import from_json
+    from gpusetup.monitor.documents import Sample
     from gpusetup.render.monitor import once
 
-    sample = composed("one rank works while the others spin and wait", 0).samples[-1]
+    sample = from_json(RUNS["one slow rank"].text().splitlines()[-2], Sample, what="a sample")
     print(once(sample).shown(width=COLUMNS, colour=True))
 
 

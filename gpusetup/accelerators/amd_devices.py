@@ -1,7 +1,7 @@
 """AMD's GPUs by their PCI ids: the chip's target, and a name to display.
 
-If the driver is loaded, the Linux kernel reports the target (`probe/amd.py`). The ids are for
-machines without a loaded driver, and for Windows.
+If the driver is loaded, the Linux kernel reports the target (`probe/other_makers.py`). The ids are
+for machines without a loaded driver, and for Windows.
 
 Source: the PCI ID database (pci-ids.ucw.cz, 2023-04-11, as Debian's package `pci.ids` has it); the
 ids of 2024 to 2026 from lines of newer editions that public repositories quote, read in November

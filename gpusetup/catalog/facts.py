@@ -33,8 +33,6 @@ class Switched(Frozen):
     """GPUs that are also sold on boards with NVSwitch, identified by a part of their name."""
 
     part: str
-    count: int | None = None
-    """How many NVLinks such a GPU has; NVML may report more ports than there are links."""
 
 
 class Integrated(Frozen):
@@ -178,15 +176,6 @@ def switched(name: str) -> bool:
     (True, False)
     """
     return any(row.part in name for row in facts(Switched))
-
-
-def nvlinks_of(name: str) -> int:
-    """How many NVLinks a GPU on boards with NVSwitch has; 0 if unknown.
-
-    >>> nvlinks_of("NVIDIA A100-SXM4-80GB"), nvlinks_of("L4")
-    (12, 0)
-    """
-    return next((row.count for row in facts(Switched) if row.count and row.part in name), 0)
 
 
 def extension(name: str) -> Extension:

@@ -6,7 +6,7 @@ After an answer with `"spent": true`, the next request needs a new process. Pyth
 
     {"code": "module:function" | null, "pickle": path | null,
      "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
-     "amp": "bf16|fp16" | null, "compile": false, "optimizer": "adamw",
+     "amp": "bf16|fp16" | null, "compile": false,
      "memory_limit_bytes": null, "mode": "steps|devices", "seconds": 60,
      "timed": true, "loaded": false, "workers": 4 | null}
 """

@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import inspect
 import os
-import random
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -18,10 +17,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Sampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "adafactor": "Adafactor"}
 
 
 class Contract(Exception):
@@ -189,28 +187,12 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
 # --- a data set and its loader -------------------------------------------------------------------
 
 
-class Endless(Sampler):  # type: ignore[misc]
-    """An endless sequence of sample indices: the given order again and again, or drawn at random
-    from a range with a seed."""
-
-    def __init__(self, order: Any, seed: int) -> None:
-        self.order, self.seed = order, seed
-
-    def __iter__(self) -> Iterator[Any]:
-        draw = random.Random(self.seed)
-        while True:
-            if isinstance(self.order, range):
-                yield draw.choice(self.order)
-            else:
-                yield from self.order
-
-
 def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
     """A loader for a data set with this batch size, or a copy of the given loader with it."""
     options: Dict[str, Any] = {"batch_size": batch, "num_workers": workers, "drop_last": True}
-    dataset, order = data, None
+    dataset = data
     if isinstance(data, DataLoader):
-        dataset, order = data.dataset, data.sampler
+        dataset = data.dataset
         for name in ("collate_fn", "pin_memory", "worker_init_fn"):
             options[name] = getattr(data, name)
         # torch refuses this option if there are no workers.
@@ -224,8 +206,9 @@ def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
         raise Contract("its DataLoader makes the batches itself: return the data set instead")
     if not length_of(dataset):
         raise Contract("the data set is empty, or has no length")
-    sampler = Endless(range(len(dataset)) if order is None else order, seed)
-    return DataLoader(dataset, sampler=sampler, **options)
+    draw = torch.Generator().manual_seed(seed)
+    endless = RandomSampler(dataset, replacement=True, num_samples=sys.maxsize, generator=draw)
+    return DataLoader(dataset, sampler=endless, **options)
 
 
 def batches_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Iterator[Any]:
@@ -309,17 +292,12 @@ def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 # --- the optimizer and the step ----------------------------------------------------------------
 
 
-def optimizer_of(job: TracedJob, name: str) -> Any:
-    """The job's optimizer, created if there is none."""
+def optimizer_of(job: TracedJob) -> Any:
+    """The job's optimizer; AdamW if the user gave none."""
     trained = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
     if not trained:
         raise Contract("the model has no parameter that is trained")
-    if job.optimizer is None:
-        if name not in OPTIMIZERS:
-            names = ", ".join(OPTIMIZERS)
-            raise NoSuchFunction("gpusetup knows no optimizer `%s`: %s" % (name, names))
-        # An old torch may lack the class.
-        job.optimizer = getattr(torch.optim, OPTIMIZERS[name])
+    job.optimizer = job.optimizer or torch.optim.AdamW
     # The user gave an optimizer class, or a function of the parameters.
     if not isinstance(job.optimizer, torch.optim.Optimizer):
         job.optimizer = job.optimizer(trained)

@@ -42,7 +42,7 @@ EXAMPLES = (
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
 )
 QUESTION_OPTIONS = (
-    "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve", "method",
+    "model", "params", "context", "batch", "accumulate", "gpus", "sp", "solve", "method",
 )  # fmt: skip
 """Options that have the same name as a field of a question."""
 JOB_OPTIONS = (
@@ -74,12 +74,6 @@ class PlanQuestion(CommandQuestion):
     )
     from_config: str | None = option(
         "read the job from this training config", metavar="FILE", group=MODEL
-    )
-    freeze: str | None = option(
-        "freeze the whole model, or only this PART of it: embeddings, or 10 (the first ten layers)",
-        const="all",
-        metavar="PART",
-        group=MODEL,
     )
 
     context: int | None = option(

@@ -7,9 +7,7 @@ elsewhere (`compile`, `workers`) to certain maps; rows with a narrower `under` c
 lists keys that may be added to a config, the key below which each is written, and names that show
 that its trainer reads it. `loops` lists trainers with names that only their configs have, and what
 their step counts mean. `batches` lists the trainers that `plan` knows, all of which count updates,
-with the names of their batch. `words` gives the meaning of values for some roles, in the spellings
-of transformers, accelerate, Lightning, DeepSpeed, bitsandbytes, torchao, NeMo, torchtune, litgpt,
-LLaMA-Factory and verl.
+with the names of their batch. `words` gives the meaning of values for some roles.
 """
 
 from __future__ import annotations
@@ -233,32 +231,18 @@ def strategy_named(text: str) -> str:
 # --- keys that need no GPU memory -----------------------------------------------------------------
 
 
-class CostlessKeys(Frozen):
-    """The words and names of keys that need no GPU memory; each text is a list of words, separated
-    by blanks."""
-
-    as_of: str
-    roles: tuple[str, ...]
-    """Roles of keys (`data/plan/keys.json`) that do not affect GPU memory."""
-    purposes: tuple[str, ...]
-    """Words that, at the start of a key, tell its purpose whatever follows
-    (`save_adapter_weights_only`)."""
-    maps: tuple[str, ...]
-    """Maps whose keys never need GPU memory, whatever their names are."""
-    names: tuple[str, ...]
-    """Full names of keys that need no GPU memory in addition to what plan counts."""
-    words: tuple[str, ...]
-    """Words that do not refer to GPU memory. Words that sometimes do are left out: `model`,
-    `reward`, `quant`, `bits`, `offload`, `generations`, `expert`, `ema`, `lora`, `cached`, `size`,
-    `memory`."""
-
-
 @lru_cache(maxsize=1)
 def costless_keys() -> Mapping[str, frozenset[str]]:
-    """The table of costless keys, from the package's data: field of `CostlessKeys` -> words."""
-    table = from_json(COSTLESS.read_bytes(), CostlessKeys, what=COSTLESS.name)
+    """The keys that need no GPU memory, from the package's data.
+
+    `roles` (as in `keys.json`); `purposes`: words that, at the start of a key, tell its purpose
+    whatever follows (`save_adapter_weights_only`); `maps`, whose keys never need GPU memory; full
+    `names` of keys; and `words` that do not refer to GPU memory. Words that sometimes do are left
+    out: `model`, `reward`, `quant`, `bits`, `generations`, `expert`, `ema`, `lora`, `size`.
+    """
+    table = from_json(COSTLESS.read_bytes(), dict[str, Any], what=COSTLESS.name)
     return {
-        field: frozenset(" ".join(getattr(table, field)).split())
+        field: frozenset(" ".join(table[field]).split())
         for field in ("roles", "purposes", "maps", "names", "words")
     }
 

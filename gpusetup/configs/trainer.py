@@ -30,9 +30,6 @@ class TrainerKeys(NamedTuple):
 TRAINER_KEYS = (
     TrainerKeys("trinity", own="actor_rollout_ref trainer_type algorithm_type explorer "
                                "use_dynamic_bsz", shared="max_model_len rope_scaling"),
-    TrainerKeys("torchtitan", own="activation_checkpoint local_batch_size flavor "
-                                  "tensor_parallel_degree data_parallel_shard_degree "
-                                  "pipeline_parallel_degree"),
     TrainerKeys("llama-factory", own="finetuning_type cutoff_len"),
     TrainerKeys("axolotl", own="base_model sequence_len"),
     TrainerKeys("unsloth", own="use_gradient_checkpointing use_rslora"),

@@ -227,8 +227,8 @@ FORMS: dict[str, dict[str, str]] = {
             ON_A_MAC,
         ),
         alike.ON_THE_BUS: ON_A_MAC,
-        alike.HOST_MEMORY: "vm_stat; memory_pressure",
         HOOK_LOG: "docker info",
+        alike.HOST_MEMORY: "vm_stat; memory_pressure",
         alike.COLLECT_ENV: alike.TORCHS_MPS,
     },
     # WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver

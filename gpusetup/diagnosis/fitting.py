@@ -62,12 +62,9 @@ PINNING_ENGINES = {
     "vllm": "vLLM",
     "sglang": "SGLang",
     "lmdeploy": "LMDeploy",
-    "text-generation-inference": "text-generation-inference",
 }
 """Packages whose releases each require exactly one torch release, because another one breaks their
 kernels."""
-IMAGE_ONLY = "text-generation-inference"
-"""The one among them that is only published as an image."""
 SAME_FOR_ALL_PROGRAMS = (
     *("maker-driver-not-loaded", "maker-device-permission", "container-no-maker-gpu"),
 )
@@ -118,7 +115,7 @@ def _with_pinned_torch(context: RuleContext, engine: str, finding: Finding, fix:
         return makers.engine_for_gpu(context, PINNING_ENGINES[engine])
     if image := owners.image(context):
         return Fix(text=image.sentence, alternatives=others)
-    has_wheels = not (in_container(context) or on(context, "windows") or engine == IMAGE_ONLY)
+    has_wheels = not (in_container(context) or on(context, "windows"))
     return Fix(
         text=f"{engine} requires one exact torch version. Install the release that fits the GPU "
         "and the driver, together with its torch (in a container: an image of that release). Do "

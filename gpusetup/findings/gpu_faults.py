@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpusetup.catalog.facts import nvlinks_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
@@ -265,13 +264,8 @@ def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
     return lines("sudo nvidia-smi --gpu-reset")
 
 
-NVSWITCH_GPUS = 4
-"""Boards with NVSwitch have more GPUs (HGX: 4 without, 8 with; DGX 16)."""
-
-
 def nvlink_degraded(context: RuleContext) -> Findings:
-    """GPUs with fewer active NVLinks than the best GPU of their model in this machine; on a board
-    with NVSwitch, than the model has."""
+    """GPUs with fewer active NVLinks than the best GPU of their model in this machine."""
     listed = gpus(context)
     lacking = []
     for gpu in listed:
@@ -280,10 +274,7 @@ def nvlink_degraded(context: RuleContext) -> Findings:
         if active is None or gpu.mig_enabled:
             continue
         of_model = [other.nvlinks_active or 0 for other in listed if other.name == gpu.name]
-        expected = max(of_model)
-        if len(of_model) > NVSWITCH_GPUS and (gpu.nvlinks_inactive or not active):
-            expected = max(expected, nvlinks_of(gpu.name))
-        if active < expected:
+        if active < max(of_model):
             lacking.append(gpu)
     if lacking:
         # If another GPU has a working link, NVLink may be partly usable.
@@ -293,17 +284,14 @@ def nvlink_degraded(context: RuleContext) -> Findings:
 
 
 def fabric_unhealthy(context: RuleContext) -> Findings:
-    """GPUs that could not register with the NVSwitch fabric, or whose registration is unhealthy."""
+    """GPUs that could not register with the NVSwitch fabric."""
     failed = [
         gpu
         for gpu in gpus(context)
         if gpu.fabric_state == "completed" and gpu.fabric_status not in (None, "success")
     ]
-    # A fault of the fabric without a failed registration is a warning only.
-    unhealthy = failed or [gpu for gpu in gpus(context) if gpu.fabric_faults]
-    if unhealthy:
-        fields = ("fabric_faults", "fabric_status")
-        yield of_gpus(context, "fabric-unhealthy", unhealthy, *fields, weak=not failed)
+    if failed:
+        yield of_gpus(context, "fabric-unhealthy", failed, "fabric_status")
 
 
 RULES = (

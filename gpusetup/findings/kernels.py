@@ -22,7 +22,6 @@ from gpusetup.evidence.context import (
     event_evidence,
     events,
     gpus,
-    in_container,
     is_cuda_build,
     is_report,
     serving,
@@ -30,11 +29,10 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.environment import torch_in_words, version_evidence
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import gpu_naming, paste
+from gpusetup.fixes import gpu_naming
 from gpusetup.fixes.jetson import jetson_fix
-from gpusetup.model.finding import Finding, Findings, Fix
+from gpusetup.model.finding import Finding, Findings
 from gpusetup.model.machine import Event, Events, visible_gpus
-from gpusetup.model.shell import lines
 from gpusetup.model.versions import Capability, parsed
 
 
@@ -56,23 +54,15 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         return
     if not ((sees_no_gpu and may_be_installed) or declared or _cannot_run_on_board(context)):
         return
-    # Up to JetPack 4, the container gets CUDA's libraries from its host.
-    fix = OF_THE_HOST if declared and in_container(context) else jetson_fix(context)
     yield RECORDS["jetson-wrong-wheel"].found(
         f"{torch_in_words(context)} is not made for this Jetson ({board})",
         detail=f"torch's aarch64 wheels run on Thor with CUDA {FIRST_OF_THOR.cuda} or newer, and "
         f"on Orin with {UNIFIED.cuda} or newer. With an older CUDA, a Jetson needs NVIDIA's "
         "wheels for its JetPack.",
         evidence=(*event_evidence(declared), *version_evidence(context)),
-        fix=fix,
+        fix=jetson_fix(context),
     )
 
-
-OF_THE_HOST = Fix(
-    text="Up to JetPack 4, a Jetson's container uses CUDA's libraries of its host. Start the "
-    "container with `--runtime nvidia`, and use the image whose L4T tag is the host's release",
-    looks=paste.look("on the host, see the host's release", *lines("cat /etc/nv_tegra_release")),
-)
 
 NO_KERNEL_IMAGE = 209
 """cudaErrorNoKernelImageForDevice."""
@@ -105,7 +95,7 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
     if messages:
         # The message with the most values describes the GPU and the kernels most exactly.
         fullest = max(messages, key=lambda event: len(event.values))
-        older = _said_older(context, fullest)
+        older = fullest.values.get("side", "").startswith("old")
         yield _unserved(context, messages, fullest.values.get("gpu"), older=older)
     # On a Jetson, jetson_wrong_wheel makes the finding and names the source of the right wheel.
     elif board_of(context.snapshot):
@@ -158,16 +148,6 @@ def _torch_that_lacks(context: RuleContext) -> str:
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:
     """The compute capabilities of torch's kernels, as far as the kernels' names show them."""
     return [Capability.parse(name) for name in readable(tuple(kernels))]
-
-
-def _said_older(context: RuleContext, message: Event) -> bool:
-    """Whether the GPU is older than the kernels: by both capabilities if they are known, otherwise
-    by the message."""
-    in_message = message.values.get("kernels", "").split()
-    served = _capabilities((*in_message, *(context.torch.kernels or ())))
-    if served and (here := capabilities(context)):
-        return min(here) < max(served)
-    return message.values.get("side", "").startswith("old")
 
 
 def _seen(context: RuleContext) -> Events:

@@ -261,14 +261,10 @@ def serves_its_maker(context: RuleContext) -> bool:
 def no_nvidia_gpu(context: RuleContext) -> Findings:
     """This machine has no NVIDIA GPU; the finding names the maker of its GPU. It is only a note if
     no program needed CUDA."""
-    is_a_mac = _apple(context)
-    if _in_use(context) or not (is_a_mac or _is_absent(context)):
+    if _in_use(context) or not (_apple(context) or _is_absent(context)):
         return
     # Other rules report problems with another maker's drivers and builds.
     if stack_of(context) is not None:
-        return
-    # A CUDA error comes from NVIDIA's driver, so the Mac in the text is only the person's terminal.
-    if is_a_mac and is_report(context) and events(context, "cuda-error"):
         return
     cause, fix = _of_whom(context)
     maker_is_at_fault = intels_extension_fails(context) or events(context, "hip-kernel-missing")
@@ -295,7 +291,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     yield finding(
         context,
         cause,
-        (*errors, *cards, *_what_is_there(context, cause)),
+        (*errors, *cards, *_what_is_there(context)),
         fix=fix,
         severity=Severity.NOTE if is_only_a_note else None,
         board=board,
@@ -307,17 +303,15 @@ QUOTES = 3
 """How many messages the evidence quotes."""
 
 
-def _what_is_there(context: RuleContext, cause: str) -> Events:
-    """The devices on the bus, or the Mac, as evidence that no GPU is NVIDIA's; () for a text that
-    names its GPU but lists no devices."""
-    machine = context.snapshot
-    if cause == "apple-silicon":
-        return (shown(context, "os.machine", f"macOS on {machine.os.machine or 'a Mac'}"),)
-    if is_report(context) and not machine.pci_devices and events(context, *LOOKED_FOR_CUDA):
+def _what_is_there(context: RuleContext) -> Events:
+    """The devices on the bus, as evidence that no GPU is NVIDIA's; () for a text that names its GPU
+    but lists no devices."""
+    listed = context.snapshot.pci_devices
+    if is_report(context) and not listed and events(context, *LOOKED_FOR_CUDA):
         return ()
     devices = "; ".join(
         f"{device.vendor} {device.name or device.device_id} at {device.bus_id}"
-        for device in machine.pci_devices or ()
+        for device in listed or ()
     )
     return (shown(context, "pci_devices", devices or "no NVIDIA GPU found"),)
 
@@ -329,11 +323,7 @@ def _in_use(context: RuleContext) -> bool:
     if intels_extension_fails(context) or events(context, *LOOKED_FOR_CUDA[1:]):
         return False
     if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
-        # torch also lists a GPU without kernels in its wheel, and fails at the first kernel.
-        names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
-        targets = {target for name in names if (target := gfx_of(name))}
-        needs_cuda = events(context, "cuda-lib-missing", "extension-not-built")
-        return not needs_cuda and targets <= {*BUILT_FOR}
+        return True
     return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
 
 
@@ -343,9 +333,8 @@ def _is_absent(context: RuleContext) -> bool:
     if has_gpu is not None or machine.driver.version:
         return has_gpu is False
     is_another_makers = is_seen_only(maker_of(machine.torch.backend))
-    if is_another_makers or events(context, *OF_ANOTHER_MAKER) or intels_extension_fails(context):
-        return True
-    return bool(events(context, "foreign-gpu") and events(context, "program-lib-missing"))
+    said = events(context, *OF_ANOTHER_MAKER) or intels_extension_fails(context)
+    return bool(is_another_makers or said)
 
 
 OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu", "gpu-not-chosen")
@@ -355,10 +344,6 @@ OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu", "gpu-not-chos
 def _apple(context: RuleContext) -> bool:
     """Whether the machine is a Mac with an Apple chip; a Mac of unknown architecture in a text
     counts too."""
-    # The user of a hosted notebook sits at the Mac, but the program runs elsewhere.
-    is_lent = is_report(context) and events(context, "hosted-notebook")
-    if is_lent and not events(context, *LOOKED_FOR_CUDA):
-        return False
     if events(context, "mps-lacks") and not has_nvidia(context):
         return True
     machine = context.os.machine

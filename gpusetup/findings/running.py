@@ -26,8 +26,6 @@ from gpusetup.readings.nvidia_smi import shows_computing
 
 MEMORY_ALLOCATION = 2
 """cudaErrorMemoryAllocation."""
-FULL = 0.95
-"""Above this share of used GPU memory, a library has no room for its workspace."""
 MOST = 0.6
 """Above this share of a GPU's memory, other programs use most of it."""
 
@@ -35,14 +33,6 @@ MOST = 0.6
 def out_of_memory(context: RuleContext) -> Findings:
     """The GPU's memory was not enough."""
     messages = (*events(context, "out-of-memory"), *cuda_errors(context, MEMORY_ALLOCATION))
-    # cuBLAS and cuDNN cannot start if the memory of every GPU is full.
-    listed = gpus(context)
-    is_full = [
-        (gpu.memory_used_bytes or 0) >= FULL * (gpu.memory_total_bytes or float("inf"))
-        for gpu in listed
-    ]
-    if listed and all(is_full):
-        messages += events(context, "cuda-library-error")
     if not messages:
         return
     # The message with the most numbers explains the most. A heading may quote only its beginning.

@@ -76,7 +76,7 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
     _, _, label = requirement(event.values.get("requirement", ""))
     maker = maker_of(label or index_label(event))
     if maker and is_seen_only(maker):
-        return makers.newest_build(context, BY_ID[maker], requested)
+        return makers.newest_build(context, BY_ID[maker])
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "wrong-index" and not _is_of_torch(requested):
@@ -85,14 +85,6 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return _without_its_wheel(context, requested)
     if board_of(context.snapshot) and paste.chosen_build(context) is None:
         return jetson_fix(context)
-    tags = re.search(r"-cp(\d)(\d+)t?-", requested)
-    if cause == "python-no-wheel" and tags:
-        python = f"{tags[1]}.{tags[2]}"
-        text = (
-            f"This file is for 64-bit Python {python}: create an environment with that Python, "
-            "or let the installer choose the file for yours"
-        )
-        return paste.with_python(context, python, text)
     if cause == "python-no-wheel":
         return _other_python(context, requested)
     if cause == "apple-silicon":
@@ -184,9 +176,6 @@ def _cause_of(context: RuleContext, event: Event, requested: str) -> str:
     if event.kind == "wrong-index":
         return "wrong-index"
     if event.kind == "conda-not-found":
-        # An exported build only fits one machine.
-        if re.fullmatch(EXPORTED, requested):
-            return "package-not-found"
         return "no-wheel-for-platform" if context.os.family == "macos" else "wrong-index"
     if event.kind == "wheel-not-supported":
         return _tag_that_fails(context, requested)
@@ -252,10 +241,6 @@ def _tag_that_fails(context: RuleContext, wheel: str) -> str:
     python = (python_tag(context.snapshot) or "").replace(".", "")
     return "no-wheel-for-platform" if f"-cp{python}-" in wheel else "python-no-wheel"
 
-
-EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
-"""A package in an exported conda environment: a name, a version and the exact build, such as
-`pytorch=2.0.1=py3.10_cuda11.8_cudnn8.7.0_0`."""
 
 # --- what an installer looked for -----------------------------------------------------------------
 

@@ -35,7 +35,6 @@ from gpusetup.accelerators.makers import AMD, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_xpu, maker_named
 from gpusetup.catalog.builds import index_url
 from gpusetup.choose.installed import vendors_of
-from gpusetup.choose.other_makers import NAME_OF_BUILDS
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -53,7 +52,7 @@ from gpusetup.evidence.maker_facts import (
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.frozen import replace
-from gpusetup.model.shell import Line, filled, lines
+from gpusetup.model.shell import Line, lines
 from gpusetup.model.versions import parsed
 
 # --- the kernel driver and its nodes --------------------------------------------------------------
@@ -465,7 +464,6 @@ def native_python(context: RuleContext) -> Fix:
     version = ".".join((context.snapshot.python.version or "3.12").split(".")[:2])
     folder = paste.new_environment_folder(context, version)
     python = f"cpython-{version}-macos-aarch64"
-    conda = "CONDA_SUBDIR=osx-arm64 conda create -n torch-arm64 python={version}"
     return Fix(
         text="Create an environment with a Python for Apple silicon (arm64) and install torch "
         "there. torch 2.2.2 is the last release for Intel Macs",
@@ -473,7 +471,6 @@ def native_python(context: RuleContext) -> Fix:
             paste.command(context, "uv", "venv", "--python", python, folder),
             paste.command(context, "gpusetup", "install", "--venv", folder),
         ),
-        alternatives=paste.other("with conda", filled(conda, version=version)),
     )
 
 
@@ -532,18 +529,9 @@ def engine_for_gpu(context: RuleContext, engine: str) -> Fix:
     )
 
 
-def newest_build(context: RuleContext, maker: Maker, requested: str) -> Fix:
+def newest_build(context: RuleContext, maker: Maker) -> Fix:
     """The fix for an installer that found no build of a maker: the maker's newest build for this
     system, never another maker's."""
     if on(context, "macos"):
         return for_mac(context)
-    target = board_of(context)[1]
-    if maker is AMD and on(context, "windows"):
-        return from_amds_index(context, target)
-    index = pytorchs_index(target) if maker is AMD else str(maker.index)
-    return Fix(
-        text=f"The index has no {requested} for this system and Python. Install the newest "
-        f"{NAME_OF_BUILDS[maker.id]} build that fits this GPU and Python, or a release that the "
-        "index lists",
-        commands=(paste.pip(context, "install", "torch", "torchvision", "--index-url", index),),
-    )
+    return build_for(context, maker, board_of(context)[1])

@@ -47,8 +47,6 @@ class FleetAnswer(Frozen):
     """Files in the folder that are not records."""
     not_asked: Mapping[str, str] = {}
     """Maps each node that `fleet run` skipped to the reason."""
-    uncompared: tuple[str, ...] = ()
-    """Nodes of whose GPU model there are too few for a comparison."""
 
 
 NO_RECORD = "no record: the node did not answer"
@@ -90,14 +88,10 @@ def answer(records: Records, expected: Iterable[str]) -> FleetAnswer:
     rows.sort(key=lambda row: (statuses.index(row.status), natural(row.name)))
     # Names that are not safe in a command are left out.
     failed = [row.name for row in rows if row.status == "failed" and SAFE.fullmatch(row.name)]
-    kinds = by_kind(nodes).values()
     return FleetAnswer(
         nodes=tuple(rows),
         exclude=f"--exclude={slurm_list(failed)}" if failed else "",
         left_out=records.left_out,
-        uncompared=tuple(
-            node.name for of_kind in kinds if len(of_kind) < LEAST_NODES for node in of_kind
-        ),
     )
 
 

@@ -369,8 +369,6 @@ class TrainerSettings(Frozen):
     """Where to paste the text."""
     text: str
     """The keys for the trainer's config, or the flags for its command."""
-    missing: tuple[str, ...] = ()
-    """Settings of the plan that are not in the text, because the trainer has no key for them."""
 
 
 class PlanCell(Frozen):

@@ -17,7 +17,7 @@ from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
 from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
-from gpusetup.monitor.words import filled, labels, reasons_that_cost_little, sharers, whole
+from gpusetup.monitor.words import filled, labels, reasons_that_cost_little
 from gpusetup.monitor.work import (
     Work,
     at_least,
@@ -71,12 +71,14 @@ def judgement_of(run: WatchedRun) -> Judgement:
             return judgement
     # The working GPU with the worst verdict. If several are equally bad, the first is named.
     judged = [(subject, case_of(subject)) for subject in run.subjects]
-    subject, case = min(judged, key=lambda pair: ORDER.index(pair[1].verdict))
-    for one, its_case in judged:
-        # Memory that ended the run comes first.
-        if its_case.cause in ("before-the-end", "leak"):
-            subject, case = one, its_case
-            break
+    # Memory that ended the run comes first.
+    subject, case = min(
+        judged,
+        key=lambda pair: (
+            pair[1].cause not in ("before-the-end", "leak"),
+            ORDER.index(pair[1].verdict),
+        ),
+    )
     # One throttled card makes the others wait, and a hang looks uneven too.
     explains_it = case.verdict == "throttled" or case.cause == "hang"
     unevenness = None if explains_it else uneven_work(run)
@@ -115,7 +117,9 @@ FINDINGS: tuple[tuple[Sign, str, str], ...] = (
     (s.rests_at_the_end & ~(s.server | s.notebook),
      "nothing ran in the last {gpu.seconds_after_work} s, while its memory was still in use",
      "see-how-it-ended"),
-    (s.shared_by_programs, "{sharers}; each may get only a part of its time", "see-whose-they-are"),
+    (s.shared_by_programs,
+     "GPU {gpu.label} is shared by {others}; each may get only a part of its time",
+     "see-whose-they-are"),
     (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
 )  # fmt: skip
 """What the user should act on even if the working GPUs are used well, with the most urgent first:
@@ -151,10 +155,7 @@ def no_gpu(run: WatchedRun) -> Judgement | None:
         return judgement._replace(evidence=f"{judgement.evidence} (no GPU was watched)")
     # If a command ended at once, a single sample says nothing about it.
     reason = "the command ended too soon to be judged" if rows else "no command"
-    busy = Work(run.rows).host_share
-    words = "" if busy is None else f"; the machine's CPU was {whole(busy)} % busy"
-    evidence = f"no GPU was watched, and {reason}{words}"
-    return Judgement(None, "", evidence, ("see-why-no-gpu",))
+    return Judgement(None, "", f"no GPU was watched, and {reason}", ("see-why-no-gpu",))
 
 
 USES: tuple[Use, ...] = ("low", "fair", "good", "idle", "unknown")
@@ -188,9 +189,6 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     if picture.use != "good":
         evidence = f"{words}: one reading shows how much it works, not why"
         return Judgement("bursty", "one-reading", evidence, ("watch-the-command",))
-    for one in run.subjects:
-        if s.shared_by_programs(one):
-            return Judgement("good", "", f"{words}, but {sharers(one)}", ("see-whose-they-are",))
     end = reasons_that_cost_little(run) or ": nothing slows it down"
     return Judgement("good", "", f"{words}{end}")
 
@@ -241,11 +239,9 @@ def hang(run: WatchedRun) -> Judgement | None:
     waits_for_others = len(held) > 1 or (run.launched and bool(run.exit))
     if not waits_for_others or not spinning or len(spinning) * 2 < len(working):
         return None
-    quiet = labels(gpu for gpu in held if gpu not in spinning)
-    others = f", GPU {quiet} did nothing" if quiet else ""
     words = (
         f"the job has made no progress for {marks.HANG_SECONDS:.0f} s or more: GPU "
-        f"{labels(spinning)} looked busy{others}, and no data moved: a rank waits in a collective "
+        f"{labels(spinning)} looked busy, and no data moved: a rank waits in a collective "
         "for another rank"
     )
     return Judgement("communication-bound", "hang", words, ("see-where-it-waits",))

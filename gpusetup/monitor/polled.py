@@ -14,8 +14,8 @@ from gpusetup.accelerators.makers import AMD
 from gpusetup.monitor.documents import GpuSample
 from gpusetup.monitor.smi_logs import gpus_of, headings, rows_by_moment, rows_of
 from gpusetup.monitor.sources import Machine, SourceEnded
-from gpusetup.probe.amd import gpu_of, topology_targets
 from gpusetup.probe.nvidia_smi import PROGRAM, asked
+from gpusetup.probe.other_makers import gpu_of, topology_targets
 from gpusetup.probe.pci import FOLDER, read_pci
 from gpusetup.system.system import System, list_or_empty, read_or_none
 

@@ -9,9 +9,11 @@ anyway.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +112,11 @@ class TrainingMonitor:
         elif was_watching:
             self._warn("the training ended before the first sample")
         else:
-            # With `--json`, the last line is an error document.
-            lines = output.decode("utf-8", "replace").strip().splitlines()
-            self._warn(lines[-1] if lines else "the watching process gave no answer")
+            reason = "the watching process gave no answer"
+            # With `--json`, its error is a document in the last line.
+            with suppress(ValueError, KeyError, TypeError, IndexError):
+                reason = str(json.loads(output.splitlines()[-1])["message"])
+            self._warn(reason)
         return self.summary
 
     def _warn(self, problem: str) -> None:

@@ -99,8 +99,8 @@ CASES: tuple[VerdictCase, ...] = (
     # first.
     VerdictCase("input-starved", "cores",
          starved & (s.others_full | (s.cores_used_up & s.fewer_cores & ~s.no_gpu)),
-         "{worked}: no CPU was left (the command used {work.cpu} % on the {cores} cores that it "
-         "may use, other programs {others_cpu} %)", ("free-the-cpu", "more-cores")),
+         "{worked}: no CPU was left (other programs used {others_cpu} %, and the command the rest "
+         "of the {cores} cores that it may use)", ("free-the-cpu", "more-cores")),
     VerdictCase("input-starved", "workers",
          starved & s.workers_full & ~(s.no_gpu & s.core_full),
          "{worked} while the process waited{for_loaders}", ("more-workers", "cheaper-items")),

@@ -25,7 +25,6 @@ from gpusetup.plan.decide import (
     Decision,
     better_with_fewer,
     decide,
-    gpus_needed,
     helps,
     max_batch,
     max_context,
@@ -45,8 +44,8 @@ from gpusetup.plan.job import (
 from gpusetup.plan.memory import memory, other_gpu_bytes
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import Place, named_gpu, place_of
-from gpusetup.plan.question import TrainingQuestion, job_of
-from gpusetup.plan.rl import GENERATING, SUPERVISED
+from gpusetup.plan.question import LARGEST, TrainingQuestion, job_of
+from gpusetup.plan.rl import BY_VERL, GENERATING, SUPERVISED
 from gpusetup.plan.trainers import row_of, trainer_settings
 
 ALLOCATOR = "expandable_segments:True"
@@ -142,11 +141,6 @@ def reasons_for_close(
         yield f"other programs use {place.used_bytes / GIB:.1f} GiB of the GPU's memory"
 
 
-ALWAYS_RL = ("verl", "openrlhf")
-"""Trainers whose runs always generate answers on the training's GPUs. Trinity-RFT is not listed,
-because it generates on other GPUs and plan has measurements of its training."""
-
-
 def uncounted_parts(request: PlanRequest) -> Iterator[str]:
     """Yields what may need memory but is not counted: the unknown shape, additional models, what
     generates answers, and keys of the config."""
@@ -166,7 +160,7 @@ def uncounted_parts(request: PlanRequest) -> Iterator[str]:
             yield key.key.partition("[")[0]
     elif setup.method in GENERATING and not setup.engine_share:
         yield "an inference server, if the trainer starts one on these GPUs"
-    elif setup.method in SUPERVISED and question.trainer in ALWAYS_RL:
+    elif setup.method in SUPERVISED and question.trainer in BY_VERL:
         yield "the inference engine and the reference model (`--method grpo`, or the config)"
 
 
@@ -292,7 +286,9 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     length, and the context is the longest for a single sequence.
     """
     question, shape = request.question, request.job.shape
-    if request.job.gpus > 1 or question.describes_training or not shape.writes_text:
+    says_how = (question.trainer, question.method, question.job_fields, question.freeze,
+                question.tables, question.batch, question.tokens, question.solve)  # fmt: skip
+    if request.job.gpus > 1 or any(says_how) or not shape.writes_text:
         return
     place = replace(request.place, offload=False)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
@@ -315,13 +311,56 @@ def ways(request: PlanRequest) -> Iterator[Way]:
 # --- notes: what was assumed, what is uncertain, and what else to consider ------------------------
 
 
+FIRST_WITH_BFLOAT16 = Capability(8, 0)
+"""The compute capability of Ampere, the first GPUs with bfloat16 units."""
+
+
 def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
-    """All notes of a plan, with those about the model first."""
+    """All notes of a plan, with those about what is trained first."""
     job, place, shape = decision.job, decision.place, decision.job.shape
+    yield from notes_on_parts(question, decision)
+    yield from assumed_sizes(question, decision)
+    if question.solve != "gpus" and decision.fits and job.gpus > 1 and one_gpu_is_enough(decision):
+        how = "" if job.fills_token_budget else ", by accumulating"
+        yield (
+            f"one GPU would be enough{how}; {job.gpus} GPUs are up to {job.gpus} times as fast, "
+            "less the time in which they exchange gradients (short over NVLink, longer over PCIe)"
+        )
+    if place.count is not None and job.gpus > place.count:
+        counted = "1 GPU" if place.count == 1 else f"{place.count} GPUs"
+        yield f"this machine has {counted}, but the plan is for {job.gpus}"
+    lacks_bfloat16 = place.capability is not None and place.capability < FIRST_WITH_BFLOAT16
+    if lacks_bfloat16 and "bf16" in (job.amp, job.dtype):
+        yield (
+            f"{place.gpu} (compute capability {place.capability}) has no bfloat16 units, so "
+            "bfloat16 is slow or refused there: use float16 with a gradient scaler (`--amp fp16`), "
+            "which needs the same memory"
+        )
+    if question.params is not None and decision.fits:
+        vocabulary = "no vocabulary"
+        if shape.vocabulary:
+            vocabulary = f"GPT-2's vocabulary of {shape.vocabulary:,}"
+        about_samples = ""
+        # Without a length plan assumes that a sample is a row of a table, not a text.
+        if question.context is None and job.context == 1:
+            about_samples = (
+                ". A sample is one token, like a row of a table. For sequences, give `--context`, "
+                "because memory grows with the tokens"
+            )
+        yield (
+            "`--params` does not tell the model's shape, so plan assumes a transformer with "
+            f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}. For your own "
+            f"model, use `--model config.json`{about_samples}"
+        )
+
+
+def notes_on_parts(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
+    """Notes on embedding tables, frozen parts, and what DataParallel's GPUs hold."""
+    job = decision.job
     if job.tables:
         size = job.tables * BYTES[job.dtype]
         written = f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.1f} MiB"
-        names = " and ".join(map(str, question.tables))
+        names = " and ".join(table.label for table in question.tables)
         yield (
             f"embedding tables: {names} are {written} of weights; trained, they "
             "have gradients of the same size and the optimizer's states as well"
@@ -345,40 +384,6 @@ def notes(question: TrainingQuestion, decision: Decision) -> Iterator[str]:
             f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
             f"{distributed_gib:.1f} GiB, each has its own process, and none waits for the first. "
             f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
-        )
-    yield from assumed_sizes(question, decision)
-    if question.solve == "gpus":
-        sharded = gpus_needed(replace(job, strategy="fsdp"), place)
-        # FSDP2 needs Linux.
-        if not decision.fits and job.copies_model and place.linux and sharded.fits:
-            yield (
-                "`--strategy fsdp` divides the model among the GPUs: then "
-                f"{sharded.job.gpus} of them are enough"
-            )
-        if decision.fits and decision.recipe.offload:
-            yield "no number of these GPUs fits without offload, which is slow"
-    elif decision.fits and job.gpus > 1 and one_gpu_is_enough(decision):
-        how = "" if job.fills_token_budget else ", by accumulating"
-        yield (
-            f"one GPU would be enough{how}; {job.gpus} GPUs are up to {job.gpus} times as fast, "
-            "less the time in which they exchange gradients (short over NVLink, longer over PCIe)"
-        )
-    yield from machine_notes(decision)
-    if question.params is not None and decision.fits:
-        vocabulary = "no vocabulary"
-        if shape.vocabulary:
-            vocabulary = f"GPT-2's vocabulary of {shape.vocabulary:,}"
-        about_samples = ""
-        # Without a length plan assumes that a sample is a row of a table, not a text.
-        if question.context is None and job.context == 1:
-            about_samples = (
-                ". A sample is one token, like a row of a table. For sequences, give `--context`, "
-                "because memory grows with the tokens"
-            )
-        yield (
-            "`--params` does not tell the model's shape, so plan assumes a transformer with "
-            f"{shape.layers} layers of width {shape.hidden:,} and {vocabulary}. For your own "
-            f"model, use `--model config.json`{about_samples}"
         )
 
 
@@ -477,45 +482,14 @@ def one_gpu_is_enough(decision: Decision) -> bool:
     return on_one.fits and not on_one.recipe.offload
 
 
-FIRST_WITH_BFLOAT16 = Capability(8, 0)
-"""The compute capability of Ampere, the first GPUs with bfloat16 units."""
-
-
-def machine_notes(decision: Decision) -> Iterator[str]:
-    """Notes on how this machine differs from the plan, on a GPU without bfloat16, and on memory
-    shared with the GPU."""
-    job, place = decision.job, decision.place
-    count, capability = place.count, place.capability
-    if count is not None and job.gpus > count:
-        counted = "1 GPU" if count == 1 else f"{count} GPUs"
-        yield f"this machine has {counted}, but the plan is for {job.gpus}"
-    if count is not None and count > job.gpus and decision.fits:
-        yield (
-            f"this machine has {count} GPUs, but the plan uses {job.gpus}: with all of them the "
-            f"training is up to {count / job.gpus:g} times as fast (`--gpus {count}`)"
-        )
-    lacks_bfloat16 = capability is not None and capability < FIRST_WITH_BFLOAT16
-    if lacks_bfloat16 and "bf16" in (job.amp, job.dtype):
-        yield (
-            f"{place.gpu} (compute capability {capability}) has no bfloat16 units, so bfloat16 "
-            "is slow or refused there: use float16 with a gradient scaler (`--amp fp16`), which "
-            "needs the same memory"
-        )
-    if place.unified:
-        yield (
-            "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
-            "need memory too"
-        )
-
-
 # --- many jobs: one for each row of a CSV file ----------------------------------------------------
 
 NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
 NOTHING = PlanMemory(
     states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
 )
-LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
-"""The largest plausible values in a row; anything above is a typo."""
+LARGEST_GIB = 10**4
+"""The largest plausible memory in a row; anything above is a typo."""
 
 
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
@@ -537,8 +511,8 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
             place = gpu_of_row(name, (row.get("gpu_mem_gb") or "").strip())
             job = TrainingJob(
                 shape=shape_of_row((row.get("model") or "").strip()),
-                gpus=int(number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)),
-                context=int(number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)),
+                gpus=int(number("num_gpus", row.get("num_gpus"), LARGEST["gpus"])),
+                context=int(number("max_model_len", row.get("max_model_len"), LARGEST["context"])),
             )
             yield cell(decide(job, replace(place, predict=predict)))
         except GpuSetupError as problem:

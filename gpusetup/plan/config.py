@@ -81,13 +81,6 @@ def question_of(
     }
     for part in PARTS:
         fields |= part(reader, fields)
-    if trainer is None:
-        usual = "a plain loop in 32 bits"
-        if fields.get("lora") is not None:
-            usual = "transformers' Trainer with PEFT"
-        reader.assumed.append(
-            f"the trainer is unknown: plan assumes {usual}, unless the config says otherwise"
-        )
     own = {name: fields[name] for name in dict(defaults(TrainingQuestion)) if name in fields}
     # Leave out fields that the config does not set, so that the trainer's defaults apply.
     job_fields = {
@@ -130,9 +123,6 @@ def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
         return question
     # The total is the batch of an optimizer step, so divide it among the micro-batches.
     return replace(question, batch=max(total // (accumulate or 1), groups))
-
-
-# --- what is trained ------------------------------------------------------------------------------
 
 
 def model(reader: Reader, fields: Fields) -> Fields:
@@ -185,8 +175,6 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         reader.assumed.append(f"no rank is named: {rank}")
     if rank is None:
         return {}
-    # Adapters are counted on all linear layers, whatever the config names; fewer need less.
-    reader.names("targets")
     trains_embeddings = bool(EMBEDDINGS & reader.names("trained-too"))
     lora = {"lora": rank, "trained_embeddings": trains_embeddings or None}
     return {**lora, "quantize": "nf4"} if method == "qlora" else lora
@@ -220,9 +208,7 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
     return {"quantize": storage}
 
 
-# --- the batch ------------------------------------------------------------------------------------
-
-LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
+LENGTHS = {"trl": 1024, "llama-factory": 2048}
 """Trainer -> its default sequence length in tokens, from its documentation."""
 PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
 """The default lengths in tokens of a prompt and of its answer (TRL, GRPOConfig)."""
@@ -295,9 +281,6 @@ def log_prob_tokens(reader: Reader) -> int | None:
     return min(numbers, default=None)
 
 
-# --- how it is trained ----------------------------------------------------------------------------
-
-
 def checkpointing(reader: Reader, fields: Fields) -> Fields:
     """The checkpointing settings: whether activations are recomputed, in which layers, and whether
     they are moved to the host."""
@@ -319,15 +302,11 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
     # Read the name first, because the answer shows the first meaning recorded for a setting.
     name = reader.word("optimizer", by_words("optimizer"))
     step = reader.word("optimizer", by_words("step"))
-    # torchtune's `optimizer_in_bwd` updates each weight as soon as its gradient exists.
-    if reader.switch("step-in-backward"):
-        step = "backward"
-    reader.word("offload")
     host = (reader.word("optimizer-offload") or "").lower() in ("cpu", "nvme", *TRUE)
     return {"optimizer": name, "step": step, "offload_optimizer": True if host else None}
 
 
-IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "trinity")
+IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "trinity")
 """Trainers that always compute in 16 bits. Their `bf16: true` therefore says nothing about the type
 of the weights."""
 
@@ -391,9 +370,6 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
         "loss": loss,
         "attention": reader.word("attention", by_words("attention")),
     }
-
-
-# --- several GPUs ---------------------------------------------------------------------------------
 
 
 UNCOUNTED = {

@@ -446,9 +446,6 @@ def mlp_of(config: ModelConfig, matrices: int, layers: int) -> Mlp:
     )
 
 
-# --- encoders -------------------------------------------------------------------------------------
-
-
 def encoder(config: ModelConfig) -> Shape:
     """The shape of an encoder of texts (with two classes, as in fine-tuning) or of images (ViT,
     DINOv2, SigLIP), whose patches count as tokens."""

@@ -198,8 +198,6 @@ def key_read(setting: Setting, meaning: str) -> ConfigKey:
     return ConfigKey(key=dotted(setting.path), line=setting.line, value=value, meaning=meaning)
 
 
-# --- references -----------------------------------------------------------------------------------
-
 MOST_PARTS = 200
 """The limit on `${...}` parts in one value. Without it, a config that refers to itself would never
 end, and a chain of values that each name the next one twice would grow exponentially."""

@@ -9,6 +9,7 @@ recipe was measured, because a recipe that fits at a length also fits at shorter
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -158,13 +159,17 @@ def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
         return "runs that keep parts in the host's RAM took 0.7 to 3 times what plan counts"
     if job.strategy == "dp" and job.gpus > 1:
         return "plan never compared DataParallel with a measurement"
-    if job.generates or job.models_beside:
-        counted = [f"the {model.role} model" for model in job.models_beside]
-        if job.engine_bytes:
-            counted.append("the inference engine on the same GPUs")
-        if job.rl.generated_at_once:
-            counted.append(f"a cache for {job.rl.generated_at_once:,} sequences generated at once")
-        return f"plan also counts {', '.join(counted)}, and never compared that with a measurement"
+    rl = job.rl
+    beside = {
+        "the reference model": rl.has_reference,
+        "the reward model": rl.has_reward_model,
+        "the critic model": rl.critic,
+        "the inference engine on the same GPUs": job.engine_bytes,
+        f"a cache for {rl.generated_at_once:,} sequences generated at once": rl.generated_at_once,
+    }
+    counted = ", ".join(name for name, is_there in beside.items() if is_there)
+    if counted:
+        return f"plan also counts {counted}, and never compared that with a measurement"
     if job.sequences_of_sample > 1:
         return "plan never compared training on pairs of answers with a measurement"
     if job.lora is not None and job.strategy.startswith("zero"):
@@ -340,8 +345,6 @@ LEAST_GIB = 0.05
 Changes = dict[str, dict[str, Any]]
 """Description of a change, as the answer shows it -> the job fields that it sets."""
 
-# --- the changes ----------------------------------------------------------------------------------
-
 
 def same_training(job: TrainingJob) -> Changes:
     """Changes of settings that need less memory and still train the same parameters on the same
@@ -396,9 +399,6 @@ def adapters(job: TrainingJob) -> Changes:
     }
 
 
-# --- the suggestions ------------------------------------------------------------------------------
-
-
 def helps(decision: Decision) -> tuple[Help, ...]:
     """All changes that reduce memory, each with the GiB that it saves on a GPU.
 
@@ -424,7 +424,23 @@ def helps(decision: Decision) -> tuple[Help, ...]:
         steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=found))
     if decision.fits:
         return (*next_recipes(decision), *sorted(steps, key=lambda step: -step.saves_gib))
+    if not any(step.recipe and step.kind == "setting" for step in steps):
+        steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
     return tuple(sorted(steps, key=lambda step: (step.recipe is None, -step.saves_gib)))
+
+
+def together(decision: Decision, changes: Changes) -> Iterator[Help]:
+    """Yields the smallest set of changes that together make the job fit, if there is one, trying
+    the mildest changes first."""
+    for count in range(2, len(changes) + 1):
+        for steps in itertools.combinations(changes, count):
+            # If two changes set the same field, the later one counts.
+            fields = {name: value for step in steps for name, value in changes[step].items()}
+            changed = decide(replace(decision.job, **fields), decision.place)
+            if changed.fits:
+                saved = saved_gib(decision, changed.job, changed.recipe)
+                yield Help(step=" and ".join(steps), saves_gib=saved, recipe=str(changed.recipe))
+                return
 
 
 def next_recipes(decision: Decision) -> Iterator[Help]:
@@ -468,8 +484,6 @@ def fitting(job: TrainingJob, place: Place) -> Iterator[tuple[str, TrainingJob]]
             accumulated = replace(smaller.job, accumulate=2)
             yield f"a batch of {smaller.job.sequences:,}, accumulated", accumulated
 
-
-# --- fewer GPUs -----------------------------------------------------------------------------------
 
 MOST_TRIED = 8
 """How many smaller numbers of GPUs to try; a node usually has eight GPUs."""

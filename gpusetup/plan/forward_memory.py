@@ -130,8 +130,6 @@ def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
     return bytes_per_token * tokens(job, recipe)
 
 
-# --- the logits and their loss --------------------------------------------------------------------
-
 TRAINER_LOGIT = 8.246
 """Bytes per logit with Trinity-RFT, fitted to the measured table (`cells.csv`)."""
 LOSSES: dict[str, tuple[float, float]] = {

@@ -43,18 +43,6 @@ byte per weight, plus one byte for every 32 (OCP). `fp8` is not in this table be
 storage format only for a frozen base, which needs one byte (kohya's `--fp8_base`, FP8 checkpoints);
 torchao's float8 training keeps trained weights in their own format.
 """
-FROZEN_FP8 = 1.0
-
-
-class ModelBeside(Frozen):
-    """A model in memory in addition to the planned one: a reference, a reward model or a critic."""
-
-    role: str
-    parameters: int
-    weight_bytes: int
-    """The bytes of one weight."""
-    trained: bool = False
-    """Whether the model has gradients and optimizer states like the policy (a critic)."""
 
 
 class TrainingJob(Frozen):
@@ -118,8 +106,6 @@ class TrainingJob(Frozen):
     # These fields describe what is in memory in addition to the model.
     rl: RlSetup = SUPERVISED_SETUP
     """What preference or reinforcement learning keeps in memory."""
-    models_beside: tuple[ModelBeside, ...] = ()
-    """The setup's models whose size is known."""
     engine_bytes: float = 0.0
     """The memory that the setup's inference engine reserves on the same GPU."""
 
@@ -160,6 +146,14 @@ class TrainingJob(Frozen):
         return self.engine_bytes > 0 or self.rl.generated_at_once > 0
 
     @property
+    def frozen_beside(self) -> float:
+        """The bytes of all weights of the reference and the reward model, each as large as the
+        policy."""
+        bytes_of_weight = 2 if self.rl.frozen_in_16_bits else BYTES[self.dtype]
+        models = self.rl.has_reference + self.rl.has_reward_model
+        return float(models * self.shape.parameters * bytes_of_weight)
+
+    @property
     def sequences_of_sample(self) -> int:
         """The number of sequences in a sample: 2 for pairs of a chosen and a rejected answer."""
         return 2 if self.rl.method in PAIRED else 1
@@ -177,7 +171,7 @@ class TrainingJob(Frozen):
         """The bytes of one quantised weight; None if the weights are not quantised."""
         # Float8 training keeps trained weights as they are; a frozen base is stored in 8 bits.
         if self.quantize == "fp8" and self.lora is not None:
-            return FROZEN_FP8
+            return 1.0
         return QUANTIZED.get(self.quantize or "")
 
     @property
@@ -230,7 +224,7 @@ class TrainingJob(Frozen):
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
 """Job field -> its default."""
 
-BESIDE_FIELDS = ("rl", "models_beside", "engine_bytes")
+BESIDE_FIELDS = ("rl", "engine_bytes")
 """Job fields that follow from the training method; no training setting sets them."""
 
 

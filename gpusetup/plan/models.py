@@ -28,9 +28,6 @@ from gpusetup.plan.shape import Shape
 KNOWN = Path(__file__).resolve().parents[1] / "data" / "plan" / "models.json"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
-
-# --- names ----------------------------------------------------------------------------------------
-
 NAME_VARIANT = re.compile(
     r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|thinking|reasoning"
     r"|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
@@ -325,8 +322,6 @@ def config_in_hub_cache(model: str) -> Path | None:
         return max(found, key=lambda file: file.lstat().st_mtime, default=None)
     return None
 
-
-# --- a number of parameters -----------------------------------------------------------------------
 
 FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
 """The range of plausible parameter counts. With a smaller number the user probably forgot the

@@ -191,7 +191,6 @@ def place_of_machine(machine: Snapshot) -> Place:
 
 # --- GPUs of other makers -------------------------------------------------------------------------
 
-LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}
 STRIX_HALO_SHARE = 0.488
 """The share of a Strix Halo machine's memory that torch can use on Linux by default. The kernel's
 TTM limits the GPU to half of the memory, of which 62.47 of 128 GiB were usable (unsloth pull
@@ -217,7 +216,7 @@ def other_place(machine: Snapshot, stack: MakerStack) -> Place:
     remark = (
         f"no {maker.name} GPU was measured: the memory model was fitted on NVIDIA GPUs, but torch "
         "allocates the same memory for a model on every GPU. 8-bit AdamW and QLoRA need a "
-        f"bitsandbytes build for {LABELS[maker.id]}"
+        "bitsandbytes build for it"
     )
     if unified:
         remark += f". Of the machine's memory, torch can use about {size / GIB:.1f} GiB"
@@ -233,8 +232,6 @@ def other_place(machine: Snapshot, stack: MakerStack) -> Place:
         has_expandable_segments=maker is AMD,
     )
 
-
-# --- the memory of a GPU --------------------------------------------------------------------------
 
 TOTAL_GIB: tuple[tuple[str, float], ...] = (
     ("A100 80GB", 79.15), ("H20", 95.0), ("H100 80GB", 79.1), ("RTX 4090", 23.65),

@@ -3,7 +3,7 @@ that follows from it and from the trainer's defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from gpusetup.errors import UsageError
@@ -15,7 +15,6 @@ from gpusetup.plan.job import (
     BYTES,
     JOB_DEFAULTS,
     TOKEN_BUDGET,
-    ModelBeside,
     Quantization,
     TrainingJob,
     least_tokens,
@@ -77,13 +76,6 @@ class TrainingQuestion(Frozen):
     job_fields: Mapping[str, Any] = {}
     """Name -> value of other job fields that the user set."""
 
-    @property
-    def describes_training(self) -> bool:
-        """Whether the user set any option about how to train the model, as opposed to the model and
-        the length."""
-        job = (self.trainer, self.method, self.job_fields, self.freeze, self.tables)
-        return any((*job, self.batch, self.tokens, self.solve))
-
 
 def shape_of_question(question: TrainingQuestion) -> Shape:
     """The shape of the model in the question, by name, file or size; UsageError if the question
@@ -94,10 +86,7 @@ def shape_of_question(question: TrainingQuestion) -> Shape:
             raise UsageError(f"`--{name} {value}` is out of range", hint=f"1 to {largest:,}")
     if question.model is not None and question.params is not None:
         refuse_uncounted(question.model)
-        raise UsageError(
-            "`--model` and `--params` both say what is trained",
-            hint="leave one of them out",
-        )
+        raise UsageError("`--model` and `--params` both say what is trained", hint="name one")
     if question.model is not None:
         return shape_or_assumed(question.model)
     if question.params is not None:
@@ -117,9 +106,6 @@ def shape_of_question(question: TrainingQuestion) -> Shape:
         "Say what to train: `--model`, `--from-config` or `--params`",
         hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
     )
-
-
-# --- the job --------------------------------------------------------------------------------------
 
 
 def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJob:
@@ -165,12 +151,7 @@ def job_of(question: TrainingQuestion, shape: Shape, place: Place) -> TrainingJo
     # Keep the loss for Unsloth, whose kernels compute log-probabilities without storing logits.
     if setup.method not in SUPERVISED and not says_loss and trainer != "unsloth":
         job = replace(job, loss=usual_loss(setup.method))
-    job = replace(
-        job,
-        rl=setup,
-        models_beside=tuple(models_beside(setup, job)),
-        engine_bytes=(setup.engine_share or 0.0) * place.capacity,
-    )
+    job = replace(job, rl=setup, engine_bytes=(setup.engine_share or 0.0) * place.capacity)
     check(job, question)
     return job
 
@@ -220,24 +201,6 @@ def job_fields(
     return fields
 
 
-def models_beside(setup: RlSetup, job: TrainingJob) -> Iterator[ModelBeside]:
-    """The job's additional models, each as large as the policy."""
-    policy_bytes, parameters = BYTES[job.dtype], job.shape.parameters
-    frozen_bytes = 2 if setup.frozen_in_16_bits else policy_bytes
-    for role, is_there in (("reference", setup.has_reference), ("reward", setup.has_reward_model)):
-        if is_there:
-            yield ModelBeside(role=role, parameters=parameters, weight_bytes=frozen_bytes)
-    if setup.critic:
-        # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too
-        # small to count.
-        yield ModelBeside(
-            role="critic",
-            parameters=parameters,
-            weight_bytes=policy_bytes,
-            trained=job.lora is None,
-        )
-
-
 def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
     """Whether the batch is a number of samples, as opposed to a token budget that RL trainers fill.
 
@@ -265,9 +228,6 @@ def context_of(question: TrainingQuestion, shape: Shape) -> int:
         return 1
     longest = shape.native_context or USUAL_CONTEXT
     return longest if shape.encoder else min(USUAL_CONTEXT, longest)
-
-
-# --- contradictions -------------------------------------------------------------------------------
 
 
 def check(job: TrainingJob, question: TrainingQuestion) -> None:

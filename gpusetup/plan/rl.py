@@ -103,8 +103,6 @@ def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: b
     )
 
 
-# --- in a config ----------------------------------------------------------------------------------
-
 METHOD_NAMES = ("stage", "rl", "rlhf_type", "adv_estimator", "pref_loss")
 """Keys whose value names the training method."""
 SIGNS = {

@@ -54,8 +54,6 @@ moment (arXiv 2302.06675). Prodigy keeps AdamW's two, its sums and the initial w
 keeps a row and a column for each matrix (arXiv 1804.04235), which is negligible."""
 
 
-# --- how parameters are divided -------------------------------------------------------------------
-
 NODE = 8
 """The number of GPUs in a node. HSDP shards the model within a node, and each node holds a full
 copy."""
@@ -76,9 +74,6 @@ def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None)
     shard; None means that nothing is sharded.
     """
     return parameters / (shard_count(job, state) if state else 1)
-
-
-# --- bytes per parameter --------------------------------------------------------------------------
 
 
 def keeps_cast_weights(job: TrainingJob) -> bool:
@@ -173,17 +168,17 @@ def states_beside(job: TrainingJob, recipe: Recipe) -> float:
     policy; 0 with offload."""
     if recipe.offload:
         return 0.0
-    total = 0.0
-    for model in job.models_beside:
-        weights = per_gpu(job, model.parameters, "parameters")
-        if not model.trained:
-            total += weights * model.weight_bytes
-            continue
-        # A trained model (a critic) also has gradients and optimizer states, like the policy.
-        total += weights * weight_bytes(job)
-        total += per_gpu(job, model.parameters, "gradients") * gradient_bytes(job)
+    total = per_gpu(job, job.frozen_beside, "parameters")
+    if not job.rl.critic:
+        return total
+    parameters = job.shape.parameters
+    total += per_gpu(job, parameters, "parameters") * weight_bytes(job)
+    # With adapters of the policy the critic has adapters too (ms-swift, verl), which are too small
+    # to count; otherwise it is trained whole.
+    if job.lora is None:
+        total += per_gpu(job, parameters, "gradients") * gradient_bytes(job)
         if not optimizer_on_host(job):
-            total += per_gpu(job, model.parameters, "optimizer") * optimizer_bytes(job)
+            total += per_gpu(job, parameters, "optimizer") * optimizer_bytes(job)
     return total
 
 
@@ -285,9 +280,6 @@ def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
     return cache + job.rl.generated_at_once * shape.vocabulary * 4
 
 
-# --- the memory of the host -----------------------------------------------------------------------
-
-
 def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     """The bytes of RAM that the job needs: all states with offload, the optimizer states if only
     they are on the host, otherwise 0."""
@@ -298,6 +290,6 @@ def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     size: float = (job.shape.parameters + job.tables) * BYTES[job.dtype]
     size += job.adapter_parameters * job.trained_bytes
     size += job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
-    size += sum(model.parameters * model.weight_bytes for model in job.models_beside)
+    size += job.frozen_beside + job.rl.critic * job.shape.parameters * BYTES[job.dtype]
     # Every group of GPUs that shards the model has a full copy in RAM.
     return size * job.gpus / shard_count(job, "parameters")

@@ -8,43 +8,38 @@ like other trained weights.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from gpusetup.configs.keys import key_of
 from gpusetup.configs.settings import FALSE, TRUE, Setting, name_of, words_of
 from gpusetup.errors import UsageError
-from gpusetup.model.frozen import Frozen
 from gpusetup.plan.config_reader import Reader
 from gpusetup.plan.shape import Shape
 
-# --- frozen parts ---------------------------------------------------------------------------------
-
 ALL, EMBEDDINGS = "all", "embeddings"
-FREEZE_HINT = "`--freeze` alone, `--freeze embeddings` or `--freeze 10` (layers)"
 
 
 def frozen_share(what: str, shape: Shape) -> float:
-    """The share of a model's parameters that is frozen, from 0 to 1.
+    """The share of a model's parameters that is frozen, from 0 to 1, for a part as `frozen_in`
+    gives it.
 
     `what` can be `all`, `embeddings`, a number of first layers (the embedding is then frozen too),
-    or `-2` for all layers but the last two. Raises UsageError for anything else.
+    or `-2` for all layers but the last two. Raises UsageError if the model has fewer layers.
 
     >>> from gpusetup.plan.models import model_named
     >>> gpt2 = model_named("gpt2")
     >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6", "-2")]
     [1.0, 0.31, 0.66, 0.89]
     """
-    text = what.strip().lower()
     embeddings = shape.outside / shape.parameters
-    if text in (ALL, EMBEDDINGS):
-        return 1.0 if text == ALL else embeddings
-    if re.fullmatch(r"-?\d{1,5}", text):
-        frozen_layers = int(text) if int(text) > 0 else shape.layers + int(text)
-        if 0 <= frozen_layers <= shape.layers:
-            return embeddings + (1 - embeddings) * frozen_layers / shape.layers
+    if what in (ALL, EMBEDDINGS):
+        return 1.0 if what == ALL else embeddings
+    frozen_layers = int(what) if int(what) > 0 else shape.layers + int(what)
+    if not 0 <= frozen_layers <= shape.layers:
         raise UsageError(
-            f"`--freeze {what}`: {shape.name} has {shape.layers} layers", hint=FREEZE_HINT
+            f"{shape.name} has {shape.layers} layers, not {what.lstrip('-')} to freeze"
         )
-    raise UsageError(f"`--freeze {what}` is not a part of a model", hint=FREEZE_HINT)
+    return embeddings + (1 - embeddings) * frozen_layers / shape.layers
 
 
 FREEZES = re.compile(r"freeze(?:_(\w+))?|(?:(\w+)_)?(?:is_)?frozen")
@@ -98,26 +93,16 @@ def frozen_by(name: str, text: str, model: str) -> str | None:
     return ALL if letters in model_letters or words & WHOLE_MODEL else None
 
 
-# --- embedding tables -----------------------------------------------------------------------------
-
 LARGEST_ROWS, LARGEST_WIDTH = 10**12, 10**6
 """The largest plausible values; anything above is a typo."""
 
 
-class EmbeddingTable(Frozen):
-    """An embedding table with its number of rows and its width."""
+class EmbeddingTable(NamedTuple):
+    """An embedding table."""
 
-    name: str
-    """A noun for the rows, such as `users`."""
-    rows: int
-    width: int
-
-    @property
-    def parameters(self) -> int:
-        return self.rows * self.width
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.rows:,} x {self.width:,}"
+    label: str
+    """Its rows with a noun, and its width: `users 6,040 x 64`."""
+    parameters: int
 
 
 WIDTH_NAMES = (
@@ -152,8 +137,9 @@ def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
         width = widths.get(f"{noun.removesuffix('s')}_dim", usual)
         rows = positive_number(reader, setting, LARGEST_ROWS)
         if rows and width:
-            tables.append(EmbeddingTable(name=noun, rows=rows, width=width))
-            reader.note(setting, f"embedding table: {tables[-1]}")
+            table = EmbeddingTable(f"{noun} {rows:,} x {width:,}", rows * width)
+            tables.append(table)
+            reader.note(setting, f"embedding table: {table.label}")
     for setting in width_settings if tables else ():
         reader.note(setting, "width of the embedding tables")
     return tuple(tables)

@@ -8,7 +8,7 @@ that each key gets. Data, learning rate and the like are left to the user.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,6 @@ from gpusetup.model.documents import TrainerSettings
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.decide import Decision
 from gpusetup.plan.job import (
-    BESIDE_FIELDS,
     JOB_DEFAULTS,
     Recipe,
     TrainingJob,
@@ -41,8 +40,6 @@ class TrainerKeys(Frozen):
     format: Literal["yaml", "flags", "overrides"]
     keys: Mapping[str, str]
     """Key -> the fact that it gets (`facts`)."""
-    fields: tuple[str, ...]
-    """The job fields that these keys set."""
 
 
 class TrainerTable(Frozen):
@@ -171,8 +168,6 @@ def keeps_32_bit_masters(
     return masters == "always" or (masters == "sharded" and is_sharded)
 
 
-# --- a plan as settings for a trainer -------------------------------------------------------------
-
 HF_OPTIMIZERS = {
     "adamw8bit": "adamw_bnb_8bit", "adamw4bit": "adamw_torch_4bit",
     "paged-adamw": "paged_adamw_32bit", "paged-adamw8bit": "paged_adamw_8bit",
@@ -180,19 +175,11 @@ HF_OPTIMIZERS = {
     "adagrad": "adagrad", "rmsprop": "rmsprop",
 }  # fmt: skip
 """Optimizers other than AdamW -> their names in `TrainingArguments.optim`."""
-NEVER_MISSING = {
-    "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
-    "tables", "shape", "upcast_rest", *BESIDE_FIELDS,
-}  # fmt: skip
-"""Job fields that need no key: the trainer derives them itself, or they depend on the user's model
-and the additional models."""
-SHARDS_ITSELF = ("trinity", "verl")
-"""Trainers with keys for CPU offload and sequence parallelism."""
 
 
 def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings | None:
-    """The plan as settings for a trainer's config; None if the job does not fit or plan does not
-    know the trainer's keys."""
+    """The plan as settings for a trainer's config, as far as it has keys for them; None if the job
+    does not fit or plan does not know the trainer's keys."""
     row = trainer_table().writes.get(trainer or "")
     if row is None or trainer is None or not decision.fits:
         return None
@@ -203,26 +190,7 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
         trainer=trainer,
         title=row.title,
         text=written(settings, row.format),
-        missing=tuple(missing(trainer, row, decision)),
     )
-
-
-def missing(trainer: str, row: TrainerKeys, decision: Decision) -> Iterator[str]:
-    """The parts of the plan that differ from the trainer's defaults and have no key, so that the
-    user must set them in another way."""
-    job, recipe = decision.job, decision.recipe
-    usual = JOB_DEFAULTS | trainer_defaults(trainer, job.shape.kind, job.gpus, {"lora": job.lora})
-    for name in sorted(JOB_DEFAULTS.keys() - NEVER_MISSING - set(row.fields)):
-        planned = getattr(job, name)
-        # Liger's kernels bring their loss.
-        brings_loss = name == "loss" and job.fused_kernels
-        if planned != usual[name] and not brings_loss:
-            yield f"{name.replace('_', ' ')}: {planned}"
-    if trainer not in SHARDS_ITSELF:
-        if recipe.offload:
-            yield "CPU offload of the parameters"
-        if recipe.sp > 1:
-            yield f"sequence parallelism over {recipe.sp} GPUs"
 
 
 def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
@@ -290,9 +258,6 @@ def facts(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
         "verl strategy": "fsdp" if job.strategy == "fsdp1" and not recipe.offload else "fsdp2",
         "gpus of a node": min(job.gpus, 8),
     }
-
-
-# --- the text to paste ----------------------------------------------------------------------------
 
 
 def written(settings: Mapping[str, Any], form: str) -> str:

@@ -20,18 +20,16 @@ Answer = Mapping[str, Any]
 
 
 class Library(NamedTuple):
-    """One of the driver's libraries, and the names used for its results in a snapshot: the `Gpu`
-    field for a GPU's index in its list, the subject of the readings about the library itself, and
-    the kind of event for a library that started but whose later call failed."""
+    """One of the driver's libraries, the `Gpu` field for a GPU's index in its list, and the kind of
+    event for a library that started but whose later call failed."""
 
     source: str
     number_field: str
-    subject: str
     init_failed: str
 
 
-NVML = Library("nvml", "nvml_index", "driver", "nvml-init-failed")
-LIBCUDA = Library("libcuda", "cuda_index", "cuda_api", "cuda-init-failed")
+NVML = Library("nvml", "nvml_index", "nvml-init-failed")
+LIBCUDA = Library("libcuda", "cuda_index", "cuda-init-failed")
 NEEDED = (
     "handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability",
     "temperature_celsius", "power_watts",

@@ -1,8 +1,8 @@
 """Everything about the GPUs of a machine, from all sources.
 
 Files come first, because they are quick to read and show whether there is a driver to query. NVML,
-which `nvidia-smi` uses too, and libcuda are then queried at the same time, in two child processes
-with a common time limit. Neither may load a kernel module or create a device node
+which `nvidia-smi` uses too, and libcuda are then queried at the same time, in child processes with
+a common time limit. Neither may load a kernel module or create a device node
 (`child_scripts/hold_back.py`).
 """
 
@@ -38,14 +38,11 @@ def read_driver_and_gpus(
     `notify` is called if the driver is slow. The driver may take `limit` seconds.
     """
     files = read_driver_files(system)
-    answers: Snapshots = ()
+    answers: list[Snapshot] = []
     if hint_at_a_driver(files):
-        answers = _ask_both_libraries(system, limit, notify)
-        if len(answers[0].gpus or ()) > 1:
-            # Imported here because most machines have one GPU.
-            from gpusetup.probe.nvidia_smi import read_topology
-
-            files.append(read_topology(system, limit))
+        has_several = any(len(part.gpus or ()) > 1 for part in files)
+        *answers, topology = _ask_driver(system, limit, notify, has_several=has_several)
+        files.append(topology)
         is_loaded = any(part.driver.module_loaded for part in files)
         if system.family == "linux" and not is_loaded:
             files.append(read_modinfo(system))
@@ -56,18 +53,26 @@ def read_driver_and_gpus(
     return combine_sources(system, answers, files)
 
 
-def _ask_both_libraries(system: System, limit: float, notify: Notify | None) -> Snapshots:
-    # Imported here because a machine without a driver does not need it.
+def _ask_driver(
+    system: System, limit: float, notify: Notify | None, *, has_several: bool
+) -> Snapshots:
+    """Query NVML, libcuda and, for several GPUs, how they are connected, at the same time: each
+    process that opens the driver alone would start the GPUs again."""
+    # Imported here because a machine without a driver does not need them.
     from gpusetup.probe.driver_libraries import read_cuda, read_nvml
+    from gpusetup.probe.nvidia_smi import read_topology
 
-    libraries = {"NVML": read_nvml, "libcuda": read_cuda}
-    calls = {name: BackgroundCall(read, system, limit) for name, read in libraries.items()}
+    sources = {"NVML": read_nvml, "libcuda": read_cuda}
+    if has_several:
+        sources["nvidia-smi"] = read_topology
+    calls = {name: BackgroundCall(read, system, limit) for name, read in sources.items()}
 
     def pending() -> list[str]:
         return [name for name, call in calls.items() if not call.ended_within(0)]
 
     with announced(pending, limit, notify):
-        return [call.result() for call in calls.values()]
+        answers = [call.result() for call in calls.values()]
+    return answers if has_several else [*answers, Snapshot()]
 
 
 def hint_at_a_driver(files: Snapshots) -> bool:

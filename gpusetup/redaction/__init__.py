@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpusetup.model.codec import from_plain, to_plain
@@ -207,31 +207,18 @@ NOTHING = r"(?!)"
 """A pattern that matches nothing."""
 
 
-MAX_PIECE = 4000
+MAX_LINE = 4000
 """The maximum number of characters that a pattern searches at a time."""
 MAX_TEXT = 1 << 16
 """The maximum number of characters of a text that are kept."""
 
 
-_PIECE = (
-    # The alternatives in order: the end of the text, lines, words of a line that is too long, a
-    # word that is too long.
-    r"(?s).{1,4000}\Z|.{1,4000}(?<=\n)|.{1,4000}(?<=\s)|\S+"
-)
-
-
-def pieces(text: str) -> Iterable[str]:
-    """A text in pieces of at most MAX_PIECE characters: lines, or words if a line is longer.
-
-    A word longer than MAX_PIECE becomes `<long>`. The text is cut after MAX_TEXT characters.
-
-    >>> [len(piece) for piece in pieces("a " * 3000)]
-    [4000, 2000]
-    """
-    if len(text) > MAX_TEXT:
-        text = text[:MAX_TEXT] + " <cut>"
-    for piece in re.findall(_PIECE, text):
-        yield "<long>" if len(piece) > MAX_PIECE else piece
+def pieces(text: str) -> Iterator[str]:
+    """The lines of a text. A line longer than MAX_LINE becomes `<long>`, and the text is cut after
+    MAX_TEXT characters."""
+    cut = "" if len(text) <= MAX_TEXT else " <cut>"
+    for line in (text[:MAX_TEXT] + cut).splitlines(keepends=True):
+        yield "<long>" if len(line) > MAX_LINE else line
 
 
 def redact_document(plain: Any) -> Any:

@@ -58,10 +58,15 @@ WORDS = frozenset(
     "wddm tcc mcdm topology commit software unrestricted author heads auth pad manylinux musllinux macosx scipy "
     "builder dvs utf rank device devices eth bond docker veth virbr br team wlan hsn roce rdma tun tap cni cbr flannel "
     "tokenizer tokens fast max key keys value heads hw slowdown nvgpu workstation edition blue onyx sysctl answered lo sha serial number token mlx bnxt irdma qedr hfi cxi rdmap noarch holds bundles "
+    "allocate available cannot capabilities check com community connection containers could directory download "
+    "engine error example exceeded execution expected failed fallen find for functional github has image "
+    "implementation import issues libcuda libcudart libtcmalloc license line manager mig multiarray name not nvrm "
+    "object omp open org out password pid pointer pool port ptx requirement retries runtime satisfies soft such symbol "
+    "that the tried undefined unix unlicensed visible xid "
     # months and days in logs
     "jan feb mar apr may jun jul aug sep oct nov dec mon tue wed thu fri sat sun utc gmt".split()
 )
-"""Words of settings, systems and processors that stand in no record of a cause."""
+"""Words of settings, systems, processors and usual error messages, whatever the causes contain."""
 
 COMMON_NAMES = frozenset(
     "root user users admin administrator ubuntu debian fedora centos rocky "  # noqa: SIM905

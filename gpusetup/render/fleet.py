@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from gpusetup.fleet.differences import COPIED, KIND, LEAST_NODES, RATES, TAKEN_AT, Drift
+from gpusetup.fleet.differences import COPIED, KIND, RATES, TAKEN_AT, Drift
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.names import slurm_list
 from gpusetup.fleet.show import FleetAnswer, NodeAnswer, Status
@@ -64,19 +64,12 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
 
 
 def _verdict(answer: FleetAnswer) -> ScreenLine:
-    """The verdict line: how many nodes are healthy or, if not all are, how many nodes have each
-    status."""
+    """The verdict line: that all nodes are sound, or how many nodes have each status."""
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
     if counts["ok"] == len(answer.nodes):
-        # Do not say "all alike" if some nodes could not be compared with any other node.
-        verdict = "all alike"
-        if answer.uncompared:
-            verdict = (
-                f"all healthy; {len(answer.uncompared)} not compared with others, because there "
-                f"are fewer than {LEAST_NODES} with the same GPU model"
-            )
-        return marked(OK, "ok", f"{nodes}, {verdict}")
+        # Do not say that all are alike, because some may have no others of their kind.
+        return marked(OK, "ok", f"{nodes}, none with a fault or unlike the others of its kind")
     worst = "failed" if counts["failed"] else "differs"
     counted = ", ".join(
         f"{counts[status]} {words}" for status, words in STATUS_WORDS.items() if counts[status]

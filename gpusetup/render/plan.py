@@ -61,15 +61,11 @@ def plan_text(plan: PlanCell) -> Screen:
         of_whole = f" for full fine-tuning with {plan.recipe}" if plan.ways else ""
         whose = "`--trainer NAME` prints those of your trainer"
         if plan.trainer_settings:
-            whose = "your trainer's are below"
+            whose = "your trainer's are below, as far as it has keys"
         lines += section(f"Set{of_whole} (plan's own names; {whose})", _settings(plan))
     if plan.trainer_settings:
         text = map(command, plan.trainer_settings.text.splitlines())
         lines += section(plan.trainer_settings.title, text)
-        # The settings for which the trainer has no key.
-        missing = ", ".join(plan.trainer_settings.missing)
-        if missing:
-            lines.append(ScreenLine(f"  These lines do not set: {missing}", hang=4))
     # If there is a table of the usual ways to train, it already shows what helps.
     if not plan.ways:
         lines += _helps(plan)

@@ -62,7 +62,6 @@ class BenchJob(Frozen):
     pickle: str | None = None
     amp: Half | None = None
     compile: bool = False
-    optimizer: str = "adamw"
     device: str = "auto"
     memory_limit_bytes: int | None = None
     steps: int = 12

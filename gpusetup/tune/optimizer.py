@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from gpusetup.configs.config import read_config
@@ -60,7 +61,7 @@ def search_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], int | None
         role = key.role if key else None
         # A training config may use these names for something else (`loss: l1`).
         valid = {
-            **dict.fromkeys(("loss", "say"), callable(value)),
+            **dict.fromkeys(("loss", "optimizer", "say"), callable(value)),
             "amp": value in (True, "bf16", "fp16"),
         }
         if len(path) == 1 and path[0] in OPTIONS and valid.get(path[0], value is not None):
@@ -88,8 +89,8 @@ def _leaves(config: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[t
 class BatchSizeOptimizer:
     """Finds the batch size for a model on this machine by running it.
 
-    `config` may contain `loss` (a function of output and target), `optimizer` (a name, or a
-    function of the parameters), `amp` (`bf16`, `fp16`, or True for the type that suits the GPU),
+    `config` may contain `loss` (a function of output and target), `optimizer` (a function of the
+    parameters, by default AdamW), `amp` (`bf16`, `fp16`, or True for the type that suits the GPU),
     `compile`, `device`, `max_batch_size`, `memory_limit_bytes` (by default a quarter of the free
     memory on a CPU), `total_seconds` (by default 120), `steps` and `say` (a function that is called
     with a line about each size; by default these lines go to standard error). It may also be your
@@ -126,7 +127,7 @@ class BatchSizeOptimizer:
         options, start = search_config(self.config)
         total_seconds = float(options.get("total_seconds") or TOTAL_SECONDS)
         options["seconds"] = TRIAL_SHARE * total_seconds
-        say: Say = options.get("say") or print_progress
+        say: Say = options.get("say") or partial(print, "gpusetup:", file=sys.stderr, flush=True)
         trials: list[Trial] = []
         with self._saved_job(options, sample_data) as job, Bench(job) as bench:
             device = bench.device()
@@ -171,13 +172,11 @@ class BatchSizeOptimizer:
     @contextmanager
     def _saved_job(self, options: Mapping[str, Any], sample_data: Any) -> Iterator[BenchJob]:
         """The job for the child, which reads the model and the batch from a file."""
-        optimizer = options.get("optimizer")
         parts = {
             "model": self.model,
             "batch": sample_data,
             "loss": options.get("loss"),
-            # The optimizer's name is sent with the request; a callable goes into the file.
-            "optimizer": None if isinstance(optimizer, str) else optimizer,
+            "optimizer": options.get("optimizer"),
         }
         names = ("amp", "memory_limit_bytes", "steps", "seconds", "compile")
         given = {name: options[name] for name in names if options.get(name)}
@@ -186,16 +185,9 @@ class BatchSizeOptimizer:
         with saved_job(parts) as path:
             yield BenchJob(
                 pickle=path,
-                optimizer=optimizer.lower() if isinstance(optimizer, str) else "adamw",
                 device=str(options.get("device") or "auto"),
                 **given,
             )
-
-
-def print_progress(line: str) -> None:
-    """Print a line on standard error immediately."""
-    # At once, because the next trial may take minutes.
-    print(f"gpusetup: {line}", file=sys.stderr, flush=True)
 
 
 # --- a config -----------------------------------------------------------------------------------

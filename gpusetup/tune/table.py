@@ -223,23 +223,10 @@ def is_faster(after: Sequence[Trial], before: Sequence[Trial]) -> bool:
 # --- what the table says --------------------------------------------------------------------------
 
 NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
-TOO_NOISY = (
-    "The runs of one setting differed by more than the gains, so the table cannot tell: close "
-    "other programs and run the same command again"
-)
-LOADER_FIRST = (
-    "The training waited for its data until the workers were added, so mixed precision could not "
-    "show its gain: run the same command once more with the tuned config"
-)
 
 
 def cause_of(rows: Sequence[Row]) -> str | None:
-    """A sentence that explains why no change made the training faster, or suggests what to measure
-    next; None if neither is known."""
-    if not rows or rows[0].status != "ok":
-        return None
-    gains = gains_by_role(rows)
-    if not any(gains.values()):
-        is_open = any(row.detail == WITHIN_NOISE for row in rows)
-        return TOO_NOISY if is_open else NO_GAIN
-    return LOADER_FIRST if gains.get("workers") and gains.get("amp") is False else None
+    """A sentence that says what to look at if no change made the training faster; None if one
+    did."""
+    has_no_gain = rows and rows[0].status == "ok" and not any(gains_by_role(rows).values())
+    return NO_GAIN if has_no_gain else None

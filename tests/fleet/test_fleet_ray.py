@@ -1,117 +1,95 @@
-"""`fleet run --ray`: which nodes of a cluster are asked, and a real cluster in one machine."""
+"""`fleet run --ray`: which nodes of a cluster are asked, with a module that stands in for Ray."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import shlex
-import subprocess
+import random
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import fleet_records
 import node_python
 import pytest
-import standin
 
 from gpusetup.cli import main
 
-ABSENT = importlib.util.find_spec("ray") is None
-NODES = ("n1", "n2", "n3")
-GPU = {**standin.A100, "processes": ""}
+BUSY, GONE = "busy", "gone"
+"""A node whose GPUs another job has, and one whose worker dies."""
 
 
-@pytest.mark.skipif(not ABSENT, reason="Ray is here")
+class Actor:
+    """An actor on one node, whose methods run here at once."""
+
+    def __init__(self, kind: type, node: str, gpus: float) -> None:
+        assert gpus == 8.0, "the actor takes all GPUs of its node"
+        self.worker, self.node = kind(), node
+        self.ready = SimpleNamespace(remote=lambda: self.node)
+        self.run_work = SimpleNamespace(remote=self.run)
+
+    def run(self, work: Any) -> Any:
+        if self.node == GONE:
+            raise RuntimeError("traceback\nThe worker died unexpectedly")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NODE", self.node)
+            return self.worker.run_work(work)
+
+
+class Affinity:
+    def __init__(self, node_id: str, soft: bool) -> None:
+        assert not soft
+        self.node_id = node_id
+
+
+def actor_class(kind: type) -> Any:
+    def options(num_gpus: float, num_cpus: int, scheduling_strategy: Affinity) -> Any:
+        node = scheduling_strategy.node_id
+        return SimpleNamespace(remote=lambda: Actor(kind, node, num_gpus))
+
+    return SimpleNamespace(options=options)
+
+
+def node(name: str, gpus: float) -> dict[str, Any]:
+    return {"NodeID": name, "NodeName": name, "NodeManagerAddress": "192.0.2.1", "Alive": True,
+            "Resources": {"GPU": gpus} if gpus else {}}  # fmt: skip
+
+
+def test_each_node_with_gpus_gets_an_actor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    killed: list[str] = []
+    ray, util = ModuleType("ray"), ModuleType("ray.util")
+    strategies = ModuleType("ray.util.scheduling_strategies")
+    cluster = [node("head", 0.0), *(node(name, 8.0) for name in ("n1", "n2", "n3", BUSY, GONE))]
+    vars(strategies)["NodeAffinitySchedulingStrategy"] = Affinity
+    vars(ray).update(
+        init=lambda **how: None, shutdown=lambda: None, nodes=lambda: cluster, remote=actor_class,
+        wait=lambda waiting, timeout: ([one for one in waiting if one != BUSY], []),
+        get=lambda answer, timeout: answer, kill=lambda actor: killed.append(actor.node),
+        exceptions=SimpleNamespace(GetTimeoutError=TimeoutError), util=util,
+    )  # fmt: skip
+    for module in (ray, util, strategies):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    check = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "sound"}
+    for name in ("n1", "n2", "n3"):
+        answers = {"node-check": check, "snapshot": fleet_records.machine(0),
+                   "verify": fleet_records.report(random.Random(1))}  # fmt: skip
+        node_python.record(tmp_path, name, answers)
+    python = str(node_python.recorded_python(tmp_path))
+    words = ("--into", str(tmp_path / "records"), "--node-python", python, "--json")
+    assert main(["fleet", "run", "--ray", "auto", *words]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    states = {one["name"]: one["status"] for one in answer["nodes"]}
+    assert states == {GONE: "failed", "n1": "ok", "n2": "ok", "n3": "ok"}
+    assert "The worker died unexpectedly" in answer["nodes"][0]["problem"]
+    assert "its GPUs are in use" in answer["not_asked"].pop(BUSY)
+    assert answer["not_asked"] == {"head": "it has no GPU in Ray"}
+    assert sorted(killed) == [BUSY, GONE, "n1", "n2", "n3"], "no actor stays"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is here")
 def test_without_ray_it_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fleet", "run", "--ray", "auto"]) == 3
     assert "gpusetup[ray]" in capsys.readouterr().err
-
-
-# --- on a real cluster ----------------------------------------------------------------------------
-
-ON_NODE = """\
-#!/bin/sh
-export GPUSETUP_STANDIN={folder}/state-$NODE LD_LIBRARY_PATH={libraries}
-test -f {folder}/hang-$NODE && [ "$4" = verify ] && exec sleep 600
-exec {python} "$@"
-"""
-
-
-class Ray:
-    """The program `ray_cluster.py`, and `fleet run` on it."""
-
-    def __init__(self, folder: Path, process: subprocess.Popen[str], address: str) -> None:
-        self.folder, self.process, self.address = folder, process, address
-
-    def told(self, line: str) -> str:
-        assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
-
-    def fleet(self, into: str, *words: str) -> tuple[int, dict[str, Any], str]:
-        pythons = (
-            *("--node-python", str(self.folder / "node-python")),
-            *("--python", str(self.folder / "env" / "bin" / "python")),
-        )
-        given = ("--device", "cpu", "--into", str(self.folder / into), "--json", *words)
-        said = subprocess.run(
-            (sys.executable, "-m", "gpusetup", "fleet", "run", "--ray", self.address,
-             *pythons, *given),
-            cwd=self.folder, text=True, capture_output=True, check=False,
-        )  # fmt: skip
-        return said.returncode, json.loads(said.stdout), said.stderr
-
-
-def states(answer: dict[str, Any]) -> dict[str, str]:
-    return {one["name"]: one["status"] for one in answer["nodes"]}
-
-
-@pytest.fixture(scope="module")
-def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ray]:
-    if ABSENT:
-        pytest.skip("ray is not installed: pip install 'gpusetup[ray]'")
-    folder = tmp_path_factory.mktemp("ray")
-    for node in NODES:
-        (folder / f"state-{node}").write_text(standin.state((GPU, GPU)))
-    node_python.cuda_environment(folder / "env")
-    python = shlex.quote(sys.executable)
-    text = ON_NODE.format(folder=folder, libraries=standin.libraries(), python=python)
-    (folder / "node-python").write_text(text)
-    (folder / "node-python").chmod(0o755)
-    program = str(Path(__file__).parent / "ray_cluster.py")
-    process = subprocess.Popen(
-        (sys.executable, program, *NODES), text=True, cwd=folder,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        assert process.stdout
-        address = process.stdout.readline().strip()
-        assert address, "the cluster did not start"
-        yield Ray(folder, process, address)
-    finally:
-        assert process.stdin
-        with process:
-            process.stdin.close()
-            process.wait(60)
-
-
-@pytest.mark.slow
-def test_a_node_that_hangs_and_a_busy_one_are_told_apart(ray: Ray) -> None:
-    (ray.folder / "hang-n2").write_text("")
-    assert ray.told("hold n3") == "n3"
-    code, answer, _ = ray.fleet("hung", "--limit", "30")
-    (ray.folder / "hang-n2").unlink()
-    ray.told("free")
-    assert (code, states(answer)) == (1, {"n1": "ok", "n2": "failed"})
-    assert answer["nodes"][0]["problem"] == "no answer in 30 s (no verify)"
-    assert "its GPUs are in use" in answer["not_asked"]["n3"]
-
-
-@pytest.mark.slow
-def test_a_sick_node_is_named(ray: Ray) -> None:
-    (ray.folder / "state-n1").write_text(standin.state((GPU, {**GPU, "ecc_uncorrected": 3})))
-    code, answer, said = ray.fleet("sick", "--limit", "60")
-    assert (code, states(answer)) == (1, {"n1": "failed", "n2": "ok", "n3": "ok"}), said
-    assert "ecc-error" in {one["id"] for one in answer["nodes"][0]["findings"]}

@@ -70,15 +70,6 @@ def test_tables_of_a_config_are_counted_however_they_are_named(text: str, planne
 # --- 004-4: frozen parts --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [("--freeze",), ("--freeze", "all")])
-def test_a_frozen_model_has_weights_alone(words: tuple[str, ...], planned: Any) -> None:
-    """004-4: neither gradients nor Adam's states."""
-    trained = planned(*GPT2, *CARD, "--strategy", "ddp")
-    frozen = planned(*GPT2, *CARD, "--strategy", "ddp", *words)
-    assert states(frozen) == pytest.approx(4 * 124.4e6 / 2**30, rel=0.02)
-    assert states(frozen) < states(trained) / 2
-
-
 FROZEN = {
     "freeze_gpt2: true": 1.0,
     "freeze_backbone: yes": 1.0,

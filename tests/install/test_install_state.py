@@ -311,20 +311,10 @@ def test_what_is_kept_comes_back_only_as_it_went(
     assert state_of(venv) == before and not (venv / ".gpusetup").exists()
 
 
-LOADED = """
-import mmap, sys
-file = open(sys.argv[1])
-loaded = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-print(1)
-input()
-"""
-
-
-def test_a_folder_that_a_program_holds_on_windows_is_named_with_the_program(
+def test_a_folder_that_a_program_holds_on_windows_is_named(
     venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (held,) = venv.glob("lib/*/site-packages/torch")
-    (held / "own.so").write_bytes(b"own")
     before, honest = state_of(venv), os.rename
 
     def rename(source: str, target: str) -> None:
@@ -335,13 +325,8 @@ def test_a_folder_that_a_program_holds_on_windows_is_named_with_the_program(
         raise problem
 
     monkeypatch.setattr(os, "rename", rename)
-    words = [sys.executable, "-uc", LOADED, str(held / "own.so")]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as user:
-        assert user.stdout is not None and user.stdout.read(1)
-        said = install("--python", str(venv), *WANTED)
-        user.communicate(b"\n")
+    said = install("--python", str(venv), *WANTED)
     assert said.exit == 3 and f"{held}: Sharing violation" in said.err
-    assert f"(process {user.pid}) holds it" in said.err
     assert "close that, then run this again" in said.err
     assert state_of(venv) == before and not (venv / ".gpusetup").exists()
 

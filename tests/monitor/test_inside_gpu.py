@@ -43,7 +43,7 @@ def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) ->
         "recovery_action": 4, "sram_exceeded": 1, "nvlinks": "1101",
         "retired_single": 3, "retired_double": 1,
         "clock_sm_max": 1410, "clock_sm_set": 1095, "vbios": "92.00.45.00.03",
-        "power_limit_default_mw": 500000, "fabric_health": 0x29A,
+        "power_limit_default_mw": 500000,
         "processes": "4711:1073741824",
     }  # fmt: skip
     more = {"process__4711": "/opt/env/bin/python3"}
@@ -59,7 +59,6 @@ def test_nvml_tells_of_links_repairs_and_what_the_driver_recommends(ask: Ask) ->
         "clock_sm_application_mhz": 1095,
         "vbios_version": "92.00.45.00.03",
     }
-    assert device["fabric_faults"] == ["route_unhealthy", "incorrect_sysguid"]
     assert device["processes"] == [
         {"pid": 4711, "kind": "C", "name": "python3", "memory_bytes": 1 << 30}
     ]
@@ -106,7 +105,6 @@ def test_nvml_tells_everything_about_a_healthy_gpu(ask: Ask) -> None:
         "virtualization": "none",
         "fabric_state": "completed",
         "fabric_status": "success",
-        "fabric_faults": None,
         "processes": [],
         "lost": False,
         **dict.fromkeys(NOT_THERE[1:]),
@@ -198,46 +196,15 @@ def test_a_library_that_is_not_the_drivers_own_is_recognised(
     assert {key for key in ("stub", "compat") if answer[key]} == {kind}
 
 
-@pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
-def test_a_library_that_crashes_is_named_with_its_signal(ask: Ask, script: str) -> None:
-    assert ask(script, nvml__crash=1, cuda__crash=1)["problem"] == "crashed with SIGSEGV"
-
-
-@pytest.mark.parametrize("script", ["read_nvml", "read_cuda"])
-def test_the_answer_says_how_long_the_driver_took(ask: Ask, script: str) -> None:
-    assert ask(script, nvml__slow_ms=150, cuda__slow_ms=150)["seconds"] >= 0.15
-
-
-def pythons() -> list[str]:
-    """The other interpreters of this machine, on PATH or made by pyenv."""
-    made = (Path.home() / ".pyenv" / "versions").glob("3.[81]*/bin/python")
-    found = (shutil.which(f"python3.{minor}") for minor in range(8, 15))
-    return sorted(
-        {*(str(path) for path in made), *(path for path in found if path and works(path))}
-    )
-
-
-def works(path: str) -> bool:
-    """A shim of pyenv is on PATH also where the version is not active."""
-    return subprocess.run((path, "-c", ""), capture_output=True, timeout=60).returncode == 0
-
-
-@pytest.mark.parametrize("some", ["ends", pytest.param("all", marks=pytest.mark.slow)])
-def test_the_cuda_child_runs_under_every_python_here(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, some: str
+def test_the_cuda_child_runs_under_the_oldest_python_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By default under the first and the last."""
     standin.install(monkeypatch, tmp_path, standin.state())
-    counted = {}
-    found = pythons() or pytest.skip("no other interpreter here")
-    for python in found if some == "all" else {found[0], found[-1]}:
-        argv = (
-            python,
-            "-I",
-            "-S",
-            str(CHILD_SCRIPTS / "hold_back.py"),
-            str(CHILD_SCRIPTS / "read_cuda.py"),
-        )
-        said = subprocess.run(argv, capture_output=True, text=True, timeout=60)
-        counted[python] = json.loads(said.stdout.splitlines()[-1])["device_count"]
-    assert set(counted.values()) == {1}, counted
+    names = (shutil.which(f"python3.{minor}") for minor in range(8, 12))
+    python = next(filter(None, names), None) or pytest.skip("no older interpreter here")
+    scripts = (CHILD_SCRIPTS / "hold_back.py", CHILD_SCRIPTS / "read_cuda.py")
+    argv = (python, "-I", "-S", *map(str, scripts))
+    said = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    if said.returncode and "pyenv" in said.stderr:
+        pytest.skip("a shim of pyenv whose version is not active")
+    assert json.loads(said.stdout.splitlines()[-1])["device_count"] == 1

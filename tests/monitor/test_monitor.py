@@ -14,16 +14,11 @@ from typing import Any
 import jsonschema
 import pytest
 import standin
+from composed_runs import RUNS
 from conftest import Same
-from monitor_composer import Run
-from monitor_kinds import composed
 from standin import A100, RTX_3050
 
 from gpusetup import cli
-from gpusetup.model.codec import to_json
-from gpusetup.model.frozen import replace
-from gpusetup.monitor.run import RunTally
-from gpusetup.monitor.summary import UNJUDGED, summarise
 
 HERE = Path(__file__).resolve().parents[1]
 Machine = Callable[..., Path]
@@ -116,22 +111,17 @@ def test_once_prints_one_sample_that_the_schema_accepts(
     assert laptop["throttle_reasons"] == ["sw_power_cap"]
 
 
-def test_links_limits_and_the_use_of_each_process_are_told(machine: Machine) -> None:
-    gpu = {**BUSY, "pcie_rx_bytes": 10**9, "nvlink_tx_kib": 9,
-           "pcie_gen": 4, "pcie_width": 16,
-           "process_use": "4711:96"}  # fmt: skip
+def test_rates_of_links_and_the_use_of_each_process_are_told(machine: Machine) -> None:
+    gpu = {**BUSY, "pcie_rx_bytes": 10**9, "process_use": "4711:96"}
     state = machine(gpu)
     watching = Watching("--json", "--interval", "0.2")
     first = watching.line()["gpus"][0]
     change(state, {**gpu, "pcie_rx_bytes": 4 * 10**9})
-    rates = [watching.line()["gpus"][0] for _ in range(5)]
+    rates = [watching.line()["gpus"][0]["pcie_rx_bytes_per_second"] for _ in range(5)]
     watching.end()
     assert first["pcie_rx_bytes_per_second"] is None, "a rate needs two readings"
-    assert first["pcie_limit_bytes_per_second"] == pytest.approx(31.5e9, rel=0.01)
     assert first["processes"][0]["sm_percent"] == 96
-    seen = [gpu["pcie_rx_bytes_per_second"] for gpu in rates]
-    assert max(seen) > 5e9 and min(seen) == 0
-    assert {gpu["nvlink_tx_bytes_per_second"] for gpu in rates} == {0}
+    assert max(rates) > 5e9 and min(rates) == 0
 
 
 # --- which GPUs -----------------------------------------------------------------------------------
@@ -150,9 +140,7 @@ def test_gpus_are_chosen_by_index_or_uuid(
     ("variable", "watched", "said"),
     [
         ("1", [1], "CUDA_VISIBLE_DEVICES=1: watching GPU 1"),
-        (standin.uuid(1), [1], "watching GPU 1"),
         ("", [0, 1], "names no GPU here"),
-        ("0,1", [0, 1], "watching GPU 0, 1"),
     ],
 )
 def test_the_variable_that_hides_gpus_counts(
@@ -252,12 +240,10 @@ def test_without_a_gpu_the_machine_is_watched(
     "words",
     [
         ["--interval", "0"],
-        ["--interval", "nan"],
         ["-3"],
         ["--once", "--", "true"],
         ["--replay", "x", "--once"],
         ["python", "train.py"],
-        ["python"],
     ],
 )
 def test_what_cannot_be_meant_is_a_wrong_question(
@@ -373,41 +359,11 @@ def test_a_real_training_is_judged_by_what_holds_it_back(
 # --- recordings -----------------------------------------------------------------------------------
 
 
-def written(run: Run, file: Path, exit_code: int | None = 0) -> Path:
-    """A composed run as its record."""
-    told = summarise(
-        RunTally(run.samples), replace(UNJUDGED, source="nvml", command=run.command, exit=exit_code)
-    )
-    file.write_text("".join(to_json(one) + "\n" for one in (*run.samples, told)), "utf-8")
-    return file
-
-
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    return written(composed("workers decode without rest, cores are free", 0), tmp_path / "a.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("kind", "code", "verdict", "cause"),
-    [
-        ("a steady training beside its workers", 0, "good", ""),
-        ("a steady training beside its workers", 137, None, "failed"),
-        (
-            "memory touches 99 % and the command ends with an error",
-            1,
-            "memory-tight",
-            "before-the-end",
-        ),
-    ],
-)
-def test_a_run_that_ended_with_an_error_says_so_first_and_is_never_good(
-    kind: str, code: int, verdict: str, cause: str, tmp_path: Path, capsys: Any
-) -> None:
-    file = written(composed(kind, 0), tmp_path / "run.jsonl", code)
-    assert cli.main(["monitor", "--replay", str(file), "--json"]) == 0
-    (told,) = documents(capsys.readouterr().out)
-    assert (told["verdict"], told["cause"]) == (verdict, cause)
-    assert told["evidence"].startswith(f"the command ended with exit {code}; ") == bool(code)
+    file = tmp_path / "a.jsonl"
+    file.write_text(RUNS["busy workers"].text(), encoding="utf-8")
+    return file
 
 
 def test_a_live_run_and_its_replay_agree(

@@ -103,6 +103,7 @@ def test_a_training_goes_on_where_nothing_can_be_watched(training: Training) -> 
     _, told = done.stdout.splitlines()
     verdict, evidence, problem = told.split(" | ")
     assert (verdict, evidence) == ("None", problem) and done.returncode == 0
+    assert problem.startswith("Cannot write /nowhere/run.jsonl")
     assert "gpusetup does not watch this training" in done.stderr
 
 

@@ -8,15 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from composed_runs import RUNS
 from each_row import each
-from monitor_kinds import KINDS, composed
 from recorded_monitor import FIRST_RUN, SECOND_RUN, WORKLOADS, recording
 from replayed import Judge, dmon, report, verdict_and_step
-
-from gpusetup.model.codec import to_plain
-from gpusetup.model.frozen import replace
-from gpusetup.monitor.run import RunTally
-from gpusetup.monitor.summary import UNJUDGED, summarise
 
 Said = pytest.CaptureFixture[str]
 
@@ -42,13 +37,10 @@ def contradictions(summary: Mapping[str, Any]) -> list[str]:
     return found
 
 
-@each("kind", sorted(KINDS))
-def test_composed_runs(kind: str) -> None:
-    run = composed(kind, 0)
-    summary = summarise(
-        RunTally(run.samples), replace(UNJUDGED, command=run.command, exit=run.exit)
-    )
-    assert contradictions(to_plain(summary)) == [], summary.evidence
+@each("name", RUNS)
+def test_composed_runs(name: str, judged: Judge) -> None:
+    summary = judged(RUNS[name].text())
+    assert contradictions(summary) == [], summary["evidence"]
 
 
 @each("run", [FIRST_RUN, SECOND_RUN])

@@ -26,21 +26,6 @@ def test_every_machine_says_what_it_is_and_is_kept_once(folder: Path) -> None:
                 if (folder / name).exists()]) == 1  # fmt: skip
 
 
-def test_the_laptop_is_the_first_example_and_as_the_contract_describes_it() -> None:
-    assert example_machines()[0] == "rtx3050-laptop"
-    laptop = machine_named("rtx3050-laptop")
-    assert (laptop.os.name, laptop.driver.version, laptop.driver.cuda) == (
-        "Windows 11",
-        "581.29",
-        "13.0",
-    )
-    assert laptop.gpus is not None
-    assert laptop.gpus[0].name == "NVIDIA GeForce RTX 3050 Laptop GPU"
-    assert laptop.gpus[0].memory_total_bytes == 4 << 30
-    assert laptop.torch.backend == "cpu"
-    assert (laptop.python.version or "").startswith("3.11")
-
-
 def test_a_tool_environment_leaves_python_unknown_and_says_why() -> None:
     snapshot = played(next(folder for folder in FOLDERS if folder.name.endswith("pipx")))
     assert snapshot.python.executable is None

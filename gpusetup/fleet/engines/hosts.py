@@ -29,7 +29,19 @@ class Hosts(Engine):
     title = "hosts"
 
     def __init__(self, work: NodeWork, file: str) -> None:
-        hosts = hosts_in(read_text(file, MOST_BYTES), file)
+        """`file`: one host, or one range in brackets, per line; `#` begins a comment."""
+        hosts: list[str] = []
+        for line in read_text(file, MOST_BYTES).splitlines():
+            # Anything after a host name is ignored, for example `slots=8` for mpirun.
+            words = line.partition("#")[0].split()
+            if words:
+                hosts += expanded(words[0])
+        # The name becomes part of a command, so it must be safe.
+        if not hosts or not all(map(SAFE.fullmatch, hosts)):
+            raise UsageError(
+                f"{file} names no host, or has an impossible host name",
+                hint="write one host a line",
+            )
         require_program("ssh")
         # Without a scheduler, it is unknown which hosts are busy, so all count as idle.
         super().__init__(work, dict.fromkeys(hosts, ""), file)
@@ -42,25 +54,3 @@ class Hosts(Engine):
 
     def ask(self, node: str) -> Output:
         return run(self.command(node), timeout=self.work.limit + self.extra_seconds)
-
-
-def hosts_in(text: str, what: str) -> tuple[str, ...]:
-    """The host names in a file with one host, or one range in brackets, per line; `#` begins a
-    comment.
-
-    Anything after a host name is ignored, for example `slots=8` for mpirun.
-
-    >>> hosts_in("n[1-2] slots=8\\nlogin  # by hand\\n", "hosts")
-    ('n1', 'n2', 'login')
-    """
-    hosts: list[str] = []
-    for line in text.splitlines():
-        words = line.partition("#")[0].split()
-        if words:
-            hosts += expanded(words[0])
-    # The name becomes part of a command, so it must be safe.
-    if not hosts or not all(map(SAFE.fullmatch, hosts)):
-        raise UsageError(
-            f"{what} names no host, or has an impossible host name", hint="write one host a line"
-        )
-    return tuple(dict.fromkeys(hosts))

@@ -1,10 +1,9 @@
-"""A full machine: whether the command misses the CPU, or waits for a disk or slow workers."""
+"""What the monitor counts of a command's processes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -12,43 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from each_row import each
-from monitor_composer import TRAIN, Host, Run, Tree, compose
 
-from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import TreeSample
 from gpusetup.monitor.host import ProcessTree
-from gpusetup.monitor.run import RunTally
-from gpusetup.monitor.summary import UNJUDGED, summarise
-
-FULL = Host(cores=2, others=185)
-
-
-@each(
-    "tree, said",
-    [
-        (Tree(main=45, cores=2), "input-starved/cores free-the-cpu"),
-        (Tree(main=16, workers=2, each=1, cores=2), "input-starved/each-step fetch-in-advance"),
-        (Tree(main=27, reads=6e7, blocked=0.6, cores=2), "input-starved/storage faster-storage"),
-    ],
-)
-def test_a_cpu_training_on_a_full_machine(tree: Tree, said: str) -> None:
-    assert verdict_of(compose(random.Random(3), [], tree, FULL, command=TRAIN)) == said
-
-
-@each("cores, said", [(64, "cpu-bound/computes more-cores"), (2, "cpu-bound/computes use-a-gpu")])
-def test_all_cores_of_a_quota_are_not_all_of_the_machine(cores: int, said: str) -> None:
-    host = Host(cores=cores, others=0)
-    run = compose(random.Random(3), [], Tree(main=198, cores=2), host, command=TRAIN)
-    assert verdict_of(run) == said
-
-
-def verdict_of(run: Run) -> str:
-    summary = summarise(RunTally(run.samples), replace(UNJUDGED, command=run.command))
-    assert summary.next is not None
-    words = f"{summary.next.text} {summary.evidence}"
-    assert "rank" not in words and "NCCL" not in words and "?" not in words
-    return f"{summary.verdict}/{summary.cause} {summary.next.id}"
 
 
 def samples_of(program: str, seconds: float, *, every: float = 0.2) -> list[TreeSample]:
