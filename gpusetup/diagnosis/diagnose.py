@@ -95,6 +95,12 @@ def diagnose(
     reading = None
     if is_text and cause != OK and (asks_first or not (is_caused and certain)):
         reading = command_that_decides(context, main, asks_first, is_open=cause == UNKNOWN)
+    check: CauseCheck | None = None
+    if is_text and main and is_caused and not certain:
+        of_record = RECORDS[main.id].check
+        # The text may already show what the check would print.
+        if of_record and not is_answered(context, of_record.command):
+            check = CauseCheck(command=of_record.command, prints=of_record.prints)
     if is_text and cause == UNKNOWN:
         findings = tuple(map(without_changes, findings))
     shown = [_marked(finding, root, main, reading) for finding in findings]
@@ -113,7 +119,7 @@ def diagnose(
         # An error that the root does not explain leaves the answer less sure as a whole.
         confidence=sureness(certain and not others) if root and is_caused else None,
         certainty=sureness(certain) if is_caused else None,
-        check=check_of(context, main) if main and is_caused and not certain else None,
+        check=check,
         facts=facts_read(context),
         fit=fits,
         other_causes=() if certain else tuple(error.id for error in others if error is not main),
@@ -199,14 +205,6 @@ def is_proven(context: RuleContext, cause: Finding) -> bool:
 def sureness(is_proven: bool) -> Sureness:
     """`certain` if the cause is proven, otherwise `likely`."""
     return "certain" if is_proven else "likely"
-
-
-def check_of(context: RuleContext, cause: Finding) -> CauseCheck | None:
-    """How to check a likely cause, from its record; None if the text already shows the output."""
-    check = RECORDS[cause.id].check
-    if check is None or not is_report(context) or is_answered(context, check.command):
-        return None
-    return CauseCheck(command=check.command, prints=check.prints)
 
 
 def asked_first(

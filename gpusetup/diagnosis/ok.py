@@ -84,8 +84,12 @@ def _machine_is_healthy(context: RuleContext) -> bool:
     """Whether a driver answered for a GPU, and torch sees it or has kernels for every GPU."""
     machine = context.snapshot
     torch, visible = machine.torch, visible_gpus(machine)
-    # The driver of another host cannot be queried here.
-    if not context.other_host and not (visible and _driver_answered(context)):
+    # NVML or CUDA must have answered; files of the kernel alone are not enough. The driver of
+    # another host cannot be queried here.
+    answered = 0 in (machine.driver.nvml_code, machine.cuda_api.init_code) or any(
+        {gpu.nvml_index, gpu.cuda_index} != {None} for gpu in gpus(context)
+    )
+    if not context.other_host and not (visible and answered):
         return False
     if torch.cuda_available:
         return True
@@ -96,14 +100,6 @@ def _machine_is_healthy(context: RuleContext) -> bool:
     if torch.kernels is None:
         return True
     return all(serving(context, gpu) for gpu in visible if gpu.compute_capability)
-
-
-def _driver_answered(context: RuleContext) -> bool:
-    """Whether NVML or CUDA answered; files of the kernel alone are not enough."""
-    machine = context.snapshot
-    if 0 in (machine.driver.nvml_code, machine.cuda_api.init_code):
-        return True
-    return any({gpu.nvml_index, gpu.cuda_index} != {None} for gpu in gpus(context))
 
 
 def proof(context: RuleContext, fits: tuple[Fit, ...]) -> str:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.catalog.facts import extension, extension_modules
 from gpusetup.catalog.jetpack import undeclared
 from gpusetup.evidence.command_values import is_a_version
-from gpusetup.evidence.context import RuleContext, events, on, package
+from gpusetup.evidence.context import RuleContext, events, on
 from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, filled
-from gpusetup.model.versions import allows
 
 NAMED_AS_MODULES = frozenset((
     "auto-gptq", "autoawq", "bitsandbytes", "causal-conv1d", "deepspeed", "diffusers",
@@ -61,9 +59,6 @@ def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
         # Each wheel of this package requires one torch release.
         return (paste.gpusetup(context, distribution),)
     torch = context.torch.version or ""
-    requirement = _release_for_this_torch(context, distribution)
-    if requirement:
-        return (paste.pip(context, "install", "--no-deps", requirement),)
     if extension(distribution).page_of_wheels and "+" in torch and is_a_version(torch):
         page = f"https://data.pyg.org/whl/torch-{torch}.html"
         return (paste.pip(context, "install", *REPLACING, distribution, "-f", page),)
@@ -71,21 +66,6 @@ def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
     from_sources = ("--no-binary", distribution) if has_sources else ()
     words = (*from_sources, "--no-build-isolation", *REPLACING, distribution)
     return (paste.pip(context, "install", *words),)
-
-
-def _release_for_this_torch(context: RuleContext, distribution: str) -> str:
-    """The release of a package that the companion table lists for the installed torch.
-
-    "" if the table lists none, or if that release is installed already and must be built again.
-    """
-    project, torch = companion_table().project(distribution), context.torch.version
-    releases = releases_for(project, torch) if project and torch else ()
-    # A range shows only the lowest release, not the one that was built for this torch.
-    if not releases or not releases[0].startswith("=="):
-        return ""
-    installed = package(context, distribution)
-    is_installed = installed is not None and allows(releases[0], installed.version)
-    return "" if is_installed else f"{distribution}{releases[0]}"
 
 
 def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:

@@ -131,7 +131,12 @@ def gpu_names(context: RuleContext) -> str:
     ]
     if not names:
         names = [name_on_bus(device) for device in nvidia_on_pci(context)]
-    return counted_names(names) or context.os.jetson or "the NVIDIA GPU"
+    counts = Counter(names)
+    # Equal GPUs are counted only beside others: `A100, 2 x T4`, but `T4` for two of them.
+    counted = [
+        f"{count} x {name}" if 1 < count < len(names) else name for name, count in counts.items()
+    ]
+    return ", ".join(counted) or context.os.jetson or "the NVIDIA GPU"
 
 
 def name_on_bus(device: PciDevice) -> str:
@@ -142,15 +147,3 @@ def name_on_bus(device: PciDevice) -> str:
     # 10de is NVIDIA's PCI vendor id.
     number = f" (PCI 10de:{device.device_id})" if device.device_id else ""
     return f"the NVIDIA GPU{number}"
-
-
-def counted_names(names: Sequence[str]) -> str:
-    """Names for a sentence, each once; with their counts if they differ.
-
-    >>> counted_names(("T4", "T4")), counted_names(("A100", "T4", "T4")), counted_names(())
-    ('T4', 'A100, 2 x T4', '')
-    """
-    counts = Counter(names)
-    if len(counts) < 2:
-        return "".join(counts)
-    return ", ".join(f"{n} x {name}" if n > 1 else name for name, n in counts.items())
