@@ -54,8 +54,6 @@ class Choice(Frozen):
     """The limits for packages besides torch, such as `numpy<2` for a torch before 2.3."""
     served: tuple[Served, ...] = ()
     advice: Advice | None = None
-    conda: TorchBuild | None = None
-    """The best build from conda's channels for the same request; its torch may be older."""
     installed: TorchBuild | None = None
     """The installed torch as a build; None if torch is not installed."""
     newest: Choice | None = None

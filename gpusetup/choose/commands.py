@@ -15,7 +15,7 @@ from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.choose.choice import Choice, fallback_of, index_of
 from gpusetup.choose.host import python_tag
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import FAMILY, TorchBuild
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
@@ -158,9 +158,6 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
         return (Step(argv=(*command, "--freeze-installed", *options.packages)),)
     build = choice.build
     if build is None or build.channel == "pytorch":
-        # For each wheel, the matching build from conda's channels is chosen too.
-        build = choice.conda
-    if build is None:
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
     companions = build.family(tuple(name for name in options.packages if name != "torch"))
     if build.channel == "conda-pytorch":
@@ -175,9 +172,8 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
         specs = [f"{metapackage}={build.torch}", *companions]
         specs += [f"cuda-version={build.cuda}"] if build.cuda else []
     # The torch on conda-forge declares which numpy it needs, but the one on the channel `pytorch`
-    # does not. The limits are for the chosen torch, which may be another one.
-    is_chosen = choice.build is not None and choice.build.torch == build.torch
-    limits = choice.limits if build.channel == "conda-pytorch" and is_chosen else ()
+    # does not.
+    limits = choice.limits if build.channel == "conda-pytorch" else ()
     channels = [word for one in CHANNELS[build.channel] for word in ("--channel", one)]
     argv = (*command, "--override-channels", *channels, *specs, *options.beside_torch, *limits)
     install = Step(argv=argv)
@@ -265,13 +261,9 @@ def answer_of(
         except Unsatisfiable:
             steps = ()
         commands[name] = tuple(step.argv for step in steps)
-    return with_build(replace(answer, commands=commands), build)
-
-
-def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
-    """The answer with the facts about a build."""
     return replace(
         answer,
+        commands=commands,
         torch=build.torch,
         torchvision=build.torchvision,
         torchaudio=build.torchaudio,

@@ -519,7 +519,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     """The error if no build has a release of every package, with what to do instead."""
     host, newest = question.host, question.newest_alone
     if newest is None:
-        return nothing_fits(newest_fitting(question.of_torch, host.machine))
+        return nothing_fits(newest_fitting(question.of_torch))
     steps = []
     for word in question.wish.words:
         project = companion_table().project(name_of(word))

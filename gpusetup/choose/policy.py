@@ -18,7 +18,7 @@ from gpusetup.catalog.companions import UNREAD
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Action, Choice, crosses
 from gpusetup.choose.constraints import nearest
-from gpusetup.choose.host import WHEELS, BuildQuestion, Host, question_of
+from gpusetup.choose.host import BuildQuestion, Host, question_of
 from gpusetup.choose.installed import installed_build, public, serves
 from gpusetup.choose.newest import newest_fitting
 from gpusetup.choose.wish import Wish
@@ -37,7 +37,7 @@ def least_change(wish: Wish, host: Host, catalog: Catalog, *, stays: bool = Fals
     machine = host.machine
     by_conda = stays and machine.torch.installer == "conda"
     question = question_of(replace(wish, installer="conda") if by_conda else wish, host, catalog)
-    newest = newest_fitting(question, machine)
+    newest = newest_fitting(question)
     installed = installed_build(machine, question)
     choice, reason = newest, None
     if installed is not None and stays:
@@ -66,7 +66,7 @@ def change_of(
     choice = newest
     # For other makers' GPUs, only the newest builds are known well enough.
     if not (wish.wants_newest or question.maker):
-        choice = nearest_fitting(installed.torch, machine, question)
+        choice = nearest_fitting(installed.torch, question)
     build = choice.build
     if build is None:
         return replace(choice, action="nothing")
@@ -111,7 +111,7 @@ def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuesti
         backend=installed.backend,
         installer="conda" if machine.torch.installer == "conda" else "auto",
     )
-    on_its_channels = newest_fitting(replace(question, wish=exact), machine)
+    on_its_channels = newest_fitting(replace(question, wish=exact))
     if on_its_channels.build:
         return replace(on_its_channels, alternatives=())
     host = question.host
@@ -122,19 +122,16 @@ def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuesti
     )
 
 
-def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> Choice:
+def nearest_fitting(torch: str, question: BuildQuestion) -> Choice:
     """The choice of the same version for a backend that fits, otherwise of the nearest newer
-    version, otherwise of the newest that fits. `conda` follows the same rule."""
+    version, otherwise of the newest that fits."""
     build = nearest(public(torch), question)
     if build is None:
-        return newest_fitting(question, machine)
+        return newest_fitting(question)
     # If the requested torch names its backend (`2.5.1+cu124`), the new request names one too.
     label = f"+{question.backend}" if question.wish.label else ""
     exact = replace(question.wish, torch=f"=={build.torch}{label}")
-    choice = newest_fitting(replace(question, wish=exact), machine)
-    if question.channels == WHEELS:
-        choice = replace(choice, conda=nearest(public(torch), question.by_conda()))
-    return choice
+    return newest_fitting(replace(question, wish=exact))
 
 
 REASONS: dict[str, str] = {

@@ -244,5 +244,5 @@ def _document(
         held_back=choice.held_back,
         rejections=rejections,
         notes=tuple(notes),
-        newest=None if packages else offer_of(choice, machine, root),
+        newest=None if packages else offer_of(choice, root),
     )
