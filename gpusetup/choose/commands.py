@@ -223,12 +223,14 @@ def answer_of(
     packages: Words = FAMILY,
     conda_name: str | None = None,
     root: str = INDEX_ROOT,
+    by_conda: Choice | None = None,
 ) -> ResolveAnswer:
     """The public document of a choice, with the commands for each installer; there are none if the
     installer has no build that fits.
 
     `packages` are torch and the packages to install together with it. `conda_name` names a new
     environment for conda's commands. `root` is the root URL of torch's index or a mirror.
+    `by_conda` is the choice among the builds of conda's channels, if `choice` is a wheel.
     """
     build, python = choice.build, python_tag(machine)
     answer = ResolveAnswer(
@@ -257,7 +259,10 @@ def answer_of(
     commands: dict[str, tuple[Words, ...]] = {}
     for name, steps_of in INSTALLERS.items():
         try:
-            steps = steps_of(choice, family if name == "conda" else options)
+            if name == "conda":
+                steps = steps_of(by_conda or choice, family)
+            else:
+                steps = steps_of(choice, options)
         except Unsatisfiable:
             steps = ()
         commands[name] = tuple(step.argv for step in steps)

@@ -61,14 +61,15 @@ def newest_fitting(question: BuildQuestion) -> Choice:
     if build is None:
         notes = on_missing_build(question)
     else:
-        notes, floor = on_build(build, question), None
+        floor = None
         # A Jetson has no minimum driver, because its driver has its own version numbers.
         if build.driver_floor and not host.board:
             # A driver may support the CUDA version but not yet the GPU.
             first_drivers = (first for _, first in host.first_drivers)
             floor = max((build.driver_floor, *first_drivers), key=parsed)
         torchaudio = beside(question.catalog, "torchaudio", build, host.python)
-        choice = replace(choice, build=replace(build, torchaudio=torchaudio, driver_floor=floor))
+        build = replace(build, torchaudio=torchaudio, driver_floor=floor)
+        choice, notes = replace(choice, build=build), on_build(build, question)
     return replace(choice, notes=tuple(dict.fromkeys((*notes, *on_host(question)))))
 
 

@@ -16,8 +16,9 @@ from gpusetup.choose.coming import offer_of
 from gpusetup.choose.commands import answer_of, new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
-from gpusetup.choose.host import host_of
+from gpusetup.choose.host import Host, host_of
 from gpusetup.choose.installed import followers, marker_environment
+from gpusetup.choose.policy import least_change
 from gpusetup.choose.wish import check_wish, parse_words, with_torch_named
 from gpusetup.commands.common import (
     BACKEND,
@@ -156,7 +157,7 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     is_asked = bool(wish.words) and not wish.offline
     index = PersonIndex(machine, root, name_indexes) if is_asked else None
     choice = choose(wish, host, catalog, index)
-    document = _document(question, choice, machine, root)
+    document = _document(question, choice, host, machine, root)
     notes = [*decision.notes, *interruptions(machine), *document.notes]
     days = (date.today() - date.fromisoformat(catalog.as_of)).days
     if days > STALE_DAYS:
@@ -209,7 +210,7 @@ def _machine(question: ResolveQuestion, catalog: Catalog, out: Console) -> tuple
 
 
 def _document(
-    question: ResolveQuestion, choice: Choice, machine: Snapshot, root: str
+    question: ResolveQuestion, choice: Choice, host: Host, machine: Snapshot, root: str
 ) -> ResolveAnswer:
     """The answer as a document, with the commands for each installer."""
     root, newest = without_logins(root), choice.newest
@@ -238,8 +239,12 @@ def _document(
         rejections = tuple(
             one for one in newest.rejections if (one.torch, one.backend) not in offered
         )
+    conda_name = new_environment(machine, question.name)
+    by_conda = least_change(
+        replace(choice.wish.of_torch_alone, installer="conda"), host, load_catalog()
+    )
     return replace(
-        answer_of(choice, machine, names, new_environment(machine, question.name), root),
+        answer_of(choice, machine, names, conda_name, root, by_conda),
         packages=packages,
         held_back=choice.held_back,
         rejections=rejections,
