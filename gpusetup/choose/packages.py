@@ -365,16 +365,10 @@ class Search:
             if not Requirement(word).specifier and name not in FAMILY
             if not self.question.wish.from_project or uses_torch(name)
         )
-        answer = IndexAnswer()
-        # Those without a wheel are left out later, with a note.
-        for _ in range(2):
-            without = {*answer.without_wheel, *answer.unknown}
-            names = tuple(name for name in names if name not in without)
-            if names:
-                answer = self.index.ask(SetQuestion(words=names, with_dependencies=False))
-            if not answer.reason or len(names) < 2:
-                break
-        return answer.packages
+        if not names:
+            return {}
+        question = SetQuestion(words=names, with_dependencies=False)
+        return self._without_culprits(question).packages
 
     # --- the answer ---
 

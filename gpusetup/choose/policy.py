@@ -41,7 +41,7 @@ def least_change(wish: Wish, host: Host, catalog: Catalog, *, stays: bool = Fals
     installed = installed_build(machine, question)
     choice, reason = newest, None
     if installed is not None and stays:
-        choice = replace(as_installed(installed, machine, question), action="kept")
+        choice = replace(as_installed(installed, question), action="kept")
         reason = "torch stays unchanged: you did not ask for a change"
     elif installed is not None:
         choice = change_of(installed, newest, question, wish, machine)
@@ -62,7 +62,7 @@ def change_of(
         is_incomplete = any(package.intact is False for package in packages)
         is_damaged = is_incomplete or machine.torch.import_error is not None
         action: Action = "again" if is_damaged else "kept"
-        return replace(as_installed(installed, machine, question), action=action)
+        return replace(as_installed(installed, question), action=action)
     choice = newest
     # For other makers' GPUs, only the newest builds are known well enough.
     if not (wish.wants_newest or question.maker):
@@ -73,7 +73,7 @@ def change_of(
     # A user who names a backend accepts that the current GPU maker loses support.
     is_crossing = crosses(installed.backend, build.backend) and question.maker is None
     if is_crossing and wish.wanted_backend == "auto":
-        as_it_is = as_installed(installed, machine, question)
+        as_it_is = as_installed(installed, question)
         # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
         if wish.wants_newest and serves(installed, machine, question):
             return replace(as_it_is, action="kept")
@@ -104,16 +104,8 @@ def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -
     return serves(installed, machine, question)
 
 
-def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> Choice:
-    """The installed build as a choice, with the catalog's facts if its channels have that build."""
-    exact = Wish(
-        torch=f"=={public(installed.torch)}",
-        backend=installed.backend,
-        installer="conda" if machine.torch.installer == "conda" else "auto",
-    )
-    on_its_channels = newest_fitting(replace(question, wish=exact))
-    if on_its_channels.build:
-        return replace(on_its_channels, alternatives=())
+def as_installed(installed: TorchBuild, question: BuildQuestion) -> Choice:
+    """The installed build as a choice."""
     host = question.host
     return Choice(
         build=installed,

@@ -242,12 +242,17 @@ def refuse_what_is_no_package(word: str) -> None:
         )
 
 
-def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = None) -> Wish:
+def parse_words(
+    words: Sequence[str],
+    torch_option: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Wish:
     """The request in the words of a command line, such as `numpy transformers>=4 torch
-    torchvision`.
+    torchvision`, and in its option `--torch`.
 
     `environment` contains the target's values for environment markers; a word whose marker is false
-    there is left out. Raises UsageError for a word that is not a package.
+    there is left out. Raises UsageError for a word that is not a package, and if two versions of
+    torch are named.
 
     >>> wish = parse_words(["torchvision", "numpy>=2", "torch==2.5.1"])
     >>> wish.family, wish.packages, wish.torch
@@ -293,8 +298,16 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
             torch = as_option(versions)
         elif versions:
             companions.append((name, versions))
+    if torch_option and torch and torch_option != torch:
+        raise UsageError(
+            f"`--torch {torch_option}` and torch {torch} among the packages both name a version",
+            hint="give one of them",
+        )
     return Wish(
-        torch=torch, packages=tuple(packages), family=tuple(family), companions=tuple(companions)
+        torch=torch_option or torch,
+        packages=tuple(packages),
+        family=tuple(family),
+        companions=tuple(companions),
     )
 
 
@@ -305,16 +318,6 @@ def as_option(versions: str) -> str | None:
     ('2.5.1', '==2.5.1,<3', '==2.5')
     """
     return re.sub(r"^==(?=\d+\.\d+\.\d+[^\s,]*$)", "", versions) or None
-
-
-def with_torch_named(wish: Wish, torch: str | None) -> Wish:
-    """The request with the torch from `--torch`. Raises UsageError if it names another one."""
-    if torch and wish.torch and torch != wish.torch:
-        raise UsageError(
-            f"`--torch {torch}` and torch {wish.torch} among the packages both name a version",
-            hint="give one of them",
-        )
-    return replace(wish, torch=torch or wish.torch)
 
 
 def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:

@@ -18,13 +18,7 @@ from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of
 from gpusetup.choose.index import AnsweringIndex
 from gpusetup.choose.installed import installed_packages, marker_environment
-from gpusetup.choose.wish import (
-    Wish,
-    check_wish,
-    parse_words,
-    with_torch_named,
-    with_torch_of_companions,
-)
+from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
 from gpusetup.commands.common import gather
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
@@ -73,8 +67,7 @@ def wish_of(question: InstallQuestion, machine: Snapshot, *, by_conda: bool = Fa
 
     With `by_conda`, conda will install torch, so that only conda's builds count.
     """
-    wish = parse_words(question.packages, marker_environment(machine))
-    wish = with_torch_named(wish, question.torch)
+    wish = parse_words(question.packages, question.torch, marker_environment(machine))
     wish = with_torch_of_companions(wish, load_catalog())
     installer = "conda" if by_conda else "auto"
     return replace(wish, backend=question.backend, installer=installer, upgrade=question.upgrade)

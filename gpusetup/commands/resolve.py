@@ -19,7 +19,7 @@ from gpusetup.choose.described import described, without_torch
 from gpusetup.choose.host import Host, host_of
 from gpusetup.choose.installed import followers, marker_environment
 from gpusetup.choose.policy import least_change
-from gpusetup.choose.wish import check_wish, parse_words, with_torch_named
+from gpusetup.choose.wish import check_wish, parse_words
 from gpusetup.commands.common import (
     BACKEND,
     DRIVER,
@@ -121,25 +121,20 @@ QUESTION = ResolveQuestion
 
 def run(question: ResolveQuestion, out: Console) -> Reply:
     refuse_scripts(question.packages)
-    # If the packages include torch, treat it as `--torch`.
-    typed = with_torch_named(parse_words(question.packages), question.torch)
-    # A nightly build's version changes every day: the release that fits names its backend.
-    is_nightly = typed.torch == "nightly"
-    question = question.replaced(
-        packages=question.packages if typed.words else (),
-        torch=None if is_nightly else typed.torch,
-        installer="conda" if question.name else question.installer,
-    )
     root = index_root_of(question.index)
+    installer = "conda" if question.name else question.installer
     catalog = load_catalog()
     machine, is_described = _machine(question, catalog, out)
     asks = tuple(map(read_ask, question.requirements))
     machine = completed_from_catalog(described_python(asks, machine), catalog)
+    wish = parse_words(question.packages, question.torch, marker_environment(machine))
+    # A nightly build's version changes every day: the release that fits names its backend.
+    is_nightly = wish.torch == "nightly"
     wish = replace(
-        parse_words(question.packages, marker_environment(machine)),
-        torch=question.torch,
+        wish,
+        torch=None if is_nightly else wish.torch,
         backend=question.backend,
-        installer=question.installer or "auto",
+        installer=installer or "auto",
         offline=question.offline,
     )
     check_wish(wish, catalog)
@@ -176,7 +171,7 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     document = replace(document, notes=tuple(notes))
     screen = partial(
         resolution_text,
-        installer=question.installer or "uv",
+        installer=installer or "uv",
         snapshot=machine,
         explain=question.explain,
     )

@@ -168,15 +168,6 @@ def test_this_machines_own_gpu_decides(
     assert json.loads(capsys.readouterr().out)["backend"] == backend
 
 
-def test_gpus_of_two_makers_are_no_one_environment() -> None:
-    words = ["resolve", "--gpu", "RX 7900 XTX", "--gpu", "Arc B580", "--os", "linux"]
-    try:
-        code = main(words)
-    except GpuSetupError:
-        code = 1
-    assert code == 1
-
-
 @each(
     "words, said, unsaid",
     [
