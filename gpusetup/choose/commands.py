@@ -65,20 +65,21 @@ NEEDS_ITS_INDEX = ("amd", "intel")
 """The makers whose torch builds need packages that only torch's own index has (their Triton)."""
 
 
-def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps for uv. Raises Unsatisfiable if the choice has no wheel."""
-    target = ("--python", options.python) if options.python else ()
-    return _steps(("uv", "pip", "install", *target), choice, options)
+def steps_for(installer: str, choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
+    """The steps for `uv`, `pip` or `conda`, which are shown and run. Raises Unsatisfiable if the
+    installer has no build that fits."""
+    if installer == "conda":
+        return conda(choice, options)
+    if installer == "uv":
+        target = ("--python", options.python) if options.python else ()
+        return steps_of_wheels(("uv", "pip", "install", *target), choice, options)
+    return steps_of_wheels((*started(options.python), "-m", "pip", "install"), choice, options)
 
 
-def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps for pip. Raises Unsatisfiable if the choice has no wheel."""
-    return _steps((*started(options.python), "-m", "pip", "install"), choice, options)
-
-
-def _steps(install: Words, choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps: first torch's packages from their own index (without dependencies, except for AMD
-    and Intel), then everything else from the default index."""
+def steps_of_wheels(install: Words, choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
+    """The steps with the `install` command of uv or pip: first torch's packages from their own
+    index (without dependencies, except for AMD and Intel), then everything else from the default
+    index."""
     build = choice.build
     # No index is known to have a CUDA build without Pythons, such as a vendor's.
     if build is None or build.channel != "pytorch" or (build.cuda and not build.pythons):
@@ -210,10 +211,6 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
     return NEW_NAME if is_base else None
 
 
-INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}
-"""Maps an installer to its pure function, so what is shown is also what is run."""
-
-
 # --- the public document --------------------------------------------------------------------------
 
 
@@ -257,12 +254,12 @@ def answer_of(
     # Only torch and its companions come from conda, so conda's commands omit the other packages.
     family = replace(options, packages=tuple(name for name in packages if name in FAMILY))
     commands: dict[str, tuple[Words, ...]] = {}
-    for name, steps_of in INSTALLERS.items():
+    for name in ("uv", "pip", "conda"):
         try:
             if name == "conda":
-                steps = steps_of(by_conda or choice, family)
+                steps = conda(by_conda or choice, family)
             else:
-                steps = steps_of(choice, options)
+                steps = steps_for(name, choice, options)
         except Unsatisfiable:
             steps = ()
         commands[name] = tuple(step.argv for step in steps)

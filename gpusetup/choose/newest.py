@@ -15,7 +15,7 @@ from typing import Literal
 
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companions import beside
-from gpusetup.catalog.jetpack import FIRST_OF_THOR, JETPACKS, UNIFIED, runs_ordinary_wheels
+from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.constraints import in_scope, is_beyond, pick, preference, why_not
@@ -236,13 +236,8 @@ def on_host(question: BuildQuestion) -> Iterator[str]:
     if jetpack and runs_ordinary_wheels(jetpack, capabilities):
         yield f"{jetpack.name} (CUDA {jetpack.cuda}) runs torch's own aarch64 wheels"
     elif host.board:
-        # If two rows are for the same JetPack, the later one has the newer wheels.
-        releases = (jetpack,) if jetpack else JETPACKS
-        addresses = {row.name: row.wheels for row in releases if row.wheels}
-        places = ", ".join(f"for {name}: {address}" for name, address in addresses.items())
         yield (
             f"torch's own aarch64 wheels need {UNIFIED.name} (CUDA {UNIFIED.cuda}) or newer on a "
-            f"Jetson, or {FIRST_OF_THOR.name} on a Thor. For an older JetPack, use the wheels that "
-            f"NVIDIA builds for it{f' ({places})' if places else ''}. `gpusetup doctor` prints the "
-            "commands for this Python"
+            f"Jetson, or {FIRST_OF_THOR.name} on a Thor. For an older JetPack, NVIDIA builds "
+            "wheels: `gpusetup doctor` prints the commands for this Python"
         )

@@ -320,6 +320,21 @@ def as_option(versions: str) -> str | None:
     return re.sub(r"^==(?=\d+\.\d+\.\d+[^\s,]*$)", "", versions) or None
 
 
+def torch_beside(
+    companions: Sequence[tuple[str, str]], torch: str | None, catalog: Catalog
+) -> str | None:
+    """The torch versions that belong to these versions of torchvision and torchaudio, and that the
+    request for `torch` allows, as a specifier; None if there are none.
+
+    `companions` are names with specifiers, without labels: `("torchvision", "==0.20.1")`.
+    """
+    releases = [one for one in releases_with(catalog, companions) if allows_torch(torch, one)]
+    if not releases:
+        return None
+    # torchvision 0.20.* works with several torch versions, so the host decides among them.
+    return f">={releases[0]},<={releases[-1]}" if releases[1:] else f"=={releases[0]}"
+
+
 def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     """The request with the torch that belongs to the requested torchvision and torchaudio versions.
 
@@ -328,8 +343,8 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     if not wish.companions:
         return wish
     public = [(name, versions.partition("+")[0]) for name, versions in wish.companions]
-    fitting = [torch for torch in releases_with(catalog, public) if allows_torch(wish.torch, torch)]
-    if not fitting:
+    torch = torch_beside(public, wish.torch, catalog)
+    if torch is None:
         words = " ".join(f"{name}{versions}" for name, versions in wish.companions)
         raise UsageError(
             f"{words} goes with no torch{f' {wish.torch}' if wish.torch else ''}",
@@ -337,9 +352,7 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
         )
     if wish.label:
         return wish
-    # torchvision 0.20.* works with several torch versions, so the host decides among them, and
     # `torchvision==0.20.1+cu124` also requests a backend.
     label = next(filter(None, (label_of(versions) for _, versions in wish.companions)), None)
-    if fitting[1:]:
-        return replace(wish, torch=f">={fitting[0]},<={fitting[-1]}")
-    return replace(wish, torch=f"{fitting[0]}+{label}" if label else fitting[0])
+    is_one = label and torch.startswith("==")
+    return replace(wish, torch=f"{torch}+{label}" if is_one else as_option(torch))

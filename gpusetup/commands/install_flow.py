@@ -13,7 +13,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import coming_of, new_folder, options_of_new_environment
-from gpusetup.choose.commands import INSTALLERS, InstallerOptions
+from gpusetup.choose.commands import InstallerOptions, steps_for
 from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of
 from gpusetup.choose.index import AnsweringIndex
@@ -433,7 +433,7 @@ def describe(
         conda_prefix=machine.conda.prefix,
         again=task.choice.action == "again",
     )
-    steps = () if task.is_done else INSTALLERS[installer](task.choice, options)
+    steps = () if task.is_done else steps_for(installer, task.choice, options)
     answer = InstallAnswer(
         state="unchanged" if task.is_done else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),

@@ -19,7 +19,6 @@ from maker_tapes import CPU, CUDA, OLD_ROCM, XPU, amd, intel, mac, snapshot
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.errors import GpuSetupError
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.snapshot_files import dump_snapshot
 
