@@ -34,8 +34,8 @@ class Choice(Frozen):
 
     build: TorchBuild | None = None
     """The build in the environment afterwards. If no build fits, it is None, and `advice` names the
-    change that would help most. If the change is refused, it is the build that the user would get
-    by requesting its backend by name."""
+    driver or Python that would help. If the change is refused, it is the build that the user would
+    get by requesting its backend by name."""
     action: Action = "nothing"
     reason: Text = None
     """Why this torch is installed or kept, in one sentence."""

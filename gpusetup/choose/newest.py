@@ -95,7 +95,7 @@ MOST_REASONS = 5
 
 
 def nothing_fits(choice: Choice) -> Unsatisfiable:
-    """The error that no build fits, with the reasons and the change that would help."""
+    """The error that no build fits, with the reasons and what would help."""
     reasons = [
         f"{rejection.torch} {rejection.backend}: {rejection.reason}"
         for rejection in choice.rejections
@@ -104,7 +104,11 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
     ]
     lines = ("No PyTorch build fits this machine", *choice.notes, *reasons[:MOST_REASONS])
     advice = choice.advice
-    hint = f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None
+    hint = None
+    if advice:
+        hint = f"another {advice.change} ({advice.to}) gives {advice.gives}"
+    elif choice.wish.names_build:
+        hint = "leave out `--torch` and `--backend`: `gpusetup resolve` alone shows what fits"
     return Unsatisfiable("\n  ".join(lines), hint=hint)
 
 

@@ -334,8 +334,6 @@ def _no_build_fix(context: RuleContext) -> Fix:
         from gpusetup.fixes import drivers
 
         return drivers.driver_fix(context, f"{text}. Install that driver", advice.to)
-    if advice.change != "python":
-        return Fix(text=text)
     return with_python(context, advice.to, f"{text}. Create an environment with that Python")
 
 
