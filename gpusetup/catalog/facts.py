@@ -33,8 +33,6 @@ class Switched(Frozen):
     """GPUs that are also sold on boards with NVSwitch, identified by a part of their name."""
 
     part: str
-    count: int | None = None
-    """How many NVLinks such a GPU has; NVML may report more ports than there are links."""
 
 
 class Integrated(Frozen):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message, Refutation
-from gpusetup.evidence import facts
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
     ON_WINDOWS,
@@ -258,6 +258,7 @@ CAUSES = (
                 "the GPUs' architectures",
             ),
         ),
+        certain_if=proofs.driver_answers_beside_the_container,
     ),
     Cause(
         "k8s-gpu-not-allocatable",

@@ -25,35 +25,14 @@ THROTTLE_REASONS = (
     "display_clock_setting",
 )
 """The names of the throttle reasons' bits, in NVML's order (nvml.h, nvmlClocksEventReason*)."""
-RECOVERY = {
-    0: "none",
-    1: "gpu_reset",
-    2: "node_reboot",
-    3: "drain_p2p",
-    4: "drain_and_reset",
-    5: "recover_imex_domain",
-    6: "bus_reset",
-    7: "system_reboot",
-}
-"""The values of nvmlDeviceGpuRecoveryAction_t."""
+RECOVERY = (
+    *("none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain"),
+    *("bus_reset", "system_reboot"),
+)
+"""The names of the values of nvmlDeviceGpuRecoveryAction_t, in order."""
 GET_RECOVERY_ACTION = 230
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, available from driver 565 on."""
 
-# For each fault, its shift in the health mask and its name (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*).
-# A fault has two bits: 0 not supported, 1 true, 2 false.
-FABRIC_FAULTS = (
-    *((0, "bandwidth_degraded"), (2, "route_recovery"), (4, "route_unhealthy")),
-    (6, "access_timeout_recovery"),
-)
-CONFIGURATIONS = {
-    2: "incorrect_sysguid",
-    3: "incorrect_chassis_sn",
-    4: "no_partition",
-    5: "insufficient_nvlinks",
-    6: "incompatible_gpu_fw",
-    7: "invalid_location",
-    8: "gpu_state_invalid",
-}
 NOT_AVAILABLE = 1 << 62
 """If NVML cannot report a process's memory (Windows with WDDM), it returns a number with all bits
 set. Every number from this one on therefore means unknown."""
@@ -116,7 +95,9 @@ def recovery_action(nvml: Any, handle: Any) -> str | None:
     # Each field has its own error.
     if answer.nvmlReturn != 0:
         raise nvml.NVMLError(answer.nvmlReturn)
-    return RECOVERY.get(getattr(answer.value, NUMBER_TYPES.get(answer.valueType, "ullVal")))
+    action = getattr(answer.value, NUMBER_TYPES.get(answer.valueType, "ullVal"))
+    # Newer drivers may have more actions.
+    return RECOVERY[action] if 0 <= action < len(RECOVERY) else None
 
 
 NUMBER_TYPES = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
@@ -137,19 +118,6 @@ def fabric_status(nvml: Any, handle: Any) -> str | None:
     if info.state != FABRIC_COMPLETED:
         return None
     return str(nvml.NVMLError(info.status)).lower() if info.status else "success"
-
-
-def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
-    """The faults in the health mask (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*); None if there are
-    none."""
-    info = fabric(nvml, handle)
-    mask = info.healthMask
-    if info.state != FABRIC_COMPLETED or not mask:
-        return None
-    faults = [name for shift, name in FABRIC_FAULTS if mask >> shift & 3 == 1]
-    # The four bits above the faults contain the number of a misconfiguration.
-    configuration = CONFIGURATIONS.get(mask >> 8 & 0xF)
-    return [*faults, configuration] if configuration else faults
 
 
 def nvlinks(nvml: Any, handle: Any) -> list[bool]:
@@ -281,7 +249,6 @@ FIELDS: Fields = (
     ),
     ("recovery_action", recovery_action),
     ("fabric_status", fabric_status),
-    ("fabric_faults", fabric_faults),
     ("nvlinks_active", lambda n, h: sum(nvlinks(n, h))),
     ("nvlinks_inactive", lambda n, h: [i for i, active in enumerate(nvlinks(n, h)) if not active]),
     ("processes", processes),

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import PROFILE, PROMETHEUS, TIMEOUT, shared
+from gpusetup.commands.common import PROFILE, PROMETHEUS, shared
 from gpusetup.commands.question import CommandQuestion
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
@@ -32,9 +32,6 @@ class FleetCheckQuestion(CommandQuestion):
     """The profile with which to compare the node, and the files in which to record its state."""
 
     profile: str | None = shared(PROFILE)
-    timeout: float | None = shared(
-        TIMEOUT, help="how long to wait for the driver (default and maximum: 3.5)"
-    )
     prometheus: str | None = shared(PROMETHEUS)
 
 
@@ -44,14 +41,13 @@ QUESTION = FleetCheckQuestion
 def run(question: FleetCheckQuestion, out: Console) -> Reply:
     from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
-    from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
+    from gpusetup.probe.node import name_of_node, read_node
     from gpusetup.render.screen import ERROR, GOOD, Screen, ScreenLine
     from gpusetup.system.system import System
 
     profile = question.profile
     expected = read_profile(read_text(profile, MOST_BYTES), profile) if profile else {}
-    limit = min(question.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
-    record = read_node(System(), limit)
+    record = read_node(System())
     checked_at = datetime.now(timezone.utc).replace(microsecond=0)
     answer = check_node(name_of_node(), record, expected)
     if question.prometheus:

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import DEVICE, LIMIT, PYTHON, shared
+from gpusetup.commands.common import LIMIT, PYTHON, shared
 from gpusetup.commands.fleet_show import NODES, judged
 from gpusetup.commands.question import (
     CommandQuestion,
@@ -88,7 +88,6 @@ class FleetRunQuestion(CommandQuestion):
         choices=("quick", "standard", "stress"),
         group=EACH_NODE,
     )
-    device: str = shared(DEVICE, group=EACH_NODE)
     python: str | None = shared(PYTHON, group=EACH_NODE)
     node_python: str | None = option(
         "path on the nodes of the Python that has gpusetup (default: the same path "
@@ -159,7 +158,6 @@ def _work(question: FleetRunQuestion) -> NodeWork:
         python=question.node_python or usual_python,
         target=question.python,
         level=question.level,
-        device=question.device,
         limit=question.limit or LIMIT_SECONDS[question.level],
         nodes=expanded(question.nodes) if question.nodes else (),
     )

@@ -4,7 +4,6 @@ them up."""
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentTypeError
 from pathlib import Path
 from shlex import quote
 
@@ -12,7 +11,7 @@ from gpusetup.commands.common import PROFILE, PROMETHEUS, shared
 from gpusetup.commands.question import NEEDED, CommandQuestion, argument, option
 from gpusetup.commands.reply import Reply
 from gpusetup.errors import UsageError
-from gpusetup.fleet.slurm_files import DEFAULT_DRAIN_LIMIT
+from gpusetup.fleet.slurm_files import DEFAULT_DRAIN_LIMIT, DRAIN_LIMIT
 from gpusetup.render.console import Console
 from gpusetup.system.refusals import blocked_by_files
 
@@ -26,16 +25,6 @@ EXAMPLES = (
     "gpusetup fleet slurm /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.json",
     "gpusetup fleet slurm /etc/slurm/gpusetup --drain-at-most 10%",
 )
-
-
-def drain_limit(text: str) -> str:
-    """Return the text if it is a share of a partition's nodes (`20%`) or a number of nodes;
-    otherwise raise an error."""
-    from gpusetup.fleet.slurm_files import DRAIN_LIMIT
-
-    if not DRAIN_LIMIT.fullmatch(text):
-        raise ArgumentTypeError(f"{text!r} is neither a share, 20%, nor a number of nodes, 4")
-    return text
 
 
 class FleetSlurmQuestion(CommandQuestion):
@@ -53,7 +42,6 @@ class FleetSlurmQuestion(CommandQuestion):
         f"(default: {DEFAULT_DRAIN_LIMIT})".replace("%", "%%"),
         default=DEFAULT_DRAIN_LIMIT,
         metavar="SHARE",
-        parse=drain_limit,
     )
     node_python: str | None = option(
         "path on the nodes of the Python that has gpusetup (default: the same path as here)",
@@ -108,6 +96,11 @@ def _require_usable_files(question: FleetSlurmQuestion) -> None:
                 f"{name} {path!r} is a relative path: slurmd runs the programs in another folder",
                 hint="write the whole path, as /etc/slurm/gpusetup",
             )
+    if not DRAIN_LIMIT.fullmatch(question.drain_at_most):
+        raise UsageError(
+            f"--drain-at-most {question.drain_at_most!r} is neither a share nor a number of nodes",
+            hint="for example 20%, or 4",
+        )
     if question.prometheus and not question.prometheus.endswith(FILE_SUFFIX):
         raise UsageError(
             f"--prometheus {question.prometheus!r} does not end in {FILE_SUFFIX}: node_exporter "

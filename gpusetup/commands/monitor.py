@@ -142,14 +142,14 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
     """Watch the GPUs, the process or the command that the options specify."""
     nvml = start_nvml(question.interval, 1 if question.once else 0)
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.host import running_process
+    from gpusetup.monitor.host import ProcessTree, or_none
     from gpusetup.monitor.session import watch
     from gpusetup.monitor.sources import PATIENCE_SECONDS
     from gpusetup.monitor.summary import UNJUDGED
 
     # Open the process first, so that an error for a process that does not exist comes without a
     # delay.
-    process = None if question.pid is None else running_process(question.pid)
+    process = None if question.pid is None else or_none(ProcessTree, question.pid)
     if question.pid is not None and process is None:
         nvml.end()
         raise UsageError(f"No process {question.pid} can be seen", hint="`--pid` names one")

@@ -44,12 +44,6 @@ DEFAULT_FILE = "train.yaml"
 """The config file name in the commands of a printed preset."""
 
 
-def _size(text: str) -> int:
-    from gpusetup.plan.place import memory_size
-
-    return memory_size(text)
-
-
 THE_CONFIG = HelpGroup("the config")
 MEASURING = HelpGroup("measuring")
 
@@ -95,13 +89,6 @@ class TuneQuestion(CommandQuestion):
     )
     max: int | None = option(
         "the largest batch size to try", metavar="N", parse=int, group=MEASURING
-    )
-    gpu_mem: int | None = option(
-        "use no more memory than this",
-        metavar="8GiB",
-        parse=_size,
-        value_type=int,
-        group=MEASURING,
     )
     device: str = shared(
         DEVICE, help="the device to measure on: auto, cpu, cuda or cuda:1", group=MEASURING
@@ -229,7 +216,6 @@ def _measure(
     job = BenchJob(
         code=question.code,
         device=question.device,
-        memory_limit_bytes=question.gpu_mem,
         python=choose_target(System(), question.python).python,
     )
 

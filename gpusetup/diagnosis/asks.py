@@ -227,6 +227,7 @@ FORMS: dict[str, dict[str, str]] = {
             ON_A_MAC,
         ),
         alike.ON_THE_BUS: ON_A_MAC,
+        HOOK_LOG: "docker info",
         alike.HOST_MEMORY: "vm_stat; memory_pressure",
         alike.COLLECT_ENV: alike.TORCHS_MPS,
     },

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_needed,
+    driver_answers,
     events,
     gpus,
     nvidia_on_pci,
@@ -108,6 +109,11 @@ def gpus_are_on_nvswitch(context: RuleContext) -> bool:
     messages = events(context, "system-not-ready-fabric-manager")
     names_service = any("abric" in (message.text or "") for message in messages)
     return names_service or any(ON_NVSWITCH.search(gpu.name) for gpu in gpus(context))
+
+
+def driver_answers_beside_the_container(context: RuleContext) -> bool:
+    """Whether nvidia-smi lists a GPU on the host, but is not found in the container."""
+    return driver_answers(context) and bool(events(context, "smi-not-found"))
 
 
 def message_names_the_stub(context: RuleContext) -> bool:

@@ -284,17 +284,14 @@ def nvlink_degraded(context: RuleContext) -> Findings:
 
 
 def fabric_unhealthy(context: RuleContext) -> Findings:
-    """GPUs that could not register with the NVSwitch fabric, or whose registration is unhealthy."""
+    """GPUs that could not register with the NVSwitch fabric."""
     failed = [
         gpu
         for gpu in gpus(context)
         if gpu.fabric_state == "completed" and gpu.fabric_status not in (None, "success")
     ]
-    # A fault of the fabric without a failed registration is a warning only.
-    unhealthy = failed or [gpu for gpu in gpus(context) if gpu.fabric_faults]
-    if unhealthy:
-        fields = ("fabric_faults", "fabric_status")
-        yield of_gpus(context, "fabric-unhealthy", unhealthy, *fields, weak=not failed)
+    if failed:
+        yield of_gpus(context, "fabric-unhealthy", failed, "fabric_status")
 
 
 RULES = (

@@ -344,6 +344,8 @@ OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu", "gpu-not-chos
 def _apple(context: RuleContext) -> bool:
     """Whether the machine is a Mac with an Apple chip; a Mac of unknown architecture in a text
     counts too."""
+    if events(context, "mps-lacks") and not has_nvidia(context):
+        return True
     machine = context.os.machine
     is_apples = machine in ("aarch64", "arm64") or (machine is None and is_report(context))
     return on(context, "macos") and is_apples

@@ -46,13 +46,7 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
     """
     if not is_report(context):
         return None
-    return (
-        _of_a_file(context)
-        or _notebook(context)
-        or image(context)
-        or _program(context)
-        or _unnamed_container(context)
-    )
+    return _of_a_file(context) or image(context) or _program(context) or _unnamed_container(context)
 
 
 # --- services that lend notebooks and nodes -------------------------------------------------------
@@ -151,21 +145,6 @@ def _of_a_file(context: RuleContext) -> EnvironmentOwner | None:
                 holds_all_packages=True,
             )
     return None
-
-
-def _notebook(context: RuleContext) -> EnvironmentOwner | None:
-    """A hosted notebook, which comes with a torch for its GPUs and may have no network."""
-    lender = lender_of(context)
-    if lender is None:
-        return None
-    # The lender's torch serves all of its GPUs but Kaggle's oldest (P100).
-    old_gpu = events(context, "gpu-not-in-wheel", "no-kernel-image")
-    first_step = lender.gives_a_gpu if old_gpu else f"Undo the installation: {lender.anew}"
-    return EnvironmentOwner(
-        because=f"{lender.name} includes a torch in its runtime",
-        way=f"{first_step}. If the program needs another torch",
-        is_closed=False,
-    )
 
 
 # --- images and containers ------------------------------------------------------------------------

@@ -136,12 +136,14 @@ def read_record(path: Path, name: str) -> Node | str:
         raw = text_of(raw, path.name).encode()
         header = from_json(raw, _Header, what=path.name)
         family = (header.schema or "").partition("/")[0]
+        if family == "gpusetup.run":
+            return Node(name=name, problem=header.problem or "no reason was recorded")
         if family not in READERS:
             return f"not a record of gpusetup ({header.schema or 'it has no schema'})"
         node = READERS[family](raw, path.name)
     except BadInput as problem:
         return Node(name=name, problem=problem.message, broken_file=str(path))
-    snapshot_file = str(path) if READERS[family] is _from_snapshot else None
+    snapshot_file = str(path) if "snapshot" in node.sources else None
     return replace(node, name=name, snapshot_file=snapshot_file)
 
 
@@ -227,15 +229,9 @@ def _from_node_check(raw: bytes, what: str) -> Node:
     )
 
 
-def _from_run(raw: bytes, what: str) -> Node:
-    """The reason that `fleet run` wrote for a node whose records are incomplete."""
-    return Node(problem=from_json(raw, _Header, what=what).problem or "no reason was recorded")
-
-
 READERS: dict[str, Callable[[bytes, str], Node]] = {
     "gpusetup.verify": _from_verify,
     "gpusetup.node-check": _from_node_check,
-    "gpusetup.run": _from_run,
     **dict.fromkeys(("gpusetup.snapshot", "gpusetup.doctor"), _from_snapshot),
 }
 """Maps each schema to the function that reads it."""

@@ -37,7 +37,6 @@ class NodeWork(Frozen):
     target: str | None = None
     """The interpreter whose torch is tested; None means that gpusetup chooses one on the node."""
     level: str = "quick"
-    device: str = "auto"
     limit: float = LIMIT_SECONDS["quick"]
     """The time limit in seconds for everything that a node does."""
     nodes: tuple[str, ...] = ()
@@ -55,14 +54,14 @@ def script(work: NodeWork) -> str:
     >>> print(script(NodeWork(python="/env/bin/python")).replace("; ", "\\n"))
     /env/bin/python -I -m gpusetup fleet check --json
     /env/bin/python -I -m gpusetup snapshot --json
-    /env/bin/python -I -m gpusetup verify --json --level quick --device auto --timeout 270
+    /env/bin/python -I -m gpusetup verify --json --level quick --timeout 270
     exit 0
     """
     gpusetup = (work.python, "-I", "-m", "gpusetup")
     target = ("--python", work.target) if work.target else ()
     # At most a quarter of the limit, so that a short limit still leaves time for verify.
     verify_seconds = work.limit - min(SAVED_SECONDS, work.limit / 4)
-    verify_options = ("--json", "--level", work.level, "--device", work.device)
+    verify_options = ("--json", "--level", work.level)
     lines = (
         (*gpusetup, "fleet", "check", "--json"),
         (*gpusetup, "snapshot", "--json", *target),

@@ -53,7 +53,7 @@ def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
     Unknown fields are ignored, so that a file from a newer minor version can be read.
     """
     try:
-        value: T = _decoder(kind).decode(raw)
+        value: T = _decoder(kind).decode(raw)  # type: ignore[arg-type]
     except UnicodeDecodeError as problem:
         raise BadInput(f"{what} is not UTF-8 text: {problem.reason}") from problem
     except msgspec.DecodeError as problem:
@@ -67,25 +67,20 @@ def from_plain(value: object, kind: type[T], *, what: str) -> T:
     """Like `from_json`, for a value that already consists of dicts and lists."""
     # Create a decoder although it is not used here, because creating it reads the types under the
     # lock.
-    _decoder(kind)
+    _decoder(kind)  # type: ignore[arg-type]
     try:
         return msgspec.convert(value, kind, dec_hook=_decode)
     except msgspec.ValidationError as problem:
         raise BadInput(f"{what} cannot be read: {problem}") from problem
 
 
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder for a type. Only one thread at a time creates a decoder."""
-    with _READING_TYPES:
-        return _made_decoder(kind)
-
-
 @cache
-def _made_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     # Types that are needed at every start are in files without `from __future__ import
     # annotations`. With it, every annotation is a string, which msgspec must compile (2 ms for the
     # catalog's types).
-    return msgspec.json.Decoder(kind, dec_hook=_decode)
+    with _READING_TYPES:
+        return msgspec.json.Decoder(kind, dec_hook=_decode)
 
 
 def json_schema(kind: Any) -> dict[str, Any]:

@@ -174,9 +174,6 @@ class Gpu(Frozen):
     `in_progress` or `not_started`. None on other systems."""
     fabric_status: Text = None
     """The result of the GPU's registration with the fabric: `success`, or the name of the error."""
-    fabric_faults: tuple[str, ...] | None = None
-    """The fabric's faults: `bandwidth_degraded`, `route_unhealthy`, `no_partition`…; () if the
-    fabric is healthy."""
     nvlinks_active: Number = None
     nvlinks_inactive: tuple[int, ...] | None = None
     """The numbers of the inactive NVLinks."""

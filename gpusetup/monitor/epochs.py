@@ -15,10 +15,6 @@ from gpusetup.monitor.documents import EpochTimes
 LONGEST_LINE = 4000
 """How many bytes of a line are read; a longer line does not report progress."""
 LINE_END = re.compile(rb"[\r\n]+")
-MOST_EPOCHS = 100_000
-LEAST_EPOCHS = 0.05
-"""The least part of an epoch that is measured, because a shorter part says little about a whole
-epoch."""
 CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """Terminal control sequences: colours and cursor movements (ECMA-48), and window titles."""
 EPOCH = re.compile(
@@ -42,8 +38,8 @@ class EpochReader:
         self._pending = b""
         # The highest epoch number of this training so far, and the second at which it was printed.
         self._last: tuple[float, float] | None = None
-        # The epochs and seconds between two printed numbers.
-        self._spans: list[tuple[float, float]] = []
+        # The epochs that passed between two printed numbers, and their seconds.
+        self._epochs, self._seconds = 0.0, 0.0
 
     def feed(self, data: bytes, seconds: float) -> None:
         """Read the next bytes of the output, printed this many seconds after the start."""
@@ -63,20 +59,18 @@ class EpochReader:
         """Record that an epoch number was printed at this second. A number that is not higher than
         the previous one is ignored, unless a new training began (such as the next fold)."""
         before, before_seconds = self._last or (epoch, seconds)
-        # Limit the number of spans, because a hostile program may print numbers without end.
-        if epoch > before and len(self._spans) < MOST_EPOCHS:
-            self._spans.append((epoch - before, seconds - before_seconds))
+        if epoch > before:
+            self._epochs += epoch - before
+            self._seconds += seconds - before_seconds
         if self._last is None or epoch > before or epoch < before - 1:
             self._last = epoch, seconds
 
     def times(self) -> EpochTimes | None:
-        """The average seconds per epoch; None if the output showed less than
-        a twentieth of an epoch."""
-        epochs = sum(span for span, _ in self._spans)
-        if epochs < LEAST_EPOCHS:
+        """The average seconds per epoch; None if the output did not show two epochs."""
+        if not self._epochs:
             return None
-        seconds = sum(seconds for _, seconds in self._spans)
-        return EpochTimes(epochs=round(epochs, 2), seconds=round(seconds / epochs, 3))
+        seconds = self._seconds / self._epochs
+        return EpochTimes(epochs=round(self._epochs, 2), seconds=round(seconds, 3))
 
 
 def epoch_in(text: str) -> float | None:

@@ -23,7 +23,6 @@ from gpusetup.monitor.work import (
     mean,
     or_zero,
     percentile,
-    rated_watts,
     work_of,
 )
 
@@ -142,24 +141,11 @@ class GpuRun:
         return mean(row.gpu.utilization_percent for row in self.rows)
 
     @cached_property
-    def utilization_p95(self) -> float:
-        return percentile([or_zero(row.gpu.utilization_percent) for row in self.rows], 95)
-
-    @cached_property
     def heat(self) -> float | None:
         """The 95th percentile of the temperature in °C."""
         heats = [row.gpu.temperature_celsius for row in self.rows]
         known = [heat for heat in heats if heat is not None]
         return percentile(known, 95) if known else None
-
-    @property
-    def power_default(self) -> float | None:
-        """The card's rated power in watts as the card reports it, otherwise from the catalog."""
-        return self.latest.power_limit_default_watts or rated_watts(self.name)
-
-    @cached_property
-    def working(self) -> list[GpuSample]:
-        return [row.gpu for row in self.rows if not is_quiet(row.gpu)]
 
     @cached_property
     def parts(self) -> Parts:
@@ -194,7 +180,8 @@ class GpuRun:
         if self.judged is None or (self.only_draws and utilization < marks.LOW):
             return False
         # If the GPU worked during only part of the run, the 95th percentile shows it.
-        return utilization >= marks.IDLE or self.utilization_p95 >= marks.WORKED_P95
+        uses = [or_zero(row.gpu.utilization_percent) for row in self.rows]
+        return utilization >= marks.IDLE or percentile(uses, 95) >= marks.WORKED_P95
 
     @property
     def seconds_after_work(self) -> float:

@@ -22,7 +22,9 @@ def or_none(read: Callable[..., T], *arguments: object) -> T | None:
     user, or if the system lacks the value. Errors are caught so that watching never stops."""
     try:
         return read(*arguments)
-    except (psutil.Error, OSError, RuntimeError, AttributeError, KeyError):
+    except (psutil.Error, OSError, RuntimeError, AttributeError, LookupError, ValueError):
+        return None
+    except OverflowError:  # a pid that no process can have
         return None
 
 
@@ -212,11 +214,3 @@ def _cores() -> float | None:
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
     quota = read_cpu_quota(System())
     return min(usable, quota) if usable and quota else usable
-
-
-def running_process(pid: int) -> ProcessTree | None:
-    """The running process with this pid and its children; None if it cannot be read."""
-    try:
-        return or_none(ProcessTree, pid)
-    except (ValueError, OverflowError):
-        return None

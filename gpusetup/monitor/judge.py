@@ -71,12 +71,14 @@ def judgement_of(run: WatchedRun) -> Judgement:
             return judgement
     # The working GPU with the worst verdict. If several are equally bad, the first is named.
     judged = [(subject, case_of(subject)) for subject in run.subjects]
-    subject, case = min(judged, key=lambda pair: ORDER.index(pair[1].verdict))
-    for one, its_case in judged:
-        # Memory that ended the run comes first.
-        if its_case.cause in ("before-the-end", "leak"):
-            subject, case = one, its_case
-            break
+    # Memory that ended the run comes first.
+    subject, case = min(
+        judged,
+        key=lambda pair: (
+            pair[1].cause not in ("before-the-end", "leak"),
+            ORDER.index(pair[1].verdict),
+        ),
+    )
     # One throttled card makes the others wait, and a hang looks uneven too.
     explains_it = case.verdict == "throttled" or case.cause == "hang"
     unevenness = None if explains_it else uneven_work(run)

@@ -39,7 +39,6 @@ CUDA_CONTEXT = (
     200 << 20
 )  # bytes: more GPU memory than this shows that a process has begun to use the GPU
 YOUNG_SECONDS = 30.0  # s: a busy program that has run for less has only just begun
-START_UP_SECONDS = 150.0  # s: if GPU memory rises, a shorter recording shows only the start-up
 DESKTOP_MEMORY = 15.0  # %: GPU memory of a desktop, assumed if no processes are reported
 MANY_THREADS = 250.0  # % of a core: one process that uses more computes on many threads
 CPU_USED_UP = 88.0  # % of the cores that the command may use: above this they are used up

@@ -25,9 +25,6 @@ NOTES: tuple[tuple[Sign, str], ...] = (
     (Sign(lambda subject: subject.gpu.parts.start >= marks.START_UP_NOTE),
      "the first {gpu.parts.start} s, before the GPU was used, are not counted"),
     (Sign(lambda subject: len(subject.gpu.parts.pauses) > 0), "{paused}"),
-    (s.busy & s.clocks_low & s.unexplained,
-     "SM clock at {work.clock_share} % of its maximum, and the driver gives no reason; "
-     "`nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),
 )  # fmt: skip
 """Notes on a GPU that worked, each with the condition under which it is shown. The acceleration
 guide's ranges are 70 to 90 % of the memory, and up to 85 °C."""

@@ -39,16 +39,14 @@ class RunTally:
             self.gpus.setdefault(gpu.index, GpuRun(gpu)).add(gpu, sample)
 
 
-READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi dmon")
-"""Sources that may consist of a single reading, which is then judged as such."""
-
-
 class WatchedRun:
     """A run's figures, its command and the command's exit code; `about` as for `summarise`."""
 
     def __init__(self, tally: RunTally, about: Summary) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
-        self.is_reading = about.source in READINGS and tally.samples < marks.LEAST_SAMPLES
+        # The names of the logs begin so (`smi_logs.py`).
+        is_log = (about.source or "").startswith("nvidia-smi ")
+        self.is_reading = is_log and tally.samples < marks.LEAST_SAMPLES
         """Whether there is only a single reading of nvidia-smi instead of a run."""
         self.gpus = tuple(tally.gpus.values())
         self.machine = tally.machine

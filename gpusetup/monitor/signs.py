@@ -125,7 +125,6 @@ def unexplained(subject: Subject) -> bool:
 clocks_far_down = unexplained & Sign(
     lambda s: s.work.power_share is not None and below(s.work.clock_share, marks.RATED_CLOCKS)
 )
-clocks_low = Sign(lambda s: below(s.work.clock_share, marks.LOW_CLOCKS))
 # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
 only_now_and_then = Sign(lambda s: s.throttle_share < marks.POWER_CAPPED_SHARE)
 laptop = Sign(lambda s: is_laptop(s.gpu.name))
@@ -153,7 +152,10 @@ links_carry = nvlink_carries | pcie_carries
 # Packet headers and gaps take 30 % of what a link can carry. A dmon log does not show the link, so
 # 16 lanes of PCIe 3 are assumed.
 link_full = Sign(
-    lambda s: at_least(percent(s.work.pcie_one_way, s.work.pcie_limit or 15.8e9), 70.0)
+    lambda s: any(
+        at_least(percent(rate, s.work.pcie_limit or 15.8e9), 70.0)
+        for rate in (s.work.pcie_in, s.work.pcie_out)
+    )
 )
 
 # --- the command's processes ----------------------------------------------------------------------
@@ -260,15 +262,4 @@ STOPPED_FROM_OUTSIDE = (129, 130, 137, 143, -1, -2, -9, -15)
 was_stopped = Sign(lambda subject: subject.run.exit in STOPPED_FROM_OUTSIDE)
 
 
-@Sign
-def is_starting(subject: Subject) -> bool:
-    """Whether the run is too short to judge. While a program is loading a model, which rising GPU
-    memory shows, it gets more time."""
-    run = subject.run
-    rises = [
-        or_zero(gpu.latest.memory_used_bytes) - or_zero(gpu.first.memory_used_bytes)
-        for gpu in run.gpus
-    ]
-    is_loading = max(rises, default=0.0) >= marks.CUDA_CONTEXT
-    seconds = marks.START_UP_SECONDS if is_loading else marks.YOUNG_SECONDS
-    return run.exit is None and run.seconds < seconds
+is_starting = Sign(lambda s: s.run.exit is None and s.run.seconds < marks.YOUNG_SECONDS)

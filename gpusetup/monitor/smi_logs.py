@@ -69,10 +69,10 @@ def log_that_begins(line: str) -> SmiLog | None:
         return SmiLog(CSV, partial(csv_moments, columns))
     if dmon_columns(line):
         return SmiLog("nvidia-smi dmon", dmon_moments)
-    if begins_query(line):
+    if BEGINS_QUERY.search(line):
         return SmiLog("nvidia-smi -q", query_moments)
     # The banner may be missing.
-    if begins_table(line) or ("|" in line and row_of(line)):
+    if SMI_VERSION.search(line) or ("|" in line and row_of(line)):
         return SmiLog("nvidia-smi table", table_moments)
     return None
 
@@ -228,16 +228,11 @@ def date_of(line: str) -> datetime | None:
     return None
 
 
-def begins_table(line: str) -> bool:
-    return SMI_VERSION.search(line) is not None
-
-
-def begins_query(line: str) -> bool:
-    return "NVSMI LOG" in line
+BEGINS_QUERY = re.compile("NVSMI LOG")
 
 
 def texts(
-    lines: Iterable[str], begins: Callable[[str], bool], *, dated_above: bool
+    lines: Iterable[str], begins: re.Pattern[str], *, dated_above: bool
 ) -> Iterator[tuple[datetime | None, str]]:
     """Yields the text of each moment with its time; `begins` recognises the first line of a moment.
 
@@ -247,7 +242,7 @@ def texts(
     time: datetime | None = None
     date: datetime | None = None
     for line in lines:
-        if begins(line):
+        if begins.search(line):
             if moment:
                 yield time, "".join(moment)
             moment, time = [], date if dated_above else None
@@ -262,7 +257,7 @@ def texts(
 
 def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of a single table, or of all tables that `nvidia-smi -l` printed."""
-    for time, text in texts(lines, begins_table, dated_above=True):
+    for time, text in texts(lines, SMI_VERSION, dated_above=True):
         processes = processes_of(text) or {}
         gpus = []
         for row in gpu_rows(text):
@@ -273,7 +268,7 @@ def table_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
 
 def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     """Yields the moments of `nvidia-smi -q` or `-q -l`, one for each report."""
-    for time, text in texts(lines, begins_query, dated_above=False):
+    for time, text in texts(lines, BEGINS_QUERY, dated_above=False):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
         gpus = (sample_of(index, query_values(page)) for index, page in enumerate(pages))
@@ -405,9 +400,8 @@ def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[
 
     seen: dict[int, GpuSample] = {}
     present: set[int] = set()
-    seconds, step = 0.0, interval
+    seconds = 0.0
     for sample in log.samples(rows(), interval):
-        step = sample.seconds - seconds if sample.seconds > seconds else step
         seconds = sample.seconds
         present = {gpu.index for gpu in sample.gpus}
         seen.update((gpu.index, gpu) for gpu in sample.gpus)
@@ -427,7 +421,7 @@ def with_losses(log: SmiLog, lines: Iterable[str], interval: float) -> Iterator[
         gpus = (seen[one] for one in sorted(lost))
         yield Sample(
             at="",
-            seconds=seconds + step,
+            seconds=seconds + interval,
             gpus=tuple(
                 GpuSample(index=gpu.index, name=gpu.name, uuid=gpu.uuid, lost=True, problem=problem)
                 for gpu in gpus

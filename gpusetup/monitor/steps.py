@@ -114,7 +114,7 @@ STEPS: dict[str, StepRule] = {
         "(BMC) or the firmware: the GPU gets less power than it can use", POWER_DETAILS),
     "raise-the-power-limit": StepRule(
         "Raise the power limit to what the card is rated at, if the cooling allows it",
-        "sudo nvidia-smi -i {gpu.label} -pl {gpu.power_default}"),
+        "sudo nvidia-smi -i {gpu.label} -pl {gpu.latest.power_limit_default_watts}"),
     "plug-it-in": StepRule(
         "Connect the charger and choose the performance mode: the GPU gets less power than it can "
         "use", POWER_DETAILS, s.laptop),
@@ -155,9 +155,8 @@ STEPS: dict[str, StepRule] = {
         "(torch.distributed.checkpoint.async_save)", None,
         s.writes_in_pauses | s.computes_in_pauses),
     "use-the-other-gpus": StepRule(
-        "{unused_count} of {gpu_count} GPUs did nothing (GPU {unused}). If they are yours, train "
-        "on all of them: start one process for each GPU with torchrun (--nproc_per_node), and look "
-        "at CUDA_VISIBLE_DEVICES", TORCHRUN),
+        "GPU {unused} did nothing. If all GPUs are yours, train on all of them: start one process "
+        "for each with torchrun (--nproc_per_node), and look at CUDA_VISIBLE_DEVICES", TORCHRUN),
     "balance-the-work": StepRule(
         "Give every rank the same amount of work: batches of similar length, a "
         "DistributedSampler, evenly split layers. If one process drives all GPUs, start one for "

@@ -21,7 +21,7 @@ from gpusetup.monitor.run import RunTally, Subject, WatchedRun
 from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.work import Work, mean, percentile
 
-HOST = [field.name for field in fields(HostSample)]
+MACHINE_FIELDS = [field.name for field in fields(HostSample)]
 UNJUDGED = Summary(verdict=None, evidence="nothing was watched")
 
 
@@ -39,7 +39,7 @@ def summarise(tally: RunTally, about: Summary = UNJUDGED) -> Summary:
     subject = judgement.subject or Subject(run, run.machine, Work(run.rows))
     hosts = [row.host for row in run.rows if row.host is not None]
     machine: dict[str, Any] = {}
-    for name in HOST:
+    for name in MACHINE_FIELDS:
         value = mean(getattr(host, name) for host in hosts)
         machine[name] = None if value is None else round(value)
     return replace(

@@ -62,7 +62,7 @@ def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None
     """The power limit with its cause for this card: something outside the GPU that withholds power,
     or a limit that was lowered. None if the limit is not below the card's rated power, or if that
     is unknown, because a limit by itself proves nothing."""
-    limit, rated = gpu.latest.power_limit_watts, gpu.power_default
+    limit, rated = gpu.latest.power_limit_watts, gpu.latest.power_limit_default_watts
     # A laptop's charger or a server's chassis may cap the power below the limit that NVML reports:
     # the clocks are low although the GPU would draw less than its limit if it worked all the time.
     # Without a limit to compare with, only very low clocks are enough.

@@ -54,8 +54,8 @@ def megabytes(rate: float | None) -> str | None:
     return f"{rate / 1e6:.0f} MB/s" if rate < 1e9 else f"{rate / 1e9:.1f} GB/s"
 
 
-def labels(gpus: Iterable[GpuRun], between: str = ", ") -> str:
-    return between.join(gpu.label for gpu in gpus)
+def labels(gpus: Iterable[GpuRun]) -> str:
+    return ", ".join(gpu.label for gpu in gpus)
 
 
 # --- the GPU's work -------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def watts_and_limit(subject: Subject) -> str:
     words = "" if watts is None else f", at {watts:.0f} W"
     if limit is None:
         return words
-    rated = subject.gpu.power_default
+    rated = subject.gpu.latest.power_limit_default_watts
     of_rated = f", rated: {rated:.0f} W" if rated and limit < rated else ""
     return f"{words} (its limit: {limit:.0f} W{of_rated})"
 
@@ -312,8 +312,6 @@ PHRASES: dict[str, Phrase] = {
     "received": lambda s: megabytes(s.work.network_rate),
     "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if gpu.lost_at is None])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
-    "unused_count": lambda s: str(len(s.run.unused_gpus)),
-    "gpu_count": lambda s: str(len(s.run.gpus)),
     "unused": lambda s: labels(s.run.unused_gpus),
 }
 """What the sentences can name in braces."""

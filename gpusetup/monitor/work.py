@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from statistics import fmean
 from typing import TypeVar
 
@@ -124,9 +124,8 @@ class Work:
 
     @property
     def power_share(self) -> float | None:
-        """The power draw in percent of the power limit or, if the limit is unknown (laptops, old
-        drivers), of the rated power; None if unknown."""
-        return percent(self.power_watts, self.power_limit or rated_watts(self.rows[0].gpu.name))
+        """The power draw in percent of the power limit; None if unknown."""
+        return percent(self.power_watts, self.power_limit)
 
     @property
     def weight(self) -> float | None:
@@ -147,11 +146,6 @@ class Work:
     def pcie_rate(self) -> float | None:
         """The PCIe traffic of both directions together, in bytes per second; None if unknown."""
         return None if self.pcie_in is None else self.pcie_in + or_zero(self.pcie_out)
-
-    @property
-    def pcie_one_way(self) -> float:
-        """The PCIe traffic of the busier direction, in bytes per second; 0 if unknown."""
-        return max(or_zero(self.pcie_in), or_zero(self.pcie_out))
 
     @property
     def link_rate(self) -> float | None:
@@ -224,25 +218,6 @@ def percent(part: float | None, whole: float | None) -> float | None:
     (75.0, None, None)
     """
     return None if part is None or not whole else part / whole * 100
-
-
-@lru_cache(maxsize=64)
-def rated_watts(name: str | None) -> float | None:
-    """The rated power, in watts, of the GPU model with this name; None if the catalog lacks it or
-    lists several ratings for it (SXM and PCIe cards may share a name).
-
-    >>> rated_watts("Tesla T4"), rated_watts("NVIDIA Graphics Device"), rated_watts(None)
-    (70.0, None, None)
-    """
-    from gpusetup.catalog.file import load_catalog
-    from gpusetup.catalog.gpus import rows_or_none, tokens
-
-    # Laptop makers choose different power ratings for the same chip.
-    if not name or "laptop" in tokens(name):
-        return None
-    ratings = {row.tdp_w for row in rows_or_none(name, load_catalog().gpus)}
-    watts = ratings.pop() if len(ratings) == 1 else None
-    return None if watts is None else float(watts)
 
 
 def at_least(value: float | None, mark: float) -> bool:

@@ -15,19 +15,14 @@ JOURNAL = (".gpusetup", "journal.json")
 """Where `install` keeps the journal of its current change, relative to the target's prefix."""
 
 
-def interruption(prefix: str) -> str:
-    """The sentence which says that an installation into this environment was interrupted."""
-    return f"An installation into {prefix} was interrupted"
-
-
-def how_to_end(prefix: str, family: str | None, *, half_made: bool = False) -> str:
-    """A clause with the command that finishes an interrupted installation.
+def interrupted(prefix: str, family: str | None, *, half_made: bool = False) -> tuple[str, str]:
+    """What happened to this environment, and a clause with the command that finishes it.
 
     `half_made` means that the environment itself is unfinished, so that it has no interpreter yet.
     """
     option = "--venv" if half_made else "--python"
     line = shell_line(("gpusetup", "install", option, prefix), family)
-    return f"`{line}` ends it first"
+    return f"An installation into {prefix} was interrupted", f"`{line}` ends it first"
 
 
 def interruptions(machine: Snapshot) -> tuple[str, ...]:
@@ -38,8 +33,8 @@ def interruptions(machine: Snapshot) -> tuple[str, ...]:
         if event.kind == "install-unfinished":
             prefix = event.values.get("prefix") or "the environment"
             half_made = "half_made" in event.values
-            command = how_to_end(prefix, machine.os.family, half_made=half_made)
-            sentences.append(f"{interruption(prefix)}; {command}.")
+            said = interrupted(prefix, machine.os.family, half_made=half_made)
+            sentences.append(f"{'; '.join(said)}.")
     return tuple(sentences)
 
 

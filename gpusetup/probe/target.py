@@ -231,20 +231,12 @@ def read_python(target: TargetPython | None) -> Snapshot:
 # --- an environment from its files ---------------------------------------------------------------
 
 
-CONDA_PYTHON = re.compile(r"^python-(\d[^-]*)-[^-]+\.json$", re.MULTILINE)
-"""The file of conda's own Python package, such as `python-3.11.9-h955ad1f_0.json`."""
-
-
 def facts_from_files(system: System, python: str) -> dict[str, Any]:
     """The facts about an environment's interpreter that its files show, without running it."""
     prefix = prefix_of(python)
     settings = parse_pyvenv(read_or_none(system, join(prefix, "pyvenv.cfg")) or "")
     # virtualenv and uv write `version_info`, venv writes `version`.
-    version = settings.get("version_info") or settings.get("version")
-    if not version:
-        files = "\n".join(list_or_empty(system, join(prefix, "conda-meta")))
-        of_conda = CONDA_PYTHON.search(files)
-        version = of_conda[1] if of_conda else ""
+    version = settings.get("version_info") or settings.get("version") or ""
     return {
         "prefix": prefix,
         # virtualenv writes `3.11.9.final.0`.

@@ -92,6 +92,8 @@ def decide(asks: Sequence[Ask], wish: Wish, host: Host, catalog: Catalog) -> Dec
             (ask.backend, f"{ask.path}'s CUDA"),
             (source_backend(here), ask.path),
             *((one.backend, one.place) for one in ask.indexes if one.name not in own),
+            # Last, the index that the project names for other systems only.
+            (source_backend(ask), ask.path),
         )
         named += [(backend, place) for backend, place in backends if backend]
         notes += notes_of(ask)

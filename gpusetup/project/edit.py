@@ -52,9 +52,21 @@ def edit_for(
     family = named_family(one.name for one in ask.of(name))
     here = ask.counting(marker_environment(host.machine), name)
     sources = {one.package: one.index for one in here.sources}
+    # Sources whose markers leave this machine out, such as those for Linux only.
+    elsewhere = {
+        one.package: one.index
+        for one in ask.sources
+        if one.variant in (None, name) and one.package not in sources
+    }
+    rows_here = [
+        f'{member} = [{{ index = "{elsewhere[member]}", marker = "{marker_of(build, catalog)}" }}]'
+        for member in family
+        if member in elsewhere
+    ]
     # The index from which the project takes torch. In uv, an index without sources serves all
     # packages, torch too; the sources that dependencies name in Poetry are not read.
-    of_torch = [one for one in ask.indexes if one.name and one.name == sources.get("torch")]
+    source = sources.get("torch") or elsewhere.get("torch")
+    of_torch = [one for one in ask.indexes if one.name and one.name == source]
     if not ask.sources or ask.is_poetry:
         of_torch += [one for one in ask.indexes if one.backend]
     own = of_torch[0] if of_torch else None
@@ -66,12 +78,14 @@ def edit_for(
         # Without sources, the index serves every member already. A companion from the default
         # index goes with this torch if that index has the same backend.
         usual = default_backend(catalog, build.torch, build.os, build.machine)
-        is_enough = not sources or ask.is_poetry or usual == build.backend
-        missing = [] if is_enough else [member for member in family if member not in sources]
-        if not missing:
+        is_enough = not ask.sources or ask.is_poetry or usual == build.backend
+        missing = (
+            [] if is_enough else [one for one in family if one not in {**sources, **elsewhere}]
+        )
+        rows = [*rows_here, *(f'{member} = [{{ index = "{own.name}" }}]' for member in missing)]
+        if not rows:
             note = f"{ask.path} names {build.backend} already: no edit"
             return Edit(steps=(install,), notes=(note,))
-        rows = [f'{member} = [{{ index = "{own.name}" }}]' for member in missing]
         note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
         return Edit(lines=(SOURCES, *rows), steps=(install,), notes=(note,))
     if ask.is_poetry:
@@ -90,8 +104,11 @@ def edit_for(
         # No source can name an index without a name, so that one stays open to every package.
         if own.name:
             lines = (lines[0], f'name = "{own.name}"', lines[1], "explicit = true")
-        note = f"{ask.path} has the index {label} already: replace its table with this one"
-        return Edit(lines=lines, steps=(install,), notes=(note,))
+        notes = [f"{ask.path} has the index {label} already: replace its table with this one"]
+        if rows_here:
+            lines = (*lines, "", SOURCES, *rows_here)
+            notes.append(f"{ask.path} has `{SOURCES}` already: {JOIN}")
+        return Edit(lines=lines, steps=(install,), notes=tuple(notes))
     if variant and ask.sources:
         return edit_of_variants({variant: build.backend}, ask, family, root, variant)
     lines = tuple(project_lines(family, url, build, catalog))

@@ -387,7 +387,6 @@ QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("power_watts", "(?:(?:Instantaneous|Average) )?Power Draw", number),
     ("power_limit_watts", "(?:(?:Current|Enforced) )?Power Limit", number),
     ("power_limit_default_watts", "Default Power Limit", number),
-    ("power_limit_max_watts", "Max Power Limit", number),
     ("clock_sm_mhz", "Clocks/SM", integer),
     ("clock_sm_max_mhz", "Max Clocks/SM", integer),
     ("pcie_generation", "PCIe Generation/Current", integer),

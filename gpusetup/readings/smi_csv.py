@@ -79,7 +79,6 @@ COLUMNS: Mapping[str, tuple[str, Reader]] = {
     ),
     **dict.fromkeys(("power.limit", "enforced.power.limit"), ("power_limit_watts", number)),
     "power.default_limit": ("power_limit_default_watts", number),
-    "power.max_limit": ("power_limit_max_watts", number),
     **dict.fromkeys(
         ("clocks.sm", "clocks.current.sm", "clocks.gr", "clocks.current.graphics"),
         ("clock_sm_mhz", integer),

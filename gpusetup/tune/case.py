@@ -104,8 +104,6 @@ class Measured(Frozen):
     is_faster: Mapping[str, bool] = {}
     """Name of a change (`amp`, `workers`, `compile`) -> whether it was faster; without an entry if
     it was not measured."""
-    interrupted: bool = False
-    """Whether the measurement was interrupted, in which case only measured changes are written."""
 
 
 MEASURED = "measured on this machine"

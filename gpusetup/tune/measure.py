@@ -44,7 +44,7 @@ def search(
         device=device.name,
         interrupted=is_interrupted,
     )
-    return answer, Measured(batch_size=batch_size, interrupted=is_interrupted)
+    return answer, Measured(batch_size=batch_size)
 
 
 def benchmark(
@@ -81,7 +81,7 @@ def benchmark(
         interrupted=is_interrupted,
     )
     gains = gains_by_role(rows)
-    return answer, Measured(batch_size=batch_size, is_faster=gains, interrupted=is_interrupted)
+    return answer, Measured(batch_size=batch_size, is_faster=gains)
 
 
 def _setup_of(config: Config) -> tuple[Setup, int]:

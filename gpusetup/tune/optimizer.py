@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from gpusetup.configs.config import read_config
@@ -126,7 +127,7 @@ class BatchSizeOptimizer:
         options, start = search_config(self.config)
         total_seconds = float(options.get("total_seconds") or TOTAL_SECONDS)
         options["seconds"] = TRIAL_SHARE * total_seconds
-        say: Say = options.get("say") or print_progress
+        say: Say = options.get("say") or partial(print, "gpusetup:", file=sys.stderr, flush=True)
         trials: list[Trial] = []
         with self._saved_job(options, sample_data) as job, Bench(job) as bench:
             device = bench.device()
@@ -187,12 +188,6 @@ class BatchSizeOptimizer:
                 device=str(options.get("device") or "auto"),
                 **given,
             )
-
-
-def print_progress(line: str) -> None:
-    """Print a line on standard error immediately."""
-    # At once, because the next trial may take minutes.
-    print(f"gpusetup: {line}", file=sys.stderr, flush=True)
 
 
 # --- a config -----------------------------------------------------------------------------------

@@ -213,7 +213,14 @@ def _half_switches(case: ConfigCase, kind: str, reason: str, source: str) -> Ite
         asks_for_bf16 = text.startswith("bf16") or (role == "bf16" and switch_value(setting))
         # Only one of the two types is switched on, because a second switch would conflict.
         if is_off and (role == "amp" or (role == kind and not is_on)):
-            value = _on_value(case, setting, kind)
+            # accelerate's and diffusers' `mixed_precision` takes the type's name, which may also
+            # stand in quotes; other switches take `true`.
+            trainer = trainer_in(case.config)
+            takes_type = name_of(setting.path) == "mixed_precision" and (
+                unquoted(setting.text) != setting.text
+                or (trainer is not None and trainer.name in ("accelerate", "diffusers"))
+            )
+            value = kind if takes_type else "true"
             yield from change_value(case, setting, value, reason, source)
             is_on = True
         elif is_off and role not in ("amp", kind) and not is_on:
@@ -256,17 +263,6 @@ def _other_half(
             f"{label(setting)} is off, and this GPU has tensor cores: mixed precision in {kind} "
             f"saves 1 to 49 % of the memory. Not written, because the config has no key for {kind}"
         )
-
-
-def _on_value(case: ConfigCase, setting: Setting, kind: str) -> str:
-    """The value that switches mixed precision on: `true`, or the type's name if the setting takes
-    one (accelerate's and diffusers' `mixed_precision`, which may also stand in quotes)."""
-    trainer = trainer_in(case.config)
-    takes_type = name_of(setting.path) == "mixed_precision" and (
-        unquoted(setting.text) != setting.text
-        or (trainer is not None and trainer.name in ("accelerate", "diffusers"))
-    )
-    return kind if takes_type else "true"
 
 
 def compiling(case: ConfigCase) -> Iterator[Suggestion]:
@@ -332,20 +328,12 @@ def propose(config: Config, facts: Facts, measured: Measured | None = None) -> P
     fixed_by = batch_fixed_by(config)
     case = ConfigCase(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
     suggestions = [suggestion for rule in RULES for suggestion in rule(case)]
-    if measured.interrupted:
-        # After Ctrl-C, propose only measured changes, but still show the advice.
-        suggestions = [
-            part
-            for part in suggestions
-            if not isinstance(part, Proposed) or part.change.source == MEASURED
-        ]
     # Judge the batch with the config as the other rules change it.
     edits = [part.edit for part in suggestions if isinstance(part, Proposed)]
     case = replace(case, tuned=edited(config, edits))
     problem = cannot_fit(case)
-    if measured.batch_size or not measured.interrupted:
-        splits = () if problem else split_batches(case)
-        suggestions = [*several_gpus(case), *splits, *suggestions]
+    splits = () if problem else split_batches(case)
+    suggestions = [*several_gpus(case), *splits, *suggestions]
     problem = problem or next((p.why for p in suggestions if isinstance(p, DoesNotFit)), None)
     # If the run does not fit, a faster loader does not help, so propose no change.
     changes = [part for part in suggestions if isinstance(part, Proposed) and not problem]

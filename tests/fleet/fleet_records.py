@@ -28,7 +28,7 @@ def machine(number: int) -> Record:
             "clock_sm_application_mhz": 1980, "vbios_version": "96.00.89.00.01",
             "throttle_reasons": [], "utilization_percent": 0, "pcie_generation": 5,
             "pcie_generation_max": 5, "pcie_width": 16, "pcie_width_max": 16,
-            "fabric_state": "completed", "fabric_status": "success", "fabric_faults": [],
+            "fabric_state": "completed", "fabric_status": "success",
             "nvlinks_active": 18, "nvlinks_inactive": [], "processes": [],
         }
         for index in range(8)

@@ -288,14 +288,13 @@ FSDP = 'File "/lib/python3.12/site-packages/torch/distributed/fsdp/_runtime_util
 IN_ORDER = (
     "1. Env", "2. SP", "3. Offload", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
 )  # fmt: skip
-ASK_PLAN = "gpusetup plan --model qwen3-8b --context 32768 --gpus 4 --gpu-mem 79.15GiB"
 
 
 @each(
     "line, said, unsaid",
     [
-        (VERL, (*IN_ORDER, ASK_PLAN), ()),
-        (DEEPSPEED, (*IN_ORDER, ASK_PLAN), ()),
+        (VERL, IN_ORDER, ()),
+        (DEEPSPEED, IN_ORDER, ()),
         # FSDP alone has the variable and the offload, and Windows not even the variable.
         (FSDP, ("1. Env", "2. Offload"), ("SP:",)),
         ("Windows 11, RTX 4090", (), ("expandable_segments",)),

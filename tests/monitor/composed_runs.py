@@ -226,8 +226,7 @@ RUNS: dict[str, Run] = {
     "the model is on the CPU": Run(
         "idle/computes move-to-the-gpu", (gpu(0, memory=2, **HELD),), tree(1100)),
     "a model is loaded": Run(
-        "idle/starting watch-longer", (gpu(0, memory=then(10, 1, 6)),), tree(then(8, 100, 2)),
-        seconds=110),
+        "idle/starting watch-longer", (gpu(0, memory=then(10, 1, 6)),), tree(85), seconds=20),
     "a failed start": Run(
         "idle/failed read-how-it-ended", (gpu(0, **EMPTY),), tree(100), exit=1, seconds=20),
     "a server between requests": Run(

@@ -47,7 +47,6 @@ def test_advice_does_not_repeat_what_the_command_says(
 @each(
     "part, seconds, said",
     [
-        (gpu(97, clock_sm_mhz=990, weight=0.6), 90, "SM clock at 70 %"),
         (gpu(pausing(96, 60, 12)), 300, "paused 4 times, 1"),
         (gpu(96), 90, ""),
     ],

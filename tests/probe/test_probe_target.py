@@ -93,11 +93,7 @@ def test_on_windows_the_interpreter_lies_in_scripts_or_in_the_folder(named: str)
     for named in ("C:own", "own", "\\w\\own", "C:\\w\\own"):
         assert choose_target(machine, named).prefix == "C:\\w\\own"
     other = choose_target(machine, "D:\\conda")
-    assert (other.python, other.prefix, other.record.version) == (
-        "D:\\conda\\python.exe",
-        "D:\\conda",
-        "3.12.4",
-    )
+    assert (other.python, other.prefix) == ("D:\\conda\\python.exe", "D:\\conda")
 
 
 def test_a_real_environment_is_asked_and_answers(

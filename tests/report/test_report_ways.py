@@ -218,8 +218,6 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
         ("00:02.0 VGA compatible controller: Intel Corporation UHD\nonnxruntime: 'CUDAExecutionProvider' "
          "is not in available provider names\nNo CUDA GPUs are available", "for the CPU", "pip"),
         (f"OS: Arch Linux\n{NO_GPU_DRIVER}", "sudo pacman -S", "apt"),
-        ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"
-         "\nERROR: No matching distribution found for torch==2.1.0+cu118", "cu128", "cu118 "),
         (f"{NO_MODULE}\nmodprobe: FATAL: Module nvidia not found in directory "
          "/lib/modules/6.1.0-40-amd64", "linux-headers-6.1.0-40-amd64\n", "reboot"),
         (f"CUDA_VISIBLE_DEVICES=NoDevFiles\n{UNAVAILABLE}\nGPU 0: NVIDIA L4 (UUID: GPU-a)",
@@ -365,7 +363,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"{LENT}\nAssertionError: Torch not compiled with CUDA enabled\ntorch 2.5.1+cpu",
          "restart the session (Runtime, Restart session)|\n!gpusetup install", ""),
         (f"{LENT}\nThe detected CUDA version (12.2) mismatches the version that was used to compile "
-         "PyTorch (11.7).", "until the session ends|\n%env CUDA_HOME=/usr/local/cuda-11.7", ""),
+         "PyTorch (11.7).", "\n%env CUDA_HOME=/usr/local/cuda-11.7", ""),
         (f"{LENT}\nFailed to initialize NVML: Driver/library version mismatch", DELETED, "sudo"),
     ],
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 On a device, every phase of a step needs a fixed part and a part for each sample, the highest phase
 counts, and memory is taken in blocks. What is read is off by up to 1.5 %, another value at every
-step. A hard device has one of five troubles. All is drawn from a seed.
+step. A hard device has one of three troubles. All is drawn from a seed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from gpusetup.tune.search import (
 
 SMALLEST, LARGEST = 7, 7192
 PHASES = ("forward", "backward", "optimizer")
+BLOCK = 2 * MIB
 CAPACITIES_GIB = (4, 6, 8, 11, 12, 16, 24, 32, 40, 48, 80, 96, 141)
-TROUBLES = ("workspaces", "a bend", "blocks and gaps", "one counter", "tiny")
+TROUBLES = ("workspaces", "a bend", "tiny")
 
 
 class Device(Frozen):
@@ -47,29 +48,23 @@ class Device(Frozen):
     """From this batch on, so many bytes more."""
     bend: tuple[int, float] = (0, 1.0)
     """From this batch on, a sample takes so many times as much."""
-    block: int = 2 * MIB
-    lost: float = 0.0
-    """Between blocks, at most this part of the capacity; each size loses another one of it."""
-    by_process: bool = False
-    """Only the peak of the whole process is read, and never reset: a host's address space."""
 
     def need(self, batch: int) -> dict[str, int]:
         extra = sum(size for start, size in self.workspaces if batch >= start)
         start, more = self.bend
         samples = batch + (more - 1) * max(0, batch - start)
         sizes = {phase: self.static + self.each[phase] * samples + extra for phase in PHASES}
-        return {phase: math.ceil(size / self.block) * self.block for phase, size in sizes.items()}
+        return {phase: math.ceil(size / BLOCK) * BLOCK for phase, size in sizes.items()}
 
     def runs(self, batch: int) -> bool:
-        part = random.Random(batch * 7919 + self.static).uniform(0.5, 1.0) * self.lost
-        return max(self.need(batch).values()) <= self.capacity * (1 - part)
+        return max(self.need(batch).values()) <= self.capacity
 
     def maximum(self) -> int:
-        whole, low, high = replace(self, lost=0.0), 0, 1 << 20
+        low, high = 0, 1 << 20
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if whole.runs(middle) else (low, middle)
-        return next((batch for batch in range(low, 0, -1) if self.runs(batch)), 0)
+            low, high = (middle, high) if self.runs(middle) else (low, middle)
+        return low
 
     def trial(self, batch: int, draw: random.Random) -> Trial:
         """What the allocator's counters say of some steps."""
@@ -82,13 +77,12 @@ class Device(Frozen):
             )
 
         need = self.need(batch)
-        top = max(need.values())
-        phases = {phase: top if self.by_process else read(size) for phase, size in need.items()}
+        phases = {phase: read(size) for phase, size in need.items()}
         return Trial(
             batch=batch,
             status="ok",
             peak_bytes=min(max(phases.values()), self.capacity),
-            static_bytes=self.static if self.by_process else read(self.static),
+            static_bytes=read(self.static),
             phases=phases,
         )
 
@@ -97,12 +91,11 @@ def device_of(draw: random.Random, goal: int, trouble: str) -> Device:
     """A device that holds about `goal` samples."""
     if trouble == "tiny":
         goal = draw.randint(1, 12)
-    by_process = trouble == "one counter"
     capacity = draw.choice(CAPACITIES_GIB) * GIB
-    static = round(draw.uniform(*((0.5, 0.9) if by_process else (0.02, 0.6))) * capacity)
+    static = round(draw.uniform(0.02, 0.6) * capacity)
     steepest = (capacity - static) / (goal + draw.random())
     each = {"forward": steepest, "backward": steepest * draw.uniform(0.3, 1.0), "optimizer": 0.0}
-    device = Device(capacity=capacity, static=static, each=each, by_process=by_process)
+    device = Device(capacity=capacity, static=static, each=each)
     if trouble == "workspaces":
         found = (
             (draw.randint(2, goal + 1), round(draw.uniform(0.002, 0.03) * capacity))
@@ -111,9 +104,6 @@ def device_of(draw: random.Random, goal: int, trouble: str) -> Device:
         return replace(device, workspaces=tuple(found))
     if trouble == "a bend":
         return replace(device, bend=(draw.randint(2, goal + 1), draw.uniform(0.7, 1.5)))
-    if trouble == "blocks and gaps":
-        block = round(draw.uniform(0.001, 0.01) * capacity / MIB) * MIB or MIB
-        return replace(device, block=block, lost=draw.uniform(0.002, 0.03))
     return device
 
 

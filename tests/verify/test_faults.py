@@ -270,9 +270,6 @@ OF_EIGHT = (
     eight("a node is missing", NODE, {}, gpu=5, no_node=(5,)),
     eight("a node is missing, and the GPU is not listed", NODE, {}, gpu=7, no_node=(7,),
           state={"devices": 7}),
-    eight("no link of a board with switches is active", LINKS, {**H100, "nvlinks": "0" * 18}),
-    eight("a link of every GPU is silent", LINKS, {**H100, "nvlinks": "1" * 17 + "0"},
-          severity=W, root=False),
     eight("a link of one GPU is silent", LINKS, {**H100, "nvlinks": "1" * 17 + "0"},
           {**H100, "nvlinks": "1" * 18}, gpu=0, severity=W, root=False),
 )  # fmt: skip

@@ -65,7 +65,7 @@ from gpusetup.install.target import (
 )
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
-from gpusetup.probe.own_files import how_to_end, interruption
+from gpusetup.probe.own_files import interrupted
 from gpusetup.probe.target import choose_target
 from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
@@ -465,11 +465,11 @@ def recover_unfinished(
     state."""
     store = folder / STORE
     journal = read_journal(store)
-    head = interruption(str(folder)) if journal else ""
+    half_made = journal is not None and journal.venv and journal.phase != "keeping"
+    head, how_to_end = interrupted(str(folder), System().family, half_made=bool(half_made))
     if dry_run:
         if journal:
-            half_made = journal.venv and journal.phase != "keeping"
-            raise Blocked(head, hint=how_to_end(str(folder), System().family, half_made=half_made))
+            raise Blocked(head, hint=how_to_end)
         return None
     # These folders remain if a run was killed after it had deleted its journal.
     leftovers = (store / STAGING, store / "installer")

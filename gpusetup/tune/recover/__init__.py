@@ -278,9 +278,6 @@ HISTORIES: weakref.WeakKeyDictionary[torch.nn.Module, ModelHistory] = weakref.We
 LARGEST_CHECK = 8
 """The maximum number of samples for the check that compares the gradient of some samples with the
 gradient of their two halves."""
-ROUNDING = 1e-12
-"""If a factor differs from 1 by less than this, the difference is a rounding error, and the factor
-need not be applied."""
 
 
 class _Attempts:
@@ -388,8 +385,7 @@ class _Attempts:
             raise CannotRecover(message, hint="leave the batch out")
         # Correct for the difference between the estimated and the actual weight.
         factor = expected / total
-        if abs(factor - 1) > ROUNDING:
-            self.undo.rescale(factor)
+        self.undo.rescale(factor)
         return torch.stack(losses).sum() * factor
 
     def differences(self) -> list[str]:
