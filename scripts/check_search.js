@@ -69,7 +69,7 @@ const TOPICS = [
   ["conda", "how-to/use-conda"],
   ["mirror", "how-to/use-a-corporate-mirror"],
   ["undo", "how-to/undo-and-recover"],
-  ["guard", "how-to/guard-torch"],
+  ["guard", "how-to/install-requirements-without-moving-torch"],
   ["requirements", "how-to/install-requirements-without-moving-torch"],
   ["pin torch", "how-to/pin-torch-in-a-project"],
   ["poetry", "how-to/pin-torch-in-a-project"],

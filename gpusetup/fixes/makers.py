@@ -80,7 +80,7 @@ def join_groups(context: RuleContext, maker: Maker) -> Fix:
         return into_container(context, maker)
     return Fix(
         text="Join the render and video groups, then log out and in again (a running tmux or "
-        "Jupyter keeps the old groups, and a service such as ollama runs as a user of its own). "
+        "Jupyter keeps the old groups, and a service such as ollama runs as a separate user). "
         "You do not need to reinstall anything",
         commands=lines('sudo usermod -aG render,video "$USER"'),
         needs_root=True,

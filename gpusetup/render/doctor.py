@@ -174,7 +174,7 @@ def unknown_of(answer: DoctorAnswer) -> str:
     if answer.facts or answer.snapshot.events:
         failing = {event.kind for event in answer.snapshot.events}
         if "program-failed" not in failing and not answer.stage:
-            return "something fails, but the text contains no error message of a program"
+            return "the text contains no error message that gpusetup knows"
         step = f"the step `{answer.stage}`" if answer.stage else "this step"
         return f"{step} failed; the cause is still unknown"
     return "the text shows no GPU, driver or torch, and no failure that gpusetup knows"

@@ -28,7 +28,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "shtab": ("commands/completion.py",),
     "uv": ("uv/program.py",),
     "ruamel": ("configs/yaml_text.py", "project/conda_file.py"),
-    "tomli": ("uv/toml.py", "configs/toml_text.py"),
+    "tomli": ("uv/toml.py",),
     "filelock": ("install/switching/lock.py",),
     "ray": ("fleet/engines/ray.py",),
     "psutil": ("monitor/", "child_scripts/", "system/"),
