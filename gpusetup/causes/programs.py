@@ -124,10 +124,10 @@ NOT_HAD = (
     r"|isnan|isfinite|nan_to_num|\bassert\b"
 )
 """Words of somebody who has no such loss, or of code that guards against it."""
-MIXED_PRECISION = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?|fp16|bf16|b?float16)\b"
+MIXED_PRECISION = r"\b(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?|fp16|bf16|b?float16)\b"
 NO_GAIN = (
-    r"(?:\b(?:not|no|never)\b|n't\b)[^.\n]{0,40}?(?:improv\w+|faster|quicker|speed ?-?up|accelerat\w+)"
-    r"|\b(?:the|at the) same (?:it/s|speed|throughput)"
+    r"(?:(?:\b(?:not|no|never)\b|n't\b)[^.\n]{0,40}?(?:improv\w+|faster|quicker|speed ?-?up|accelerat\w+)"
+    r"|\b(?:the|at the) same (?:it/s|speed|throughput)|\bslower\b)"
 )
 """What people say of a speed that did not improve."""
 NOT_ABOUT_TRAINING = (
@@ -438,6 +438,6 @@ CAUSES = (
         "--benchmark` measures your code with and without mixed precision",
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         commands=("gpusetup monitor -- python train.py",),
-        says=(says(rf"{MIXED_PRECISION}.{{0,90}}?{NO_GAIN}", "amp", "autocast", "precision", "fp16", "bf16", unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
+        says=(says(rf"{MIXED_PRECISION}[^\n]{{0,90}}?{NO_GAIN}|{NO_GAIN} (?:\w+ ){{1,3}}?{MIXED_PRECISION}", "amp", "autocast", "precision", "fp16", "bf16", unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
     ),
 )  # fmt: skip

@@ -65,7 +65,7 @@ def _reinstall(context: RuleContext, _text: str) -> Fix:
     copies = {one.version for one in packages(context, "torch") if one.installer not in CONDA}
     by_pip = paste.pip(context, "uninstall", "-y", "torch", "torchvision", "torchaudio")
     install = paste.install_torch(context)
-    if paste.chosen_build(context):
+    if context.choice.build:
         install = replace(install, commands=paste.install_commands(context, torch_removed=True))
     return replace(
         install,
@@ -121,7 +121,7 @@ def _replace_cpu_build(context: RuleContext, text: str) -> Fix:
 def _other_wheel(context: RuleContext, _text: str) -> Fix:
     """Install a torch that supports the GPU. If there is none, the fix is what can be done without
     one."""
-    build = paste.chosen_build(context)
+    build = context.choice.build
     if build:
         can_use_gpu = build.backend != "cpu"
     else:

@@ -34,8 +34,8 @@ class Choice(Frozen):
 
     build: TorchBuild | None = None
     """The build in the environment afterwards. If no build fits, it is None, and `advice` names the
-    change that would help most. If the change is refused, it is the build that the user would get
-    by requesting its backend by name."""
+    driver or Python that would help. If the change is refused, it is the build that the user would
+    get by requesting its backend by name."""
     action: Action = "nothing"
     reason: Text = None
     """Why this torch is installed or kept, in one sentence."""
@@ -54,8 +54,6 @@ class Choice(Frozen):
     """The limits for packages besides torch, such as `numpy<2` for a torch before 2.3."""
     served: tuple[Served, ...] = ()
     advice: Advice | None = None
-    conda: TorchBuild | None = None
-    """The best build from conda's channels for the same request; its torch may be older."""
     installed: TorchBuild | None = None
     """The installed torch as a build; None if torch is not installed."""
     newest: Choice | None = None

@@ -20,7 +20,7 @@ from gpusetup.choose.compatibility import numpy_beside, uses_torch
 from gpusetup.choose.host import Host, question_of
 from gpusetup.choose.index import AnsweringIndex, SetQuestion
 from gpusetup.choose.installed import installed_backend
-from gpusetup.choose.other_makers import refuse_two_makers
+from gpusetup.choose.other_makers import refuse_foreign_backend
 from gpusetup.choose.packages import (
     PackageQuestion,
     PackageSet,
@@ -32,7 +32,6 @@ from gpusetup.choose.packages import (
 from gpusetup.choose.policy import least_change
 from gpusetup.choose.shown_wish import wishes_shown
 from gpusetup.choose.wish import Wish, name_of
-from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
 
@@ -45,20 +44,13 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | Non
     installer chooses the versions, or the companion table does if `wish.offline` is set. Raises
     Unsatisfiable if no set of packages fits this host.
     """
-    refuse_two_makers(wish, host.machine)
+    refuse_foreign_backend(wish, host.machine)
     maker = question_of(wish, host, catalog).maker
-    is_joint = bool(wish.words) and (wish.offline or index is not None)
     if maker is None:
         choice = choose_with_packages(wish, host, catalog, index)
-    elif is_joint and not wish.from_project:
-        raise Unsatisfiable(
-            "gpusetup chooses packages together with torch only for NVIDIA GPUs, not for "
-            f"{maker.name} GPUs",
-            hint="leave out the packages to see torch's build, and install them after it",
-        )
     else:
         choice = least_change(wish, host, catalog)
-        if is_joint:
+        if wish.words and (wish.offline or index is not None):
             note = "gpusetup asks no index for other packages: install them last"
             choice = replace(choice, notes_on_packages=(f"for {maker.name} GPUs, {note}",))
     # Packages that come with torch must work with it. doctor uses the same table.

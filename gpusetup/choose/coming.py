@@ -110,15 +110,10 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 # --- instead --------------------------------------------------------------------------------------
 
 
-def offer_of(choice: Choice, machine: Snapshot, root: str = INDEX_ROOT) -> Offer | None:
+def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
     """The newest build, which `install --upgrade` would install; None for another maker's GPUs."""
     newest, installed = choice.newest, choice.installed
     build = newest.build if newest else None
-    # If conda installed torch, the offer comes from conda's channels: a wheel over it would mix the
-    # two.
-    by_conda = machine.python.manager == "conda" and machine.torch.installer == "conda"
-    if newest and newest.conda and by_conda and machine.origin != "report":
-        build = newest.conda
     if build is None or (installed and crosses(installed.backend, build.backend)):
         return None
     return Offer(

@@ -15,7 +15,7 @@ from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.choose.choice import Choice, fallback_of, index_of
 from gpusetup.choose.host import python_tag
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import FAMILY, TorchBuild
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
@@ -65,20 +65,21 @@ NEEDS_ITS_INDEX = ("amd", "intel")
 """The makers whose torch builds need packages that only torch's own index has (their Triton)."""
 
 
-def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps for uv. Raises Unsatisfiable if the choice has no wheel."""
-    target = ("--python", options.python) if options.python else ()
-    return _steps(("uv", "pip", "install", *target), choice, options)
+def steps_for(installer: str, choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
+    """The steps for `uv`, `pip` or `conda`, which are shown and run. Raises Unsatisfiable if the
+    installer has no build that fits."""
+    if installer == "conda":
+        return conda(choice, options)
+    if installer == "uv":
+        target = ("--python", options.python) if options.python else ()
+        return steps_of_wheels(("uv", "pip", "install", *target), choice, options)
+    return steps_of_wheels((*started(options.python), "-m", "pip", "install"), choice, options)
 
 
-def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps for pip. Raises Unsatisfiable if the choice has no wheel."""
-    return _steps((*started(options.python), "-m", "pip", "install"), choice, options)
-
-
-def _steps(install: Words, choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The steps: first torch's packages from their own index (without dependencies, except for AMD
-    and Intel), then everything else from the default index."""
+def steps_of_wheels(install: Words, choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
+    """The steps with the `install` command of uv or pip: first torch's packages from their own
+    index (without dependencies, except for AMD and Intel), then everything else from the default
+    index."""
     build = choice.build
     # No index is known to have a CUDA build without Pythons, such as a vendor's.
     if build is None or build.channel != "pytorch" or (build.cuda and not build.pythons):
@@ -158,9 +159,6 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
         return (Step(argv=(*command, "--freeze-installed", *options.packages)),)
     build = choice.build
     if build is None or build.channel == "pytorch":
-        # For each wheel, the matching build from conda's channels is chosen too.
-        build = choice.conda
-    if build is None:
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
     companions = build.family(tuple(name for name in options.packages if name != "torch"))
     if build.channel == "conda-pytorch":
@@ -175,9 +173,8 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
         specs = [f"{metapackage}={build.torch}", *companions]
         specs += [f"cuda-version={build.cuda}"] if build.cuda else []
     # The torch on conda-forge declares which numpy it needs, but the one on the channel `pytorch`
-    # does not. The limits are for the chosen torch, which may be another one.
-    is_chosen = choice.build is not None and choice.build.torch == build.torch
-    limits = choice.limits if build.channel == "conda-pytorch" and is_chosen else ()
+    # does not.
+    limits = choice.limits if build.channel == "conda-pytorch" else ()
     channels = [word for one in CHANNELS[build.channel] for word in ("--channel", one)]
     argv = (*command, "--override-channels", *channels, *specs, *options.beside_torch, *limits)
     install = Step(argv=argv)
@@ -214,10 +211,6 @@ def new_environment(machine: Snapshot, name: str | None) -> str | None:
     return NEW_NAME if is_base else None
 
 
-INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}
-"""Maps an installer to its pure function, so what is shown is also what is run."""
-
-
 # --- the public document --------------------------------------------------------------------------
 
 
@@ -227,12 +220,14 @@ def answer_of(
     packages: Words = FAMILY,
     conda_name: str | None = None,
     root: str = INDEX_ROOT,
+    by_conda: Choice | None = None,
 ) -> ResolveAnswer:
     """The public document of a choice, with the commands for each installer; there are none if the
     installer has no build that fits.
 
     `packages` are torch and the packages to install together with it. `conda_name` names a new
     environment for conda's commands. `root` is the root URL of torch's index or a mirror.
+    `by_conda` is the choice among the builds of conda's channels, if `choice` is a wheel.
     """
     build, python = choice.build, python_tag(machine)
     answer = ResolveAnswer(
@@ -259,19 +254,18 @@ def answer_of(
     # Only torch and its companions come from conda, so conda's commands omit the other packages.
     family = replace(options, packages=tuple(name for name in packages if name in FAMILY))
     commands: dict[str, tuple[Words, ...]] = {}
-    for name, steps_of in INSTALLERS.items():
+    for name in ("uv", "pip", "conda"):
         try:
-            steps = steps_of(choice, family if name == "conda" else options)
+            if name == "conda":
+                steps = conda(by_conda or choice, family)
+            else:
+                steps = steps_for(name, choice, options)
         except Unsatisfiable:
             steps = ()
         commands[name] = tuple(step.argv for step in steps)
-    return with_build(replace(answer, commands=commands), build)
-
-
-def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
-    """The answer with the facts about a build."""
     return replace(
         answer,
+        commands=commands,
         torch=build.torch,
         torchvision=build.torchvision,
         torchaudio=build.torchaudio,

@@ -30,7 +30,7 @@ from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.versions import allows, cuda_of, parsed
+from gpusetup.model.versions import allows, parsed
 
 CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 """An extra such as in `jax[cuda12]`, which brings the libraries for one CUDA version."""
@@ -266,19 +266,10 @@ def companions_of_another(
     return tuple(misfits)
 
 
-COMPILED = frozenset(
-    "apex auto-gptq autoawq detectron2 exllamav2 flash-attn flash-attn-3 mmcv natten pyg-lib "  # noqa: SIM905
-    "sgl-kernel torch-cluster torch-scatter torch-sparse torchcodec torchtext transformer-engine "
-    "vllm xformers".split()
-)
-"""Distributions whose libraries are compiled against one minor version of torch."""
-
-
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """Yields notes on installed packages that may fail with the new torch, or will be replaced."""
-    new_torch, torch = f"torch {build.torch} ({build.backend})", machine.torch
-    packages, dependent_packages = installed_packages(machine), dependents(machine, build)
-    for package in dependent_packages:
+    new_torch, packages = f"torch {build.torch} ({build.backend})", installed_packages(machine)
+    for package in dependents(machine, build):
         fate = f"without a release for {new_torch} it stays" if package.can_follow else "it stays"
         yield f"{package.name} {package.version} requires {package.needs}: {fate}, and may fail"
     for name in companions_of_another(machine, build.torch, build.backend, catalog):
@@ -290,16 +281,3 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
         if packages[name].direct and packages[name].installer != "conda":
             source = "came from a folder or a file (or is editable)"
             yield f"{name} {packages[name].version} {source}: the wheel of the index replaces it"
-    # Skip packages that declare which torch they need, because the notes above already name them.
-    declared = {package.name for package in dependent_packages}
-    old = (torch.cuda or cuda_of(torch.backend or "") or "").partition(".")[0]
-    # A change between a CPU build and a CUDA build is not a change of the CUDA version, and two
-    # patch releases of one minor version have the same ABI.
-    differs_in_cuda = bool(old and build.cuda_major) and old != build.cuda_major
-    differs_in_torch = parsed(torch.version or "0").release[:2] != parsed(build.torch).release[:2]
-    for name in sorted(COMPILED & packages.keys() - declared):
-        if differs_in_cuda or (torch.version and differs_in_torch):
-            yield (
-                f"{name} {packages[name].version} was compiled against torch {torch.version or ''}:"
-                f" install or build it again for {new_torch}, before that it may fail"
-            )

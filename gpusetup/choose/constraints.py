@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from gpusetup.accelerators.makers import BY_ID, maker_of
-from gpusetup.catalog.builds import Catalog, Channel
 from gpusetup.catalog.kernels import release, served_by
 from gpusetup.choose.host import CHANNELS, BuildQuestion
 from gpusetup.choose.other_makers import builds_of_maker, why_no_builds, why_no_kernels
@@ -168,26 +167,21 @@ def first_reason(question: BuildQuestion) -> str:
 # --- the best ------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1024)
 def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
     """The catalog's builds for this platform and the installer's channels, newest torch first; for
     AMD's and Intel's GPUs, the builds of their indexes, best first."""
     host, catalog = question.host, question.catalog
     if question.maker:
         return builds_of_maker(question.maker, question.maker_gpus, question.platform, catalog)
-    return _in_scope(catalog, (host.family, host.architecture), host.floors, question.channels)
-
-
-@lru_cache(maxsize=32)
-def _in_scope(
-    catalog: Catalog, platform: tuple[str, str], floors: str, channels: tuple[Channel, ...]
-) -> tuple[TorchBuild, ...]:
     rows = []
     for build in catalog.builds:
-        if (build.os, build.machine) != platform or build.channel not in channels:
+        platform = (host.family, host.architecture)
+        if (build.os, build.machine) != platform or build.channel not in question.channels:
             continue
         # WSL runs Linux builds on the Windows driver, whose version numbers differ.
-        if build.cuda and floors != platform[0]:
-            build = replace(build, driver_floor=catalog.driver_floor(build.cuda, floors))
+        if build.cuda and host.floors != host.family:
+            build = replace(build, driver_floor=catalog.driver_floor(build.cuda, host.floors))
         rows.append(build)
     return tuple(sorted(rows, key=lambda build: newest_first(build.torch)))
 

@@ -12,7 +12,7 @@ from gpusetup.catalog.facts import JetPack, pci_name
 from gpusetup.catalog.jetpack import board_of, jetpack_of
 from gpusetup.choose.other_makers import gpus_of_makers, maker_to_serve
 from gpusetup.choose.wish import Wish, allows_torch
-from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
 from gpusetup.model.versions import parsed
 
@@ -92,10 +92,6 @@ class BuildQuestion(Frozen):
     def takes(self, torch: str) -> bool:
         """Whether the request allows this torch version."""
         return allows_torch(self.wish.torch, torch)
-
-    def by_conda(self) -> BuildQuestion:
-        """The same question for builds from conda's channels."""
-        return replace(self, wish=replace(self.wish, installer="conda"))
 
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:

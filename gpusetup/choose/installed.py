@@ -113,8 +113,11 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     codes = readable(torch.kernels) if torch.kernels else (*build.kernels, *build.ptx)
     return replace(
         build,
-        # WSL uses the Windows driver, whose minimum version differs from the row's.
-        driver_floor=catalog.driver_floor(build.cuda, host.floors) if build.cuda else None,
+        # WSL uses the Windows driver, whose minimum version differs from the row's, and a Jetson's
+        # driver has its own version numbers.
+        driver_floor=catalog.driver_floor(build.cuda, host.floors)
+        if build.cuda and not host.board
+        else None,
         kernels=tuple(code for code in codes if code.startswith("sm_")),
         ptx=tuple(code for code in codes if code.startswith("compute_")),
     )

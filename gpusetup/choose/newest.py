@@ -9,43 +9,58 @@ note says so). So a GPU is never silently left unused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companions import beside
-from gpusetup.catalog.jetpack import FIRST_OF_THOR, JETPACKS, UNIFIED, runs_ordinary_wheels
+from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheels
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.constraints import in_scope, is_beyond, pick, preference, why_not
-from gpusetup.choose.host import WHEELS, BuildQuestion
+from gpusetup.choose.host import BuildQuestion
 from gpusetup.choose.other_makers import notes_of, why_no_builds
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import Advice, Rejection, TorchBuild
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import cuda_of, parsed
 
 
-def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
+@lru_cache(maxsize=1024)
+def newest_fitting(question: BuildQuestion) -> Choice:
     """The newest build that fits, fallbacks for it, and a reason for every other build of the
-    platform.
+    platform. Cached, because many hosts are equal.
 
     Never raises for a bad request: if it cannot be read or names something that never existed, the
     choice has no build but a reason (`check_wish` raises for the command line).
     """
-    choice = _newest_fitting(question)
-    build, host, maker = choice.build, question.host, question.maker
+    host, maker = question.host, question.maker
+    reasons = [(build, why_not(build, question)) for build in in_scope(question)]
+    fitting = [build for build, reason in reasons if reason is None]
+    fitting.sort(key=preference(question))
+    build = fitting[0] if fitting else None
+    # A CPU build is never a fallback, because it would silently leave the GPU unused.
+    of_gpu = [one for one in fitting[1:] if one.cuda or maker]
+    choice = Choice(
+        build=build,
+        action="first" if build else "nothing",
+        served=served(build, host.gpus, host.driver_cuda) if build else (),
+        alternatives=tuple(one for one in of_gpu if one.torch == fitting[0].torch),
+        rejections=tuple(_rejections(reasons, build, question)),
+        advice=None if maker else best_change(question, build),
+        wish=question.wish,
+        catalog_as_of=question.catalog.as_of,
+    )
     if maker:
         gpus = question.maker_gpus
         problems = why_no_builds(maker, gpus, in_scope(question), question.platform)
         if problems:
-            return replace(choice, notes=problems, rejections=())
-        notes_on_maker = tuple(notes_of(gpus, maker, build))
-        return replace(choice, action="first" if build else "nothing", notes=notes_on_maker)
-    notes = on_missing_build(choice.conda, question)
-    if build is not None:
+            return replace(choice, build=None, action="nothing", notes=problems, rejections=())
+        return replace(choice, notes=tuple(notes_of(gpus, maker, build)))
+    if build is None:
+        notes = on_missing_build(question)
+    else:
         floor = None
         # A Jetson has no minimum driver, because its driver has its own version numbers.
         if build.driver_floor and not host.board:
@@ -54,22 +69,17 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
             floor = max((build.driver_floor, *first_drivers), key=parsed)
         torchaudio = beside(question.catalog, "torchaudio", build, host.python)
         build = replace(build, torchaudio=torchaudio, driver_floor=floor)
-        choice = replace(choice, action="first", build=build)
-        notes = on_build(build, question, machine)
+        choice, notes = replace(choice, build=build), on_build(build, question)
     return replace(choice, notes=tuple(dict.fromkeys((*notes, *on_host(question)))))
 
 
-@lru_cache(maxsize=1024)
-def _newest_fitting(question: BuildQuestion) -> Choice:
-    """The choice without the notes about one machine; cached, because many hosts are equal."""
-    reasons = [(build, why_not(build, question)) for build in in_scope(question)]
-    fitting = [build for build, reason in reasons if reason is None]
-    fitting.sort(key=preference(question))
-    chosen = fitting[0] if fitting else None
-    host, is_conda = question.host, question.channels != WHEELS
-    # A CPU build is never a fallback, because it would silently leave the GPU unused.
-    of_gpu = [build for build in fitting[1:] if build.cuda or question.maker]
-    rejections = []
+def _rejections(
+    reasons: Sequence[tuple[TorchBuild, str | None]],
+    chosen: TorchBuild | None,
+    question: BuildQuestion,
+) -> Iterator[Rejection]:
+    """Yields the builds that do not fit, each with the reason against it in `reasons` (None if it
+    fits), and those that fit but have another torch than the chosen one."""
     for build, reason in reasons:
         if reason is None and chosen is not None and build.torch != chosen.torch:
             reason = f"fits, but torch {chosen.torch} is newer"
@@ -77,18 +87,7 @@ def _newest_fitting(question: BuildQuestion) -> Choice:
                 # This build is newer, but was passed over because the driver is unknown.
                 reason = f"needs NVIDIA driver {build.driver_floor}, and the driver here is unknown"
         if reason is not None:
-            rejections.append(Rejection(torch=build.torch, backend=build.backend, reason=reason))
-    return Choice(
-        build=chosen,
-        served=served(chosen, host.gpus, host.driver_cuda) if chosen else (),
-        alternatives=tuple(one for one in of_gpu if one.torch == fitting[0].torch),
-        rejections=tuple(rejections),
-        # A choice of a wheel also contains the best conda build, but not the reverse.
-        conda=None if is_conda or question.maker else pick(question.by_conda()),
-        advice=None if question.maker else best_change(question, chosen),
-        wish=question.wish,
-        catalog_as_of=question.catalog.as_of,
-    )
+            yield Rejection(torch=build.torch, backend=build.backend, reason=reason)
 
 
 MOST_REASONS = 5
@@ -96,7 +95,7 @@ MOST_REASONS = 5
 
 
 def nothing_fits(choice: Choice) -> Unsatisfiable:
-    """The error that no build fits, with the reasons and the change that would help."""
+    """The error that no build fits, with the reasons and what would help."""
     reasons = [
         f"{rejection.torch} {rejection.backend}: {rejection.reason}"
         for rejection in choice.rejections
@@ -105,7 +104,11 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
     ]
     lines = ("No PyTorch build fits this machine", *choice.notes, *reasons[:MOST_REASONS])
     advice = choice.advice
-    hint = f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None
+    hint = None
+    if advice:
+        hint = f"another {advice.change} ({advice.to}) gives {advice.gives}"
+    elif choice.wish.names_build:
+        hint = "leave out `--torch` and `--backend`: `gpusetup resolve` alone shows what fits"
     return Unsatisfiable("\n  ".join(lines), hint=hint)
 
 
@@ -113,36 +116,25 @@ def nothing_fits(choice: Choice) -> Unsatisfiable:
 
 
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
-    """The single change to the host or the request that allows the newest torch; None if none
-    allows a newer one than the chosen build has.
-
-    A change that keeps the request is preferred. Of two equally good changes the first one counts.
-    """
+    """The other driver or Python with which the newest torch fits; None if none gives a newer one
+    than the chosen build has. Of two equally good changes the first one counts."""
     best_rank: tuple[object, ...] = ()
     advice = None
     for kind, to, changed in changes(question):
-        keeps_wish = kind in ("driver", "python")
-        # If a build was chosen, do not advise the user to change their request.
-        if chosen is not None and not keeps_wish:
-            continue
         build = pick(changed, chosen.torch if chosen else "0")
-        if build is None:
-            continue
-        rank = (keeps_wish, not is_beyond(build, changed), parsed(build.torch).release)
-        if rank > best_rank:
-            best_rank, of_build = rank, build.torch if kind == "torch" else build.backend
-            gives = f"torch {build.torch} ({build.backend})"
-            advice = Advice(change=kind, to=to or of_build, gives=gives)
+        rank = (not is_beyond(build, changed), parsed(build.torch).release) if build else ()
+        if build and rank > best_rank:
+            best_rank, gives = rank, f"torch {build.torch} ({build.backend})"
+            advice = Advice(change=kind, to=to, gives=gives)
     return advice
 
 
-Kind = Literal["driver", "python", "torch", "backend"]
-
-
-def changes(question: BuildQuestion) -> Iterator[tuple[Kind, str | None, BuildQuestion]]:
-    """Yields all possible changes, the least costly first, each with its new value and the question
-    that results. The value is None if it depends on the build that fits after the change."""
-    catalog, host, wish = question.catalog, question.host, question.wish
+def changes(
+    question: BuildQuestion,
+) -> Iterator[tuple[Literal["driver", "python"], str, BuildQuestion]]:
+    """Yields the changes to the host that may help, the least costly first: what changes, its new
+    value, and the question that results."""
+    catalog, host = question.catalog, question.host
     # A Jetson's driver is part of its JetPack and cannot be updated separately.
     floors = {build.driver_floor for build in in_scope(question) if not host.board} - {None}
     first_drivers = [first for _, first in host.first_drivers]
@@ -172,14 +164,6 @@ def changes(question: BuildQuestion) -> Iterator[tuple[Kind, str | None, BuildQu
     for python in sorted(usual, key=lambda one: abs(parsed(one).minor - minor)) if minor else ():
         other_host = replace(host, python=python, python_bits=64)
         yield "python", python, replace(question, host=other_host)
-    # The requested torch version may name its backend (`2.5.1+cu124`). If any torch version is
-    # allowed instead, that backend must stay.
-    any_torch = replace(wish, torch=None, backend=question.backend)
-    yield "torch", None, replace(question, wish=any_torch)
-    torch = wish.torch.partition("+")[0] if wish.torch else None
-    # A user who wants the CPU build must not be advised to take a build for a GPU.
-    backend = "cpu" if question.backend == "cpu" else "auto"
-    yield "backend", None, replace(question, wish=replace(wish, torch=torch, backend=backend))
 
 
 # --- notes ----------------------------------------------------------------------------------------
@@ -187,15 +171,10 @@ def changes(question: BuildQuestion) -> Iterator[tuple[Kind, str | None, BuildQu
 NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
 
 
-def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Iterator[str]:
-    """Yields notes on what the catalog lacks if no build fits, or on conda's build."""
+def on_missing_build(question: BuildQuestion) -> Iterator[str]:
+    """Yields notes on what the catalog lacks if no build fits."""
     host, catalog, backend = question.host, question.catalog, question.backend
     torch = question.wish.torch
-    if conda and conda.cuda:
-        yield (
-            f"conda has torch {conda.torch} with CUDA {conda.cuda} that fits ({conda.channel}): "
-            "`gpusetup resolve --installer conda`"
-        )
     if not in_scope(question):
         # For Windows on Arm, torch's own index has CPU builds since torch 2.7.
         yield (
@@ -225,7 +204,7 @@ def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Itera
         )
 
 
-def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
+def on_build(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
     """Yields notes on facts about the GPU or driver that were unknown when the build was chosen."""
     host = question.host
     if host.presence == "none" and host.family != "macos" and question.backend != "cpu":
@@ -236,9 +215,8 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
     if host.presence == "unknown":
         yield "the GPU is unknown: gpusetup cannot tell whether the build has kernels for it"
     if not (host.driver or host.driver_cuda):
-        is_absent = False in (machine.driver.module_loaded, machine.driver.library_found)
-        problem = "no NVIDIA driver was found" if is_absent else "the driver is unknown"
-        yield f"{problem}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"
+        floor = build.driver_floor or 0
+        yield f"the driver is unknown: this build needs NVIDIA driver {floor} or newer"
     unknown = [gpu.name for gpu in host.gpus if gpu.compute_capability is None]
     if unknown:
         yield (
@@ -251,10 +229,6 @@ def on_host(question: BuildQuestion) -> Iterator[str]:
     """Yields notes on what is newer than the catalog, and on a Jetson."""
     host, catalog, jetpack = question.host, question.catalog, question.host.jetpack
     age = f"is newer than the catalog of {catalog.as_of}"
-    if host.driver and catalog.driver_is_newer(host.driver):
-        # Newer NVIDIA drivers support whatever older ones did.
-        newest = max(row.branch for row in catalog.branches)
-        yield f"driver {host.driver} {age}: it counts as branch {newest}"
     capabilities = [gpu.compute_capability for gpu in host.gpus if gpu.compute_capability]
     for gpu in host.gpus:
         if gpu.compute_capability and catalog.is_newer_gpu(gpu.compute_capability):
@@ -266,13 +240,8 @@ def on_host(question: BuildQuestion) -> Iterator[str]:
     if jetpack and runs_ordinary_wheels(jetpack, capabilities):
         yield f"{jetpack.name} (CUDA {jetpack.cuda}) runs torch's own aarch64 wheels"
     elif host.board:
-        # If two rows are for the same JetPack, the later one has the newer wheels.
-        releases = (jetpack,) if jetpack else JETPACKS
-        addresses = {row.name: row.wheels for row in releases if row.wheels}
-        places = ", ".join(f"for {name}: {address}" for name, address in addresses.items())
         yield (
             f"torch's own aarch64 wheels need {UNIFIED.name} (CUDA {UNIFIED.cuda}) or newer on a "
-            f"Jetson, or {FIRST_OF_THOR.name} on a Thor. For an older JetPack, use the wheels that "
-            f"NVIDIA builds for it{f' ({places})' if places else ''}. `gpusetup doctor` prints the "
-            "commands for this Python"
+            f"Jetson, or {FIRST_OF_THOR.name} on a Thor. For an older JetPack, NVIDIA builds "
+            "wheels: `gpusetup doctor` prints the commands for this Python"
         )

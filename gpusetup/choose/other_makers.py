@@ -47,17 +47,12 @@ def maker_to_serve(wish: Wish, machine: Snapshot, presence: str) -> Maker | None
     return BY_ID[needed] if needed in NAME_OF_BUILDS else None
 
 
-def refuse_two_makers(wish: Wish, machine: Snapshot) -> None:
-    """Raise Unsatisfiable if GPUs of two makers would need two builds, or if the requested backend
-    is for another maker than the GPU's."""
+def refuse_foreign_backend(wish: Wish, machine: Snapshot) -> None:
+    """Raise Unsatisfiable if the requested backend is for another maker than AMD's or Intel's GPU
+    that is here."""
     gpus, wanted = gpus_of_makers(machine), maker_of(wish.wanted_backend)
-    makers = {gpu.maker for gpu in gpus if gpu.maker}
+    makers = [gpu.maker for gpu in gpus]
     own = next((BY_ID[maker] for maker in makers if maker in NAME_OF_BUILDS), None)
-    if own and len(makers) > 1:
-        raise Unsatisfiable(
-            f"No torch build supports GPUs of two vendors: {', '.join(gpu.name for gpu in gpus)}",
-            hint="name the GPUs of one vendor; each vendor needs its own environment",
-        )
     if wanted and own and wanted != own.id:
         way = "change the label in the file" if wish.from_project else "leave out `--backend`"
         raise Unsatisfiable(

@@ -365,16 +365,10 @@ class Search:
             if not Requirement(word).specifier and name not in FAMILY
             if not self.question.wish.from_project or uses_torch(name)
         )
-        answer = IndexAnswer()
-        # Those without a wheel are left out later, with a note.
-        for _ in range(2):
-            without = {*answer.without_wheel, *answer.unknown}
-            names = tuple(name for name in names if name not in without)
-            if names:
-                answer = self.index.ask(SetQuestion(words=names, with_dependencies=False))
-            if not answer.reason or len(names) < 2:
-                break
-        return answer.packages
+        if not names:
+            return {}
+        question = SetQuestion(words=names, with_dependencies=False)
+        return self._without_culprits(question).packages
 
     # --- the answer ---
 
@@ -412,10 +406,8 @@ class Search:
         """Yields torch and each package that is not at its newest release, with the reason."""
         newest = self.question.newest_alone or build
         if parsed(newest.torch) > parsed(build.torch):
-            of_newest = (one for (tried, _), one in self.failures.items() if tried == newest)
             reasons = (
                 self.question.why_not(newest),
-                *of_newest,
                 *self.failures.values(),
                 f"torch {newest.torch} goes with other releases of them",
             )
@@ -425,14 +417,19 @@ class Search:
             found = answer.packages.get(name)
             if found is None or parsed(found.public) >= parsed(release.public):
                 continue
-            is_own = name in answer.on_torch_index
             of_table = why_release_differs(
-                name, release.public, build, self.question.catalog, of_torch_index=is_own
+                name,
+                release.public,
+                build,
+                self.question.catalog,
+                of_torch_index=name in answer.on_torch_index,
             )
             # What holds for any torch is the better reason.
-            met = filter(None, (self.with_any_torch, *self.failures.values()))
-            of_uv = (one for one in met if _names(name, one))
-            reason = of_table or next(of_uv, f"{name} {release.public} goes with other releases")
+            met = filter(None, (of_table, self.with_any_torch, *self.failures.values()))
+            reason = next(
+                (one for one in met if _names(name, one)),
+                f"{name} {release.public} goes with other releases",
+            )
             yield HeldBack(package=name, at=found.public, by=self._as_seen(reason))
 
     def _as_seen(self, reason: str) -> str:
@@ -519,7 +516,7 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     """The error if no build has a release of every package, with what to do instead."""
     host, newest = question.host, question.newest_alone
     if newest is None:
-        return nothing_fits(newest_fitting(question.of_torch, host.machine))
+        return nothing_fits(newest_fitting(question.of_torch))
     steps = []
     for word in question.wish.words:
         project = companion_table().project(name_of(word))
@@ -535,12 +532,6 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
         if runs and not any(map(project.has_wheels, project.rows)):
             steps.append(way_to_build(project.name, host.machine.os.family))
         steps += ways_around((project.name,), newest)
-    any_driver = replace(host.facts, driver=None, driver_cuda=None, trusts_cuda=True)
-    builds = candidates(replace(question, host=replace(host, facts=any_driver)))
-    # A build for the same CUDA major version would not need a newer driver.
-    if builds and builds[0].driver_floor and builds[0].cuda_major != newest.cuda_major:
-        cuda, floor = builds[0].cuda_major, builds[0].driver_floor
-        steps.append(f"or install a driver for CUDA {cuda}: {floor} or newer")
     version = host.machine.driver.version
     driver = f" (driver {version})" if version else ""
     return refusal(

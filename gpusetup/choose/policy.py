@@ -18,7 +18,7 @@ from gpusetup.catalog.companions import UNREAD
 from gpusetup.catalog.kernels import served
 from gpusetup.choose.choice import Action, Choice, crosses
 from gpusetup.choose.constraints import nearest
-from gpusetup.choose.host import WHEELS, BuildQuestion, Host, question_of
+from gpusetup.choose.host import BuildQuestion, Host, question_of
 from gpusetup.choose.installed import installed_build, public, serves
 from gpusetup.choose.newest import newest_fitting
 from gpusetup.choose.wish import Wish
@@ -37,11 +37,11 @@ def least_change(wish: Wish, host: Host, catalog: Catalog, *, stays: bool = Fals
     machine = host.machine
     by_conda = stays and machine.torch.installer == "conda"
     question = question_of(replace(wish, installer="conda") if by_conda else wish, host, catalog)
-    newest = newest_fitting(question, machine)
+    newest = newest_fitting(question)
     installed = installed_build(machine, question)
     choice, reason = newest, None
     if installed is not None and stays:
-        choice = replace(as_installed(installed, machine, question), action="kept")
+        choice = replace(as_installed(installed, question), action="kept")
         reason = "torch stays unchanged: you did not ask for a change"
     elif installed is not None:
         choice = change_of(installed, newest, question, wish, machine)
@@ -62,18 +62,18 @@ def change_of(
         is_incomplete = any(package.intact is False for package in packages)
         is_damaged = is_incomplete or machine.torch.import_error is not None
         action: Action = "again" if is_damaged else "kept"
-        return replace(as_installed(installed, machine, question), action=action)
+        return replace(as_installed(installed, question), action=action)
     choice = newest
     # For other makers' GPUs, only the newest builds are known well enough.
     if not (wish.wants_newest or question.maker):
-        choice = nearest_fitting(installed.torch, machine, question)
+        choice = nearest_fitting(installed.torch, question)
     build = choice.build
     if build is None:
         return replace(choice, action="nothing")
     # A user who names a backend accepts that the current GPU maker loses support.
     is_crossing = crosses(installed.backend, build.backend) and question.maker is None
     if is_crossing and wish.wanted_backend == "auto":
-        as_it_is = as_installed(installed, machine, question)
+        as_it_is = as_installed(installed, question)
         # With `--upgrade`, a torch that works stays if there is no newer one for its GPUs.
         if wish.wants_newest and serves(installed, machine, question):
             return replace(as_it_is, action="kept")
@@ -104,16 +104,8 @@ def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -
     return serves(installed, machine, question)
 
 
-def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> Choice:
-    """The installed build as a choice, with the catalog's facts if its channels have that build."""
-    exact = Wish(
-        torch=f"=={public(installed.torch)}",
-        backend=installed.backend,
-        installer="conda" if machine.torch.installer == "conda" else "auto",
-    )
-    on_its_channels = newest_fitting(replace(question, wish=exact), machine)
-    if on_its_channels.build:
-        return replace(on_its_channels, alternatives=())
+def as_installed(installed: TorchBuild, question: BuildQuestion) -> Choice:
+    """The installed build as a choice."""
     host = question.host
     return Choice(
         build=installed,
@@ -122,19 +114,16 @@ def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuesti
     )
 
 
-def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> Choice:
+def nearest_fitting(torch: str, question: BuildQuestion) -> Choice:
     """The choice of the same version for a backend that fits, otherwise of the nearest newer
-    version, otherwise of the newest that fits. `conda` follows the same rule."""
+    version, otherwise of the newest that fits."""
     build = nearest(public(torch), question)
     if build is None:
-        return newest_fitting(question, machine)
+        return newest_fitting(question)
     # If the requested torch names its backend (`2.5.1+cu124`), the new request names one too.
     label = f"+{question.backend}" if question.wish.label else ""
     exact = replace(question.wish, torch=f"=={build.torch}{label}")
-    choice = newest_fitting(replace(question, wish=exact), machine)
-    if question.channels == WHEELS:
-        choice = replace(choice, conda=nearest(public(torch), question.by_conda()))
-    return choice
+    return newest_fitting(replace(question, wish=exact))
 
 
 REASONS: dict[str, str] = {

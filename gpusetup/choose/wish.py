@@ -243,12 +243,17 @@ def refuse_what_is_no_package(word: str) -> None:
         )
 
 
-def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = None) -> Wish:
+def parse_words(
+    words: Sequence[str],
+    torch_option: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Wish:
     """The request in the words of a command line, such as `numpy transformers>=4 torch
-    torchvision`.
+    torchvision`, and in its option `--torch`.
 
     `environment` contains the target's values for environment markers; a word whose marker is false
-    there is left out. Raises UsageError for a word that is not a package.
+    there is left out. Raises UsageError for a word that is not a package, and if two versions of
+    torch are named.
 
     >>> wish = parse_words(["torchvision", "numpy>=2", "torch==2.5.1"])
     >>> wish.family, wish.packages, wish.torch
@@ -294,8 +299,16 @@ def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = No
             torch = as_option(versions)
         elif versions:
             companions.append((name, versions))
+    if torch_option and torch and torch_option != torch:
+        raise UsageError(
+            f"`--torch {torch_option}` and torch {torch} among the packages both name a version",
+            hint="give one of them",
+        )
     return Wish(
-        torch=torch, packages=tuple(packages), family=tuple(family), companions=tuple(companions)
+        torch=torch_option or torch,
+        packages=tuple(packages),
+        family=tuple(family),
+        companions=tuple(companions),
     )
 
 
@@ -308,14 +321,19 @@ def as_option(versions: str) -> str | None:
     return re.sub(r"^==(?=\d+\.\d+\.\d+[^\s,]*$)", "", versions) or None
 
 
-def with_torch_named(wish: Wish, torch: str | None) -> Wish:
-    """The request with the torch from `--torch`. Raises UsageError if it names another one."""
-    if torch and wish.torch and torch != wish.torch:
-        raise UsageError(
-            f"`--torch {torch}` and torch {wish.torch} among the packages both name a version",
-            hint="give one of them",
-        )
-    return replace(wish, torch=torch or wish.torch)
+def torch_beside(
+    companions: Sequence[tuple[str, str]], torch: str | None, catalog: Catalog
+) -> str | None:
+    """The torch versions that belong to these versions of torchvision and torchaudio, and that the
+    request for `torch` allows, as a specifier; None if there are none.
+
+    `companions` are names with specifiers, without labels: `("torchvision", "==0.20.1")`.
+    """
+    releases = [one for one in releases_with(catalog, companions) if allows_torch(torch, one)]
+    if not releases:
+        return None
+    # torchvision 0.20.* works with several torch versions, so the host decides among them.
+    return f">={releases[0]},<={releases[-1]}" if releases[1:] else f"=={releases[0]}"
 
 
 def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
@@ -326,8 +344,8 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     if not wish.companions:
         return wish
     public = [(name, versions.partition("+")[0]) for name, versions in wish.companions]
-    fitting = [torch for torch in releases_with(catalog, public) if allows_torch(wish.torch, torch)]
-    if not fitting:
+    torch = torch_beside(public, wish.torch, catalog)
+    if torch is None:
         words = " ".join(f"{name}{versions}" for name, versions in wish.companions)
         raise UsageError(
             f"{words} goes with no torch{f' {wish.torch}' if wish.torch else ''}",
@@ -335,9 +353,7 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
         )
     if wish.label:
         return wish
-    # torchvision 0.20.* works with several torch versions, so the host decides among them, and
     # `torchvision==0.20.1+cu124` also requests a backend.
     label = next(filter(None, (label_of(versions) for _, versions in wish.companions)), None)
-    if fitting[1:]:
-        return replace(wish, torch=f">={fitting[0]},<={fitting[-1]}")
-    return replace(wish, torch=f"{fitting[0]}+{label}" if label else fitting[0])
+    is_one = label and torch.startswith("==")
+    return replace(wish, torch=f"{torch}+{label}" if is_one else as_option(torch))

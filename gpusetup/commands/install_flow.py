@@ -13,18 +13,12 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import coming_of, new_folder, options_of_new_environment
-from gpusetup.choose.commands import INSTALLERS, InstallerOptions
+from gpusetup.choose.commands import InstallerOptions, steps_for
 from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of
 from gpusetup.choose.index import AnsweringIndex
 from gpusetup.choose.installed import installed_packages, marker_environment
-from gpusetup.choose.wish import (
-    Wish,
-    check_wish,
-    parse_words,
-    with_torch_named,
-    with_torch_of_companions,
-)
+from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
 from gpusetup.commands.common import gather
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
@@ -73,8 +67,7 @@ def wish_of(question: InstallQuestion, machine: Snapshot, *, by_conda: bool = Fa
 
     With `by_conda`, conda will install torch, so that only conda's builds count.
     """
-    wish = parse_words(question.packages, marker_environment(machine))
-    wish = with_torch_named(wish, question.torch)
+    wish = parse_words(question.packages, question.torch, marker_environment(machine))
     wish = with_torch_of_companions(wish, load_catalog())
     installer = "conda" if by_conda else "auto"
     return replace(wish, backend=question.backend, installer=installer, upgrade=question.upgrade)
@@ -440,7 +433,7 @@ def describe(
         conda_prefix=machine.conda.prefix,
         again=task.choice.action == "again",
     )
-    steps = () if task.is_done else INSTALLERS[installer](task.choice, options)
+    steps = () if task.is_done else steps_for(installer, task.choice, options)
     answer = InstallAnswer(
         state="unchanged" if task.is_done else "planned",
         target=machine.python.prefix or machine.python.executable or str(question.machine or ""),

@@ -16,9 +16,10 @@ from gpusetup.choose.coming import offer_of
 from gpusetup.choose.commands import answer_of, new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
-from gpusetup.choose.host import host_of
+from gpusetup.choose.host import Host, host_of
 from gpusetup.choose.installed import followers, marker_environment
-from gpusetup.choose.wish import check_wish, parse_words, with_torch_named
+from gpusetup.choose.policy import least_change
+from gpusetup.choose.wish import check_wish, parse_words
 from gpusetup.commands.common import (
     BACKEND,
     DRIVER,
@@ -120,25 +121,20 @@ QUESTION = ResolveQuestion
 
 def run(question: ResolveQuestion, out: Console) -> Reply:
     refuse_scripts(question.packages)
-    # If the packages include torch, treat it as `--torch`.
-    typed = with_torch_named(parse_words(question.packages), question.torch)
-    # A nightly build's version changes every day: the release that fits names its backend.
-    is_nightly = typed.torch == "nightly"
-    question = question.replaced(
-        packages=question.packages if typed.words else (),
-        torch=None if is_nightly else typed.torch,
-        installer="conda" if question.name else question.installer,
-    )
     root = index_root_of(question.index)
+    installer = "conda" if question.name else question.installer
     catalog = load_catalog()
     machine, is_described = _machine(question, catalog, out)
     asks = tuple(map(read_ask, question.requirements))
     machine = completed_from_catalog(described_python(asks, machine), catalog)
+    wish = parse_words(question.packages, question.torch, marker_environment(machine))
+    # A nightly build's version changes every day: the release that fits names its backend.
+    is_nightly = wish.torch == "nightly"
     wish = replace(
-        parse_words(question.packages, marker_environment(machine)),
-        torch=question.torch,
+        wish,
+        torch=None if is_nightly else wish.torch,
         backend=question.backend,
-        installer=question.installer or "auto",
+        installer=installer or "auto",
         offline=question.offline,
     )
     check_wish(wish, catalog)
@@ -156,7 +152,7 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     is_asked = bool(wish.words) and not wish.offline
     index = PersonIndex(machine, root, name_indexes) if is_asked else None
     choice = choose(wish, host, catalog, index)
-    document = _document(question, choice, machine, root)
+    document = _document(question, choice, host, machine, root)
     notes = [*decision.notes, *interruptions(machine), *document.notes]
     days = (date.today() - date.fromisoformat(catalog.as_of)).days
     if days > STALE_DAYS:
@@ -175,7 +171,7 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     document = replace(document, notes=tuple(notes))
     screen = partial(
         resolution_text,
-        installer=question.installer or "uv",
+        installer=installer or "uv",
         snapshot=machine,
         explain=question.explain,
     )
@@ -209,7 +205,7 @@ def _machine(question: ResolveQuestion, catalog: Catalog, out: Console) -> tuple
 
 
 def _document(
-    question: ResolveQuestion, choice: Choice, machine: Snapshot, root: str
+    question: ResolveQuestion, choice: Choice, host: Host, machine: Snapshot, root: str
 ) -> ResolveAnswer:
     """The answer as a document, with the commands for each installer."""
     root, newest = without_logins(root), choice.newest
@@ -238,11 +234,15 @@ def _document(
         rejections = tuple(
             one for one in newest.rejections if (one.torch, one.backend) not in offered
         )
+    conda_name = new_environment(machine, question.name)
+    by_conda = least_change(
+        replace(choice.wish.of_torch_alone, installer="conda"), host, load_catalog()
+    )
     return replace(
-        answer_of(choice, machine, names, new_environment(machine, question.name), root),
+        answer_of(choice, machine, names, conda_name, root, by_conda),
         packages=packages,
         held_back=choice.held_back,
         rejections=rejections,
         notes=tuple(notes),
-        newest=None if packages else offer_of(choice, machine, root),
+        newest=None if packages else offer_of(choice, root),
     )

@@ -14,7 +14,7 @@ from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import offer_of
-from gpusetup.choose.commands import answer_of, with_build
+from gpusetup.choose.commands import answer_of
 from gpusetup.choose.host import host_of
 from gpusetup.choose.installed import moved_with
 from gpusetup.choose.shown_wish import shown_installer
@@ -113,7 +113,7 @@ def diagnose(
         # The root first, then by severity, then in the order of the records.
         findings=tuple(sorted(shown, key=lambda one: (not one.root, _gravity(one), order_of(one)))),
         resolution=answer,
-        newest=offer_of(context.choice, context.snapshot),
+        newest=offer_of(context.choice),
         snapshot=context.snapshot,
         catalog_as_of=catalog.as_of,
         # An error that the root does not explain leaves the answer less sure as a whole.
@@ -137,13 +137,13 @@ def build_case(
     """The input of the rules, and the choice as a document. If `choice` is None, a build is chosen
     for the machine."""
     machine = completed_from_catalog(snapshot, catalog)
+    installer, host = shown_installer(machine), host_of(machine, catalog)
     if choice is None:
-        choice = choose(Wish(), host_of(machine, catalog), catalog)
+        # The recommended build is one that this environment's own installer can install.
+        choice = choose(Wish(installer="conda" if installer == "conda" else "auto"), host, catalog)
+        if choice.build is None:
+            choice = choose(Wish(), host, catalog)
     answer = answer_of(choice, machine, moved_with(machine, choice.build))
-    installer = shown_installer(machine)
-    if installer == "conda" and choice.conda:
-        # The recommended build is the one that this environment's own installer can install.
-        answer = with_build(replace(answer, index_url=None), choice.conda)
     context = RuleContext(
         snapshot=machine,
         catalog=catalog,

@@ -424,7 +424,7 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     # An installed torch is kept. A CUDA error comes from another machine, which has a GPU.
     if torch.installed or torch.version or events(context, "cuda-error"):
         return "no-nvidia-gpu", Fix(text=text)
-    build = paste.chosen_build(context) if context.snapshot.wanted.torch else None
+    build = context.choice.build if context.snapshot.wanted.torch else None
     words = ("--torch", build.torch) if build else ()
     return "no-nvidia-gpu", Fix(
         text=text, commands=(paste.gpusetup(context, *words, "--backend", "cpu"),)

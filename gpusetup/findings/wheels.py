@@ -83,13 +83,13 @@ def _way(context: RuleContext, cause: str, requested: str, event: Event) -> Fix 
         return Fix(text=ITS_INDEX_IS_EXPLICIT.format(package=requirement(requested)[0]))
     if cause == "no-wheel-for-platform" and not _is_of_torch(requested):
         return _without_its_wheel(context, requested)
-    if board_of(context.snapshot) and paste.chosen_build(context) is None:
+    if board_of(context.snapshot) and context.choice.build is None:
         return jetson_fix(context)
     if cause == "python-no-wheel":
         return _other_python(context, requested)
     if cause == "apple-silicon":
         return makers.native_python(context)
-    if paste.chosen_build(context) is None:
+    if context.choice.build is None:
         if cause == "no-wheel-for-platform":
             return Fix(text=RECORDS["no-wheel-for-platform"].text)
         if cause == "glibc-too-old":
@@ -132,7 +132,7 @@ def _other_python(context: RuleContext, requested: str) -> Fix:
     """Use a Python for which this torch has wheels, or a torch that has wheels for this Python."""
     name, exact, _ = requirement(requested)
     torch = torch_of(context.catalog, name, exact)
-    if torch is None and context.snapshot.python.version and paste.chosen_build(context):
+    if torch is None and context.snapshot.python.version and context.choice.build:
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
     python = good_python(context)
     if torch:

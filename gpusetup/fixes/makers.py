@@ -171,7 +171,7 @@ def from_amds_index(context: RuleContext, target: str | None) -> Fix:
 
 def build_for(context: RuleContext, maker: Maker, target: str | None = None) -> Fix:
     """Install torch's build for a maker's GPU."""
-    build = paste.chosen_build(context)
+    build = context.choice.build
     if build is not None and build.backend.startswith(maker.label or "-"):
         return paste.install_torch(context)
     if maker is INTEL:

@@ -178,7 +178,7 @@ def target_refuses(context: RuleContext) -> bool:
 
 def _build_options(context: RuleContext, *, torch_removed: bool) -> tuple[str, ...]:
     """The options that name the build, where `install` would choose another one on its own."""
-    build, action = chosen_build(context), context.choice.action
+    build, action = context.choice.build, context.choice.action
     if build is None:
         return ()
     # The person asked for this build, or no build fits the installed torch's release.
@@ -236,13 +236,6 @@ other = look
 """Alternative commands under a title; () if there are none."""
 
 
-def chosen_build(context: RuleContext) -> TorchBuild | None:
-    """The chosen build, of the kind that this environment's installer can install."""
-    if context.installer == "conda":
-        return context.choice.conda or context.choice.build
-    return context.choice.build
-
-
 ANOTHER_RUNS = (
     "The listed torch fits this machine, but the program runs a different torch. Check "
     "which torch the program's Python uses (`python -c \"import sys, torch; "
@@ -254,7 +247,7 @@ ANOTHER_RUNS = (
 def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_RUNS) -> Fix:
     """Install the build that fits. If that build is already listed as installed, an installation
     changes nothing, so the text is `if_listed`."""
-    build, torch = chosen_build(context), context.torch
+    build, torch = context.choice.build, context.torch
     release, _, _ = (torch.version or "").partition("+")
     if build and (release, torch.backend) == (build.torch, build.backend):
         return Fix(text=if_listed)
@@ -263,7 +256,7 @@ def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_
 
 def install_torch(context: RuleContext, why: str = "") -> Fix:
     """Install the build that the resolver chose. If none fits, the fix is what to change first."""
-    build = chosen_build(context)
+    build = context.choice.build
     if build is None:
         return _no_build_fix(context)
     source = build.backend
@@ -341,8 +334,6 @@ def _no_build_fix(context: RuleContext) -> Fix:
         from gpusetup.fixes import drivers
 
         return drivers.driver_fix(context, f"{text}. Install that driver", advice.to)
-    if advice.change != "python":
-        return Fix(text=text)
     return with_python(context, advice.to, f"{text}. Create an environment with that Python")
 
 

@@ -78,7 +78,7 @@ class Task(Frozen):
     def newest(self) -> Offer | None:
         """The newest build that fits, if its torch is newer than the one to be installed; otherwise
         None."""
-        offer = offer_of(self.choice, self.machine)
+        offer = offer_of(self.choice)
         # If packages limit torch's version, a newer torch would not work with them, so offer none.
         if offer is None or self.notes_on_packages:
             return None

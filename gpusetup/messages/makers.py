@@ -85,6 +85,7 @@ ROWS = (
         "hip-kernel-missing",
         # llama.cpp prints CUDA's name for HIP.
         r"\bfound [1-9]\d? ROCm devices.{0,2000}?CUDA error: invalid device function",
+        r"\bROCm error: (?:device kernel image is invalid|invalid device function|no kernel image)",
         # A single target. A list names the targets that a library was built for.
         r"HIP error: invalid device function(?:.{0,600}?(?<!\w,)(?<!\w, )(?<!\w' ')\b(?P<gfx>gfx\d{3,4}[a-f]?)\b(?!\W{1,5}gfx))?",
         r"(?:Cannot read \S{1,200}TensileLibrary|TensileLibrary\S{0,24}:? Illegal seek)(?:.{0,120}?(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",

@@ -98,9 +98,9 @@ class Fallback(Frozen):
 
 
 class Advice(Frozen):
-    """The one change that would help most."""
+    """The other driver or Python that would help most."""
 
-    change: Literal["driver", "python", "torch", "backend"]
+    change: Literal["driver", "python"]
     to: str
     gives: str
 

@@ -18,18 +18,24 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.companions import releases_with
 from gpusetup.choose.constraints import first_reason, in_scope, nearest, pick, preference
 from gpusetup.choose.host import BuildQuestion, Host, question_of
 from gpusetup.choose.installed import marker_environment
-from gpusetup.choose.wish import Wish, as_option, backend_label, label_of, specifier_text
+from gpusetup.choose.wish import (
+    Wish,
+    as_option,
+    backend_label,
+    label_of,
+    specifier_text,
+    torch_beside,
+)
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import shell_line
-from gpusetup.model.versions import allows, parsed
+from gpusetup.model.versions import parsed
 from gpusetup.project.ask import Ask, Later, Requested, Variant, named_family
 
 OF_THE_GPU = ("gpu", "cuda", "nvidia")
@@ -177,11 +183,8 @@ def bounds_of(lines: Iterable[Requested], later: Iterable[Later], catalog: Catal
     torch = ",".join(dict.fromkeys(specifiers))
     if companions and not re.fullmatch(r"==[\d.]+", torch):
         # `torchvision>=0.20.1` also bounds torch: they are released in pairs.
-        paired = releases_with(catalog, companions)
-        releases = [one for one in paired if not torch or allows(torch, one)]
-        if releases:
-            pair = f">={releases[0]},<={releases[-1]}" if releases[1:] else f"=={releases[0]}"
-            torch = ",".join(filter(None, (torch, pair)))
+        pair = torch_beside(companions, torch or None, catalog)
+        torch = ",".join(filter(None, (torch, pair)))
     return Bounds(torch=torch, backend=backend, place=place)
 
 

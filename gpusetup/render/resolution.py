@@ -153,14 +153,12 @@ def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
 
 
 def _advice(advice: Advice) -> str:
-    """A change of the machine or the request as text, with the build that it makes possible."""
+    """Another driver or Python as text, with the build that it makes possible."""
     # A full version is the minimum; a branch such as 580 is the last branch that supports the GPU.
     newer = " or newer" if "." in advice.to else ""
     change = {
         "driver": f"use NVIDIA driver {advice.to}{newer}",
         "python": f"use a 64-bit Python {advice.to}",
-        "torch": f"ask for torch {advice.to}",
-        "backend": f"ask for {advice.to}",
     }[advice.change]
     return f"{change} to get {advice.gives}"
 

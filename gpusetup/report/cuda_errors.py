@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
 from gpusetup.messages.search import Text
-from gpusetup.model.frozen import replace
-from gpusetup.model.patterns import lazy, lowered
+from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import CHARACTERS_READ, SURE, USUAL, Claim, Facts
 
 NAMES = {code: name for code, name, _ in ERRORS}
@@ -136,44 +135,3 @@ def by_number(text: Text) -> Iterator[Found]:
         is_only_of_cuda = number > 99 and code not in BY_PROGRAMS and "cu" in match[0]
         if code in NAMES and (is_only_of_cuda or "cuda" in _surroundings(text.low, start, start)):
             yield code, start, match.end()
-
-
-# --- errors of HIP under CUDA's name --------------------------------------------------------------
-
-# ggml (llama.cpp, whisper.cpp, stable-diffusion.cpp, ollama) compiles its CUDA code for HIP, so its
-# messages and files keep CUDA's name there.
-SHOWS_HIP = lazy(
-    r"\bfound [1-9]\d? ROCm devices|\bROCm error\b|\bamdhip64|\bhip(?:blas|info|cc)?\b|\brocm[\d-]|\bgfx(?:[789]|1\d)\w{2}\b",
-    re.I,
-)
-"""Words of a program that was compiled for HIP."""
-SHOWS_NVIDIA = lazy(
-    r"NVIDIA(?! driver)|GeForce|\b(?:RTX|GTX|Tesla)\b|\bsm_\d\d|found [1-9]\d? CUDA devices"
-)
-# ggml's `CUDA error: invalid device function`; a ROCm program also calls an image invalid.
-NO_KERNEL = lazy(
-    r"\b(?:CUDA|ROCm) error: (?:invalid device function|device kernel image is invalid"
-    r"|no kernel image is available for execution on the device)",
-    re.I,
-)
-"""What ggml prints if its build has no kernel for the GPU."""
-OF_HIP = " HIP error: invalid device function"
-"""The same error in HIP's own words. It is as long as the shortest of the others."""
-
-
-def with_hips_own_words(text: Text) -> Text:
-    """The text with HIP's words for a missing kernel, if ggml ran on HIP; its lines, which are
-    quoted, stay as they are.
-
-    >>> from gpusetup.report.cleaning import text_of
-    >>> log = "ggml: found 1 ROCm devices, CUDA error: invalid device function"
-    >>> with_hips_own_words(text_of(log)).flat
-    'ggml: found 1 ROCm devices,  HIP error: invalid device function'
-    """
-    if not text.has_any(("ggml", "rocm error")) or not NO_KERNEL.search(text.flat):
-        return text
-    if not SHOWS_HIP.search(text.flat) or SHOWS_NVIDIA.search(text.flat):
-        return text
-    # A text's positions lead to its lines, so every message keeps its length.
-    flat = NO_KERNEL.sub(lambda message: OF_HIP.ljust(len(message[0])), text.flat)
-    return replace(text, flat=flat, low=lowered(flat))

@@ -89,6 +89,8 @@ WIDE_BEHIND = lazy(
 )
 """A Chinese, Japanese or Korean letter after a number, except letters that make the number a count
 or a date."""
+
+
 CARD_BEHIND = lazy(r" ?(?:显卡|グラボ|그래픽)")
 """The word for a graphics card, right after a number."""
 

@@ -69,7 +69,6 @@ def read_report(text: str) -> Snapshot:
 
 def facts(text: Text) -> Facts:
     """The facts of all readers, in the order of `READERS`."""
-    text = cuda_errors.with_hips_own_words(text)
     for reader in READERS:
         yield from reader(text)
 

@@ -68,6 +68,5 @@ class TuneAnswer(Frozen):
     """The device that was measured, or the GPU that the config is for."""
     preset: str = ""
     """The text of a preset, which is a config to start from."""
-    diff: str = ""
     written: str | None = None
     interrupted: bool = False

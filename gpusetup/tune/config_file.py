@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shutil
 from contextlib import suppress
@@ -66,17 +65,11 @@ def with_proposal(
     elif target:
         write_bytes(target, tuned.raw)
         written = target
-    # One line of context is enough to show where a change is.
-    lines = difflib.unified_diff(
-        config.text.splitlines(), tuned.text.splitlines(),
-        config.name, f"{config.name} (tuned)", lineterm="", n=1,
-    )  # fmt: skip
     return replace(
         answer,
         changes=proposal.changes,
         cannot_fit=proposal.cannot_fit,
         recommendations=proposal.words,
-        diff="".join(f"{line}\n" for line in lines),
         written=written,
     )
 

@@ -19,7 +19,6 @@ from maker_tapes import CPU, CUDA, OLD_ROCM, XPU, amd, intel, mac, snapshot
 from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.catalog.file import load_catalog
 from gpusetup.cli import main
-from gpusetup.errors import GpuSetupError
 from gpusetup.model.machine import Snapshot
 from gpusetup.probe.snapshot_files import dump_snapshot
 
@@ -166,15 +165,6 @@ def test_this_machines_own_gpu_decides(
     file.write_text(dump_snapshot(snapshot(tape)))  # type: ignore[arg-type]
     assert main(["resolve", "--from", str(file), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["backend"] == backend
-
-
-def test_gpus_of_two_makers_are_no_one_environment() -> None:
-    words = ["resolve", "--gpu", "RX 7900 XTX", "--gpu", "Arc B580", "--os", "linux"]
-    try:
-        code = main(words)
-    except GpuSetupError:
-        code = 1
-    assert code == 1
 
 
 @each(

@@ -295,35 +295,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, fabric_t *f
     fabric->status = 0;
     fabric->health = 0;
     number(device, "fabric_status", (unsigned int *)&fabric->status);
-    number(device, "fabric_health", &fabric->health);
     return code;
 }
-typedef struct {
-    unsigned int code, state;
-    char info[128], product[128];
-    unsigned int enabled;
-    struct {
-        unsigned int year;
-        unsigned short month, day, hour, minute, second;
-        unsigned char status;
-    } expiry;
-} feature_t;
-typedef struct {
-    int supported;
-    unsigned int count;
-    feature_t features[3];
-} licence_t;
-EXPORT nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, licence_t *licence) {
-    unsigned int state = 0;
-    nvmlReturn_t code = number(device, "licence_state", &state);
-    memset(licence, 0, sizeof *licence);
-    licence->supported = 1;
-    licence->count = 1;
-    licence->features[0].state = state;
-    licence->features[0].enabled = state == 5;
-    return code;
-}
-
 /* `0.processes=4711:1073741824,4712:5`: pid and bytes. */
 typedef struct {
     unsigned int pid;
