@@ -124,7 +124,9 @@ NOT_HAD = (
     r"|isnan|isfinite|nan_to_num|\bassert\b"
 )
 """Words of somebody who has no such loss, or of code that guards against it."""
-MIXED_PRECISION = r"\b(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?|fp16|bf16|b?float16)\b"
+MIXED_PRECISION = (
+    r"\b(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)?|fp16|bf16|b?float16)\b"
+)
 NO_GAIN = (
     r"(?:(?:\b(?:not|no|never)\b|n't\b)[^.\n]{0,40}?(?:improv\w+|faster|quicker|speed ?-?up|accelerat\w+)"
     r"|\b(?:the|at the) same (?:it/s|speed|throughput)|\bslower\b)"
