@@ -124,6 +124,16 @@ def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:
 # --- lines of TOML --------------------------------------------------------------------------------
 
 
+def marker_of(build: TorchBuild, catalog: Catalog) -> str:
+    """The marker of the systems for which torch's index has a build: the build's own, and those of
+    the catalog, whose rows are for NVIDIA's GPUs and the CPU."""
+    return " or ".join(
+        marker
+        for system, marker in SYSTEMS.items()
+        if system == build.os or catalog.row_of(build.torch, build.backend, system, "x86_64")
+    )
+
+
 def project_lines(names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog) -> list[str]:
     """The TOML lines that make uv install these packages from torch's index, where it has them."""
     marker = marker_of(build, catalog)
@@ -134,16 +144,6 @@ def project_lines(names: Iterable[str], url: str, build: TorchBuild, catalog: Ca
         lines = ["[tool.uv]", f'environments = ["{marker}"]', "", *lines]
     rows = (f'{name} = [{{ index = "pytorch", marker = "{marker}" }}]' for name in names)
     return [*lines, "", SOURCES, *rows]
-
-
-def marker_of(build: TorchBuild, catalog: Catalog) -> str:
-    """The marker of the systems for which torch's index has a build: the build's own, and those of
-    the catalog, whose rows are for NVIDIA's GPUs and the CPU."""
-    return " or ".join(
-        marker
-        for system, marker in SYSTEMS.items()
-        if system == build.os or catalog.row_of(build.torch, build.backend, system, "x86_64")
-    )
 
 
 def index_lines(name: str, url: str, backend: str) -> list[str]:
