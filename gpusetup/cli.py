@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from gpusetup.commands.parser import command, read_words
 from gpusetup.errors import Blocked, GpuSetupError, own_fault
-from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.screen import set_program
 from gpusetup.system.signals import endings_as_interrupt
@@ -19,10 +18,6 @@ INTERRUPTED = 130
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 """The error numbers of a disk that accepts no more data."""
-
-
-QUIET = ("verify", "mcp", "completion", "fleet check", "fleet slurm")
-"""Commands that draw on the terminal themselves, or lend it to the user's program."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,12 +76,9 @@ def _run(words: list[str], out: Console) -> int:
     out.json, out.output, out.verbose = options.json, options.output, options.verbose
     module = command(options.command)
     question = module.QUESTION.typed(options)
-    watches = options.command == "monitor" and not getattr(options, "replay", None)
-    speaks_itself = options.command in QUIET or watches
-    with CLOCK.during("" if speaks_itself else f"gpusetup {options.command}"):
-        reply = module.run(question, out)
-        if reply.document is not None:
-            out.answer(reply.document, reply.screen)
-        elif reply.screen:
-            out.text(reply.screen)
-        return int(reply.exit_code)
+    reply = module.run(question, out)
+    if reply.document is not None:
+        out.answer(reply.document, reply.screen)
+    elif reply.screen:
+        out.text(reply.screen)
+    return int(reply.exit_code)

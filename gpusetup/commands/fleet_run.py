@@ -19,7 +19,6 @@ from gpusetup.commands.question import (
 )
 from gpusetup.commands.reply import Reply
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.screen import plural
 from gpusetup.system.refusals import blocked_by_files
@@ -201,11 +200,10 @@ def _ask_all(engine: Engine, into: Path, out: Console) -> None:
     from gpusetup.fleet.work import write_records
 
     with closing(ask_all(engine)) as answers:
-        for done, (node, output) in enumerate(answers, 1):
+        for node, output in answers:
             if why := engine.why_busy(output):
                 engine.skipped[node] = why
                 out.talk(f"{node}: left alone, {why}")
             else:
                 problem = write_records(into, node, output)
                 out.talk(f"{node}: {problem or 'answered'} ({output.seconds:.0f} s)")
-            CLOCK.reached(done, len(engine.nodes), "nodes")

@@ -13,7 +13,6 @@ from gpusetup.errors import UsageError
 from gpusetup.fleet.records import read_folder
 from gpusetup.fleet.show import answer
 from gpusetup.model.frozen import replace
-from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 
 SUMMARY = """Reads a folder of records (snapshots, doctor's JSON, reports of verify and `fleet
@@ -65,7 +64,7 @@ def judged(
     """
     from gpusetup.render.fleet import fleet_screen
 
-    records = read_folder(Path(folder), CLOCK.reached)
+    records = read_folder(Path(folder))
     if not records.nodes:
         first = f"; {records.left_out[0]}" if records.left_out else ""
         raise UsageError(

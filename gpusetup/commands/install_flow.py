@@ -49,7 +49,6 @@ from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
 from gpusetup.project.decide import Decision, afterwards, decide, described_python, keeps_image
 from gpusetup.project.read import read_ask
 from gpusetup.render import install as screens
-from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.screen import Screen
 from gpusetup.uv.package_index import PersonIndex
@@ -179,7 +178,6 @@ def carry_out(
         return reply(planned, screen)
     out.talk(screen)
     if not question.yes:
-        CLOCK.end()
         sys.stderr.write("Proceed? [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):

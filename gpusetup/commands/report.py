@@ -14,7 +14,6 @@ from gpusetup import named_file
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
-from gpusetup.render.clock import CLOCK
 from gpusetup.report.cleaning import decode
 from gpusetup.report.read import read_bytes
 
@@ -62,9 +61,6 @@ def _sifted_by_name(name: str) -> Sifted:
         with opened as stream:
             if named_file.is_endless(stream):
                 raise BadInput(f"{name} is a device, not a text")
-            # In a terminal the user pastes the text, and no progress line may be drawn meanwhile.
-            if stream.isatty():
-                CLOCK.end()
             return sifted(stream)
     except OSError as problem:
         hint = "to paste a text: `gpusetup doctor --report -`"

@@ -87,10 +87,9 @@ class Records(Frozen):
     """Files that are not records, each with the reason."""
 
 
-def read_folder(folder: Path, reached: Callable[[int, int], None]) -> Records:
-    """The records in a folder and its direct subfolders, grouped by node. `reached` is called with
-    the number of files read so far and the total. Raises BadInput if it is not a folder or has too
-    many files."""
+def read_folder(folder: Path) -> Records:
+    """The records in a folder and its direct subfolders, grouped by node. Raises BadInput if it is
+    not a folder or has too many files."""
     if not folder.is_dir():
         raise BadInput(f"{folder} is not a folder of records")
     # Files whose names begin with a dot are still being written.
@@ -99,8 +98,7 @@ def read_folder(folder: Path, reached: Callable[[int, int], None]) -> Records:
         raise BadInput(f"{folder} holds more than {MOST_FILES} files")
     records_of: dict[str, list[Node]] = defaultdict(list)
     left_out: list[str] = []
-    for number, path in enumerate(sorted(path for path in paths if path.is_file())):
-        reached(number, len(paths))
+    for path in sorted(path for path in paths if path.is_file()):
         name = RECORD_SUFFIX.sub("", path.stem)
         if not name:
             # A file such as `snapshot.json` may be in a folder with the node's name.

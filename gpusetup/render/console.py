@@ -16,7 +16,6 @@ from typing import TextIO, TypeVar
 
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.hidden_marks import INVISIBLE
-from gpusetup.render.clock import CLOCK
 from gpusetup.render.screen import Screen, plain, remark
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.verify import streams
@@ -121,7 +120,6 @@ class Console:
     def script(self, text: str) -> None:
         """Write a text unchanged, such as a completion script, to stdout or to the file of
         `--output`."""
-        CLOCK.end()
         if not self.output:
             streams.put(text)
             return
@@ -147,16 +145,9 @@ class Console:
                 path.unlink()
 
     def talk(self, text: str) -> None:
-        """Write a message or a screen to stderr, ending with a newline.
-
-        A message that ends with `...` begins a step, and the clock shows how long the step takes.
-        """
-        CLOCK.end()
+        """Write a message or a screen to stderr, ending with a newline."""
         ending = "" if isinstance(text, Screen) else "\n"
         streams.say(self._for_stream(text, sys.stderr) + ending)
-        # In `hint: Fetching torch ...`, the step is `Fetching torch`.
-        begins_step = not isinstance(text, Screen) and text.endswith("...")
-        CLOCK.begin(text.rpartition(": ")[2].rstrip(" .") if begins_step else "")
 
     def fail(self, problem: GpuSetupError) -> int:
         """Report the error that ended the command, and return its exit code."""
