@@ -84,3 +84,18 @@ def without_shared_headings(markdown: str) -> str:
     ### `a message`
     """
     return re.sub(r"(?m)^(##+ [A-Z].*)$", r"\1 { data-search-exclude }", markdown)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Mend a fault of the search, with which it fails for words such as `torch`.
+
+    lunr writes a node's edges as `letter` + `number of the next node`, with no mark between two of
+    them. If a word contains a digit, two different nodes may look the same (`a12` + `34`, and `a1`
+    + `234`), and then lunr finds words that are on no page, and raises an error.
+    """
+    for worker in Path(config["site_dir"]).glob("assets/javascripts/workers/search.*.js"):
+        text = worker.read_text(encoding="utf-8")
+        # `e=e+s+o.id}return e}`, the end of TokenSet.toString
+        edge = r"\b(\w)=\1\+(\w)\+(\w)\.id\}return \1\}"
+        mended = re.sub(edge, r'\1=\1+\2+\3.id+","}return \1}', text)
+        worker.write_text(mended, encoding="utf-8")

@@ -20,7 +20,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import compiled_beforehand
 import each_row
 import hypothesis
 import pytest
@@ -78,8 +77,6 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("busy machine")
     draw_without_constants_of_the_source()
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers have a core each
-    if config.getoption("numprocesses", None):
-        compiled_beforehand.compile_all(config)
 
 
 def draw_without_constants_of_the_source() -> None:

@@ -7,7 +7,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, CheckCommand, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
-from gpusetup.evidence.places import IN_A_CONTAINER, no
+from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
 from gpusetup.fixes import paste, training
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
@@ -62,8 +62,7 @@ CAUSES = (
         title="/dev/shm is too small for DataLoader workers and NCCL",
         means="DataLoader workers and NCCL exchange data through shared memory (/dev/shm), but by "
         "default docker gives a container only 64 MiB of it.",
-        text="Give the container more shared memory (`--shm-size=8g`; in Kubernetes, mount "
-        "an `emptyDir` with `medium: Memory` at /dev/shm), or use num_workers=0",
+        text="Give the container more shared memory (`--shm-size=8g`), or use num_workers=0",
         explains=("dataloader-worker-killed", "nccl-shm-error"),
         cases=(
             Message(
@@ -75,6 +74,11 @@ CAUSES = (
                 "shared memory is not the reason. In that case, look for a full disk, or for a "
                 "dataset that is damaged or on a network disk",
                 look=("df -h /dev/shm",),
+            ),
+            Message(
+                where=(IN_KUBERNETES,),
+                text="Mount an `emptyDir` with `medium: Memory` at /dev/shm of the pod (it counts "
+                "as the pod's memory), or use num_workers=0",
             ),
         ),
         asks=("df -h",),

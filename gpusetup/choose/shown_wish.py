@@ -20,8 +20,13 @@ from gpusetup.model.machine import Snapshot
 def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
     """Yields the requests that a machine or a report shows, strictest first."""
     wanted, version = machine.wanted, machine.torch.version
+    kinds = {event.kind for event in machine.events}
+    cuda = wanted.cuda
+    # If the report shows no torch, extensions need one for the CUDA version of their toolkit.
+    if not version and "cuda-toolkit-mismatch-extension-build" in kinds:
+        cuda = cuda or machine.toolkit.nvcc
     # For example, `12.4` becomes `cu124`.
-    backend = wanted.backend or f"cu{(wanted.cuda or '').replace('.', '')}"
+    backend = wanted.backend or f"cu{(cuda or '').replace('.', '')}"
     backend = backend if backend in catalog.backends else "auto"
     if machine.origin != "report":
         yield Wish(torch=wanted.torch, backend=backend)
@@ -38,8 +43,17 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
             if not torch and companion:
                 releases = releases_with(catalog, [(name, f"=={public(companion)}")])
                 torch = f"=={releases[-1]}" if releases else None
-    strictest = Wish(torch=torch, backend=backend)
-    yield from dict.fromkeys((strictest, Wish(torch=torch), Wish(torch=installed), Wish()))
+    # An index that has any versions of a package lists them in pip's message. If the requested
+    # build exists, the index refused it for another reason.
+    is_refused = "wrong-index" in kinds or any(
+        event.kind == "no-matching-distribution" and not event.values.get("versions")
+        for event in machine.events
+    )
+    builds = {(row.torch, row.backend) for row in catalog.builds}
+    exists = ((torch or "").removeprefix("=="), backend) in builds
+    if backend == "auto" or exists or not is_refused:
+        yield Wish(torch=torch, backend=backend)
+    yield from dict.fromkeys((Wish(torch=torch), Wish(torch=installed), Wish()))
 
 
 def shown_installer(machine: Snapshot) -> str:

@@ -10,7 +10,6 @@ from gpusetup.evidence.context import (
     events,
     gpus,
     in_container,
-    listed_gpus,
     on,
 )
 from gpusetup.model.machine import Events
@@ -31,22 +30,6 @@ def of_system(family: str) -> Question:
 def in_container_kind(kind: str) -> Question:
     """Whether the program runs in this kind of container."""
     return lambda context: context.snapshot.container.kind == kind
-
-
-def in_wsl(context: RuleContext) -> bool:
-    """Whether the program runs in the Windows Subsystem for Linux."""
-    return bool(context.os.wsl)
-
-
-def on_windows_without_container(context: RuleContext) -> bool:
-    """Whether the program runs on Windows itself, and not in a Linux container with its kernel
-    modules and device nodes."""
-    return on(context, "windows") and not in_container(context)
-
-
-def gpu_is_listed(context: RuleContext) -> bool:
-    """Whether a driver lists a GPU."""
-    return bool(listed_gpus(context))
 
 
 def in_an_image_build(context: RuleContext) -> bool:

@@ -170,6 +170,8 @@ PATTERNS = (
     FieldPattern("os.machine", ("mac", "apple"), r"\b(?:[Mm]ac ?(?:OS|os|[Bb]ook(?: (?:Pro|Air))?|mini|[Ss]tudio)?|Apple|iMac)\b[^.\n]{0,24}?\bM(?:[1-5]\b|(?= (?:CPU|chip|series)))|\bM[1-5](?: (?:Pro|Max|Ultra))? (?:[Mm]ac|chip)|\bApple [Ss]ilicon\b", GUESS, value="aarch64"),
     # uv's `You're on Linux (`manylinux_2_35_x86_64`)`.
     FieldPattern("os.machine", "you're on", r"You're on [^`]{3,40}\(`\w{3,30}_(aarch64|arm64|x86_64|amd64)`\)", SURE),
+    # `platform.machine() x86_64`, `PROCESSOR_ARCHITECTURE=AMD64`.
+    FieldPattern("os.machine", ("machine()", "windowspe", "processor_architecture"), r"(?:machine\(\)\)?['\")]{0,3}\W{1,12}(?:\('64bit', ?'\w{0,9}'\)\W{1,4})?|'WindowsPE'\)\W{1,4}|PROCESSOR_ARCHITECTURE%?\W{1,6})(AMD64|ARM64|x86_64|aarch64)\b", SURE),
     # Windows on Arm, shown by its processor or a wheel's tag.
     FieldPattern("os.machine", ("snapdragon", "windows", "win_arm64"), r"\bSnapdragon\b|\bWindows (?:11 )?(?:on |for )?\(?ARM(?:64)?\b|\bwin_arm64\b", HINT, value="aarch64"),
     # collect_env's `OS: Ubuntu 24.04.1 LTS (x86_64)`.
@@ -242,6 +244,8 @@ PATTERNS = (
     FieldPattern("torch.kernels", "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
     # conda's virtual package: `__cuda=12.4=0`.
     FieldPattern("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
+    # `my driver 550`. Numbers that documents often give as a minimum (450, 525, 528, 580) do not count.
+    FieldPattern("driver.version", "driver", rf"{REQUIRED_DRIVER}|(?:(?=[ngmwto])\b(?:nvidia|gpu|graphics|geforce|my|with|the|on) drivers?(?: version)?(?: is| are|:| =)? v?|^\W{{0,6}}(?:nvidia )?driver(?: version)?\W{{1,5}})((?!450|525|528|580)[3-6]\d\d)(?![\w+-]|\.\d| ?\+| or | and (?:newer|later|above))", GUESS),
     # A bare `2.5.1+cpu`. Hardly any other package has such a version.
     FieldPattern("torch.version", "+cpu", rf"(?<![\w./=-])(?<!vision )(?<!audio )(?<!install )({RELEASE}\+cpu)(?![\w-])", GUESS),
     # `torch2.5.1`, written as one word.

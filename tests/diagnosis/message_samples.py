@@ -10,17 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from report_messages import MESSAGES
-from test_kernel_log import LINES
-
 from gpusetup.causes.table import CAUSES, FACTS
-from gpusetup.messages.row import MessageRow
-from gpusetup.messages.search import Text, matches
-from gpusetup.report.cleaning import text_of
 
 FOLDER = Path(__file__).parents[1] / "messages"
 ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
@@ -50,37 +43,8 @@ def _of_causes() -> Iterator[Sample]:
     yield from (Sample(frozenset({row.kind}), row.example) for row in FACTS if row.example)
 
 
-def is_plain(row: MessageRow) -> bool:
-    """Whether each form of a message is letters alone: it is its own sample."""
-    return {*row.pattern.replace("\\", "").lower().split("|")} <= {*row.letters}
-
-
 def _sample(line: str) -> Sample:
     kinds, bar, text = line.partition(" | ")
     assert bar, line
     unescaped = re.sub(r"\\[nt\\]", lambda found: ESCAPES[found.group()], text)
     return Sample(kinds=frozenset(kinds.split()) - {"-"}, text=unescaped)
-
-
-@cache
-def _read() -> tuple[tuple[Sample, Text], ...]:
-    return tuple((sample, text_of(sample.text)) for sample in samples())
-
-
-@cache
-def _texts() -> tuple[Text, ...]:
-    others = dict.fromkeys((*(text for _, text in MESSAGES), *LINES))
-    return (*(text for _, text in _read()), *map(text_of, others))
-
-
-def matching(row: MessageRow) -> Iterator[str]:
-    """The different texts that have a row's message, as they are found."""
-    seen = set()
-    for text in _texts():
-        if (
-            any(letters in text.low for letters in row.letters)
-            and text.flat not in seen
-            and any(True for _ in matches(text, row))
-        ):
-            seen.add(text.flat)
-            yield text.flat

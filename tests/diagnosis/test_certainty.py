@@ -28,34 +28,6 @@ def way_of(answer: DoctorAnswer) -> str:
     return fix.text
 
 
-# --- certain --------------------------------------------------------------------------------------
-
-WORDS_AND_LINES = [
-    # what a person says, what the program prints, the cause
-    (
-        "My RTX 3090 has fallen off the bus, always when I train.",
-        "kernel: NVRM: Xid (PCI:0000:0a:00): 79, GPU has fallen off the bus.",
-        "gpu-fell-off-bus",
-    ),
-    (
-        "Die Karte ist eine 3060. I always get out of memory on the GPU here.",
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a "
-        "total "
-        "capacity of 11.63 GiB of which 80.00 MiB is free.",
-        "out-of-memory",
-    ),
-]
-
-
-@each("words, line, cause", WORDS_AND_LINES)
-def test_a_persons_word_is_likely_and_a_programs_line_certain(
-    words: str, line: str, cause: str
-) -> None:
-    told, printed = read_report(words), read_report(f"{words}\n{line}")
-    assert (told.cause, told.certainty) == (cause, "likely")
-    assert (printed.cause, printed.certainty) == (cause, "certain")
-
-
 # --- refuted --------------------------------------------------------------------------------------
 
 REFUTED = [
@@ -100,24 +72,10 @@ UNCHANGED = [
         "provider",
     ),
     (
-        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 575.51\n"
-        "in the container. Our docker image was built on another machine; the host's driver is "
-        "550.120",
-        "reboot",
-        "from the image",
-    ),
-    (
         "hint: You're on Linux (`musllinux_1_2_x86_64`), but `torch` (v2.6.0) only has wheels for "
         "the following platforms: `manylinux_2_28_x86_64`",
         "gpusetup install",
         "with glibc",
-    ),
-    # The old module stays loaded until a reboot.
-    (
-        "OS: Ubuntu 22.04.1 LTS (x86_64)\nCUDA error: the provided PTX was compiled with an "
-        "unsupported toolchain.",
-        "modprobe nvidia",
-        "update the driver",
     ),
 ]
 
@@ -201,16 +159,3 @@ def test_a_cause_is_certain_where_its_text_proves_it(
     certain, likely = read_report(proven), read_report(suggested)
     assert (certain.cause, certain.certainty) == (cause, "certain")
     assert (likely.cause, likely.certainty) == (cause, "likely")
-
-
-def test_a_run_over_a_containers_bridge_is_told_to_name_its_interface() -> None:
-    answer = read_report(
-        "2 nodes, torchrun hangs in init, a single node works.\n"
-        "node-a:44:44 [0] NCCL INFO Bootstrap : Using docker0:172.17.0.1<0>\n"
-    )
-    assert answer.cause == "nccl-no-socket-interface"
-    assert "NCCL_SOCKET_IFNAME" in commands_of(answer)
-    assert "NCCL_DEBUG" not in (answer.next_reading or "")
-
-
-# --- facts in prose -------------------------------------------------------------------------------

@@ -50,7 +50,6 @@ def fix(machine: Snapshot, id: str) -> Fix:
 ROOTS = (
     ("ok", HEALTHY),
     ("ok", WSL),
-    ("ok", IN_DOCKER),
     ("unknown", Snapshot()),
     ("unknown", changed(torch=Torch(), packages=None)),
     # A missing driver outranks the CPU build above it: the driver is needed either way.
@@ -72,18 +71,11 @@ ROOTS = (
     ("driver-too-old", changed(driver={"version": "550.54.14", "cuda": "12.4"})),
     # A driver that runs and a bus without a GPU: some GPUs are not on PCI. Nothing is claimed.
     ("unknown", changed(gpus=None, pci_devices=())),
-    # GPUs were given to the container, so something else is wrong.
-    ("unknown", changed(NO_DRIVER, container=Container(kind="docker", nvidia_requested=True))),
     ("arch-too-old-for-wheel", changed(gpus=(GTX_1080_TI,))),
     # A loss of speed is the root only where nothing is broken.
     ("power-thermal-throttle", gpu(temperature_celsius=95)),
     ("ok", changed(env={"CUDA_LAUNCH_BLOCKING": "1"})),
-    # The CPU's build is right where there is no GPU; what stands next to it may not be.
-    ("torchvision-mismatch", replace(NO_DRIVER, pci_devices=(), torch=CPU_TORCH)),
     ("ok", replace(NO_DRIVER, pci_devices=(), torch=CPU_TORCH, packages=())),
-    ("no-nvidia-gpu", replace(NO_DRIVER, pci_devices=(), torch=Torch(installed=False))),
-    # Musl has neither torch nor a driver: the platform is what must change.
-    ("no-wheel-for-platform", changed(NO_DRIVER, os={"libc": "musl 1.2.5"})),
 )
 
 
@@ -217,14 +209,6 @@ def test_an_old_driver_gets_its_floor_and_the_build_that_needs_no_update() -> No
     assert way.min_driver == CATALOG.driver_floor("13.0", "linux")
     assert "https://download.pytorch.org/whl/cu126" in way.alternatives[0].commands[0]
     assert not way.needs_reboot
-
-
-def test_an_update_of_the_driver_is_offered_only_where_it_is_enough() -> None:
-    old = {"version": "535.183.01", "cuda": "12.2"}
-    torch = {"version": "2.9.1+cu130", "backend": "cu130", "cuda": "13.0", "cuda_available": False}
-    for kernel, enough in (("sm_86", True), ("sm_120", False)):
-        way = fix(changed(driver=old, torch={**torch, "kernels": (kernel,)}), "driver-too-old")
-        assert any("update the driver" in other.title for other in way.alternatives) is enough
 
 
 # --- every machine -------------------------------------------------------------------------------

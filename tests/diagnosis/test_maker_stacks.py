@@ -12,10 +12,8 @@ from maker_tapes import (
     amd,
     forbid,
     in_docker,
-    in_wsl,
     intel,
     mac,
-    remove,
     snapshot,
     with_driver,
 )
@@ -41,7 +39,6 @@ def fix_of(diagnosis: DoctorAnswer) -> str:
 
 HEALTHY = {
     "Radeon RX 7900 XTX with ROCm 7.2": amd(),
-    "Strix Halo with ROCm 7.2": amd(device="1586", version=110501),
     "Arc B580 with xe": intel(),
     "M3 Max": mac(),
 }
@@ -61,27 +58,15 @@ def without_rights() -> Tape:
     return tape
 
 
-def without_kfd() -> Tape:
-    tape = amd()
-    remove(tape, "/dev/kfd")
-    return tape
-
-
 BROKEN = (
     (with_driver(amd(), None), "maker-driver-not-loaded", "sudo modprobe amdgpu"),
-    (intel(driver=None), "maker-driver-not-loaded", "sudo modprobe xe"),
-    (without_kfd(), "maker-driver-not-loaded", "CONFIG_HSA_AMD"),
     (without_rights(), "maker-device-permission", 'sudo usermod -aG render,video "$USER"'),
     (in_docker(amd()), "container-no-maker-gpu", "--device /dev/kfd --device /dev/dri"),
-    (in_docker(intel()), "container-no-maker-gpu", "docker run --rm --device /dev/dri "),
-    (in_wsl(amd()), "maker-driver-not-loaded", "librocdxg"),
     (amd(CUDA), "maker-wrong-build", "rocm"),
     (intel(CPU), "maker-wrong-build", "xpu"),
     (amd(OLD_ROCM, device="7550", version=120001), "rocm-arch-missing", "ROCm 7.2"),
     (amd(device="73df", version=100301), "rocm-arch-missing", "HSA_OVERRIDE_GFX_VERSION=10.3.0"),
-    (amd(device="67df", version=80003), "rocm-arch-missing", "no override helps"),
     (mac(macos="13.6"), "apple-silicon", "14.0"),
-    (mac("VirtualApple @ 2.50GHz", machine="x86_64"), "apple-silicon", "macos-aarch64"),
 )
 
 
@@ -105,19 +90,9 @@ def test_an_override_on_a_gpu_that_is_served_is_wrong() -> None:
     assert "unset HSA_OVERRIDE_GFX_VERSION" in fix_of(diagnosis)
 
 
-@each("device", ("164e 100306", "1638 90012"))
-def test_a_cpu_build_is_right_beside_the_graphics_of_an_ordinary_processor(device: str) -> None:
-    device_id, version = device.split()
-    assert doctor(amd(CPU, device=device_id, version=int(version))).cause == "ok"
-
-
 TEXTS = (
     ("Unable to open /dev/kfd read-write: Permission denied\nGPU: Radeon RX 7900 XTX\n",
      "maker-device-permission", "sudo usermod -aG render,video"),
-    ("$ rocminfo\nROCk module is NOT loaded, possibly no GPU devices\nGPU: Radeon RX 7800 XT\n",
-     "maker-driver-not-loaded", "sudo modprobe amdgpu"),
-    ("docker run -it rocm/pytorch bash\nls: cannot access '/dev/kfd': No such file or directory\n"
-     "The GPU is an AMD Instinct MI210\n", "container-no-maker-gpu", "--device /dev/kfd"),
     ("RuntimeError: The MPS backend is supported on MacOS 14.0+. Current OS version can be queried"
      " using `sw_vers`\nPyTorch version: 2.10.0\nOS: macOS 13.7.4 (arm64)\n",
      "apple-silicon", "14.0"),

@@ -24,16 +24,6 @@ WAYS = (
         "maker-driver-not-loaded", "modprobe amdgpu", "docker run",
     ),
     (
-        'ollama: msg="amdgpu is not supported (supported types:[gfx1030 gfx942])" gpu_type=gfx906\n'
-        "MI50",
-        "amd-gpu", "OLLAMA_VULKAN=1", "torch",
-    ),
-    (
-        "RX 6600, torch 2.1.0+rocm5.6, glibc 2.41\nImportError: libamdhip64.so: cannot enable "
-        "executable stack as shared object requires: Invalid argument",
-        "library-not-mapped", "patchelf --clear-execstack", "noexec",
-    ),
-    (
         "Intel Arc A310. In the LXC container: ls: cannot access '/dev/dri': No such file or "
         "directory\ntorch 2.8.0+xpu: torch.xpu.is_available() is False",
         "container-no-maker-gpu", "Device Passthrough", "docker run",
@@ -42,10 +32,6 @@ WAYS = (
         "RX 7900 XT, torch 2.9.0+rocm6.4\ntorch.AcceleratorError: HIP error: an illegal memory "
         "access was encountered",
         "cuda-program-error", "AMD_SERIALIZE_KERNEL=3", "CUDA_LAUNCH_BLOCKING",
-    ),
-    (
-        "  Name:                    gfx1100\nRuntimeError: HIP error: invalid device function",
-        "amd-gpu", "wheels have kernels for gfx1100", "no kernels",
     ),
 )  # fmt: skip
 
@@ -80,30 +66,6 @@ def test_mps_that_is_built_and_not_available_is_no_question_of_cuda(
     assert answer.cause == cause
     assert words in everything_to_do(answer)
     assert 'Replace "cuda"' not in everything_to_do(answer)
-
-
-IPEX_DLL = (
-    'OSError: [WinError 126] Error loading "C:\\venv\\Lib\\site-packages\\'
-    'intel_extension_for_pytorch\\bin\\esimd_kernels.dll" or one of its dependencies.'
-)
-NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
-MENDED_BY = (
-    # the text, words of what to do, words that never stand in it
-    (IPEX_DLL, "own XPU build", "Visual C++"),
-    (
-        f"E:\\stable-diffusion-webui\\venv\\Lib\\site-packages\\torch: RX 7900 XT\n{NOT_COMPILED}",
-        "torch[device-gfx1100]", "cu126",
-    ),
-)  # fmt: skip
-
-
-@each("text, words, never", MENDED_BY)
-def test_the_way_belongs_to_the_package_the_engine_and_the_system(
-    text: str, words: str, never: str
-) -> None:
-    to_do = everything_to_do(read_report(text))
-    assert words in to_do
-    assert never not in to_do
 
 
 @each(

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 from each_row import each
-from message_samples import Sample, is_plain, matching, samples
+from message_samples import Sample, samples
 
-from gpusetup.causes.table import ROWS
-from gpusetup.messages.row import MessageRow
 from gpusetup.report.read import read_report
 from gpusetup.report.statements import STATEMENTS
 
-SAMPLES_A_ROW = 1
 SAID_BY_PEOPLE = {row.kind for row in STATEMENTS} - {"foreign-gpu"}
 FILES_AND_RUNS = {"failing-file", "file-listed", "loaded-first", "run-finished"}
 PRINTED = {"output-shown", "program-crashed", "wrong-numbers", "copied-runtime"}
@@ -31,10 +26,3 @@ person says of it, which file failed, and whose environment it is."""
 def test_a_text_shows_these_kinds_of_events_and_no_other(sample: Sample) -> None:
     kinds = {event.kind for event in read_report(sample.text).events}
     assert kinds - BESIDE_IT == sample.kinds - BESIDE_IT
-
-
-@each("row", [row for row in ROWS if not is_plain(row)])
-def test_a_row_has_samples(row: MessageRow) -> None:
-    assert len([*islice(matching(row), SAMPLES_A_ROW)]) == SAMPLES_A_ROW, (
-        "a text that matches: `examples` of the record, or in tests/messages"
-    )

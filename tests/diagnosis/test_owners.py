@@ -106,19 +106,3 @@ def test_in_a_container_pips_lines_are_the_dockerfiles() -> None:
     assert "Dockerfile" in fix.text
     assert "whl/cu128" in way.commands[0]
     assert "gpusetup install" not in fix.text
-
-
-NO_KERNEL = "no kernel image is available for execution on the device"
-WITHOUT_TORCH = (
-    "RTX 5080, Ubuntu 24.04, cupy-cuda11x\nCUDADriverError: CUDA_ERROR_NO_BINARY_FOR_GPU: "
-    + NO_KERNEL,
-    f"RTX 5090\nAcmeRenderError: CUDA error: {NO_KERNEL}",
-)
-
-
-@each("text", WITHOUT_TORCH)
-def test_a_program_without_torch_is_not_told_to_change_torch(text: str) -> None:
-    answer = read_report(text)
-    root = answer.findings[0]
-    assert "torch" not in root.title.lower()
-    assert "torch" not in way_of(answer).replace("without torch", "")

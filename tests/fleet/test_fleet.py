@@ -66,37 +66,6 @@ def of(name: str, capability: str, count: int = 1, **changes: Any) -> Record:
     return node(gpus=[{**gpu, **same} for gpu in node()["gpus"][:count]])
 
 
-def test_throttled_nodes_are_not_sound_and_a_lone_gpu_of_another_kind_is_not_drained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    throttled = of("NVIDIA A100-SXM4-80GB", "8.0", 4, nvlinks_active=12,
-                   throttle_reasons=["hw_slowdown", "hw_power_brake_slowdown"],
-                   power_limit_watts=250.0, utilization_percent=99)  # fmt: skip
-    cpu = {**of("NVIDIA L4", "8.9"), "torch": {"installed": True, "version": "2.11.0+cpu",
-           "backend": "cpu", "installer": "uv"}}  # fmt: skip
-    nodes = {
-        **{f"a{i}": throttled for i in range(1, 7)},
-        **{f"l{i}": cpu for i in range(1, 4)},
-        "r1": of("NVIDIA GeForce RTX 3090", "8.6", nvlinks_active=None),
-    }
-    folder = str(write(tmp_path / "f", nodes))
-    code, answer = shown(capsys, folder)
-    states = {one["name"]: one["status"] for one in answer["nodes"]}
-    assert states == {
-        **{f"a{i}": "differs" for i in range(1, 7)},
-        **{f"l{i}": "failed" for i in range(1, 4)},
-        "r1": "differs",
-    }
-    assert (code, answer["exclude"]) == (1, "--exclude=l[1-3]")
-    assert main(["fleet", "show", folder]) == 1
-    said = capsys.readouterr().out
-    assert "3 failed, 7 to look at" in said
-    assert "a[1-6]" in said and "power-thermal-throttle" in said
-    only = write(tmp_path / "g", {name: nodes[name] for name in ("a1", "a2", "a3")})
-    assert main(["fleet", "show", str(only)]) == 0
-    assert main(["fleet", "show", str(only), "--strict"]) == 1
-
-
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -210,22 +179,6 @@ def test_a_lone_kind_is_named_and_two_machines_of_two_kinds_are_not_called_alike
     assert "none with a fault" in said
 
 
-def test_a_record_that_was_copied_from_another_node_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    nodes = {f"n{number}": fleet_records.machine(0) for number in range(5)}
-    rng = random.Random(3)
-    for one in nodes.values():
-        fleet_records.natural(one, rng)
-    nodes["n4"] = nodes["n3"]
-    code, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
-    assert code == 1
-    unlike = {one["name"] for one in answer["nodes"] if one["status"] != "ok"}
-    assert unlike == {"n3", "n4"}
-    main(["fleet", "show", str(tmp_path / "f")])
-    assert "copied record: the same GPUs (by UUID) as n" in capsys.readouterr().out
-
-
 def test_a_failed_node_has_its_next_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,19 +210,6 @@ def test_a_failed_node_has_its_next_command(
         assert row(answer, name)["findings"][0]["id"] in capsys.readouterr().out
     main(["fleet", "show", str(folder)])
     assert "→ gpusetup doctor --from" in capsys.readouterr().out
-
-
-def test_what_most_nodes_of_a_kind_have_tells_none_of_them_from_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    divided = {"mig_enabled": True, "mig_instances": ["MIG-1", "MIG-2"], "mig_count": 2}
-    with_mig = of("NVIDIA A100-SXM4-40GB", "8.0", 4, **divided)
-    few_instances = of("NVIDIA A100-SXM4-40GB", "8.0", 4, **{**divided, "mig_count": 1})
-    few_instances["gpus"][2]["mig_instances"] = ["MIG-1"]
-    nodes = {f"m{number}": with_mig for number in range(4)} | {"odd": few_instances}
-    _, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, **nodes, "n9": node()})))
-    unlike = [one["name"] for one in answer["nodes"] if one["status"] != "ok"]
-    assert unlike == ["odd"]
 
 
 # --- facts without a majority, and variables of a shell -------------------------------------------

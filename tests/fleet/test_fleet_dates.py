@@ -91,37 +91,3 @@ def test_a_record_of_another_day_is_named(
     assert f"misdated record: {date[:10]}" in screen
     # Records that a timer takes over a day are equally old.
     assert shown(tmp_path, capsys, n1=snapshot(hours_ago(20)))[0]["status"] == "ok"
-
-
-# --- a GPU of another model -----------------------------------------------------------------------
-
-
-SMALL = {"name": "NVIDIA A100-SXM4-40GB", "memory_total_bytes": 40 << 30}
-
-
-def a100_node(driver: str = "580.95.05", **of_gpu_3: Any) -> Record:
-    record = snapshot(hours_ago(1))
-    model = {"name": "NVIDIA A100-SXM4-80GB", "memory_total_bytes": 80 << 30, "fabric_state": None,
-             "nvlinks_active": 12, "compute_capability": "8.0"}  # fmt: skip
-    record["gpus"] = [{**gpu, **model} for gpu in record["gpus"]]
-    record["gpus"][3].update(of_gpu_3)
-    record["driver"]["version"] = driver
-    return record
-
-
-def test_a_node_with_one_gpu_of_another_model_is_compared_with_its_own_kind(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    others = {f"a{number}": a100_node() for number in range(4)}
-    others |= {f"h{number}": snapshot(hours_ago(1)) for number in range(6)}
-    node, screen = shown(tmp_path, capsys, n1=a100_node("570.1", **SMALL), **others)
-    drift = {row["field"]: (row["value"], row["majority"]) for row in node["drift"]}
-    assert drift == {
-        "driver.version": ("570.1", "580.95.05"),
-        "gpus.name": (
-            "7 x NVIDIA A100-SXM4-80GB, 1 x NVIDIA A100-SXM4-40GB (GPU 3)",
-            "NVIDIA A100-SXM4-80GB",
-        ),
-        "gpus.memory_total_bytes": ("7 x 80 GiB, 1 x 40 GiB (GPU 3)", "80 GiB"),
-    }
-    assert "GPU memory: 7 x 80 GiB, 1 x 40 GiB (GPU 3), most nodes have 80 GiB" in screen

@@ -48,8 +48,6 @@ def test_the_batch_by_the_memory_of_the_card_is_a_mark_to_measure(
     [
         "model_name_or_path: Qwen/Qwen3-0.6B\nper_device_train_batch_size: 2\nmax_length: 4096\n",
         "model: resnet50\nbatch_size: 64\n",
-        "model: yolo11n.pt\nbatch: 16\nimgsz: 640\n",
-        "model: swin_transformer_tiny\nbatch_size: 64\n",
         "network_g: {type: RRDBNet, num_feat: 64}\nbatch_size: 16\n",
     ],
 )
@@ -190,9 +188,7 @@ def test_out_of_memory_leads_to_a_smaller_batch_and_last_to_a_smaller_model(read
     "text",
     [
         "Mixed precision is enabled but training speed did not improve",
-        "I turned on torch.autocast, still the same it/s as before",
         "no speedup with bf16 on my card",
-        "training is slower with AMP",
     ],
 )
 def test_mixed_precision_without_a_gain_names_its_likely_causes(text: str, reads: Any) -> None:
@@ -207,9 +203,7 @@ def test_mixed_precision_without_a_gain_names_its_likely_causes(text: str, reads
     "text",
     [
         "AMP is enabled and training is twice as fast",
-        "without mixed precision it is slower",
         "how do I enable AMP to make training faster?",
-        "Epoch 5: val_loss did not improve (mixed precision)",
     ],
 )
 def test_mixed_precision_that_gains_or_is_asked_for_is_no_such_complaint(

@@ -46,11 +46,9 @@ def test_data_parallel_has_its_parts_and_a_first_gpu_that_holds_most(
 
 TABLES = {
     f"n_users: {USERS}\nn_items: {ITEMS}\nembedding_dim: {WIDTH}\n": USERS + ITEMS,
-    f"user_num: {USERS}\nemb_dim: {WIDTH}\n": USERS,
     f"num_movies: {USERS}\nmovie_dim: {WIDTH}\n": USERS,
     f"tables:\n  ads: {{num_embeddings: {USERS}, embedding_dim: {WIDTH}}}\n": USERS,
     f"num_samples: {USERS}\nnum_train_steps: {USERS}\nnum_layers: 12\nembedding_dim: 64\n": 0,
-    f"n_users: {USERS}\n": 0,
 }
 """Lines of a config -> the rows of 64 numbers that they describe."""
 
@@ -72,14 +70,9 @@ def test_tables_of_a_config_are_counted_however_they_are_named(text: str, planne
 
 FROZEN = {
     "freeze_gpt2: true": 1.0,
-    "freeze_backbone: yes": 1.0,
-    "model: {frozen: true}": 1.0,
-    "train_backbone: false": 1.0,
     "freeze_embeddings: true": 0.31,
     "freeze_layers: 6": 0.66,
     "freeze_gpt2: false": 0.0,
-    "freeze_bn: true": 0.0,
-    "freeze_epochs: 3": 0.0,
 }
 """A line of a config -> the share of GPT-2's parameters that it freezes."""
 
@@ -147,39 +140,6 @@ def test_a_recommenders_batch_gets_its_tier(
     tuned = tuner.tune(recommender(batch), tuner.card("GeForce GTX", gib, (7, 0), gpus))
     assert tuned.sentence_with("recommenders", advice), tuned.sentences
     assert "batch_size" not in tuned.changes
-
-
-def test_a_recommender_beside_a_language_model_gets_its_tier_too(tuner: Tuner) -> None:
-    """004-10: also where plan judges the language model of the config."""
-    config = f"model_name_or_path: gpt2\nmax_length: 3\n{recommender(2048)}"
-    tuned = tuner.tune(config, tuner.card("GeForce RTX 2060", 6, (7, 5), 4))
-    assert tuned.sentence_with("recommenders", "batch of 1024 in all, 256 on each of the 4 GPUs")
-
-
-def test_a_batch_that_is_split_after_out_of_memory_has_the_same_gradient() -> None:
-    """004-12: the run goes on, with the gradient of the whole batch within 1e-6. BatchNorm's
-    statistics depend on the batch, so parts would train another model."""
-    torch = pytest.importorskip("torch")
-    from gpusetup.tune.recover import CannotRecover, recover_from_oom
-
-    torch.manual_seed(0)
-    model, batch = torch.nn.Linear(8, 4), torch.randn(64, 8)
-    model(batch).square().mean().backward()
-    whole = model.weight.grad.clone()
-    model.zero_grad()
-
-    def step(part: Any) -> Any:
-        if len(part) > 16:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return model(part).square().mean()
-
-    done = recover_from_oom(step, batch, model=model)
-    assert done.split and torch.allclose(model.weight.grad, whole, atol=1e-6)
-    with_statistics = torch.nn.Sequential(model, torch.nn.BatchNorm1d(4))
-    with pytest.raises(CannotRecover) as problem:
-        recover_from_oom(step, batch, model=with_statistics)
-    assert "BatchNorm" in problem.value.message
-    assert "smaller batch size" in (problem.value.hint or "")
 
 
 # --- 004-16: watching from inside -----------------------------------------------------------------

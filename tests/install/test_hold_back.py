@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +75,3 @@ def test_the_monitors_child_is_held_back_too(driver: Driver) -> None:
     lines.end()
     assert held(driver.facts())
     assert not driver.node.exists()
-
-
-@pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root may give files away")
-def test_a_setuid_program_becomes_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to others
-        Path(name).chmod(0o755)
-        driver = Driver(Path(name), monkeypatch)
-        driver.setuid()
-        subprocess.run((driver.program, "/nowhere/node", driver.told), check=True)
-        if f"euid={NOBODY}" not in driver.told.read_text():
-            pytest.skip("the setuid bit does nothing here (nosuid)")
-        System().ask("read_nvml", timeout=60)
-        assert driver.facts()["euid"] == "0"

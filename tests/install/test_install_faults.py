@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import resource
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from index_server import Fault
@@ -25,15 +22,11 @@ from installing import (
     World,
     impatient,
     needs_linux,
-    site_of,
     state_of,
     with_a_gpu,
 )
 
-from gpusetup.install import job, planning
-from gpusetup.install.switching import unpack
-from gpusetup.model.frozen import replace
-from gpusetup.system.processes import Output
+from gpusetup.install import planning
 
 pytestmark = needs_linux
 
@@ -115,17 +108,6 @@ def test_a_wheel_with_a_wrong_hash_is_refused(world: World, venv: Path, install:
     check(install("--python", str(venv), *WANTED), venv, before, 3, "ash mismatch")
 
 
-def test_uvs_sentence_is_shown_whole(world: World, venv: Path, install: Install) -> None:
-    """What torch needs is on no index: it is the index that is wrong."""
-    world.add_torch("cpu", requires=("nobody-has-this",))
-    said = install("--python", str(venv), *WANTED)
-    assert said.exit == 3
-    told = " ".join(said.err.split())
-    assert "Because nobody-has-this was not found in the package registry" in told
-    assert "we can conclude that your requirements are unsatisfiable" in told
-    assert said.err.count("hint: nothing was changed") == 1
-
-
 def test_a_wheel_with_a_bad_name_in_it(world: World, venv: Path, install: Install) -> None:
     before = state_of(venv)
     world.add_torch("cpu", files={"../../evil.py": "boo"})
@@ -196,47 +178,6 @@ def test_a_move_that_fails_in_the_middle(
     assert "hint: the previous state was restored" in said.err
 
 
-def test_a_full_disk_is_met_with_the_cache_that_uv_fills(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """uv ends as it does where no room is left."""
-
-    def run_step(*words: Any, **options: Any) -> Output:
-        text = f"error: Failed to write `x`\n  cause: {os.strerror(errno.ENOSPC)} (os error 28)"
-        return replace(job.run_step(*words, **options), exit=2, stderr=text)
-
-    world.add_torch("cpu")
-    monkeypatch.setattr(unpack, "run_step", run_step)
-    said = install("--venv", "env", *WANTED)
-    assert said.exit == 3, said.err
-    assert "cache clean` empties uv's cache" in " ".join(said.err.split())
-
-
-def may_mount() -> bool:
-    tried = subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False)
-    return tried.returncode == 0
-
-
-@pytest.mark.skipif(shutil.which("unshare") is None or not may_mount(), reason="may not mount")
-def test_a_mount_inside_torch_is_named_and_nothing_is_changed(
-    world: World, venv: Path, install: Install
-) -> None:
-    world.add_torch("cpu")
-    assert install("--python", str(venv), *WANTED).exit == 0
-    before = state_of(venv)
-    world.add_torch(FIRST)
-    inside = site_of(venv) / "torch/lib"
-    words = ["--torch", TORCH, "--backend", FIRST, "--yes", "--no-verify"]
-    words += ["--index", world.index.index_root, "--python", str(venv)]
-    line = 'mount --bind "$1" "$1" && shift && exec "$0" -m gpusetup install "$@"'
-    argv = ["unshare", "-m", "sh", "-c", line, sys.executable, str(inside), *words]
-    said = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert said.returncode == 3, said.stderr
-    assert "it is a separate mount" in said.stderr
-    assert "the previous state was restored" in said.stderr
-    assert state_of(venv) == before
-
-
 # --- the target ----------------------------------------------------------------------------------
 
 IMPOSSIBLE = {
@@ -272,18 +213,6 @@ def test_an_interpreter_that_answers_something_else(venv: Path, install: Install
     before = state_of(venv)
     said = install("--venv", str(venv), *WANTED)
     check(said, venv, before, 3, f"{python} does not run: ")
-
-
-def test_an_output_that_cannot_be_written_is_found_before_the_installation(
-    world: World, install: Install
-) -> None:
-    home = world.folder / "home"
-    before = everything_in(home)
-    words = ("--json", "--output", str(home / "no/such/folder.json"))
-    said = install("--venv", str(home / "env"), *WANTED, *words)
-    assert said.exit == 3, (said.out, said.err)
-    assert "Cannot write" in said.out + said.err
-    assert everything_in(home) == before
 
 
 def everything_in(folder: Path) -> list[str]:

@@ -3,11 +3,10 @@ state exactly with one line that says why; nothing outside of the target is touc
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,8 +37,8 @@ def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-Made = Callable[[World, contextlib.ExitStack], Path]
-"""Makes a target and returns its folder; the stack gets what has to end with the test."""
+Made = Callable[[World], Path]
+"""Makes a target and returns its folder."""
 
 
 def outside_of(world: World) -> Path:
@@ -59,18 +58,18 @@ def former(world: World, venv: Path) -> Path:
     return venv
 
 
-def plain(world: World, _: object = None) -> Path:
+def plain(world: World) -> Path:
     return former(world, world.venv())
 
 
-def by_venv(world: World, _: object) -> Path:
+def by_venv(world: World) -> Path:
     venv = world.folder / "env"
     argv = [sys.executable, "-m", "venv", "--without-pip", str(venv)]
     subprocess.run(argv, check=True, capture_output=True)
     return former(world, venv)
 
 
-def two_names_of_lib(world: World, _: object) -> Path:
+def two_names_of_lib(world: World) -> Path:
     """As on Fedora: `lib64` is a link to `lib`."""
     venv = plain(world)
     (site_of(venv) / "sitecustomize.py").write_text("import sys\nsys.platlibdir = 'lib64'\n")
@@ -78,7 +77,7 @@ def two_names_of_lib(world: World, _: object) -> Path:
     return venv
 
 
-def an_odd_name(world: World, _: object) -> Path:
+def an_odd_name(world: World) -> Path:
     return former(world, world.venv('it\'s "Übung 数" [1] 100%s;&#|,= $HOME \\n `y`'))
 
 
@@ -97,11 +96,11 @@ def own_base(world: World) -> Path:
     return base
 
 
-def no_environment(world: World, _: object = None) -> Path:
+def no_environment(world: World) -> Path:
     return former(world, own_base(world))
 
 
-def scheme_of_debian(world: World, _: object) -> Path:
+def scheme_of_debian(world: World) -> Path:
     """Debian's Python installs to `dist-packages`."""
     base = own_base(world)
     library = base / "lib" / Path(os.__file__).parent.name
@@ -118,7 +117,7 @@ def scheme_of_debian(world: World, _: object) -> Path:
     return base
 
 
-def system_packages_with_torch(world: World, _: object) -> Path:
+def system_packages_with_torch(world: World) -> Path:
     """The base has a torch, and the environment sees it."""
     base, venv = no_environment(world), world.folder / "env"
     words = ("-m", "venv", "--without-pip", "--system-site-packages", str(venv))
@@ -129,7 +128,7 @@ def system_packages_with_torch(world: World, _: object) -> Path:
 # --- the forms of the former torch ----------------------------------------------------------------
 
 
-def link_to_the_systems_torch(world: World, _: object) -> Path:
+def link_to_the_systems_torch(world: World) -> Path:
     """As people do on a Jetson: a link, and nothing that says what it is."""
     venv, system = world.venv(), outside_of(world) / "dist-packages/torch"
     system.mkdir(parents=True)
@@ -139,7 +138,7 @@ def link_to_the_systems_torch(world: World, _: object) -> Path:
     return venv
 
 
-def nested_links(world: World, _: object) -> Path:
+def nested_links(world: World) -> Path:
     venv, outside = plain(world), outside_of(world)
     library = site_of(venv) / "torch/lib"
     (outside / "libcudart.so").write_text("the system's\n")
@@ -150,7 +149,7 @@ def nested_links(world: World, _: object) -> Path:
     return venv
 
 
-def not_utf8(world: World, _: object) -> Path:
+def not_utf8(world: World) -> Path:
     site = site_of(venv := plain(world))
     (site / "shared").mkdir()
     (site / "shared/mine.txt").write_text("somebody else's\n")
@@ -161,7 +160,7 @@ def not_utf8(world: World, _: object) -> Path:
     return venv
 
 
-def two_of_one_name(world: World, _: object) -> Path:
+def two_of_one_name(world: World) -> Path:
     """What a broken removal left: an older metadata folder, without its list."""
     left = site_of(venv := plain(world)) / "torch-1.9.0.dist-info"
     left.mkdir()
@@ -169,14 +168,14 @@ def two_of_one_name(world: World, _: object) -> Path:
     return venv
 
 
-def a_folder_where_a_file_comes(world: World, _: object) -> Path:
+def a_folder_where_a_file_comes(world: World) -> Path:
     site = site_of(venv := world.venv())
     (site / "top.py").mkdir()
     (site / "top.py/inside.txt").write_text("mine\n")
     return venv
 
 
-def empty_list(world: World, _: object) -> Path:
+def empty_list(world: World) -> Path:
     venv = plain(world)
     (site_of(venv) / "torch-2.0.0.dist-info/RECORD").write_text("")
     return venv
@@ -213,19 +212,13 @@ def states_of(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def ends() -> Iterator[contextlib.ExitStack]:
-    with contextlib.ExitStack() as stack:
-        yield stack
-
-
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.one_in(5)
 def test_every_layout_is_changed_exactly_or_not_at_all(
-    name: str, world: World, install: Install, ends: contextlib.ExitStack
+    name: str, world: World, install: Install
 ) -> None:
     made, (code, why) = LAYOUTS[name]
-    venv = made(world, ends)
+    venv = made(world)
     python = str(venv / "bin/python")
     before, outside = states_of(venv), states_of(outside_of(world))
     said = install("--python", python, *WANTED)

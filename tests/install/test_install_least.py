@@ -20,8 +20,6 @@ from machines_named import machine_named, there
 
 from gpusetup import cli
 from gpusetup.catalog.file import load_catalog
-from gpusetup.model.frozen import replace
-from gpusetup.probe.snapshot_files import dump_snapshot
 
 YES = ("--yes", "--no-verify")
 ACCELERATED = ("cu130", "rocm6.4", "xpu")
@@ -213,26 +211,6 @@ def test_trouble_elsewhere_comes_first_and_nothing_is_changed(
 # --- replays keep the guards ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("python", "said"),
-    [
-        ({"externally_managed": True}, "managed by the operating system"),
-        ({"site_writable": False}, "cannot be written by this user"),
-    ],
-)
-def test_a_replay_refuses_what_a_live_run_refuses(
-    python: dict[str, bool], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine = replace(LAPTOP, python=replace(LAPTOP.python, **python))
-    asked = ("--torch", "2.5.1", "--index", "https://mirror.example/whl")
-    file = tmp_path / "machine.json"
-    file.write_text(dump_snapshot(machine), encoding="utf-8")
-    assert cli.main(["install", "--dry-run", "--from", str(file), *asked]) == 3
-    text = capsys.readouterr().err
-    assert said in text and "--venv .venv" in text
-    assert all(" ".join(pair) in text for pair in (asked[:2], asked[2:]))
-
-
 def test_a_broken_install_is_installed_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["install", "--dry-run", "--from", there("half-installed")]) == 0
     text = capsys.readouterr().out
@@ -289,23 +267,6 @@ def test_the_triton_of_a_maker_comes_from_torchs_index(
     assert said.exit == 0, said.err
     assert said.answer["after"][triton] == "3.8.0"
     assert said.answer["after"]["filelock"] == "3.20.0"
-
-
-@needs_linux
-def test_the_kernels_for_the_named_target_come_as_an_extra(world: World, install: Install) -> None:
-    """AMD's index has one torch for all targets, and a package with kernels for each."""
-    label = "2.13.0+rocm10.0.0"
-    kernels = "amd-torch-device-gfx1010"
-    needs = ("filelock", f"{kernels}=={label}; extra == 'device-gfx1010'")
-    world.add_torch("rocm10.0.0", "2.13.0", requires=needs, extras=("device-gfx1010",))
-    world.index.add("whl/rocm10.0.0", world.wheel(kernels, label))
-    # The public index has a placeholder under this name, too.
-    world.add_default(kernels, "0.1.0")
-    words = ("torch", "--gpu", "RX 5700 XT", "--yes", "--no-verify", "--json")
-    said = install("--venv", str(world.folder / "new"), *words)
-    assert said.exit == 0, said.err
-    assert said.answer["after"]["torch"] == label
-    assert said.answer["after"][kernels] == label
 
 
 def test_conda_changes_what_conda_installed_so_its_command_is_named(

@@ -24,7 +24,6 @@ from installing import (
 )
 
 from gpusetup import cli
-from gpusetup.catalog.file import load_catalog
 from gpusetup.install.switching.journal import Journal, read_journal
 
 pytestmark = needs_linux
@@ -126,21 +125,6 @@ def test_installing_a_package_keeps_the_way_back_and_a_second_torch_replaces_it(
     assert said.exit == 0 and f"torch {TORCH}+cpu" in said.out
     assert versions_in(venv)["torch"] == f"{TORCH}+cpu"
     assert versions_in(venv)["extra"] == "1.0"
-
-
-def test_a_companion_that_came_since_goes_with_its_torch(
-    world: World, venv: Path, install: Install
-) -> None:
-    release = next(one for one in load_catalog().releases if one.torch == TORCH)
-    version = f"{release.torchvision}+cpu"
-    world.index.add("whl/cpu", world.wheel("torchvision", version, requires=(f"torch=={TORCH}",)))
-    assert install("--python", str(venv), *WANTED).exit == 0
-    second = install("--python", str(venv), "torchvision", "--yes", "--no-verify")
-    assert second.exit == 0 and "torchvision" in versions_in(venv), second.err
-    said = install("--python", str(venv), *UNDO)
-    assert said.exit == 0, said.err
-    assert versions_in(venv)["torch"] == "2.0.0"
-    assert "torchvision" not in versions_in(venv)
 
 
 def test_undo_needs_no_python_that_starts(venv: Path, install: Install) -> None:
@@ -308,26 +292,6 @@ def test_what_is_kept_comes_back_only_as_it_went(
     said = install("--python", str(venv), *UNDO, "--json")
     assert said.exit == 0, said.err
     assert (said.answer["state"], said.answer["after"]) == ("restored", {"torch": "2.0.0"})
-    assert state_of(venv) == before and not (venv / ".gpusetup").exists()
-
-
-def test_a_folder_that_a_program_holds_on_windows_is_named(
-    venv: Path, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (held,) = venv.glob("lib/*/site-packages/torch")
-    before, honest = state_of(venv), os.rename
-
-    def rename(source: str, target: str) -> None:
-        if not Path(source).is_relative_to(held):
-            return honest(source, target)
-        problem = PermissionError(13, "Sharing violation", str(held))
-        vars(problem)["winerror"] = 32
-        raise problem
-
-    monkeypatch.setattr(os, "rename", rename)
-    said = install("--python", str(venv), *WANTED)
-    assert said.exit == 3 and f"{held}: Sharing violation" in said.err
-    assert "close that, then run this again" in said.err
     assert state_of(venv) == before and not (venv / ".gpusetup").exists()
 
 

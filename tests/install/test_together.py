@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from index_server import Fault
 from installing import (
     Install,
     Said,
@@ -155,13 +154,6 @@ def test_what_its_driver_cannot_load_is_taken_in_an_older_release(ask: Ask, worl
     assert "torchcodec 0.17.0 is built for CUDA 13, torch for CUDA 12" in named.err
 
 
-def test_an_old_release_is_named_as_old(ask: Ask) -> None:
-    said = ask("stuck", "--json")
-    assert said.exit == 0
-    held = [(one["package"], one["at"]) for one in said.answer["held_back"]]
-    assert ("stuck", "1.0") in held
-
-
 def test_a_member_that_a_package_brings_is_of_torchs_index(ask: Ask) -> None:
     """torchvision 0.29.2 is only on the default index and on that for CUDA 13."""
     said = ask("framesift", *OLD_DRIVER, "--json")
@@ -193,12 +185,6 @@ def test_a_project_is_not_failed_by_what_does_not_concern_torch(
     assert {"torch", "framesift", "numpy"} <= versions(said).keys()
     left = [note for note in said.answer["notes"] if "left to your installer" in note]
     assert "pillow" in "".join(left) and "absent-here" in "".join(left)
-
-
-def test_an_index_that_is_down_blocks_and_nothing_is_kept(ask: Ask, world: World) -> None:
-    world.index.faults["/simple/downed/"] = Fault(status=503)
-    said = ask("downed")
-    assert said.exit == 3, said.err
 
 
 def test_offline_asks_nobody_and_answers_from_the_table(ask: Ask, world: World) -> None:

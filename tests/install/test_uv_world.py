@@ -6,7 +6,6 @@ with which bare uv works.
 
 from __future__ import annotations
 
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -108,20 +107,13 @@ def test_an_index_of_the_folder_counts_and_its_files_are_shown(
 
 VARIABLES = {
     "UV_LINK_MODE": "symlink",
-    "UV_COMPILE_BYTECODE": "1",
-    "UV_NO_SOURCES": "1",
     "UV_REQUIRE_HASHES": "1",
     "UV_NO_BINARY": "1",
     "UV_PYTHON": "2.7",
-    "UV_PROJECT": "elsewhere",
-    "UV_TORCH_BACKEND": "cu118",
-    "UV_NO_CACHE": "1",
 }
 SETTINGS = {
-    "uv.toml, require-hashes": "[pip]\nrequire-hashes = true",
     "uv.toml, output-file": '[pip]\noutput-file = "must-not-be.txt"',
     "uv.toml, target": '[pip]\ntarget = "elsewhere"',
-    "uv.toml, torch-backend": 'torch-backend = "cu118"',
 }
 """Lines of the person's own uv.toml."""
 
@@ -184,18 +176,6 @@ def test_the_host_that_a_file_is_redirected_to_is_shown(world: World, install: I
     assert "127.1" in hosts
 
 
-def test_a_page_that_arrives_slowly_and_lists_nothing_is_asked_once(
-    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpusetup.uv.package_index.SLOW_SECONDS", 0.0)
-    html = {"Content-Type": "text/html"}
-    world.index.faults["/simple/mine/"] = Fault(status=200, headers=html, body=b"<html></html>")
-    said = install("--venv", "env", *WANTED, "mine")
-    assert said.exit == 3, said.err
-    assert "lists no release" in said.err
-    assert world.index.asked_for("GET /simple/mine/") == 1
-
-
 def test_without_a_network_what_bare_uv_has_fetched_is_enough(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,21 +214,6 @@ def test_no_index_with_a_folder_of_wheels_installs_from_that_folder(
     assert not Path("third").exists()
 
 
-# --- folders with odd names -----------------------------------------------------------------------
-
-
-def test_a_file_torch_py_in_the_working_folder_stops_no_installation_elsewhere(
-    world: World, install: Install
-) -> None:
-    """It hides torch from programs that are started in that folder, and from no others."""
-    venv = world.venv("elsewhere")
-    Path("torch.py").write_text("# mine\n")
-    assert install("--python", str(venv), *WANTED).exit == 0
-    said = install("--python", str(venv), "--yes", "--no-verify")
-    assert said.exit == 0, said.err
-    assert "torch.py hides the module torch" in " ".join(said.err.split())
-
-
 # --- answers of any length, and mirrors that lack a release ---------------------------------------
 
 
@@ -264,56 +229,3 @@ def test_a_range_gets_the_newest_torch_that_the_mirror_has(world: World, install
     said = install("--venv", "env", "--torch", f">={TORCH},<3", *WANTED[2:])
     assert said.exit == 0, said.err
     assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
-
-
-# --- pre-releases, and packages that exist only as source -----------------------------------------
-
-
-def source(world: World, name: str, version: str, on: str = "2026-10-01") -> None:
-    """A source distribution on the default index."""
-    folder = world.folder / "sources"
-    folder.mkdir(exist_ok=True)
-    (folder / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    path = folder / f"{name}-{version}.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
-        archive.add(folder / "PKG-INFO", f"{name}-{version}/PKG-INFO")
-    world.index.add("simple", path)
-    world.index.uploaded[path.name] = f"{on}T00:00:00Z"
-
-
-def wheel(world: World, name: str, version: str, *needs: str, on: str = "2026-09-01") -> None:
-    path = world.add_default(name, version, requires=needs)
-    world.index.uploaded[path.name] = f"{on}T00:00:00Z"
-
-
-def fill_with_prereleases(world: World) -> None:
-    wheel(world, "deepspeed", "0.3.1.dev5", on="2020-09-01")
-    source(world, "deepspeed", "0.18.2")
-    wheel(world, "only-early", "1.0b1")
-    wheel(world, "needs-early", "1.0", "early>=1.0b1")
-    wheel(world, "early", "1.0b1")
-    source(world, "early", "0.9")
-
-
-def test_an_old_development_release_is_not_taken_for_one_without_wheels(
-    world: World, install: Install
-) -> None:
-    """deepspeed: the one wheel on the index is a development release of 2020. gpusetup builds
-    nothing, so uv alone would see only that."""
-    fill_with_prereleases(world)
-    said = install("--venv", "env", *WANTED, "deepspeed")
-    assert said.exit == 1, said.err
-    assert not Path("env").exists()
-    assert "--no-build-isolation deepspeed" in said.err
-    named = install("--venv", "env", *WANTED, "deepspeed==0.3.1.dev5")
-    assert named.exit == 0, named.err
-    assert versions_in(Path("env"))["deepspeed"] == "0.3.1.dev5"
-
-
-def test_a_prerelease_comes_where_it_must(world: World, install: Install) -> None:
-    """Without another release, or because a package requires it."""
-    fill_with_prereleases(world)
-    said = install("--venv", "env", *WANTED, "only-early", "needs-early")
-    assert said.exit == 0, said.err
-    found = versions_in(Path("env"))
-    assert (found["only-early"], found["early"]) == ("1.0b1", "1.0b1")

@@ -206,10 +206,6 @@ RUNS: dict[str, Run] = {
     "a container's quota": Run(
         "input-starved/cores more-cores", (gpu(loop(0.3, 0.7)),),
         tree(40, workers=4, each=38, cores=2), others=300, cores=48),
-    # Small kernels, and memory.
-    "tiny kernels": Run(
-        "launch-bound/core larger-work",
-        (gpu(60, weight=0.2, memory=30, memory_busy_percent=12),), tree(98, workers=4, each=4)),
     "a small model without input": Run(
         "launch-bound/core larger-work", (gpu(20, memory=25, pcie_rx_bytes_per_second=2e8),),
         tree(99, io={INPUTS: 1e6})),
@@ -241,15 +237,6 @@ RUNS: dict[str, Run] = {
     "a job stands still": Run(
         "bursty/hang see-where-it-waits", (gpu(then(140, 96, 0)),), tree(then(140, 70, 0.3)),
         seconds=290),
-    # Without a GPU.
-    "CPU: busy workers": Run(
-        "input-starved/workers more-workers", (), tree(30, workers=2, each=96)),
-    "CPU: a slow disk": Run(
-        "input-starved/storage faster-storage", (),
-        tree(20, workers=4, each=5, io={READS: 5e7, BLOCKED: 3})),
-    "CPU: the network": Run(
-        "input-starved/network faster-storage", (), tree(20, io={BLOCKED: 1}),
-        host={RECEIVES: 9e7}),
     "CPU: another program's download": Run(
         "bursty/waits see-where-it-waits", (), tree(20), host={RECEIVES: 9e7}),
     "CPU: all cores compute": Run("cpu-bound/computes use-a-gpu", (), tree(1550)),
@@ -257,17 +244,8 @@ RUNS: dict[str, Run] = {
         "cpu-bound/computes more-cores", (), tree(198, cores=2), others=0, cores=64),
     "CPU: one core computes": Run("cpu-bound/computes more-threads", (), tree(100)),
     "CPU: it waits": Run("idle/waits see-where-it-waits", (), tree(3)),
-    "CPU: the memory is full": Run(
-        "memory-tight/host-memory use-less-host-memory", (), tree(100),
-        host={"memory_used_bytes": 125 * GIB}),
     "CPU: others use it up": Run(
         "input-starved/cores free-the-cpu", (), tree(45, cores=2), others=185, cores=2),
-    "CPU: workers rest beside others": Run(
-        "input-starved/each-step fetch-in-advance", (), tree(16, workers=2, each=1, cores=2),
-        others=185, cores=2),
-    "CPU: it reads beside others": Run(
-        "input-starved/storage faster-storage", (), tree(27, cores=2, io={READS: 6e7, BLOCKED: 1}),
-        others=185, cores=2),
 }  # fmt: skip
 """What happens in a run -> the run. The labels were written for what happens, not for what a rule
 makes of it."""

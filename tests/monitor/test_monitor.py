@@ -305,15 +305,6 @@ def test_a_command_that_is_not_there_is_127_and_one_that_may_not_run_126(
     assert missing.stderr.splitlines()[0] == "error: no-such-command: command not found"
 
 
-def test_the_command_has_our_streams_and_the_summary_goes_to_stderr(machine: Machine) -> None:
-    machine()
-    done = run(
-        "--interval", "0.1", "--", "sh", "-c", "cat; echo --json >&2; sleep 2", input="hello\n"
-    )
-    assert done.stdout == "hello\n"
-    assert done.stderr.startswith("--json\n") and "Verdict: good" in done.stderr
-
-
 def test_under_json_stdout_is_ours_alone(machine: Machine, tmp_path: Path) -> None:
     machine()
     done = run("--json", "--interval", "0.1", "--", "sh", "-c", "echo from the command; sleep 0.5")
@@ -338,22 +329,6 @@ def test_signals_are_passed_on(machine: Machine, number: int) -> None:
     assert watching.line() == "ready"
     code, _, said = watching.end(number)
     assert code == 40 and "Verdict" in said
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "verdict"), [("loader", "input-starved"), ("compute", "good")])
-def test_a_real_training_is_judged_by_what_holds_it_back(
-    machine: Machine, tmp_path: Path, kind: str, verdict: str
-) -> None:
-    known = {key: value for key, value in BUSY.items() if key != "utilization"}
-    state = machine({**known, "memory_used": 32 << 30})
-    words = ("--interval", "0.25", "--json", "--")
-    done = run(*words, sys.executable, str(HERE / "tune" / "trains.py"), kind, "7", str(state))
-    told = documents(done.stdout)
-    assert done.returncode == 0, done.stderr
-    assert told[-1]["verdict"] == verdict, told[-1]["evidence"]
-    workers = max(document["tree"]["loader_workers"] for document in told[:-1] if document["tree"])
-    assert workers == (kind == "loader")
 
 
 # --- recordings -----------------------------------------------------------------------------------
@@ -391,17 +366,10 @@ def test_a_recording_that_was_cut_is_judged_by_what_it_holds(
     ("text", "said"),
     [
         ("", "holds no sample"),
-        ("2026/11/20 06:00:00.000, 0, 45 %, 8123\n", "--format=csv and its heading"),
         ("hello\n{}\n", "is not a recording"),
-        ("[0] NVIDIA L4 | 45'C,  97 % |  8123 / 24564 MB | ada(8000M)\n", "the screen of gpustat"),
-        ("| NVITOP 1.3.2   Driver Version: 580.95.05 |\n", "the screen of nvitop"),
-        ("{hello\n{}\n", "line 1 is not JSON"),
-        ("+-----+\n| NVIDIA-SMI 580.95.05 |\n", "holds no sample"),
         ("RuntimeError: CUDA error\n", "`gpusetup doctor --report FILE`"),
         ("{}\n", "line 1 is not a sample of `gpusetup monitor --json`"),
         ('{"schema": "gpusetup.monitor/2"}\n', "this version reads gpusetup.monitor/1"),
-        ('{"schema": "gpusetup.monitor/1", "kind": "sample", "at": 7}\n', "$.at"),
-        ("[1]\n", "is not a sample"),
     ],
 )
 def test_what_is_no_recording_is_a_wrong_question(

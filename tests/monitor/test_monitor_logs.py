@@ -80,19 +80,3 @@ def test_a_log_without_maximum_reasons_and_processes_is_not_called_good(
     summary = judged(iter((COLUMNS, *lines)))
     assert f"{summary.verdict}/{summary.cause}" == verdict
     assert ("a rank waits in a collective" in summary.evidence) == (len(gpus) > 1)
-
-
-@pytest.mark.parametrize(("rows_a_time", "gpus"), [(1, 1), (2, 2)])
-def test_a_log_that_tells_no_gpus_apart_counts_the_rows_of_one_time(
-    rows_a_time: int, gpus: int
-) -> None:
-    log = log_that_begins("timestamp, utilization.gpu [%], memory.used [MiB]")
-    assert log is not None
-    lines = [
-        f"2026/11/20 10:00:0{second}.000, {20 + second} %, 6144 MiB"
-        for second in range(5)
-        for _ in range(rows_a_time)
-    ]
-    moments = list(log.samples(lines, interval=1.0))
-    assert [moment.seconds for moment in moments] == [0.0, 1.0, 2.0, 3.0, 4.0]
-    assert all(len(moment.gpus) == gpus for moment in moments)

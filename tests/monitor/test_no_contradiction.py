@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from composed_runs import RUNS
 from each_row import each
 from recorded_monitor import FIRST_RUN, SECOND_RUN, WORKLOADS, recording
-from replayed import Judge, dmon, report, verdict_and_step
+from replayed import Judge, report, verdict_and_step
 
 Said = pytest.CaptureFixture[str]
 
@@ -72,14 +71,3 @@ def test_one_report_of_a_busy_card(
 ) -> None:
     summary = judged(report(98, heat=heat, clock=clock, more=REASONS.format(slowdown)))
     assert verdict_and_step(summary) == said, summary["text"]
-
-
-@each("moments", [1, 2, 3, 60])
-def test_dmon_of_a_hot_card(moments: int, judged: Judge) -> None:
-    summary = judged(dmon("pwr gtemp sm mem pviol tviol", [["250 91 97 40 0 1"]] * moments))
-    assert verdict_and_step(summary) == "throttled/heat cool", summary["text"]
-
-
-def test_a_card_at_its_power_limit_is_said_to_be_at_it(judged: Judge) -> None:
-    summary = judged(dmon("pwr gtemp sm mem pviol tviol", [["350 70 97 40 90 0"]] * 60))
-    assert summary["verdict"] == "good" and re.search("power_violation", summary["evidence"])

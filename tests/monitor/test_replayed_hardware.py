@@ -34,22 +34,6 @@ def test_reports_of_many_moments(use: int, received: int, said: str, judged: Jud
     assert verdict_and_step(summary) == said, summary["evidence"]
 
 
-@each(
-    "use, received, said",
-    [
-        (51, 11700, "communication-bound/host stay-on-the-gpu"),
-        (51, 24000, "communication-bound/host stay-on-the-gpu"),
-        (51, 2000, "input-starved/short-pieces help-the-host"),
-        (98, 2000, "good/ none"),
-    ],
-)
-def test_what_dmon_counts_on_the_link(use: int, received: int, said: str, judged: Judge) -> None:
-    rows = [[f"160 53 {use + number % 3} 30 1905 {received} 1500"] for number in range(60)]
-    summary = judged(dmon("pwr gtemp sm mem pclk rxpci txpci", rows))
-    assert verdict_and_step(summary) == said, summary["evidence"]
-    assert "?" not in summary["text"]
-
-
 WELL = ["NVIDIA A40, 97 %, 285 W, 300 W, 33110 MiB, 46068 MiB"] * 2
 UNANSWERED = f"NVIDIA A40{', [Unknown Error]' * 5}"
 POWERLESS = "NVIDIA A40, 97 %, [Unknown Error], 300 W, 33110 MiB, 46068 MiB"
@@ -62,8 +46,6 @@ LOST = "faulty/lost see-why-it-was-lost"
     [
         (f"{HANDLE}1: 0000:A1:00.0: GPU is lost.  Reboot the system to recover", "GPU 1 was"),
         (f"{HANDLE}0000:A1:00.0: Unknown Error", "GPU 0, 1 were"),
-        (f"{HANDLE} 0000:A1:00.0: GPU is lost.", "GPU 0, 1 were"),
-        ("Failed to initialize NVML: Unknown Error", "GPU 0, 1 were"),
         ("Failed to initialize NVML: Driver/library version mismatch", ""),
     ],
 )
@@ -108,8 +90,3 @@ def test_a_card_that_answers_nothing_to_the_end_is_lost(
     summary = judged(csv(USUAL, [WELL] * 60 + rows))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert said != LOST or "GPU 1 was lost at second 60 of 99" in summary["evidence"]
-
-
-def test_a_sentence_below_a_pasted_log_is_no_gpu(judged: Judge) -> None:
-    log = "index, utilization.gpu [%], power.draw [W]\n" + "0, 97 %, 200 W\n" * 60
-    assert judged(f"{log}Any ideas, please help, thanks\n") == judged(log)

@@ -9,13 +9,6 @@ CARD = "NVIDIA A100-SXM4-40GB"
 USE = "name, utilization.gpu [%], power.draw [W], power.limit [W], temperature.gpu"
 
 
-def test_a_share_of_the_work_says_that_it_leaves_the_pauses_out(judged: Judge) -> None:
-    """The table above it counts the pauses."""
-    uses = ([60, 75, 68, 70] * 10 + [0] * 6) * 4
-    summary = judged(csv(USE, [[f"{CARD}, {use}, 250, 400, 60"] for use in uses]))
-    assert "worked 68 % of the time between its pauses" in summary["evidence"]
-
-
 CLOCKS = f"{USE}, clocks.sm [MHz], clocks.max.sm [MHz], clocks_event_reasons.active"
 LAPTOP = "NVIDIA GeForce RTX 4060 Laptop GPU, 98, 34, [N/A], 55, 840, 3105, 0x0000000000000004"
 
@@ -25,9 +18,7 @@ LAPTOP = "NVIDIA GeForce RTX 4060 Laptop GPU, 98, 34, [N/A], 55, 840, 3105, 0x00
     [
         csv(CLOCKS, [[LAPTOP]] * 40),
         dmon("pwr gtemp sm mem pclk", [["350 60 97 40 1410"]] * 40),
-        dmon("sm pclk rxpci txpci", [["50 1410 11800 3000"]] * 40),
         csv("utilization.gpu [%]", [["97"]] * 40),
-        csv("utilization.gpu [%]", [["40"]] * 40),
     ],
 )
 def test_no_figure_that_nobody_told(text: str, judged: Judge) -> None:
@@ -45,24 +36,3 @@ def test_a_log_without_a_utilisation_has_no_verdict(text: str, judged: Judge) ->
     summary = judged(text)
     assert summary["verdict"] is None and summary["next"]["id"] == "ask-the-driver"
     assert "utilization.gpu" in summary["next"]["text"] and "MIG" in summary["next"]["text"]
-
-
-BURSTS = csv(USE, [[f"{CARD}, {use}, 200, 400, 50"] for use in [0, 95, 20, 60, 10] * 12])
-
-
-@each(
-    "command, words, line",
-    [
-        ((), "Let the monitor watch the process too", None),
-        (
-            ("python", "t.py"),
-            "Let the monitor watch the process too",
-            "gpusetup monitor -- python t.py",
-        ),
-    ],
-)
-def test_a_command_after_the_dashes_is_not_asked_for_again(
-    command: tuple[str, ...], words: str, line: str | None, judged: Judge
-) -> None:
-    summary = judged(BURSTS, *command)
-    assert words in summary["next"]["text"] and summary["next"]["command"] == line

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from judging import found as problem
-from machines_named import snapshots
 from tapes import ReplaySystem, Tape, system
 
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Python
 from gpusetup.model.units import GIB
 from gpusetup.probe.container import read_container
-from gpusetup.probe.host import free_memory, read_memory, read_os
+from gpusetup.probe.host import read_memory, read_os
 from gpusetup.probe.target import TargetPython
 from gpusetup.probe.torch import library_events, runtime_events
 from gpusetup.system.system import Stat
@@ -48,14 +45,6 @@ def test_a_distribution_is_known_by_the_release_files_of_its_tape_alone(
     assert found[2] is None or made.name == found[2]
 
 
-def test_a_derivative_that_no_table_names_takes_the_packages_of_what_it_is_like() -> None:
-    tuxedo = read_os(system({"/etc/os-release": TUXEDO}, facts={"machine": "x86_64"})).os
-    assert tuxedo.like == ("ubuntu", "debian")
-    no_driver = snapshots()["linux-rtx4090-no-driver"]
-    driver_missing = problem(replace(no_driver, os=tuxedo), "driver-missing")
-    assert any("apt install" in command for command in driver_missing.fix.commands)
-
-
 # --- containers -----------------------------------------------------------------------------------
 
 
@@ -82,14 +71,6 @@ def test_the_kind_of_container(files: dict[str, str], environ: dict[str, str], k
             "/usr/local/cuda/compat",
         ),
         ({}, {"LD_LIBRARY_PATH": "/usr/local/cuda/compat"}, None),
-        (
-            {
-                "/usr/local/cuda-12.4/compat/libcuda.so.1": "",
-                "/etc/ld.so.conf.d/00-compat.conf": "# first\n/usr/local/cuda-12.4/compat\n",
-            },
-            {},
-            "/usr/local/cuda-12.4/compat",
-        ),
     ],
 )
 def test_a_compat_library_counts_where_the_loader_finds_it(
@@ -134,14 +115,6 @@ def test_foreign_libraries_and_stubs_on_the_library_path_are_events() -> None:
 )
 def test_the_memory_limit_of_our_own_cgroup(files: dict[str, str], limit: int | None) -> None:
     assert read_memory(system(files)).cgroup_limit_bytes == limit
-
-
-def test_what_a_cgroup_leaves_counts_its_files_as_free() -> None:
-    files = {"/proc/meminfo": f"MemAvailable: {8 * GIB >> 10} kB\n"}
-    assert free_memory(system(files)) == 8 * GIB
-    for name, text in (("max", 4 * GIB), ("current", 3 * GIB), ("stat", f"inactive_file {GIB}\n")):
-        files[f"/sys/fs/cgroup/memory.{name}"] = str(text)
-    assert free_memory(system(files)) == 2 * GIB
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """Recovery from out-of-memory: the gradient of the whole batch to 2e-6 or a reason why not, and
-nothing left behind."""
+nothing left behind (003-17, 004-12)."""
 
 from __future__ import annotations
 
 import gc
 import os
 import random
-import re
 import subprocess
 import sys
 import weakref
@@ -231,11 +230,6 @@ def two_unlike(m: Model, b: Any) -> torch.Tensor:
     return ce(m, b) + 3 * F.mse_loss(m(b["ids"])[..., 0], b["labels"].float())
 
 
-def bce(m: Model, b: Any) -> torch.Tensor:
-    target = (b["labels"][..., None] > 1).float().expand(-1, -1, 5)
-    return F.binary_cross_entropy_with_logits(m(b["ids"]), target, pos_weight=W)
-
-
 def ce_sum(m: Model, b: Any) -> torch.Tensor:
     return ce(m, b, reduction="sum")
 
@@ -245,10 +239,8 @@ def count_tokens(b: Any) -> float:
 
 
 TABLE: tuple[tuple[str, Callable[[Model, Any], torch.Tensor], Any, dict[str, Any], bool], ...] = (
-    ("cross entropy", ce, tokens(False), {}, True),
     ("ignored tokens", ce, tokens(), {}, True),
     ("parts without tokens", ce, tokens(without=slice(3, 9)), {}, True),
-    ("binary", bce, tokens(), {}, True),
     ("given weights", masked_mean, tokens(), {"weight": count_tokens}, True),
     ("two losses unlike", two_unlike, tokens(), {}, False),
     ("masked by hand", masked_mean, tokens(), {}, False),
@@ -289,46 +281,6 @@ def test_exact_or_said(loss: Any, batch: Any, how: Any, exact: bool) -> None:
     far, done, said = tried(Net, loss, batch, **how)
     assert done.split and (far < EXACT) is exact
     assert (done.differs == ()) is exact and ("with the same gradient" in said) is exact
-
-
-def clamped() -> Model:
-    model = Net()
-    model.head.weight.register_hook(lambda grad: grad.clamp(-1e-3, 1e-3))
-    return model
-
-
-def normed_inside() -> Model:
-    model = Net()
-    model.head.register_full_backward_hook(lambda *given: (given[1][0] / given[1][0].norm(),))
-    return model
-
-
-@pytest.mark.parametrize(
-    ("make", "loss", "said_of_it"),
-    [
-        (clamped, ce, "hook changes the gradient .*head.weight"),
-        (normed_inside, ce, "gradient of . samples is .* % off"),
-    ],
-)
-def test_what_changes_the_gradient_of_a_part_is_said(
-    make: Callable[[], Model], loss: Any, said_of_it: str
-) -> None:
-    far, done, said = tried(make, loss, tokens(ragged=False))
-    assert far > EXACT and "with the same gradient" not in said
-    assert re.search(said_of_it, "; ".join(done.differs))
-
-
-def test_a_buffer_that_is_assigned_anew_is_put_back_and_said() -> None:
-    model, batch = Net(), tokens()
-    model.register_buffer("calls", torch.zeros(()))
-
-    def loss(part: Any) -> torch.Tensor:
-        model.calls = model.calls + 1
-        return ce(model, part)
-
-    done = recover_from_oom(halved(loss), batch, model=model, say=[].append)
-    assert done.differs == ("each part updates the buffers once (calls)",)
-    assert int(model.calls) == 4, "once a part, and none for what failed or was compared"
 
 
 def numpy_draw() -> float:

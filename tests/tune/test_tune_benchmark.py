@@ -169,18 +169,6 @@ def test_a_ctrl_c_answers_with_the_best_so_far_and_exit_130(run: Run) -> None:
     assert Path("out.yaml").read_bytes() == TUNED
 
 
-def test_the_search_alone_keeps_what_ran_before_a_ctrl_c(run: Run) -> None:
-    class Interrupted(Paper):
-        def answer(self, mode: str, job: dict[str, Any]) -> dict[str, Any]:
-            if job["batch"] > 2:
-                raise KeyboardInterrupt
-            return super().answer(mode, job)
-
-    code, out = run(Interrupted(), "--json", config=b"", what="--batch-size")
-    said = json.loads(out)
-    assert (code, said["batch_size"], said["interrupted"]) == (130, 2, True)
-
-
 COMPILED = "`model = torch.compile(model)` in the code"
 
 

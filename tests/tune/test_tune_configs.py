@@ -4,7 +4,6 @@ outside the values that were meant, nothing unmeasured, nothing alone."""
 from __future__ import annotations
 
 import difflib
-import re
 from pathlib import Path
 
 import pytest
@@ -249,14 +248,3 @@ def test_a_model_that_cannot_fit_says_so_with_what_would_and_nothing_else() -> N
     )
     assert "does not fit" in cannot_fit(lora.format("")), "axolotl then trains the whole model"
     assert not cannot_fit(lora.format(" lora"))
-
-
-def test_a_run_is_not_called_impossible_beside_a_way_to_train_that_plan_does_not_know() -> None:
-    """BAdam trains 8 billion parameters on 24 GB; a card below its weights never does."""
-    text = hf(1, model="8B") + "use_badam: true\nbadam_mode: layer\n"
-    _, proposal = tuned(text.replace("num_workers: 8", "num_workers: 0"), card(24))
-    assert proposal.cannot_fit is None
-    assert any("how much memory `use_badam`" in word for word in proposal.words)
-    assert [change.key for change in proposal.changes] == ["dataloader_num_workers"]
-    assert not any(re.search(r"\d GiB", word) for word in proposal.words)
-    assert "its weights alone take" in cannot_fit(text, 8)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,6 @@ from each_row import each
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput, UsageError
-from gpusetup.system.processes import run
 from gpusetup.tune import BatchSizeOptimizer, bench
 from gpusetup.tune.bench import Bench, BenchJob, trial_of
 
@@ -160,29 +157,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
-def test_a_model_of_the_users_own_script_is_measured_in_a_child(tmp_path: Path) -> None:
-    file = tmp_path / "script.py"
-    file.write_text(SCRIPT)
-    root = str(Path(bench.__file__).resolve().parents[2])
-    said = run(
-        (sys.executable, str(file)), timeout=300, environment={"PYTHONPATH": root, "PATH": ""}
-    )
-    assert said.exit == 0, said.stderr
-    size, largest, *statuses = said.stdout.split()
-    assert int(size) <= int(largest) == 16
-    assert "oom" not in "".join(statuses)
-    told = said.stderr.splitlines()
-    assert re.search(r"for 120 s at most .*within \d\S* GiB", told[0])
-    assert told[1] == "gpusetup: batch 4"
-    unguarded = SCRIPT.replace('if __name__ == "__main__":', "if True:")
-    file.write_text(unguarded)
-    said = run((sys.executable, str(file)), timeout=300, environment={"PYTHONPATH": root})
-    assert said.stderr.splitlines()[-1] == (
-        'hint: put the script\'s main code under `if __name__ == "__main__":`'
-    )
-
-
 def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trial takes 0.2 s here, and the search 0.5 s."""
     torch = pytest.importorskip("torch")
@@ -243,22 +217,3 @@ def test_the_command_finds_the_largest_up_to_max_or_shows_what_the_code_said(
     assert main(["tune", "--batch-size", *words]) == code
     captured = capsys.readouterr()
     assert said in captured.out + captured.err and "Traceback" not in captured.err
-
-
-def test_a_trial_may_not_spill_into_the_memory_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU of 4 GiB, 3 of them free."""
-    torch = pytest.importorskip("torch")
-    from gpusetup.child_scripts import trial_memory
-
-    asked: list[float] = []
-    for name, value in {
-        "is_available": lambda: True,
-        "mem_get_info": lambda: (3 << 30, 4 << 30),
-        "memory_reserved": lambda: 0,
-        "set_device": lambda device: None,
-        "set_per_process_memory_fraction": asked.append,
-    }.items():
-        monkeypatch.setattr(torch.cuda, name, value)
-    assert trial_memory.Cuda(None).limit == 3 << 30
-    assert trial_memory.Cuda(1 << 30).limit == 1 << 30
-    assert asked == [0.75, 0.25]

@@ -45,11 +45,3 @@ def test_the_effective_batch_stays_and_a_second_run_changes_nothing(
             assert size(changes, "from") == size(changes, "to"), machine
         assert not [one for one in changes if "compile" in one["key"] and one["to"]], machine
         assert not (changes and tuned(new, machine, capsys)["changes"]), machine
-
-
-def test_there_are_configs_of_at_least_25_kinds_and_plan_raised_some(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert len(FILES) >= 25
-    changes = tuned(SHAPES / "hf_args.json", "h100-no-fabric-manager", capsys)["changes"]
-    assert any("clear on this card" in one["source"] for one in changes)

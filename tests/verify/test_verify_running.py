@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -21,7 +20,6 @@ from verifying import FOLDER, ROOT, states
 
 from gpusetup.verify import child
 from gpusetup.verify.answer.render import as_json, as_text
-from gpusetup.verify.checks.table import LEVELS, on_device
 from gpusetup.verify.child import Child, ChildTask
 from gpusetup.verify.options import read_options
 from gpusetup.verify.program import Run
@@ -112,11 +110,6 @@ def test_the_verdict_tells_wrong_slow_and_what_cannot_run_apart() -> None:
     )
 
 
-def test_a_device_that_hangs_is_not_asked_the_same_again() -> None:
-    _, child = run(*CPU, matmul=[SILENT, RIGHT])
-    assert child.asked.count("matmul@cpu") == 1
-
-
 def results(report: Report) -> dict[str, str]:
     return {f"{each.name}@{each.device}": each.outcome.status for each in report.results}
 
@@ -185,21 +178,6 @@ def test_expectations_of_the_build_are_judged_where_no_gpu_is_found() -> None:
     words = ("--expect", "torch==2.5.*", "--expect", "gpus>=1")
     report, _ = run(*words, **{"import": facts, "gpu": lost})
     assert [each.outcome.status for each in report.results[-2:]] == ["passed", "skipped"]
-
-
-def test_each_check_needs_only_earlier_ones() -> None:
-    for checks in LEVELS.values():
-        names = [check.name for check in checks]
-        for place, check in enumerate(checks):
-            assert set(check.needs) <= set(names[:place]), check.name
-        assert len(names) == len(set(names))
-
-
-def test_on_a_gpu_standard_starts_a_second_process_only_once() -> None:
-    """Each process costs `import torch` and a context: two more cost 8 s of 90 on an H100."""
-    wanted = [ChildTask(check, "cuda:0").environment for check in on_device("standard", "cuda:0")]
-    processes = [variables for variables, _ in itertools.groupby(wanted)]
-    assert len(processes) == 2
 
 
 @each("words", [("float8",), ("float8", "amp", "--skip", "amp")])

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,20 +12,13 @@ from each_row import each
 from verify_faults.layers import Operator, coarse, kept_as
 from verify_faults.mutants import MUTANTS, Mutant
 from verify_faults.runs import bad, checks, run, run_all
-from verifying import ROOT
 
-from gpusetup.verify.answer.render import as_text
-from gpusetup.verify.checks import chance, memory, products, programs
-from gpusetup.verify.checks.table import LEVELS, every, function_of, named
-from gpusetup.verify.child import Child
+from gpusetup.verify.checks import memory, products, programs
 from gpusetup.verify.judging import precision
-from gpusetup.verify.options import read_options
-from gpusetup.verify.program import Run
-from gpusetup.verify.values import Asked, Outcome, begin
+from gpusetup.verify.values import Asked, begin
 
 SLOW = {"compile", "speed", "copy-within"}
 """Named by their mutants in the long form only: each takes many seconds."""
-NOT_SUPPORTED = "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx( handle, opa`"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -94,12 +84,6 @@ def test_a_seed_that_once_failed_on_a_sound_device_passes(name: str, seed: int) 
     assert bad(run_all(names=[name], seed=seed)) == {}
 
 
-def test_every_row_says_what_it_proves_what_a_failure_means_and_the_next_step() -> None:
-    for check in every():
-        assert check.proves and check.means and check.then, check.name
-        assert callable(function_of(check))
-
-
 @pytest.mark.parametrize(
     ("mutant", "words"),
     [
@@ -135,14 +119,9 @@ def test_coarse_arithmetic_fails_where_no_setting_permits_it(
     [
         ("highest", {}, (8, 0), "ieee"),
         ("high", {}, (8, 0), "tf32"),
-        ("medium", {}, (8, 0), "tf32"),
         ("high", {}, (7, 5), "ieee"),
         ("high", {"NVIDIA_TF32_OVERRIDE": "0"}, (8, 0), "ieee"),
-        ("highest", {"NVIDIA_TF32_OVERRIDE": "1"}, (8, 0), "tf32"),
-        ("highest", {"NVIDIA_TF32_OVERRIDE": "1"}, (7, 5), "ieee"),
         ("medium", {}, None, "bf16"),
-        ("highest", {"ONEDNN_DEFAULT_FPMATH_MODE": "bf16"}, None, "bf16"),
-        ("highest", {"DNNL_DEFAULT_FPMATH_MODE": "STRICT"}, None, "ieee"),
     ],
 )
 def test_the_effective_precision(
@@ -184,10 +163,7 @@ def test_float8_products_are_asked_for_as_the_libraries_want_them(
     "said, status, words",
     [
         ("Cannot find a working triton installation", "skipped", "Triton is not installed"),
-        ("Found Tesla P100 which is too old to be supported by the triton GPU", "skipped", "old"),
         ("fatal error: Python.h: No such file or directory", "skipped", "headers are missing"),
-        ("Dynamo is not supported on Python 3.13+", "skipped", "under this Python"),
-        ("raised: ModuleNotFoundError: No module named 'setuptools'", "skipped", "setuptools"),
         (
             "CppCompileError: C++ error\n\nOutput:\nx.cpp:3:10: fatal error: omp.h: No such",
             "failed",
@@ -209,66 +185,3 @@ def test_what_a_check_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     assert programs.compiled("cpu").detail == "no C compiler"
-
-
-@pytest.mark.parametrize("judge", [programs.uncompiled, programs.unloaded])
-def test_a_sticky_error_ends_the_process(judge: Callable[[Exception], Outcome]) -> None:
-    assert judge(RuntimeError("CUDA error: unspecified launch failure")).spent
-    assert not judge(RuntimeError("shapes do not fit")).spent
-
-
-@pytest.mark.slow
-def test_no_quick_check_imports_the_compiler_an_optimizer_or_the_database_of_torch() -> None:
-    script = (
-        "import sys\n"
-        "from gpusetup.verify.checks.table import LEVELS, function_of\n"
-        "states = [function_of(c)('cpu').status for c in LEVELS['quick'] if 'cpu' in c.on]\n"
-        "late = ('torch._dynamo', 'torch.testing._internal.common_methods_invocations')\n"
-        "print(states, [name for name in late if name in sys.modules])"
-    )
-    said = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
-    assert said.stdout == "['passed', 'passed', 'passed'] []\n", said.stderr
-
-
-@pytest.mark.slow
-def test_a_crash_in_the_middle_is_named_and_the_rest_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The process dies in the first scaler; the check after it gets a new one."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys\n"
-        "if '--worker' in sys.orig_argv:\n"
-        "    import os, torch\n"
-        "    torch.amp.GradScaler = lambda *_, **__: os.abort()\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    names = ("import", "properties", "float8", "grad-scaler", "strides")
-    monkeypatch.setitem(LEVELS, "standard", tuple(map(named, names)))
-    options = read_options(["--level", "standard", "--device", "cpu", "--seed", "5"])
-    whole = Run(options, Child(False, options.asked))
-    try:
-        whole.all()
-    finally:
-        whole.child.end()
-    report = whole.report()
-    states = {each.name: each.outcome.status for each in report.results}
-    assert states == {**dict.fromkeys(names, "passed"), "grad-scaler": "crashed"}
-    screen = as_text(report)
-    assert "verdict: failed (cannot run: grad-scaler on cpu)" in screen
-
-
-def counted_normals(spread: float, seed: int) -> float:
-    """How much of its limit a draw of bfloat16 normals uses that starts, as on the CPU of torch
-    2.11, from uniform numbers of that format (Box and Muller's way)."""
-    made = torch.Generator().manual_seed(seed)
-    first, second = (
-        torch.rand(2**17, generator=made, dtype=torch.bfloat16).float() for _ in range(2)
-    )
-    drawn = spread * (-2 * torch.log1p(-first)).sqrt() * torch.cos(2 * torch.pi * second)
-    parts = chance.kept_shares("randn", drawn.bfloat16(), chance.SAMPLERS["randn"].shares)
-    return max(part.worst for part in parts)
-
-
-def test_a_sampler_may_start_from_uniform_numbers_of_its_coarse_format() -> None:
-    assert max(counted_normals(1.0, seed) for seed in range(20)) < 0.9
-    assert min(counted_normals(1.2, seed) for seed in range(20)) > 1

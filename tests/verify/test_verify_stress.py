@@ -25,15 +25,11 @@ WELL = Load(5000, 0, 120, 0, STEADY, {})
     "changes, least, status, said",
     [
         ({}, (0.9,), PASSED, "5000 products and 120 copies compared, 100 TFLOPS"),
-        ({"watched": {"reasons": ("sw_power_cap",)}}, (0.9,), PASSED, "held by sw_power_cap"),
         ({"wrong_products": 2}, (0.9,), FAILED, "2 of 5000 products differ from the first"),
         ({"wrong_bytes": 8}, (0.9,), FAILED, "8 bytes of memory changed"),
         ({"rates": FADING}, (0.9,), FAILED, "the rate fell to 80% of the rate at the start"),
-        ({"rates": FADING}, (), PASSED, "80 TFLOPS"),
         ({"watched": {"lost": True}}, (0.9,), FAILED, "the GPU fell off the bus"),
-        ({"watched": {"ecc_new": 3}}, (0.9,), FAILED, "3 new uncorrectable ECC errors"),
         ({}, (0.9, 187.2), FAILED, "100.0 TFLOPS, 187.2 is the minimum for this model"),
-        ({}, (0.9, 90.0), PASSED, "100 TFLOPS"),
     ],
 )
 def test_each_fault_fails_the_run_and_is_said(
