@@ -59,9 +59,10 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
 
     _require_usable_files(question)
     folder = Path(question.folder)
+    python = question.node_python or sys.executable
     written = files(
         question.folder,
-        python=question.node_python or sys.executable,
+        python=python,
         profile=question.profile,
         drain_at_most=question.drain_at_most,
         prometheus=question.prometheus,
@@ -72,7 +73,6 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
             write_safely(folder / name, text)
             (folder / name).chmod(0o755 if name.endswith(".sh") else 0o644)
             out.talk(f"wrote {folder / name}")
-    python = question.node_python or sys.executable
     out.talk(f"Each node needs gpusetup in {python}: try `{quote(python)} -m gpusetup fleet check`")
     if not question.node_python:
         out.talk("Is it in another Python there? Write the files again with `--node-python PATH`")
