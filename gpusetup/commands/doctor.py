@@ -39,8 +39,6 @@ EXAMPLES = (
 
 
 class DoctorQuestion(CommandQuestion):
-    """The machine to examine or the report to read, and how to show the answer."""
-
     machine: Machine | None = FROM._replace(one_of="read")
     python: str | None = PYTHON._replace(one_of="read")
     report: str | bytes | None = option(

@@ -40,8 +40,6 @@ EXAMPLES = (
 
 
 class FleetRunQuestion(CommandQuestion):
-    """The nodes, the engine that reaches them, and the work that each node does."""
-
     nodes: str | None = NODES
 
     _by_engine = HelpGroup("how to reach the nodes")

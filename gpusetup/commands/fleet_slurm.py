@@ -28,8 +28,6 @@ EXAMPLES = (
 
 
 class FleetSlurmQuestion(CommandQuestion):
-    """The folder for Slurm's programs, and how they check and drain a node."""
-
     folder: str = argument(
         "the folder to write to; it must have the same path on each node",
         default=NEEDED,

@@ -66,8 +66,6 @@ BETWEEN_SAMPLES = seconds(0.02, 86400)
 
 
 class MonitorQuestion(CommandQuestion):
-    """What to watch, for how long and with which command, or which recording to judge."""
-
     seconds: float = argument(
         "how long to watch (default: until Ctrl-C, or the end of the command)",
         default=0.0,

@@ -54,8 +54,6 @@ CHECKPOINTINGS = ("full", "selective", "none")
 
 
 class PlanQuestion(CommandQuestion):
-    """The training run or server to plan, and its GPUs."""
-
     _model = HelpGroup("model", "for example: --model meta-llama/Llama-3.1-8B")
     model: str | None = option(
         "a model: a short name (qwen3-8b), a hub id, a config.json or its folder", metavar="NAME"

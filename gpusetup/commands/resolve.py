@@ -65,8 +65,6 @@ ON_APPLE = (
 
 
 class ResolveQuestion(CommandQuestion):
-    """The packages, the machine and the request for which to choose a build."""
-
     packages: tuple[str, ...] = arguments(
         "packages to install together with torch, such as `vllm` or 'jax[cuda13]'; gpusetup "
         "asks your package index, and chooses a torch that works with them",

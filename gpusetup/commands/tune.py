@@ -43,8 +43,6 @@ DEFAULT_FILE = "train.yaml"
 
 
 class TuneQuestion(CommandQuestion):
-    """The config, the file to which to write it, and what to measure for it."""
-
     config: str | None = argument("a YAML or JSON config", metavar="CONFIG")
     machine: Machine | None = FROM
     gpu: str | None = option(

@@ -18,12 +18,9 @@ if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer, ResolveAnswer
 
 
-def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str, str | None]:
+def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
     """Maps labels to facts about the machine for doctor's screen; None means that the fact is left
-    out.
-
-    `recommends`: whether to include the build that fits this machine.
-    """
+    out."""
     machine = answer.snapshot
     system, driver, python, torch = machine.os, machine.driver, machine.python, machine.torch
     drivers = [driver.version, f"CUDA {driver.cuda}" if driver.cuda else None]
@@ -51,8 +48,7 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
         "container": None if container == "none" else container,
     }
     # If a text shows neither a GPU nor a driver, no build can be recommended.
-    is_judged = machine.origin != "report" or machine.gpus or driver.version
-    if is_judged and recommends:
+    if machine.origin != "report" or machine.gpus or driver.version:
         values["recommended"] = _recommended_line(answer.resolution)
         values["newest"] = newest_line(answer.newest, answer.resolution)
     values["catalog"] = answer.catalog_as_of
