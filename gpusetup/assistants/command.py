@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from gpusetup.commands.common import PYTHON, shared
+from gpusetup.commands.common import PYTHON
 from gpusetup.commands.question import CommandQuestion, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.errors import Blocked
@@ -31,7 +31,7 @@ class McpQuestion(CommandQuestion):
     """The options of `gpusetup mcp`: the environment to read, or whether to print the
     instructions."""
 
-    python: str | None = shared(PYTHON)
+    python: str | None = PYTHON
     agents: bool = switch("print instructions for coding agents without MCP, for AGENTS.md")
 
 

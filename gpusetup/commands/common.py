@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpusetup.commands.question import Option, option, options, switch
+from gpusetup.commands.question import option, options
 from gpusetup.errors import UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
@@ -42,78 +42,64 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
 
 # --- options that several commands share ----------------------------------------------------------
 
-FROM: Option = option(
+FROM: Any = option(
     "use a snapshot file or an example machine (e.g. rtx3050-laptop) instead of this machine",
     "--from",
     metavar="MACHINE",
     as_it_is=(Snapshot,),
 )
-PYTHON: Option = option(
+PYTHON: Any = option(
     "the environment to use: its folder, or the path of its Python", "--python", metavar="PATH"
 )
-GPU: Option = options(
+GPU: Any = options(
     "assume a host with this GPU, given by name or as sm_86; repeatable",
     "--gpu",
     metavar="NAME",
 )
-DRIVER: Option = option(
+DRIVER: Any = option(
     "assume a host with this NVIDIA driver version, e.g. 580.95.05",
     "--driver",
     metavar="VERSION",
 )
-TORCH: Option = option(
+TORCH: Any = option(
     "the torch version that you want, e.g. 2.5.1 or '>=2.6,<2.9'", "--torch", metavar="SPEC"
 )
-BACKEND: Option = option(
+BACKEND: Any = option(
     "the torch build to install, e.g. auto, cpu or cu124 (12.4 also works); default: auto",
     "--backend",
     default="auto",
     metavar="NAME",
     parse=_backend,
 )
-INDEX: Option = option(
+INDEX: Any = option(
     "use this mirror of https://download.pytorch.org/whl (or set GPUSETUP_INDEX)",
     "--index",
     metavar="URL",
 )
-REQUIREMENTS: Option = options(
+REQUIREMENTS: Any = options(
     "read the requirements in this file: requirements.txt, pyproject.toml, setup.py, "
     "environment.yml, Dockerfile or a lock file; repeatable",
     "-r",
     "--requirements",
     metavar="FILE",
 )
-TIMEOUT: Option = option(
+TIMEOUT: Any = option(
     "how long to wait for the driver (default: 30)",
     "--timeout",
     metavar="SECONDS",
     parse=seconds(0.1, 3600),
     value_type=float,
 )
-LIMIT: Option = option(
-    "", "--limit", metavar="SECONDS", parse=seconds(5, 7 * 86400), value_type=float
-)
-DEVICE: Option = option(
-    "the device to use, as in `gpusetup verify`", "--device", default="auto", metavar="NAME"
-)
-PROFILE: Option = option(
+PROFILE: Any = option(
     "compare with this file, the output of `fleet check --json` on a healthy node",
     "--profile",
     metavar="FILE",
 )
-PROMETHEUS: Option = option(
+PROMETHEUS: Any = option(
     "also write metrics for node_exporter's textfile collector; the file name must end in .prom",
     "--prometheus",
     metavar="FILE",
 )
-KEEP_PRIVATE: Option = switch(
-    "keep the names of users, hosts and folders, and the UUIDs", "--keep-private"
-)
-
-
-def shared(option: Option, **changes: Any) -> Any:
-    """A copy of a shared option with some fields changed, for example its help group."""
-    return option._replace(**changes)
 
 
 # --- the machine ----------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from gpusetup.commands.common import (
     TORCH,
     Machine,
     gather,
-    shared,
 )
 from gpusetup.commands.question import CommandQuestion, option, switch
 from gpusetup.commands.reply import Reply
@@ -42,8 +41,8 @@ EXAMPLES = (
 class DoctorQuestion(CommandQuestion):
     """The machine to examine or the report to read, and how to show the answer."""
 
-    machine: Machine | None = shared(FROM, one_of="read")
-    python: str | None = shared(PYTHON, one_of="read")
+    machine: Machine | None = FROM._replace(one_of="read")
+    python: str | None = PYTHON._replace(one_of="read")
     report: str | bytes | None = option(
         "diagnose a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, "
         "or any mix of them; `-` reads from stdin",
@@ -51,10 +50,10 @@ class DoctorQuestion(CommandQuestion):
         one_of="read",
         as_it_is=(bytes,),
     )
-    timeout: float | None = shared(TIMEOUT)
-    torch: str | None = shared(TORCH)
-    gpu: tuple[str, ...] = shared(GPU)
-    driver: str | None = shared(DRIVER)
+    timeout: float | None = TIMEOUT
+    torch: str | None = TORCH
+    gpu: tuple[str, ...] = GPU
+    driver: str | None = DRIVER
     explain: str | None = option(
         "explain the finding with this id, e.g. torch-cpu-build", metavar="ID"
     )

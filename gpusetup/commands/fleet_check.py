@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import PROFILE, PROMETHEUS, shared
+from gpusetup.commands.common import PROFILE, PROMETHEUS
 from gpusetup.commands.question import CommandQuestion
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
@@ -31,8 +31,8 @@ EXAMPLES = (
 class FleetCheckQuestion(CommandQuestion):
     """The profile with which to compare the node, and the files in which to record its state."""
 
-    profile: str | None = shared(PROFILE)
-    prometheus: str | None = shared(PROMETHEUS)
+    profile: str | None = PROFILE
+    prometheus: str | None = PROMETHEUS
 
 
 QUESTION = FleetCheckQuestion

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import LIMIT, PYTHON, shared
+from gpusetup.commands.common import PYTHON, seconds
 from gpusetup.commands.fleet_show import NODES, judged
 from gpusetup.commands.question import (
     CommandQuestion,
@@ -43,7 +43,7 @@ EXAMPLES = (
 class FleetRunQuestion(CommandQuestion):
     """The nodes, the engine that reaches them, and the work that each node does."""
 
-    nodes: str | None = shared(NODES)
+    nodes: str | None = NODES
 
     _by_engine = HelpGroup("how to reach the nodes")
     slurm: bool = switch(
@@ -71,14 +71,17 @@ class FleetRunQuestion(CommandQuestion):
     level: str = option(
         "the level of `gpusetup verify`", default="quick", choices=("quick", "standard", "stress")
     )
-    python: str | None = shared(PYTHON)
+    python: str | None = PYTHON
     node_python: str | None = option(
         "path on the nodes of the Python that has gpusetup (default: the same path "
         "as here; Ray: the workers' own)",
         metavar="PATH",
     )
-    limit: float | None = shared(
-        LIMIT, help="time limit for each node (default: 300, 1200 or 600, depending on the level)"
+    limit: float | None = option(
+        "time limit for each node (default: 300, 1200 or 600, depending on the level)",
+        metavar="SECONDS",
+        parse=seconds(5, 7 * 86400),
+        value_type=float,
     )
 
     _how = HelpGroup("submission and records")

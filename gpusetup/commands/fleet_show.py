@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from gpusetup.commands.common import shared
-from gpusetup.commands.question import NEEDED, CommandQuestion, Option, argument, option, switch
+from gpusetup.commands.question import NEEDED, CommandQuestion, argument, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import UsageError
@@ -25,7 +25,7 @@ EXAMPLES = (
 )
 
 
-NODES: Option = option(
+NODES: Any = option(
     "the nodes that you expect, e.g. gpu[001-016],login1; a node without a record counts as failed",
     "--nodes",
     metavar="LIST",
@@ -36,7 +36,7 @@ class FleetShowQuestion(CommandQuestion):
     """The folder of records, and the nodes that should have a record in it."""
 
     folder: str = argument("the folder that contains the records", default=NEEDED, metavar="DIR")
-    nodes: str | None = shared(NODES)
+    nodes: str | None = NODES
     strict: bool = switch("also exit with 1 if a node has a warning or differs from the others")
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from shlex import quote
 
-from gpusetup.commands.common import PROFILE, PROMETHEUS, shared
+from gpusetup.commands.common import PROFILE, PROMETHEUS
 from gpusetup.commands.question import NEEDED, CommandQuestion, argument, option
 from gpusetup.commands.reply import Reply
 from gpusetup.errors import UsageError
@@ -35,7 +35,7 @@ class FleetSlurmQuestion(CommandQuestion):
         default=NEEDED,
         metavar="DIR",
     )
-    profile: str | None = shared(PROFILE)
+    profile: str | None = PROFILE
     drain_at_most: str = option(
         "drain at most this share or number of a partition's nodes, but always allow one; "
         "0: drain none "
@@ -47,7 +47,7 @@ class FleetSlurmQuestion(CommandQuestion):
         "path on the nodes of the Python that has gpusetup (default: the same path as here)",
         metavar="PATH",
     )
-    prometheus: str | None = shared(PROMETHEUS)
+    prometheus: str | None = PROMETHEUS
 
 
 QUESTION = FleetSlurmQuestion

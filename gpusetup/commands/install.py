@@ -17,7 +17,6 @@ from gpusetup.commands.common import (
     TORCH,
     Machine,
     gather,
-    shared,
 )
 from gpusetup.commands.question import (
     CommandQuestion,
@@ -51,13 +50,13 @@ class InstallQuestion(CommandQuestion):
         "other package",
         metavar="PACKAGE",
     )
-    requirements: tuple[str, ...] = shared(REQUIREMENTS)
-    backend: str = shared(BACKEND)
-    index: str | None = shared(INDEX)
-    torch: str | None = shared(TORCH, one_of="version")
+    requirements: tuple[str, ...] = REQUIREMENTS
+    backend: str = BACKEND
+    index: str | None = INDEX
+    torch: str | None = TORCH._replace(one_of="version")
     upgrade: bool = switch("install the newest torch that fits", one_of="version")
-    machine: Machine | None = shared(FROM, one_of="target")
-    python: str | None = shared(PYTHON, one_of="target")
+    machine: Machine | None = FROM._replace(one_of="target")
+    python: str | None = PYTHON._replace(one_of="target")
     venv: str | None = option(
         "install into this environment; create it if it does not exist",
         # Make the path absolute now: on Windows, `D:.venv` is relative to the current folder of
@@ -75,8 +74,8 @@ class InstallQuestion(CommandQuestion):
     undo: bool = switch("restore what the last installation replaced")
 
     _other_host = HelpGroup("an image for another host")
-    gpu: tuple[str, ...] = shared(GPU)
-    driver: str | None = shared(DRIVER)
+    gpu: tuple[str, ...] = GPU
+    driver: str | None = DRIVER
 
     @property
     def root(self) -> str:

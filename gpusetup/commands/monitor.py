@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import TIMEOUT, seconds, shared, timeout_of
+from gpusetup.commands.common import TIMEOUT, seconds, timeout_of
 from gpusetup.commands.question import (
     CommandQuestion,
     argument,
@@ -94,7 +94,7 @@ class MonitorQuestion(CommandQuestion):
         metavar="PID",
         one_of="how",
     )
-    timeout: float | None = shared(TIMEOUT)
+    timeout: float | None = TIMEOUT
     csv: str | None = option(
         "also write every sample into this CSV file, for a spreadsheet", metavar="FILE"
     )

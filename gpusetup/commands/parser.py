@@ -70,7 +70,11 @@ class CommandParser(argparse.ArgumentParser):
         dashes = words.index("--") if "--" in words else len(words)
         # Refuse an unknown option first, because otherwise its value would be taken for another
         # argument.
-        unknown = [word for word in words[:dashes] if self._is_unknown_option(word)]
+        unknown = [
+            word
+            for word in words[:dashes]
+            if word.startswith("--") and word.partition("=")[0] not in self._option_string_actions
+        ]
         if unknown and not self.children:
             self.refuse(unknown)
         if not self.takes_command:
@@ -81,18 +85,13 @@ class CommandParser(argparse.ArgumentParser):
             options.after = somebodys_command
         return options, rest
 
-    def _is_unknown_option(self, word: str) -> bool:
-        name = word.partition("=")[0]
-        return name.startswith("--") and name not in self._option_string_actions
-
     def error(self, message: str) -> None:  # type: ignore[override]
         no_command = re.match("argument COMMAND: invalid choice: '([^']*)'", message)
         if not no_command:
             self.complain(message, ())
-        word = no_command[1]
         commands = [name for name in CALLED if not name.startswith("--")]
-        nearest = [f"gpusetup {name}" for name in meant(word, commands)[:1]]
-        self.complain(f"gpusetup has no command {word!r}", nearest)
+        nearest = [f"gpusetup {name}" for name in meant(no_command[1], commands)[:1]]
+        self.complain(f"gpusetup has no command {no_command[1]!r}", nearest)
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         """Print the help or the version. Unlike argparse's method, this one reports a stream that
@@ -107,10 +106,11 @@ class CommandParser(argparse.ArgumentParser):
         if not options:
             # The most common mistake is the name of a file or machine without an option before it,
             # so suggest the options that accept such a name.
-            takers = []
-            for name, action in known_options.items():
-                if action.metavar in ("MACHINE", "FILE"):
-                    takers.append(name)
+            takers = [
+                name
+                for name, action in known_options.items()
+                if action.metavar in ("MACHINE", "FILE")
+            ]
             self.complain(f"`{self.prog}` does not accept {' '.join(unknown)!r}", takers[:2])
         name = options[0].partition("=")[0]
         names_a_command = " " in self.prog
@@ -120,8 +120,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def complain(self, message: str, nearest: Collection[str]) -> NoReturn:
         """Raise UsageError with this message and a hint that suggests these words."""
-        all_options = f"`{self.prog} --help` shows all"
-        raise UsageError(message, hint=f"{offered(nearest)} {all_options}".lstrip())
+        did_you_mean = f"did you mean `{'` or `'.join(nearest)}`? " if nearest else ""
+        raise UsageError(message, hint=f"{did_you_mean}`{self.prog} --help` shows all")
 
 
 def parser_of(command: str) -> CommandParser:
@@ -191,9 +191,15 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
         return child
     add_options(child, module.QUESTION)
     child.takes_command = COMMAND in [spec.kind for spec in module.QUESTION.OPTIONS.values()]
-    child.usage = getattr(module, "USAGE", None)
-    if child.usage is None:
-        child.usage = f"gpusetup {name} [options]{_words_in_usage(child)}"
+    # argparse's own usage would list every option, which takes ten lines.
+    formatter: Any = HelpFormat(child.prog)
+    positional = " ".join(
+        formatter._format_args(action, action.metavar or action.dest)
+        for action in child._actions
+        if not action.option_strings
+    )
+    usage = f"gpusetup {name} [options] {positional}".rstrip()
+    child.usage = getattr(module, "USAGE", usage)
     child.set_defaults(command=name, json=False, output=None)
     if name not in WITHOUT_DOCUMENT:
         add = child.add_argument_group("common").add_argument
@@ -202,16 +208,6 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
         add("--schema", action=_Schema, nargs=0, help="print the JSON schema of that document")
         add("--output", metavar="FILE", help="write the output to this file")
     return child
-
-
-def _words_in_usage(parser: CommandParser) -> str:
-    """The positional arguments for the usage line, as argparse writes them: ` [PACKAGE ...]`."""
-    formatter: Any = HelpFormat(parser.prog)
-    words = ""
-    for action in parser._actions:
-        if not action.option_strings:
-            words += f" {formatter._format_args(action, action.metavar or action.dest)}"
-    return words
 
 
 class _Schema(argparse.Action):
@@ -246,10 +242,7 @@ def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]
     parser = build_parser(*commands[:1])
     options, unknown = parser.parse_known_args(words)  # type: ignore[no-untyped-call]
     if unknown:
-        parser_of_command = parser
-        for word in (options.command or "").split():
-            parser_of_command = parser_of_command.children[word]
-        parser_of_command.refuse(unknown)
+        parser_of(options.command or "").refuse(unknown)
     options.verbose = is_verbose
     return parser, options
 
@@ -277,50 +270,31 @@ def refuse_values(words: Sequence[str]) -> None:
 CALLED: Mapping[str, str] = {
     "install --undo": "uninstall remove rollback undo revert restore",
     "install --upgrade": "upgrade update",
-    "--version": "version ver about",
-    "monitor --once": "nvidia-smi smi gpustat",
-    "resolve --explain": "versions compat",
     "doctor": "check diagnose status detect env collect-env fix why list show info",
-    "resolve": "which find choose select match recommend search index",
-    "install": "setup add pip uv conda get fetch download sync reinstall recover resume repair",
-    "verify": "test prove validate selftest bench benchmark stress",
-    "plan": "estimate fit size memory vram calculate predict oom",
+    "resolve": "versions compat which find choose select search",
+    "install": "setup add pip uv conda get fetch download sync reinstall",
+    "verify": "test validate selftest bench benchmark",
+    "plan": "estimate fit size memory vram predict oom",
     "tune": "optimize optimise autotune config batch-size",
-    "monitor": "watch top stat dmon nvtop usage utilization log",
+    "monitor": "watch top stat nvidia-smi smi nvtop gpustat usage utilization log",
     "snapshot": "record save dump export",
-    "fleet check": "node-check node health",
-    "fleet slurm": "slurm prolog",
-    "mcp --agents": "agents",
-    "doctor --schema": "schema",
-    "--torch": "version torch-version pytorch pytorch-version torch-release spec",
-    "--backend": "cuda cuda-version cudatoolkit toolkit rocm torch-backend variant device cpu",
-    "--gpu": "i device devices gpu-name card arch capability sm compute-capability for-gpu",
-    "--driver": "for-driver driver-version nvidia-driver",
-    "--python": "n p env environment interpreter conda-env venv prefix target name user system",
-    "--venv": "t env environment virtualenv prefix target path dir user break-system-packages",
+    "--torch": "version torch-version pytorch pytorch-version",
+    "--backend": "cuda cuda-version cudatoolkit rocm torch-backend variant device cpu",
+    "--gpu": "i device devices gpu-name card arch capability sm",
+    "--driver": "driver-version nvidia-driver",
+    "--python": "p env environment interpreter conda-env venv prefix target",
+    "--venv": "t env environment virtualenv prefix target path dir user",
     "--upgrade": "u update latest force-reinstall",
     "--yes": "force assume-yes no-input non-interactive",
-    "--dry-run": "simulate preview check what-if",
-    "--index": "i index-root index-url extra-index-url default-index mirror",
-    "--undo": "rollback revert restore uninstall remove",
-    "--from": "machine host snapshot replay file input load",
+    "--index": "i index-url extra-index-url default-index mirror",
+    "--from": "machine host snapshot file input load",
     "--report": "log text input stdin file read",
-    "--explain": "why reason details",
-    "--os": "platform system",
-    "--output": "out outfile write to",
-    "--level": "quick standard stress full deep",
-    "--device": "cpu no-cuda",
-    "--seconds": "duration time for timeout",
-    "--context": "seq-len seqlen sequence-length max-length max-seq-length ctx context-length",
+    "--context": "seq-len sequence-length max-length max-seq-length ctx context-length",
     "--batch": "b batch-size bs global-batch-size per-device-batch-size",
     "--gpu-mem": "vram memory mem gpu-memory",
     "--gpus": "n-gpus num-gpus world-size nproc nproc-per-node nodes",
     "--amp": "mixed-precision precision autocast bf16 fp16",
     "--checkpointing": "gradient-checkpointing activation-checkpointing recompute",
-    "--in-place": "inplace overwrite write apply",
-    "--interval": "d delay every period loop l",
-    "--keep-private": "raw full no-redact unredacted",
-    "--json": "csv html format-json",
 }
 """Maps gpusetup's own words to the words that users and other tools use."""
 
@@ -334,19 +308,8 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
     from difflib import get_close_matches
 
     plain = word.lower().lstrip("-").replace("_", "-")
-    same_meaning = []
-    for name in ours:
-        other_words = CALLED.get(name, "").split()
-        if plain == name[2:] or plain in other_words:
-            same_meaning.append(name)
+    same_meaning = [
+        name for name in ours if plain == name[2:] or plain in CALLED.get(name, "").split()
+    ]
     # The lowest similarity of a typing error. Below 0.7, difflib finds words with another meaning.
     return same_meaning[:3] or get_close_matches(word, ours, 1, 0.7)
-
-
-def offered(words: Collection[str]) -> str:
-    """Returns a question that suggests these words; "" if there are none.
-
-    >>> offered(["--gpu", "--driver"]), offered([])
-    ('did you mean `--gpu` or `--driver`?', '')
-    """
-    return f"did you mean `{'` or `'.join(words)}`?" if words else ""

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.common import FROM, Machine, gather, shared
+from gpusetup.commands.common import FROM, Machine, gather
 from gpusetup.commands.question import CommandQuestion, HelpGroup, number, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
@@ -116,7 +116,7 @@ class PlanQuestion(CommandQuestion):
     gpu_mem: str | None = option(
         "instead of --gpu: the memory of the GPU, e.g. 24GiB", metavar="SIZE", one_of="place"
     )
-    machine: Machine | None = shared(FROM, one_of="place")
+    machine: Machine | None = FROM._replace(one_of="place")
     gpus: int | None = number("number of GPUs used for training (not for inference)")
     strategy: str | None = option(
         "how the GPUs share the training: ddp, fsdp, zero2, dp (DataParallel), ...",

@@ -30,7 +30,6 @@ from gpusetup.commands.common import (
     TORCH,
     Machine,
     gather,
-    shared,
 )
 from gpusetup.commands.question import CommandQuestion, HelpGroup, arguments, option, switch
 from gpusetup.commands.reply import Reply
@@ -75,9 +74,9 @@ class ResolveQuestion(CommandQuestion):
     )
 
     _another_machine = HelpGroup("another machine")
-    machine: Machine | None = shared(FROM)
-    driver: str | None = shared(DRIVER)
-    gpu: tuple[str, ...] = shared(GPU)
+    machine: Machine | None = FROM
+    driver: str | None = DRIVER
+    gpu: tuple[str, ...] = GPU
     os: Literal["linux", "windows", "macos"] | None = option(
         "operating system", choices=("linux", "windows", "macos")
     )
@@ -93,10 +92,10 @@ class ResolveQuestion(CommandQuestion):
     glibc: str | None = option("version of the C library (Linux)", metavar="2.35")
 
     _request = HelpGroup("request")
-    requirements: tuple[str, ...] = shared(REQUIREMENTS)
-    torch: str | None = shared(TORCH)
-    backend: str = shared(BACKEND)
-    index: str | None = shared(INDEX)
+    requirements: tuple[str, ...] = REQUIREMENTS
+    torch: str | None = TORCH
+    backend: str = BACKEND
+    index: str | None = INDEX
     installer: str | None = option(
         "print the commands for this installer", choices=("uv", "pip", "conda")
     )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from gpusetup.commands.common import (
     FROM,
-    KEEP_PRIVATE,
     PYTHON,
     TIMEOUT,
     Machine,
     gather,
-    shared,
 )
-from gpusetup.commands.question import CommandQuestion
+from gpusetup.commands.question import CommandQuestion, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.render.console import Console
 
@@ -29,10 +27,10 @@ EXAMPLES = (
 class SnapshotQuestion(CommandQuestion):
     """The machine to record."""
 
-    machine: Machine | None = shared(FROM)
-    python: str | None = shared(PYTHON)
-    timeout: float | None = shared(TIMEOUT)
-    keep_private: bool = shared(KEEP_PRIVATE)
+    machine: Machine | None = FROM
+    python: str | None = PYTHON
+    timeout: float | None = TIMEOUT
+    keep_private: bool = switch("keep the names of users, hosts and folders, and the UUIDs")
 
 
 QUESTION = SnapshotQuestion

@@ -7,12 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import (
-    DEVICE,
     FROM,
     PYTHON,
     Machine,
     gather,
-    shared,
 )
 from gpusetup.commands.question import CommandQuestion, HelpGroup, argument, number, option, switch
 from gpusetup.commands.reply import Reply
@@ -48,11 +46,11 @@ class TuneQuestion(CommandQuestion):
     """The config, the file to which to write it, and what to measure for it."""
 
     config: str | None = argument("a YAML or JSON config", metavar="CONFIG")
-    machine: Machine | None = shared(FROM)
+    machine: Machine | None = FROM
     gpu: str | None = option(
         'tune the config for this GPU instead of the machine\'s, e.g. "RTX 4090"', metavar="NAME"
     )
-    python: str | None = shared(PYTHON)
+    python: str | None = PYTHON
 
     _the_config = HelpGroup("the config")
     preset: str | None = option(
@@ -77,7 +75,9 @@ class TuneQuestion(CommandQuestion):
         metavar="MODULE:FUNCTION",
     )
     max: int | None = number("the largest batch size to try")
-    device: str = shared(DEVICE, help="the device to measure on: auto, cpu, cuda or cuda:1")
+    device: str = option(
+        "the device to measure on: auto, cpu, cuda or cuda:1", default="auto", metavar="NAME"
+    )
 
     @property
     def measures(self) -> bool:

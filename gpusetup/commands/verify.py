@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gpusetup.verify
-from gpusetup.commands.common import PYTHON, shared
+from gpusetup.commands.common import PYTHON
 from gpusetup.commands.question import CommandQuestion, option, options, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.errors import Blocked, Unsatisfiable
@@ -51,7 +51,7 @@ def _as_in_child(flag: str, value_type: type = str) -> Any:
 class VerifyQuestion(CommandQuestion):
     """The Python environment to test, which checks to run, and for how long."""
 
-    python: str | None = shared(PYTHON)
+    python: str | None = PYTHON
     level: str = _as_in_child("--level")
     seconds: float | None = _as_in_child("--seconds", float)
     seed: int | None = _as_in_child("--seed", int)

@@ -51,7 +51,7 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     lines: list[str] = []
     if answer.project is not None:
         mark = OK if answer.project.meets else BUT
-        lines += [marked(mark, "this folder", answer.project.sentence), ""]
+        lines += [marked(mark, "this folder", f": {answer.project.sentence}"), ""]
     lines += verdict(answer, root)
     if root is not None:
         lines += in_full(root, answer.snapshot)
@@ -85,7 +85,8 @@ def fit_lines(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
     for fit in answer.fit:
         if not fit.fits or (root is None or answer.cause == "unknown"):
             mark = OK if fit.fits else BUT
-            yield marked(mark, "fits" if fit.fits else "does not fit", fit.sentence, indent=2)
+            head = "fits" if fit.fits else "does not fit"
+            yield marked(mark, head, f": {fit.sentence}", indent=2)
 
 
 def answering(answer: DoctorAnswer) -> Finding | None:
@@ -109,7 +110,7 @@ def answering(answer: DoctorAnswer) -> Finding | None:
 def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     """Yields the line with the cause or answer, followed by lines about what is uncertain."""
     if answer.cause == "unknown":
-        yield marked(("?", WARNING), "unknown", unknown_of(answer))
+        yield marked(("?", WARNING), "unknown", f": {unknown_of(answer)}")
     elif root is not None:
         # Even a finding that is not a root cause (one outside the GPU's software) is an error.
         severity = root.severity if root.root else Severity.ERROR
@@ -117,10 +118,10 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
         is_a_case = root.id not in (answer.cause, answer.symptom)
         if is_a_case:
             title += f" ({root.id})"
-        yield marked(MARKS[severity], answer.cause, title)
+        yield marked(MARKS[severity], answer.cause, f": {title}")
     else:
         mark = OK if answer.cause == "ok" else BUT
-        yield marked(mark, answer.cause, answer.proof or "nothing to fix")
+        yield marked(mark, answer.cause, f": {answer.proof or 'nothing to fix'}")
     yield from left_open(answer, root)
 
 
@@ -294,7 +295,7 @@ def in_short(finding: Finding) -> Iterator[ScreenLine]:
     title = finding.title
     if finding.explained_by:
         title += f" (caused by {finding.explained_by})"
-    yield marked(MARKS[finding.severity], finding.id, title, indent=2)
+    yield marked(MARKS[finding.severity], finding.id, f": {title}", indent=2)
 
     # If another finding explains this one, the fix for that finding is enough.
     fix = finding.fix

@@ -69,12 +69,12 @@ def _verdict(answer: FleetAnswer) -> ScreenLine:
     nodes = plural(len(answer.nodes), "node")
     if counts["ok"] == len(answer.nodes):
         # Do not say that all are alike, because some may have no others of their kind.
-        return marked(OK, "ok", f"{nodes}, none with a fault or unlike the others of its kind")
+        return marked(OK, "ok", f": {nodes}, none with a fault or unlike the others of its kind")
     worst = "failed" if counts["failed"] else "differs"
     counted = ", ".join(
         f"{counts[status]} {words}" for status, words in STATUS_WORDS.items() if counts[status]
     )
-    return marked(STATUS_MARKS[worst], nodes, counted)
+    return marked(STATUS_MARKS[worst], nodes, f": {counted}")
 
 
 def _node(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _node(nodes: Sequence[NodeAnswer]) -> Iterator[str]:
         yield ScreenLine(f"    {node.problem}", hang=4)
 
     for finding in node.findings:
-        yield marked(MARKS[finding.severity], finding.id, finding.title, indent=4)
+        yield marked(MARKS[finding.severity], finding.id, f": {finding.title}", indent=4)
     for drift in node.drift:
         yield _drift(drift)
     if node.next:
@@ -113,5 +113,5 @@ def _drift(drift: Drift) -> ScreenLine:
     # Two measured values are never equal, so the median represents the others.
     if drift.field.startswith(RATES):
         others = "the median is {}"
-    text = f"{drift.value}, {others.format(drift.majority)}"
+    text = f": {drift.value}, {others.format(drift.majority)}"
     return marked(MARKS[drift.severity], words, text, indent=4)

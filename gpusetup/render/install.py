@@ -18,10 +18,10 @@ from gpusetup.render.screen import (
     command,
     facts,
     heading,
+    marked,
     remark,
     section,
     table,
-    verdict,
 )
 from gpusetup.render.screen import notes as notes_after_a_gap
 from gpusetup.uv.question import Wheel, size_text
@@ -101,7 +101,7 @@ def end_screen(
     state."""
     mark, sentence = ENDS[how or answer.state]
     has = ", ".join(f"{name} {version}" for name, version in answer.after.items()) or "no torch"
-    lines = [verdict(mark, sentence, f": {answer.target} has {has}")]
+    lines = [marked(mark, sentence, f": {answer.target} has {has}")]
     if answer.verdict is not None or answer.state == "installed":
         lines += proven(answer)
     why = answer.why if answer.state == "unchanged" else None
@@ -113,17 +113,17 @@ def proven(answer: InstallAnswer) -> list[ScreenLine]:
     """Lines with verify's result after an installation: one line per failure, or a single line if
     all checks passed or nothing was tested."""
     if answer.verdict is None:
-        return [verdict(BUT, "not tested", " (`--no-verify`)")]
+        return [marked(BUT, "not tested", " (`--no-verify`)")]
     checks = [one for one in answer.verdict.get("checks", ()) if one["status"] != "skipped"]
     failures = [
-        verdict(NO, one["status"], f": {one['name']} {one['device']} {one.get('detail', '')}")
+        marked(NO, one["status"], f": {one['name']} {one['device']} {one.get('detail', '')}")
         for one in checks
         if one["status"] != "passed"
     ]
     if answer.verdict.get("problem") == "not repeatable":
         text = ": the failure did not occur again in a new process, so the new torch stays"
-        failures.append(verdict(BUT, "not repeatable", text))
-    return failures or [verdict(OK, "tested", f": {len(checks)} checks passed")]
+        failures.append(marked(BUT, "not repeatable", text))
+    return failures or [marked(OK, "tested", f": {len(checks)} checks passed")]
 
 
 def project_screen(answer: InstallAnswer, *, notes: Iterable[str] = ()) -> Screen:

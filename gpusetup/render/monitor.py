@@ -3,7 +3,7 @@ end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gpusetup.model.units import GIB
@@ -199,81 +199,44 @@ FIGURES = (
 the field's unit that is, and the decimals."""
 
 
-MOST_SPREADS = 2
-"""With more GPUs than this, each gets a row of means, so that the screen also shows the verdict."""
-
-
-def gpu_tables(gpus: Sequence[GpuSummary]) -> Iterator[str | ScreenLine]:
-    """Yields the final tables of the GPUs, with the share of the working samples in which each
-    throttle reason was active."""
-    throttled = [
-        ", ".join(
-            f"{name} {share * 100:.0f} %"
-            for name, share in gpu.throttled.items()
-            # An idle GPU always lowers its clocks, so this reason means nothing.
-            if name != "gpu_idle"
-        )
-        for gpu in gpus
-    ]
-    if len(gpus) > MOST_SPREADS:
-        yield from ("", heading("Means"))
-        yield from table(TITLES, list(map(mean_row, gpus, throttled)), left=(0, 6, 7))
-        return
-    for gpu, reasons in zip(gpus, throttled, strict=True):
-        rows = []
-        of_total = f" of {gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else ""
-        for field, label, unit, scale, digits in FIGURES:
-            spread: Spread | None = getattr(gpu, field)
-            if spread is not None:
-                values = (spread.mean, spread.p5, spread.p95, spread.peak)
-                shown = (measured(value / scale, unit, digits) for value in values)
-                rows.append((label.format(of_total=of_total), *shown))
-        yield from ("", heading(f"GPU {gpu.index} {gpu.name or ''}".rstrip()))
-        yield from table(("", "mean", "p5", "p95", "peak"), rows)
-        yield from facts({"throttled by": reasons})
-
-
-def mean_row(gpu: GpuSummary, throttled: str) -> tuple[str, ...]:
-    """A GPU's row in the table of means; the columns are those of a sample."""
-
-    def mean(spread: Spread | None) -> float | None:
-        return spread.mean if spread else None
-
-    return (
-        str(gpu.index),
-        "lost" if gpu.lost_at else measured(mean(gpu.utilization_percent), "%"),
-        memory(mean(gpu.memory_used_bytes), gpu.memory_total_bytes),
-        measured(mean(gpu.temperature_celsius), "°C"),
-        measured(mean(gpu.power_watts), "W"),
-        measured(mean(gpu.clock_sm_mhz), "MHz"),
-        throttled,
-        gpu.name or UNKNOWN,
+def gpu_table(gpu: GpuSummary) -> Iterator[str | ScreenLine]:
+    """Yields the final table of a GPU, with the share of the working samples in which each throttle
+    reason was active."""
+    yield from ("", heading(f"GPU {gpu.index} {gpu.name or ''}".rstrip()))
+    rows = []
+    of_total = f" of {gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else ""
+    for field, label, unit, scale, digits in FIGURES:
+        spread: Spread | None = getattr(gpu, field)
+        if spread is not None:
+            values = (spread.mean, spread.p5, spread.p95, spread.peak)
+            shown = (measured(value / scale, unit, digits) for value in values)
+            rows.append((label.format(of_total=of_total), *shown))
+    yield from table(("", "mean", "p5", "p95", "peak"), rows)
+    # An idle GPU always lowers its clocks, so this reason means nothing.
+    reasons = (
+        f"{name} {share * 100:.0f} %" for name, share in gpu.throttled.items() if name != "gpu_idle"
     )
-
-
-def first_line(summary: Summary) -> str:
-    """The first line of a summary: how long the monitor watched, its source, and why it used no
-    better source."""
-    line = f"Watched {duration(summary.seconds)}, {plural(summary.samples, 'sample')}"
-    if summary.source == "machine":
-        line += ": the machine without a GPU"
-    elif summary.source:
-        line += f" by {summary.source}"
-    if summary.not_watched:
-        line += f" ({summary.not_watched})"
-    return line
+    yield from facts({"throttled by": ", ".join(reasons)})
 
 
 def summary_text(summary: Summary) -> Screen:
     """The screen at the end of a run: figures, the verdict with its evidence, and what to do."""
-    lines: list[str | ScreenLine] = [first_line(summary)]
+    watched = f"Watched {duration(summary.seconds)}, {plural(summary.samples, 'sample')}"
+    if summary.source == "machine":
+        watched += ": the machine without a GPU"
+    elif summary.source:
+        watched += f" by {summary.source}"
+    # Why no better source was used.
+    watched += f" ({summary.not_watched})" if summary.not_watched else ""
+    lines: list[str | ScreenLine] = [watched]
     epochs = summary.epochs
     if epochs is not None:
         # The count may be a fraction, because an epoch may be measured only partly.
         measured_epochs = f"{epochs.epochs:g} {'epoch' if epochs.epochs == 1 else 'epochs'}"
         lines.append(f"epochs   {epochs.seconds:.3g} s an epoch ({measured_epochs} measured)")
 
-    lines += gpu_tables(summary.gpus)
+    for gpu in summary.gpus:
+        lines += gpu_table(gpu)
     # If there is a GPU, the verdict already mentions what matters about the machine.
     if not summary.gpus and summary.machine is not None:
         lines.append(host_line(summary.machine))

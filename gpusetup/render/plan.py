@@ -17,11 +17,11 @@ from gpusetup.render.screen import (
     ScreenLine,
     command,
     facts,
+    marked,
     notes,
     plural,
     section,
     table,
-    verdict,
 )
 
 PARTS = {
@@ -145,19 +145,19 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     host_gib = plan.memory_gib.host
     with_ram = f" with {host_gib:.0f} GiB of RAM" if host_gib else ""
     if not plan.fits:
-        yield verdict(NO, "full fine-tuning does not fit" if plan.ways else "does not fit")
+        yield marked(NO, "full fine-tuning does not fit" if plan.ways else "does not fit")
     elif plan.uncounted:
         names = ", ".join(plan.uncounted[:MOST_NAMES])
         hidden = len(plan.uncounted) - MOST_NAMES
         more = f" and {hidden} more" if hidden > 0 else ""
-        yield verdict(BUT, f"may fit{with_ram}, not counted: {names}{more}", f"; recipe: {recipe}")
+        yield marked(BUT, f"may fit{with_ram}, not counted: {names}{more}", f"; recipe: {recipe}")
     elif plan.confidence == "close":
-        yield verdict(BUT, f"may fit{with_ram}", f": {recipe}; measure one step first")
+        yield marked(BUT, f"may fit{with_ram}", f": {recipe}; measure one step first")
     elif host_gib:
         what = "full fine-tuning fits only" if plan.ways else "fits only"
-        yield verdict(BUT, f"{what}{with_ram}", f": {recipe}")
+        yield marked(BUT, f"{what}{with_ram}", f": {recipe}")
     else:
-        yield verdict(OK, "fits", f": {recipe}")
+        yield marked(OK, "fits", f": {recipe}")
     confidence = f"close: {plan.close_because}"
     if plan.confidence == "measured":
         confidence = "measured by the authors of Trinity-RFT"

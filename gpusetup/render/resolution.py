@@ -22,11 +22,11 @@ from gpusetup.render.screen import (
     ScreenLine,
     command,
     facts,
+    marked,
     plural,
     remark,
     section,
     table,
-    verdict,
 )
 
 TEST = ("gpusetup", "verify")
@@ -50,7 +50,7 @@ def resolution_text(
         # If no GPU was found, the result is a CPU build, so tell the user first that there is no
         # GPU.
         how_to_ask = ". For another machine: `--gpu NAME --driver VERSION`"
-        lines += [verdict(BUT, NO_GPU.replace("no", "No", 1), how_to_ask), ""]
+        lines += [marked(BUT, NO_GPU.replace("no", "No", 1), how_to_ask), ""]
     lines += _chosen(answer, snapshot)
 
     held_back = []
@@ -85,7 +85,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
     fits."""
     values: dict[str, str | None]
     if not answer.torch:
-        yield verdict(NO, "No torch build fits")
+        yield marked(NO, "No torch build fits")
         # What decides which builds fit.
         system, driver = snapshot.os, snapshot.driver
         gpus = [
@@ -103,10 +103,10 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
 
     values = {}
     if answer.packages:
-        yield verdict(OK, "These versions work together")
+        yield marked(OK, "These versions work together")
         yield from _members(answer.packages)
     else:
-        yield verdict(OK, f"torch {answer.torch}", f" from {answer.backend}")
+        yield marked(OK, f"torch {answer.torch}", f" from {answer.backend}")
         values["index"] = answer.index_url
         values["torchvision"] = answer.torchvision or NO_RELEASE
         values["torchaudio"] = answer.torchaudio or NO_RELEASE

@@ -169,34 +169,16 @@ def section(title: str, lines: Iterable[str]) -> Iterator[str]:
         yield from ("", heading(title), *body)
 
 
-def marked(mark: Part, name: str, *texts: str | Part, indent: int = 0) -> ScreenLine:
-    """A line with a coloured mark and name, followed by a colon and texts.
+def marked(mark: Part, head: str, rest: str | Part = "", *, indent: int = 0) -> ScreenLine:
+    """A line with a coloured mark and head, such as a verdict, and the rest of its sentence.
 
-    >>> marked(OK, "ok", "all alike")
-    '✓ ok: all alike'
+    >>> marked(OK, "ok", ": all alike"), marked(NO, "does not fit", indent=2)
+    ('✓ ok: all alike', '  ✗ does not fit')
     """
     sign, role = mark
-    head = f"{sign} {name}" if name else sign
-    parts: list[str | Part] = [" " * indent, (head, role)]
-    if texts:
-        parts.append(": ")
-        parts += texts
-    # If the line is broken, its further rows begin below the name, which follows the sign and a
+    # If the line is broken, its further rows begin below the head, which follows the sign and a
     # space.
-    return ScreenLine(*parts, hang=indent + 2)
-
-
-def verdict(mark: Part, answer: str, remainder: str = "") -> ScreenLine:
-    """The first line of a screen: a coloured mark and answer, followed by the rest without colour.
-
-    >>> verdict(NO, "does not fit"), verdict(OK, "fits", ": LoRA")
-    ('✗ does not fit', '✓ fits: LoRA')
-    """
-    sign, role = mark
-    head = f"{sign} {answer}"
-    # If the line is broken, its further rows begin below the answer, which follows the sign and a
-    # space.
-    return ScreenLine((head, role), remainder, hang=2)
+    return ScreenLine(" " * indent, (f"{sign} {head}", role), rest, hang=indent + 2)
 
 
 def table(
@@ -218,9 +200,7 @@ def table(
     last_column = len(titles) - 1
     ends_in_words = not titles[-1] or last_column in left
     padded_columns = last_column if ends_in_words else len(titles)
-    widths = [
-        max(_columns(plain(cells[column][0])) for cells in grid) for column in range(padded_columns)
-    ]
+    widths = [max(len(cells[column][0]) for cells in grid) for column in range(padded_columns)]
     # Two spaces precede each column.
     words_begin_at = sum(widths) + 2 * padded_columns + 2
 
@@ -230,7 +210,7 @@ def table(
         for column, (text, role) in enumerate(cells):
             padding = ""
             if column < padded_columns:
-                padding = " " * (widths[column] - _columns(plain(text)))
+                padding = " " * (widths[column] - len(text))
             if column in left:
                 parts += ["  ", (text, role), padding]
             else:
@@ -238,20 +218,6 @@ def table(
         has_words = any(text for text, _ in cells[padded_columns:])
         lines.append(ScreenLine(*parts, hang=words_begin_at, whole=not has_words))
     return lines
-
-
-def _columns(text: str) -> int:
-    """The number of terminal columns that a text takes.
-
-    >>> _columns("a字"), _columns("e\u0301")
-    (3, 1)
-    """
-    if text.isascii():
-        return len(text)
-    # Imported late, because importing rich takes longer than most commands take.
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 def facts(values: Mapping[str, str | None], indent: int = 2) -> list[ScreenLine]:
@@ -289,25 +255,16 @@ def command(text: str, indent: int = 2) -> ScreenLine:
     return ScreenLine(" " * indent, (typed, COMMAND), (remark, DIM), whole=True)
 
 
-REMARK_ROLES = {
-    "error": ERROR,
-    "warning": WARNING,
-    "hint": HINT,
-    "advice": HINT,
-    "note": HEADING,
-}
-
-
 def remark(word: str, text: str) -> ScreenLine:
-    """A line such as `error: …`, `warning: …`, `hint: …`, `advice: …` or `note: …`. Line breaks in
-    the text are kept."""
-    label = (word, REMARK_ROLES[word])
-    return ScreenLine(label, f": {text}", hang=2, many=True)
+    """A line such as `error: …`, `hint: …`, `advice: …` or `note: …`. Line breaks in the text are
+    kept."""
+    role = {"error": ERROR, "note": HEADING}.get(word, HINT)
+    return ScreenLine((word, role), f": {text}", hang=2, many=True)
 
 
-def notes(texts: Iterable[str], word: str = "note") -> list[str]:
+def notes(texts: Iterable[str]) -> list[str]:
     """An empty line, followed by one remark per text; empty if there are no texts."""
-    remarks = [remark(word, text) for text in texts]
+    remarks = [remark("note", text) for text in texts]
     return ["", *remarks] if remarks else []
 
 

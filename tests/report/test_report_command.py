@@ -67,9 +67,9 @@ def test_no_build_is_said_to_fit_a_machine_of_which_nothing_was_read(
 
 def test_of_a_long_text_the_beginning_and_the_end_are_read() -> None:
     dull = b"epoch 1 step 2 loss 0.3\n" * (WHOLE // 12)
-    kept = sifted(io.BytesIO(b"torch 2.9.1\n" + dull + b"CUDA error\n")).raw
+    kept = sifted(io.BytesIO(b"torch 2.9.1\n" + dull + b"CUDA error\n"))[0]
     assert kept.startswith(b"torch 2.9.1") and kept.endswith(b"CUDA error\n")
-    wide = sifted(io.BytesIO(("a" + dull.decode() + "b").encode("utf-16"))).raw
+    wide = sifted(io.BytesIO(("a" + dull.decode() + "b").encode("utf-16")))[0]
     assert wide.decode("utf-16").endswith("loss 0.3\nb")
 
 
@@ -77,8 +77,8 @@ def test_a_long_text_says_what_was_read_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raw = b"RuntimeError: CUDA error: out of memory %d\n" * (WHOLE // 30)
-    kept = sifted(io.BytesIO(raw))
-    assert kept.size == len(raw) and len(kept.raw) <= WHOLE
+    kept, size = sifted(io.BytesIO(raw))
+    assert size == len(raw) and len(kept) <= WHOLE
     (tmp_path / "long.txt").write_bytes(b"no word\n" * (WHOLE // 6))
     said = run(capsys, "--report", str(tmp_path / "long.txt"))[1]
     assert "report-cut" in said and "The text has 1.3 MiB" in said
