@@ -124,7 +124,7 @@ class Bare(WithDriver):
 
 
 def folder(kind: str, place: Path) -> Path:
-    """Where the libraries are: whole, without libcuda, or with a libcuda that is broken."""
+    """Where the libraries are: whole, without one of them, or with a libcuda without cuInit."""
     whole = standin.libraries()
     if not kind:
         return whole
@@ -132,12 +132,8 @@ def folder(kind: str, place: Path) -> Path:
     kept = kind if kind in ("libcuda.so.1", "none") else "libnvidia-ml.so.1"
     if kept != "none":
         (place / kept).symlink_to(whole / kept)
-    if kind == "broken":
-        (place / "libcuda.so.1").write_text("no library")
-    elif kind == "without":
+    if kind == "without":
         standin.compiled("cuda.c", place / "libcuda.so.1", "-DWITHOUT_INIT")
-    elif kind == "uncounted":
-        standin.compiled("cuda.c", place / "libcuda.so.1", "-DWITHOUT_COUNT")
     return place
 
 
@@ -286,15 +282,6 @@ def test_what_a_library_prints_is_no_answer_and_a_child_that_holds_the_pipes_is_
     diagnosis, taken = judged(Fault("chatter", "", state=state), tmp_path)
     assert diagnosis.cause == "ok", diagnosis.findings
     assert taken < ENOUGH_SECONDS / 2
-
-
-def test_both_libraries_are_waited_for_side_by_side_where_no_gpu_is_seen(tmp_path: Path) -> None:
-    quick = quick_seconds()
-    slow = f"@slow {int(4000 * quick)} 0"
-    fault = Fault("slow", "", state={"nvml.init": slow, "cuda.init": slow}, bare=True)
-    diagnosis, taken = judged(fault, tmp_path, limit=7.5 * quick)
-    assert diagnosis.cause == "ok", diagnosis.findings
-    assert taken < 7.5 * quick
 
 
 # --- whole processes ------------------------------------------------------------------------------
