@@ -19,7 +19,6 @@ from mcp.server.stdio import stdio_server
 
 from gpusetup import __version__
 from gpusetup.assistants import tools
-from gpusetup.errors import GpuSetupError, own_fault
 from gpusetup.render.console import harmless_json
 from gpusetup.system.processes import end_children
 
@@ -44,17 +43,34 @@ async def _serve(python: str | None) -> None:
     # Only one tool runs at a time, because two would query the driver at the same time.
     single_call = anyio.CapacityLimiter(1)
 
+    changes_nothing = types.ToolAnnotations(
+        read_only_hint=True,
+        destructive_hint=False,
+        idempotent_hint=True,
+        open_world_hint=False,
+    )
+    listed_tools = [
+        types.Tool(
+            name=tool.name,
+            description=tool.description,
+            input_schema=tools.schema_of(tool),
+            annotations=changes_nothing,
+        )
+        for tool in tools.TOOLS
+    ]
+
     async def list_tools(_context: Any, _request: Any) -> types.ListToolsResult:
-        listed_tools = [_listed(tool) for tool in tools.TOOLS]
         return types.ListToolsResult(tools=listed_tools)
 
     async def call_tool(
         _context: Any, request: types.CallToolRequestParams
     ) -> types.CallToolResult:
         values = request.arguments or {}
-        text, is_error = await anyio.to_thread.run_sync(
-            _answer, request.name, values, python, limiter=single_call
+        answer = await anyio.to_thread.run_sync(
+            tools.call_or_error, request.name, values, python, limiter=single_call
         )
+        is_error = answer.get("schema") == tools.ERROR
+        text = harmless_json(json.dumps(answer))
         content: list[Any] = [types.TextContent(type="text", text=text)]
         return types.CallToolResult(content=content, is_error=is_error)
 
@@ -68,33 +84,3 @@ async def _serve(python: str | None) -> None:
     async with stdio_server() as (incoming, outgoing):
         options = server.create_initialization_options()
         await server.run(incoming, outgoing, options)
-
-
-def _listed(tool: tools.Tool) -> types.Tool:
-    """Describe a tool in the form that the protocol requires."""
-    hints = types.ToolAnnotations(
-        read_only_hint=True,
-        destructive_hint=False,
-        idempotent_hint=True,
-        open_world_hint=False,
-    )
-    return types.Tool(
-        name=tool.name,
-        description=tool.description,
-        input_schema=tools.schema_of(tool),
-        annotations=hints,
-    )
-
-
-def _answer(name: str, values: dict[str, Any], python: str | None) -> tuple[str, bool]:
-    """The JSON of a tool's answer, and whether it is an error."""
-    is_error = False
-    try:
-        answer = tools.call(name, values, python)
-    except GpuSetupError as problem:
-        answer, is_error = tools.error_of(problem), True
-    except Exception as problem:
-        # Return an unexpected error as an answer too, because a bug in gpusetup must not end the
-        # server.
-        answer, is_error = tools.error_of(own_fault(problem)), True
-    return harmless_json(json.dumps(answer)), is_error

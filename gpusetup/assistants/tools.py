@@ -15,8 +15,8 @@ from typing import Any
 from gpusetup import named_file
 from gpusetup.commands.calling import answered
 from gpusetup.commands.parser import command
-from gpusetup.commands.question import Option, takes
-from gpusetup.errors import GpuSetupError, UsageError
+from gpusetup.commands.question import takes
+from gpusetup.errors import GpuSetupError, UsageError, own_fault
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.probe.snapshot_files import example_machines
@@ -24,10 +24,8 @@ from gpusetup.redaction import redact, redact_document
 
 LIMIT = 24_000
 """The maximum length of an answer's JSON, in characters: about 6,000 tokens."""
-STEPS = (200, 60, 25, 10, 4, 2)
-"""How many items each list in an answer may have. If an answer is too long, the next smaller number
-is tried."""
-MOST_FIELDS = 40
+ERROR = "gpusetup.error/1"
+"""The `schema` of an error's document."""
 LONGEST_REPORT = 16 << 20
 LONGEST_WORD = 2000
 MOST_WORDS = 50
@@ -66,55 +64,33 @@ class Tool(Frozen):
     required: tuple[str, ...] = ()
 
 
-def schema_of(tool: Tool) -> Values:
-    """The JSON schema of a tool's arguments."""
-    options = command(tool.command).QUESTION.OPTIONS
-    properties: Values = {name: _property(options[name]) for name in tool.options}
-    properties.update(tool.arguments)
-    return {
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-        "required": list(tool.required),
-    }
-
-
 def text(description: str, longest: int = LONGEST_WORD) -> Values:
     """The JSON schema of a text argument."""
     return {"type": "string", "maxLength": longest, "description": description}
 
 
-def _property(option: Option) -> Values:
-    """The JSON schema of a command's option."""
-    kind = takes(option)
-    # Undo the doubled percent signs, which argparse needs in a help text because it fills in
-    # `%(default)s`.
-    description = option.help.replace("%%", "%")
-    schema = text(description)
-    if kind == "strings":
-        # Accept a single text for a list of texts too, because models often forget the list.
-        schema.update({"type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS})
-        return schema
-    if kind != "string":
-        return {"type": kind, "description": description}
-    if option.choices:
-        schema["enum"] = list(option.choices)
-    return schema
-
-
-def check(tool: Tool, values: Values) -> None:
-    """Raise UsageError if the arguments do not fit the tool's schema."""
-    # Imported here because it is a dependency of the extra `mcp`.
-    from jsonschema import Draft202012Validator
-
-    schema = schema_of(tool)
-    for problem in Draft202012Validator(schema).iter_errors(values):
-        place = " ".join((tool.name, *map(str, problem.path)))
-        arguments = ", ".join(schema["properties"])
-        raise UsageError(
-            f"{place}: {problem.message[:LONGEST_PROBLEM]}",
-            hint=f"it takes {arguments}",
-        )
+def schema_of(tool: Tool) -> Values:
+    """The JSON schema of a tool's arguments: the options of its command, and its own."""
+    options = command(tool.command).QUESTION.OPTIONS
+    properties: Values = {}
+    for name in tool.options:
+        kind, choices = takes(options[name]), options[name].choices
+        # In a help text argparse needs `%%` for a percent sign.
+        schema = text(options[name].help.replace("%%", "%"))
+        if kind == "strings":
+            # Accept a single text for a list of texts too, because models often forget the list.
+            schema |= {"type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS}
+        elif choices:
+            schema["enum"] = [*choices]
+        else:
+            schema["type"] = kind
+        properties[name] = schema
+    return {
+        "type": "object",
+        "properties": {**properties, **tool.arguments},
+        "additionalProperties": False,
+        "required": [*tool.required],
+    }
 
 
 # --- answers ------------------------------------------------------------------------------------
@@ -140,7 +116,7 @@ def _on_machine(command: str, values: Values, python: str | None) -> Values:
 
 def _diagnose(values: Values, python: str | None) -> Values:
     """Doctor's answer about a machine."""
-    return _without_snapshot(_on_machine("doctor", values, python))
+    return _shorter(_on_machine("doctor", values, python))
 
 
 def _read_report(values: Values, python: str | None) -> Values:
@@ -152,24 +128,16 @@ def _read_report(values: Values, python: str | None) -> Values:
     from gpusetup.commands.report import snapshot_of
 
     machine = redact(snapshot_of(values["text"].encode("utf-8", "replace")))
-    answer = _answer_of("doctor", {"machine": machine, "torch": values.get("torch")})
-    return _without_snapshot(answer)
+    return _shorter(_answer_of("doctor", {"machine": machine, "torch": values.get("torch")}))
 
 
-def _without_snapshot(answer: Values) -> Values:
-    """Doctor's answer without the snapshot, because its findings already quote what matters from
-    it."""
-    shorter = {key: value for key, value in answer.items() if key != "snapshot"}
-    if shorter["resolution"]:
-        shorter["resolution"] = _without_reasons(shorter["resolution"])
-    return shorter
-
-
-def _without_reasons(resolution: Values) -> Values:
-    """A resolution without the reasons against the other builds, unless no build fits."""
-    if resolution["torch"] is None:
-        return resolution
-    return {key: value for key, value in resolution.items() if key != "rejections"}
+def _shorter(answer: Values) -> Values:
+    """Doctor's answer without the snapshot, whose findings quote what matters from it, and without
+    the reasons against other builds, unless no build fits."""
+    del answer["snapshot"]
+    if answer["resolution"] and answer["resolution"]["torch"]:
+        del answer["resolution"]["rejections"]
+    return answer
 
 
 def _resolve(values: Values, python: str | None) -> Values:
@@ -190,7 +158,9 @@ def _resolve(values: Values, python: str | None) -> Values:
     # one.
     values = {**values, "packages": packages, "offline": True}
     answer = _on_machine("resolve", values, python)
-    return answer if values.get("explain") else _without_reasons(answer)
+    if answer["torch"] and not values.get("explain"):
+        del answer["rejections"]
+    return answer
 
 
 def _plan(values: Values, python: str | None) -> Values:
@@ -283,45 +253,44 @@ TOOLS = (
         answer=_explain,
     ),
 )
-OWN_WORDS = ("explain",)
-"""Tools whose answers quote nothing from the machine or a text, so they need no redaction."""
 
 
 def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
-    """Run a tool and return its answer, shortened to the limit. Raises GpuSetupError."""
+    """Run a tool and return its answer, redacted and shortened to the limit. Raises
+    GpuSetupError."""
+    # Imported here because it is a dependency of the extra `mcp`.
+    from jsonschema import Draft202012Validator
+
     tools = {tool.name: tool for tool in TOOLS}
     tool = tools.get(name)
     if tool is None:
         raise UsageError(f"there is no tool {name!r}", hint=", ".join(tools))
     # Some models send null for arguments that they want to leave out.
     arguments = {key: value for key, value in values.items() if value is not None}
-    check(tool, arguments)
+    schema = schema_of(tool)
+    for problem in Draft202012Validator(schema).iter_errors(arguments):
+        place = " ".join((name, *map(str, problem.path)))
+        hint = f"it takes {', '.join(schema['properties'])}"
+        raise UsageError(f"{place}: {problem.message[:LONGEST_PROBLEM]}", hint=hint)
     answer = tool.answer(arguments, python)
-    # Redact the answer, because it must not contain names of people, home folders or secrets.
-    # Answers about an example machine contain none.
-    quotes_nobody = "machine" in arguments or name in OWN_WORDS
-    if not quotes_nobody:
-        answer = dict(redact_document(answer))
-    return bounded(answer)
+    # The answer must not contain names of people, home folders or secrets. An example machine and
+    # the explanation of a finding contain none.
+    quotes_nobody = "machine" in arguments or name == "explain"
+    return bounded(answer if quotes_nobody else dict(redact_document(answer)))
 
 
-def error_of(problem: GpuSetupError) -> Values:
-    """The document for an error, redacted like the answers."""
-    document: Values = {"schema": "gpusetup.error/1"}
-    document["message"] = redact_document(problem.message)
-    document["hint"] = redact_document(problem.hint) if problem.hint else problem.hint
-    document["exit"] = problem.exit_code
-    return bounded(document)
+def call_or_error(name: str, values: Mapping[str, Any], python: str | None) -> Values:
+    """The answer of `call`, or the document of the error that it raised. A bug in gpusetup is
+    answered too, because it must not end the server."""
+    try:
+        return call(name, values, python)
+    except Exception as error:
+        problem = error if isinstance(error, GpuSetupError) else own_fault(error)
+        document = {"message": problem.message, "hint": problem.hint, "exit": problem.exit_code}
+        return bounded({"schema": ERROR, **redact_document(document)})
 
 
-# --- shortening an answer -------------------------------------------------------------------------
-
-CHARACTERS_FOR_ITEM = 20
-"""A text may have this many characters for each item that a list may have, so both are shortened in
-the same steps."""
-
-
-def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
+def bounded(document: Values, limit: int = LIMIT) -> Values:
     """Shorten a document to at most `limit` characters of JSON; the field `cut` says what is
     missing.
 
@@ -330,24 +299,24 @@ def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
     """
     if len(json.dumps(document)) <= limit:
         return document
-    for most_items in STEPS:
-        most_characters = most_items * CHARACTERS_FOR_ITEM
-        shorter = _cut(document, most_items)
+    for most_items in (200, 40, 8, 2):
+        most_characters = 20 * most_items
+        shorter = _cut(document, most_items, most_characters)
         shorter["cut"] = f"lists after {most_items} items, texts after {most_characters} characters"
         if len(json.dumps(shorter)) <= limit:
             return dict(shorter)
     return {"cut": "everything: it is too long"}
 
 
-def _cut(value: Any, most_items: int) -> Any:
-    """A plain value, with lists and texts shortened."""
-    if isinstance(value, dict):
-        # Shorten objects too: one with a field for each host or package can be as long as a list.
-        most_fields = max(most_items, MOST_FIELDS)
-        fields = islice(value.items(), most_fields)
-        return {key: _cut(inner, most_items) for key, inner in fields}
-    if isinstance(value, list | tuple):
-        return [_cut(inner, most_items) for inner in value[:most_items]]
+def _cut(value: Any, most_items: int, most_characters: int) -> Any:
+    """A plain value with its lists, objects and texts shortened. An object keeps at least 40
+    fields, more than any of gpusetup's own has; one with a field for each host or package may have
+    thousands."""
     if isinstance(value, str):
-        return value[: most_items * CHARACTERS_FOR_ITEM]
+        return value[:most_characters]
+    if isinstance(value, dict):
+        fields = islice(value.items(), max(most_items, 40))
+        return {key: _cut(inner, most_items, most_characters) for key, inner in fields}
+    if isinstance(value, list | tuple):
+        return [_cut(inner, most_items, most_characters) for inner in value[:most_items]]
     return value

@@ -12,6 +12,7 @@ from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import (
     RuleContext,
     events,
+    gpus,
     has_nvidia,
     in_container,
     says_nothing_else,
@@ -22,6 +23,7 @@ from gpusetup.messages.programs import BY_NAME
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import lines
+from gpusetup.model.versions import Capability
 
 
 def programs_own(context: RuleContext, text: str) -> Fix:
@@ -136,6 +138,20 @@ NOT_ABOUT_TRAINING = (
     r"\b(?:without|no|disabl\w+|instead of) (?:AMP|autocast|mixed[- ]precision|fp16|bf16)\b"
     r"|\bint[48]\b|quantiz|gguf|llama|out of memory|\bon (?:the )?cpu\b"
 )
+
+FIRST_WITH_TENSOR_CORES = Capability(7, 0)
+"""Volta's compute capability (CUDA C++ Programming Guide, Compute Capabilities)."""
+
+
+def _no_gpu_has_tensor_cores(context: RuleContext) -> bool:
+    """Whether the GPUs are known and all are older than Volta or of the GTX 16 series."""
+    listed = gpus(context)
+    return bool(listed) and all(
+        (gpu.compute_capability or FIRST_WITH_TENSOR_CORES) < FIRST_WITH_TENSOR_CORES
+        or "GTX 16" in gpu.name
+        for gpu in listed
+    )
+
 
 CAUSES = (
     Cause(
@@ -436,10 +452,18 @@ CAUSES = (
         "command after `--`). If the data arrive too slowly, use more DataLoader workers, pinned "
         "memory and cached or decoded data. If the model or the batch is too small to fill the "
         "GPU, use a larger batch or torch.compile; sizes that are multiples of 8 suit the tensor "
-        "cores (GPUs before Volta and the GTX 16 series have none). `gpusetup tune CONFIG "
-        "--benchmark` measures your code with and without mixed precision",
+        "cores. `gpusetup tune CONFIG --benchmark` measures your code with and without mixed precision",
         # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
         commands=("gpusetup monitor -- python train.py",),
+        cases=(
+            Message(
+                where=(_no_gpu_has_tensor_cores,),
+                title="{gpus}: without tensor cores, mixed precision saves memory but rarely time",
+                means="GPUs before Volta and the GTX 16 series have no tensor cores. On such a "
+                "card, mixed precision helps little, and not at all if the data arrive too "
+                "slowly or the model is too small to fill the GPU.",
+            ),
+        ),
         says=(says(rf"{MIXED_PRECISION}[^\n]{{0,90}}?{NO_GAIN}|{NO_GAIN} (?:\w+ ){{1,3}}?{MIXED_PRECISION}", "amp", "autocast", "precision", "fp16", "bf16", unless=NOT_ABOUT_TRAINING, example="Mixed precision is enabled but training speed did not improve"),),
     ),
 )  # fmt: skip

@@ -40,70 +40,51 @@ EXAMPLES = (
 )
 
 
-BY_ENGINE = HelpGroup("how to reach the nodes")
-EACH_NODE = HelpGroup("what each node does")
-HOW = HelpGroup("submission and records")
-
-
 class FleetRunQuestion(CommandQuestion):
     """The nodes, the engine that reaches them, and the work that each node does."""
 
     nodes: str | None = shared(NODES)
+
+    _by_engine = HelpGroup("how to reach the nodes")
     slurm: bool = switch(
-        "submit an exclusive Slurm job to each idle node",
-        group=BY_ENGINE,
-        one_of="engine",
-        is_needed=True,
+        "submit an exclusive Slurm job to each idle node", one_of="engine", is_needed=True
     )
     hosts: str | None = option(
-        "connect over ssh to each host listed in FILE",
-        metavar="FILE",
-        group=BY_ENGINE,
-        one_of="engine",
+        "connect over ssh to each host listed in FILE", metavar="FILE", one_of="engine"
     )
     ray: str | None = option(
         "start an actor on each node of this Ray cluster; `auto` uses the running cluster",
         metavar="ADDRESS",
-        group=BY_ENGINE,
         one_of="engine",
     )
     kubernetes: str | None = option(
         "start a Job on each idle node, with this image (it must contain gpusetup and your torch)",
         metavar="IMAGE",
-        group=BY_ENGINE,
         one_of="engine",
     )
-    partition: str | None = option(
-        "with Slurm: use only this partition", metavar="NAME", group=BY_ENGINE
-    )
+    partition: str | None = option("with Slurm: use only this partition", metavar="NAME")
     runtime_class: str | None = option(
-        "with Kubernetes: the runtime class, if needed, e.g. nvidia",
-        metavar="NAME",
-        group=BY_ENGINE,
+        "with Kubernetes: the runtime class, if needed, e.g. nvidia", metavar="NAME"
     )
+
+    _each_node = HelpGroup("what each node does")
     level: str = option(
-        "the level of `gpusetup verify`",
-        default="quick",
-        choices=("quick", "standard", "stress"),
-        group=EACH_NODE,
+        "the level of `gpusetup verify`", default="quick", choices=("quick", "standard", "stress")
     )
-    python: str | None = shared(PYTHON, group=EACH_NODE)
+    python: str | None = shared(PYTHON)
     node_python: str | None = option(
         "path on the nodes of the Python that has gpusetup (default: the same path "
         "as here; Ray: the workers' own)",
         metavar="PATH",
-        group=EACH_NODE,
     )
     limit: float | None = shared(
-        LIMIT,
-        help="time limit for each node (default: 300, 1200 or 600, depending on the level)",
-        group=EACH_NODE,
+        LIMIT, help="time limit for each node (default: 300, 1200 or 600, depending on the level)"
     )
-    print: bool = switch("only show what would be submitted", group=HOW)
+
+    _how = HelpGroup("submission and records")
+    print: bool = switch("only show what would be submitted")
     into: str | None = option(
-        f"write the records into this new folder (default: {USUAL_FOLDER}-DATE)",
-        metavar="DIR",
-        group=HOW,
+        f"write the records into this new folder (default: {USUAL_FOLDER}-DATE)", metavar="DIR"
     )
     after: tuple[str, ...] = command_after_dashes()
 

@@ -43,9 +43,6 @@ EXAMPLES = (
 )
 
 
-OTHER_HOST = HelpGroup("an image for another host")
-
-
 class InstallQuestion(CommandQuestion):
     """What to install, where to install it, and which of the steps to run."""
 
@@ -76,8 +73,10 @@ class InstallQuestion(CommandQuestion):
     yes: bool = switch("do not ask for confirmation", "-y", "--yes")
     no_verify: bool = switch("do not test the result")
     undo: bool = switch("restore what the last installation replaced")
-    gpu: tuple[str, ...] = shared(GPU, group=OTHER_HOST)
-    driver: str | None = shared(DRIVER, group=OTHER_HOST)
+
+    _other_host = HelpGroup("an image for another host")
+    gpu: tuple[str, ...] = shared(GPU)
+    driver: str | None = shared(DRIVER)
 
     @property
     def root(self) -> str:

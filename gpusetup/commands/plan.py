@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from gpusetup.catalog.builds import completed_from_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import FROM, Machine, gather, shared
-from gpusetup.commands.question import CommandQuestion, HelpGroup, option, switch
+from gpusetup.commands.question import CommandQuestion, HelpGroup, number, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.configs.config import read_config
@@ -51,142 +51,87 @@ JOB_OPTIONS = (
 """Options that have the same name as a field of a job."""
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
-MODEL = HelpGroup("model", "for example: --model meta-llama/Llama-3.1-8B")
-JOB = HelpGroup("job", "for example: --context 4096 --batch 8 --trainer trl --lora 16")
-GPUS = HelpGroup("GPUs", 'for example: --gpu "A100 80GB" --gpus 4 --strategy fsdp')
-ANSWER = HelpGroup("answer", "for example: --model qwen3-14b --gpu H20 --max-context")
-ONE_GPU = "gpu"
-"""Options that name the GPU in different ways exclude each other."""
-ONE_UNKNOWN = "unknown"
-"""Options that ask for an unknown value exclude each other."""
 
 
 class PlanQuestion(CommandQuestion):
     """The training run or server to plan, and its GPUs."""
 
+    _model = HelpGroup("model", "for example: --model meta-llama/Llama-3.1-8B")
     model: str | None = option(
-        "a model: a short name (qwen3-8b), a hub id, a config.json or its folder",
-        metavar="NAME",
-        group=MODEL,
+        "a model: a short name (qwen3-8b), a hub id, a config.json or its folder", metavar="NAME"
     )
-    params: str | None = option(
-        "instead of --model: the number of parameters", metavar="124M", group=MODEL
-    )
-    from_config: str | None = option(
-        "read the job from this training config", metavar="FILE", group=MODEL
-    )
+    params: str | None = option("instead of --model: the number of parameters", metavar="124M")
+    from_config: str | None = option("read the job from this training config", metavar="FILE")
 
-    context: int | None = option(
-        "tokens per sequence, e.g. 32768", metavar="N", parse=int, group=JOB
-    )
-    batch: int | None = option(
-        "number of sequences in one micro-batch, for all GPUs together",
-        metavar="N",
-        parse=int,
-        group=JOB,
-    )
-    accumulate: int | None = option(
-        "micro-batches per optimizer step", metavar="N", parse=int, group=JOB
-    )
+    _job = HelpGroup("job", "for example: --context 4096 --batch 8 --trainer trl --lora 16")
+    context: int | None = number("tokens per sequence, e.g. 32768")
+    batch: int | None = number("number of sequences in one micro-batch, for all GPUs together")
+    accumulate: int | None = number("micro-batches per optimizer step")
     trainer: str | None = option(
         "use the defaults of this trainer, and print its keys or flags: trinity, trl, hf, "
         "axolotl, verl, ...",
         metavar="NAME",
-        group=JOB,
     )
     method: str | None = option(
         "training method: sft (default), or a method for preferences or rewards, such as dpo, kto, "
         "grpo or ppo",
         metavar="NAME",
         parse=method_named,
-        group=JOB,
     )
     optimizer: str | None = option(
-        "the optimizer, e.g. adamw8bit or adafactor",
-        metavar="NAME",
-        parse=optimizer_named,
-        group=JOB,
+        "the optimizer, e.g. adamw8bit or adafactor", metavar="NAME", parse=optimizer_named
     )
     dtype: str | None = option(
-        "type of the weights: fp32, bf16 or fp16",
-        metavar="TYPE",
-        choices=("fp32", "bf16", "fp16"),
-        group=JOB,
+        "type of the weights: fp32, bf16 or fp16", metavar="TYPE", choices=("fp32", "bf16", "fp16")
     )
     amp: Literal["bf16", "fp16", "none"] | None = option(
-        "mixed precision: bf16, fp16 or none",
-        metavar="TYPE",
-        choices=("bf16", "fp16", "none"),
-        group=JOB,
+        "mixed precision: bf16, fp16 or none", metavar="TYPE", choices=("bf16", "fp16", "none")
     )
     attention: str | None = option(
         "attention implementation: flash, sdpa, or eager, which keeps all attention scores in "
         "memory",
         metavar="TYPE",
         choices=get_args(Attention),
-        group=JOB,
     )
     loss: str | None = option(
         "how the loss is computed: fused (as in Liger and Unsloth; doesn't store the logits), "
         "chunked, hf, eager, ...",
         metavar="NAME",
-        group=JOB,
     )
-    lora: int | None = option(
-        "train only LoRA adapters of this rank", metavar="RANK", parse=int, group=JOB
-    )
+    lora: int | None = option("train only LoRA adapters of this rank", metavar="RANK", parse=int)
     quantize: str | None = option(
-        "quantize the frozen model: nf4, int8, ...",
-        metavar="TYPE",
-        choices=QUANTIZATIONS,
-        group=JOB,
+        "quantize the frozen model: nf4, int8, ...", metavar="TYPE", choices=QUANTIZATIONS
     )
     checkpointing: str | None = option(
         "recompute activations in the backward pass: full, selective or none",
         const="full",
         choices=CHECKPOINTINGS,
         metavar="full",
-        group=JOB,
     )
 
+    _gpus = HelpGroup("GPUs", 'for example: --gpu "A100 80GB" --gpus 4 --strategy fsdp')
     gpu: str | None = option(
-        'the name of the GPU, e.g. "A100 80GB"', metavar="NAME", group=GPUS, one_of=ONE_GPU
+        'the name of the GPU, e.g. "A100 80GB"', metavar="NAME", one_of="place"
     )
     gpu_mem: str | None = option(
-        "instead of --gpu: the memory of the GPU, e.g. 24GiB",
-        metavar="SIZE",
-        group=GPUS,
-        one_of=ONE_GPU,
+        "instead of --gpu: the memory of the GPU, e.g. 24GiB", metavar="SIZE", one_of="place"
     )
-    machine: Machine | None = shared(FROM, group=GPUS, one_of=ONE_GPU)
-    gpus: int | None = option(
-        "number of GPUs used for training (not for inference)",
-        metavar="N",
-        parse=int,
-        group=GPUS,
-    )
+    machine: Machine | None = shared(FROM, one_of="place")
+    gpus: int | None = number("number of GPUs used for training (not for inference)")
     strategy: str | None = option(
         "how the GPUs share the training: ddp, fsdp, zero2, dp (DataParallel), ...",
         metavar="NAME",
         parse=strategy_named,
         choices=SHARDED,
-        group=GPUS,
     )
-    sp: int | None = option("degree of sequence parallelism", metavar="N", parse=int, group=GPUS)
+    sp: int | None = number("degree of sequence parallelism")
 
-    max_context: bool = switch(
-        "find the longest context that fits", group=ANSWER, one_of=ONE_UNKNOWN
-    )
-    max_batch: bool = switch("find the largest batch that fits", group=ANSWER, one_of=ONE_UNKNOWN)
-    gpus_needed: bool = switch(
-        "find the smallest number of GPUs without offload",
-        group=ANSWER,
-        one_of=ONE_UNKNOWN,
-    )
-    cells: str | None = option(
-        "plan every row of a CSV file, and print JSON", metavar="CSV", group=ANSWER
-    )
-    predict: bool = switch("always predict, even if the job was measured", group=ANSWER)
+    _answer = HelpGroup("answer", "for example: --model qwen3-14b --gpu H20 --max-context")
+    max_context: bool = switch("find the longest context that fits", one_of="unknown")
+    max_batch: bool = switch("find the largest batch that fits", one_of="unknown")
+    gpus_needed: bool = switch("find the smallest number of GPUs without offload", one_of="unknown")
+    cells: str | None = option("plan every row of a CSV file, and print JSON", metavar="CSV")
+    predict: bool = switch("always predict, even if the job was measured")
 
     @property
     def solve(self) -> str | None:

@@ -24,7 +24,8 @@ positional word, any number of positional words, or the command after `--`."""
 
 
 class HelpGroup(NamedTuple):
-    """A group of options in `--help`."""
+    """A heading in `--help`: as a value in a question's class, it begins a group, to which all
+    options below it belong."""
 
     title: str
     description: str | None = None
@@ -48,7 +49,7 @@ class Option(NamedTuple):
     const: str | None = None
     """The option's value if it is typed without a value; None if that is not allowed."""
     group: HelpGroup | None = None
-    """The option's group in `--help`; None puts it into the first group."""
+    """The heading above it in its class; without one, it is in the first group of `--help`."""
     one_of: str | None = None
     """Options with the same word here are mutually exclusive."""
     is_needed: bool = False
@@ -70,6 +71,11 @@ def option(
     if parse in (int, float):
         rest.setdefault("value_type", parse)
     return Option(VALUE, help, default, flags, parse=parse, **rest)
+
+
+def number(help: str, **rest: Any) -> Any:
+    """An option whose value is a whole number."""
+    return option(help, parse=int, metavar="N", **rest)
 
 
 def options(help: str, *flags: str, **rest: Any) -> Any:
@@ -103,7 +109,7 @@ NEEDED: Any = object()
 if TYPE_CHECKING:
     from gpusetup.model.frozen import dataclass_transform
 
-    _FIELDS = (option, options, switch, argument, arguments, command_after_dashes)
+    _FIELDS = (option, number, options, switch, argument, arguments, command_after_dashes)
     _record = dataclass_transform(
         kw_only_default=True, frozen_default=True, field_specifiers=_FIELDS
     )
@@ -125,11 +131,14 @@ class CommandQuestion:
 
     def __init_subclass__(cls) -> None:
         declared: dict[str, Option] = {}
+        group = None
         for name, value in vars(cls).items():
-            if isinstance(value, Option):
+            if isinstance(value, HelpGroup):
+                group = value
+            elif isinstance(value, Option):
                 is_positional = value.kind in (ARGUMENT, ARGUMENTS, COMMAND)
                 own_flag = () if is_positional else (f"--{name.replace('_', '-')}",)
-                declared[name] = value._replace(flags=value.flags or own_flag)
+                declared[name] = value._replace(flags=value.flags or own_flag, group=group)
         cls.OPTIONS = {**cls.OPTIONS, **declared}
         # Move each option to OPTIONS, and replace the class attribute with the option's default. So
         # a question in which the field is not set has the default.

@@ -58,8 +58,6 @@ EXAMPLES = (
     "gpusetup resolve --torch 2.5.1 --name torch-cu124",
     'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux',
 )
-ANOTHER_MACHINE = HelpGroup("another machine")
-REQUEST = HelpGroup("request")
 STALE_DAYS = 120
 """An older catalog is outdated: torch has a release about every two months."""
 ON_APPLE = (
@@ -75,45 +73,41 @@ class ResolveQuestion(CommandQuestion):
         "asks your package index, and chooses a torch that works with them",
         metavar="PACKAGE",
     )
-    machine: Machine | None = shared(FROM, group=ANOTHER_MACHINE)
-    driver: str | None = shared(DRIVER, group=ANOTHER_MACHINE)
-    gpu: tuple[str, ...] = shared(GPU, group=ANOTHER_MACHINE)
+
+    _another_machine = HelpGroup("another machine")
+    machine: Machine | None = shared(FROM)
+    driver: str | None = shared(DRIVER)
+    gpu: tuple[str, ...] = shared(GPU)
     os: Literal["linux", "windows", "macos"] | None = option(
-        "operating system", choices=("linux", "windows", "macos"), group=ANOTHER_MACHINE
+        "operating system", choices=("linux", "windows", "macos")
     )
     architecture: str | None = option(
         "processor architecture",
         "--machine",
         choices=("x86_64", "aarch64"),
         parse=architecture_named,
-        group=ANOTHER_MACHINE,
     )
     python: str | None = option(
-        "Python version; write 3.13t for a free-threaded one",
-        metavar="3.11",
-        group=ANOTHER_MACHINE,
+        "Python version; write 3.13t for a free-threaded one", metavar="3.11"
     )
-    glibc: str | None = option(
-        "version of the C library (Linux)", metavar="2.35", group=ANOTHER_MACHINE
-    )
-    requirements: tuple[str, ...] = shared(REQUIREMENTS, group=REQUEST)
-    torch: str | None = shared(TORCH, group=REQUEST)
-    backend: str = shared(BACKEND, group=REQUEST)
-    index: str | None = shared(INDEX, group=REQUEST)
+    glibc: str | None = option("version of the C library (Linux)", metavar="2.35")
+
+    _request = HelpGroup("request")
+    requirements: tuple[str, ...] = shared(REQUIREMENTS)
+    torch: str | None = shared(TORCH)
+    backend: str = shared(BACKEND)
+    index: str | None = shared(INDEX)
     installer: str | None = option(
-        "print the commands for this installer",
-        choices=("uv", "pip", "conda"),
-        group=REQUEST,
+        "print the commands for this installer", choices=("uv", "pip", "conda")
     )
     name: str | None = option(
         "print conda commands that create a new environment with this name",
         "-n",
         "--name",
         metavar="NAME",
-        group=REQUEST,
     )
-    explain: bool = switch("for each build that does not fit, list all reasons", group=REQUEST)
-    offline: bool = switch("with PACKAGE: use only gpusetup's own table, no network", group=REQUEST)
+    explain: bool = switch("for each build that does not fit, list all reasons")
+    offline: bool = switch("with PACKAGE: use only gpusetup's own table, no network")
 
 
 QUESTION = ResolveQuestion

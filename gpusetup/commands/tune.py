@@ -14,7 +14,7 @@ from gpusetup.commands.common import (
     gather,
     shared,
 )
-from gpusetup.commands.question import CommandQuestion, HelpGroup, argument, option, switch
+from gpusetup.commands.question import CommandQuestion, HelpGroup, argument, number, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
@@ -44,55 +44,40 @@ DEFAULT_FILE = "train.yaml"
 """The config file name in the commands of a printed preset."""
 
 
-THE_CONFIG = HelpGroup("the config")
-MEASURING = HelpGroup("measuring")
-
-
 class TuneQuestion(CommandQuestion):
     """The config, the file to which to write it, and what to measure for it."""
 
     config: str | None = argument("a YAML or JSON config", metavar="CONFIG")
     machine: Machine | None = shared(FROM)
     gpu: str | None = option(
-        'tune the config for this GPU instead of the machine\'s, e.g. "RTX 4090"',
-        metavar="NAME",
+        'tune the config for this GPU instead of the machine\'s, e.g. "RTX 4090"', metavar="NAME"
     )
     python: str | None = shared(PYTHON)
+
+    _the_config = HelpGroup("the config")
     preset: str | None = option(
         "print a ready-made config (a preset), or write it with -o: " + ", ".join(PRESET_NAMES),
         metavar="NAME",
         parse=spelled,
         choices=PRESET_NAMES,
-        group=THE_CONFIG,
     )
     target: str | None = option(
-        "write the tuned config, or the preset, to OUT",
-        "-o",
-        metavar="OUT",
-        group=THE_CONFIG,
-        one_of="written",
+        "write the tuned config, or the preset, to OUT", "-o", metavar="OUT", one_of="written"
     )
     in_place: bool = switch(
-        "change CONFIG itself, and keep a copy of the previous file",
-        group=THE_CONFIG,
-        one_of="written",
+        "change CONFIG itself, and keep a copy of the previous file", one_of="written"
     )
-    benchmark: bool = switch(
-        "measure the gain from AMP, batch size, workers and torch.compile", group=MEASURING
-    )
-    batch_size: bool = switch("find the batch size that fits", group=MEASURING)
+
+    _measuring = HelpGroup("measuring")
+    benchmark: bool = switch("measure the gain from AMP, batch size, workers and torch.compile")
+    batch_size: bool = switch("find the batch size that fits")
     code: str | None = option(
         "a function that takes a batch size and returns a model and a batch, or a dict with "
         "'model', 'batch', 'loss', 'optimizer', 'dataset' (a Dataset or DataLoader)",
         metavar="MODULE:FUNCTION",
-        group=MEASURING,
     )
-    max: int | None = option(
-        "the largest batch size to try", metavar="N", parse=int, group=MEASURING
-    )
-    device: str = shared(
-        DEVICE, help="the device to measure on: auto, cpu, cuda or cuda:1", group=MEASURING
-    )
+    max: int | None = number("the largest batch size to try")
+    device: str = shared(DEVICE, help="the device to measure on: auto, cpu, cuda or cuda:1")
 
     @property
     def measures(self) -> bool:
