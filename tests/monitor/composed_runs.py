@@ -261,7 +261,13 @@ RUNS: dict[str, Run] = {
         "memory-tight/host-memory use-less-host-memory", (), tree(100),
         host={"memory_used_bytes": 125 * GIB}),
     "CPU: others use it up": Run(
-        "input-starved/cores free-the-cpu", (), tree(45, cores=2), others=185, cores=2),
+        "cpu-bound/cores free-the-cpu", (), tree(45, cores=2), others=185, cores=2),
+    "CPU: others leave it a part of a core": Run(
+        "cpu-bound/cores free-the-cpu", (), tree(9, cores=2, runnable_processes=1), others=191,
+        cores=2),
+    "CPU: it sleeps beside others": Run(
+        "idle/waits see-where-it-waits", (), tree(2, cores=2, runnable_processes=0), others=198,
+        cores=2),
     "CPU: workers rest beside others": Run(
         "input-starved/each-step fetch-in-advance", (), tree(16, workers=2, each=1, cores=2),
         others=185, cores=2),

@@ -393,7 +393,6 @@ def test_a_recording_that_was_cut_is_judged_by_what_it_holds(
         ("", "holds no sample"),
         ("2026/11/20 06:00:00.000, 0, 45 %, 8123\n", "--format=csv and its heading"),
         ("hello\n{}\n", "is not a recording"),
-        ("[0] NVIDIA L4 | 45'C,  97 % |  8123 / 24564 MB | ada(8000M)\n", "the screen of gpustat"),
         ("| NVITOP 1.3.2   Driver Version: 580.95.05 |\n", "the screen of nvitop"),
         ("{hello\n{}\n", "line 1 is not JSON"),
         ("+-----+\n| NVIDIA-SMI 580.95.05 |\n", "holds no sample"),
