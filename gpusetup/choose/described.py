@@ -92,7 +92,8 @@ def with_gpus(
         floors = filter(None, (row.on(snapshot.os.family or "linux") for row in catalog.toolkits))
         of_branch = [floor for floor in floors if floor.partition(".")[0] == driver]
         driver = min(of_branch, key=parsed, default=driver)
-        # The GPUs no longer count as listed by the driver.
+        # The GPUs no longer count as listed by the driver, and an empty list, which would mean that
+        # there is none, becomes None: unknown. So does the bus of the machine that was read.
         gpus = tuple(replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
         snapshot = replace(
             _without_driver(snapshot),

@@ -131,13 +131,8 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
     has_driver = bool(driver.cuda or driver.version)
     is_without = not has_driver and (machine.gpus == () or os.family == "macos")
     presence: Presence = "some" if gpus else "none" if is_without else "unknown"
-    firsts, assumed = first_drivers(machine, catalog), None
-    # A Jetson's driver is part of its JetPack. An unknown one is assumed to support each of the
-    # GPUs, and the second-newest CUDA major version, as most drivers do.
-    if not has_driver and not board:
-        floors = filter(None, (row.on(driver_family(machine)) for row in catalog.families))
-        candidates = (*sorted(floors, key=parsed)[-2:-1], *(first for _, first in firsts))
-        assumed = max(candidates, key=parsed, default=None)
+    # A Jetson's driver is part of its JetPack.
+    is_assumed = not has_driver and not board
     facts = HostFacts(
         family=os.family or "linux",
         architecture=os.machine or "x86_64",
@@ -148,17 +143,26 @@ def host_of(machine: Snapshot, catalog: Catalog) -> Host:
         macos=os.version if os.family == "macos" else None,
         driver=driver.version,
         driver_cuda=driver_cuda,
-        # With a Jetson's driver or cuda-compat, the driver version does not tell which CUDA is
-        # supported.
+        # Without a driver version, with a Jetson's, or with cuda-compat, the version does not tell
+        # which CUDA is supported: what the driver itself says is believed.
         trusts_cuda=not driver.version or bool(machine.container.cuda_compat_path or board),
         jetpack=jetpack,
         board=board,
         gpus=tuple(Gpu(name=g.name, compute_capability=g.compute_capability) for g in gpus),
-        first_drivers=firsts,
+        first_drivers=first_drivers(machine, catalog),
         presence=presence,
-        assumed_driver=assumed,
+        assumed_driver=assumed_driver(machine, catalog) if is_assumed else None,
     )
     return Host(machine=machine, facts=facts)
+
+
+def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
+    """The driver version that is assumed where the driver is unknown: one that supports each of the
+    GPUs, and the second-newest CUDA major version, as most drivers do."""
+    floors = filter(None, (row.on(driver_family(machine)) for row in catalog.families))
+    second_newest = sorted(floors, key=parsed)[-2:-1]
+    firsts = (first for _, first in first_drivers(machine, catalog))
+    return max((*second_newest, *firsts), key=parsed, default=None)
 
 
 def driver_family(machine: Snapshot) -> str:

@@ -84,7 +84,7 @@ def _rejections(
         if reason is None and chosen is not None and build.torch != chosen.torch:
             reason = f"fits, but torch {chosen.torch} is newer"
             if is_beyond(build, question):
-                # This build is newer, but was passed over because the driver is unknown.
+                # It was passed over because nobody knows whether the driver here runs its CUDA.
                 reason = f"needs NVIDIA driver {build.driver_floor}, and the driver here is unknown"
         if reason is not None:
             yield Rejection(torch=build.torch, backend=build.backend, reason=reason)
@@ -215,8 +215,8 @@ def on_build(build: TorchBuild, question: BuildQuestion) -> Iterator[str]:
     if host.presence == "unknown":
         yield "the GPU is unknown: gpusetup cannot tell whether the build has kernels for it"
     if not (host.driver or host.driver_cuda):
-        floor = build.driver_floor or 0
-        yield f"the driver is unknown: this build needs NVIDIA driver {floor} or newer"
+        floor = f"NVIDIA driver {build.driver_floor} or newer" if build.driver_floor else "a driver"
+        yield f"the driver is unknown: this build needs {floor}"
     unknown = [gpu.name for gpu in host.gpus if gpu.compute_capability is None]
     if unknown:
         yield (

@@ -195,14 +195,15 @@ def source_only(question: PackageQuestion) -> dict[str, str]:
 def notes_on_sources(words: Mapping[str, str], question: PackageQuestion) -> Iterator[str]:
     """Yields a note with the command for packages that are built from source after torch."""
     os = question.host.machine.os.family
-    plain = {name: word for name, word in words.items() if not companion_table().project(name)}
+    # The table says how its packages are built beside torch; uv builds any other by itself.
+    untabled = {name: word for name, word in words.items() if not companion_table().project(name)}
     for name, word in words.items():
-        if name not in plain:
+        if name not in untabled:
             way = way_to_build(word, os)
             yield f"{name} has no wheel on an index, so install it after torch: {way}"
-    if plain:
-        command = shell_line(("uv", "pip", "install", *plain.values()), os)
-        yield f"built from source when you install: {', '.join(plain)}: `{command}`"
+    if untabled:
+        command = shell_line(("uv", "pip", "install", *untabled.values()), os)
+        yield f"built from source when you install: {', '.join(untabled)}: `{command}`"
 
 
 # --- by an index ----------------------------------------------------------------------------------

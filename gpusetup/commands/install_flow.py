@@ -333,6 +333,7 @@ def _show_conda(run: Run) -> Reply:
     if task.is_done or run.question.dry_run:
         return reply(answer, screen)
     run.out.talk(screen)
+    # The first step is conda's; the others only test its result.
     command = own_line(*answer.steps[0].argv)
     test = own_line("gpusetup", "verify", "--python", run.target.python)
     raise Blocked(

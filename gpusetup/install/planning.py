@@ -103,6 +103,7 @@ def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
     matching release, they all stay as they are."""
     try:
         return task, _plan_of(job, target, task)
+    # uv also fails in other ways than without a solution, for example at a follower's metadata.
     except (Unsatisfiable, ToolFailed):
         if not task.coming.followers:
             raise
@@ -224,14 +225,16 @@ def question_of(target: Target, task: Task, source: Fallback) -> Question:
     build, coming, backend = task.build, task.coming, source.backend
     family = []
     for name, version in build.family(coming.family).items():
-        # AMD's index has the builds for all ROCm releases on one page, so the label decides.
+        # AMD's own index, whose builds have extras for devices, has those for all ROCm releases on
+        # one page, so the label decides.
         label = f"+{backend}" if build.device_extras else ""
         family.append(f"{build.project(name)}=={version}{label}")
     catalog = load_catalog()
-    limits = limits_beside(catalog, build)
     if build.cuda is None:
         # A torch without CUDA works with packages for any CUDA version, so only limit numpy.
         limits = tuple(filter(None, [numpy_beside(build.torch, catalog)]))
+    else:
+        limits = limits_beside(catalog, build)
     # A mirror that the user names must have every wheel, also those of AMD's own index.
     has_own_index = source.index_url.startswith(INDEX_OF_AMD)
     root = task.root.rstrip("/")

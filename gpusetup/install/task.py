@@ -149,7 +149,8 @@ def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
         end = ". Run:" if ". " in trouble.fix.text else ":"
         hint = f"{trouble.fix.text}{end if commands else ''}{commands}\n"
     hint += "`gpusetup doctor` shows the details"
-    if not RECORDS[trouble.id].before_torch:
+    # A few findings must be mended before torch is changed, whatever the person asks for.
+    if trouble.severity not in RECORDS[trouble.id].before_torch:
         hint += "; `gpusetup install --upgrade`, `--torch` or `--backend` change torch anyway"
     return Unsatisfiable(
         f"{trouble.title} ({trouble.id}). Installing torch would not fix that, so {stays}",

@@ -153,7 +153,18 @@ class GpuRun:
         measured = [row for row in self.rows if row.gpu.utilization_percent is not None]
         # Quiet samples have no phase until work follows them; only then do they become a pause.
         after_work = [row for row in measured if not row.phase] if self.has_worked else []
-        body = [row for row in measured if row.phase in (WORK, PAUSE)]
+        pauses = list(self.all_pauses)
+        longest = max((length for _, length in pauses), default=0.0)
+        # A recording of regular pauses may end within one of them, or just after it.
+        ends_in_pause = (
+            self.quiet_since is not None
+            and marks.PAUSE_SECONDS <= self.seconds_after_work <= longest * 1.2
+            and self.ended_at is None
+        )
+        if ends_in_pause:
+            pauses.append((or_zero(self.quiet_since), self.seconds_after_work))
+        counted = (WORK, PAUSE, "") if ends_in_pause else (WORK, PAUSE)
+        body = [row for row in measured if row.phase in counted]
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
         return Parts(
@@ -161,14 +172,14 @@ class GpuRun:
             body=work_of(body),
             paused=work_of([row for row in body if row.phase != WORK]),
             rest=work_of(after_work),
-            pauses=[length for since, length in self.all_pauses if since >= judged_from],
+            pauses=[length for since, length in pauses if since >= judged_from],
             start=judged_from - measured[0].seconds if body else 0.0,
         )
 
     @property
     def judged(self) -> Work | None:
         """The work without the pauses, which every training makes for evaluation and checkpoints,
-        or with them if they take more than 20 % of the time; None if the GPU never worked."""
+        or with them if they take more than 17 % of the time; None if the GPU never worked."""
         is_short = self.parts.pause_share <= marks.PAUSE_SHARE
         return self.parts.work if is_short else self.parts.body
 
@@ -244,6 +255,14 @@ class GpuRun:
         container."""
         uses = self.processes.items()
         return {pid: use.name or "" for pid, use in uses if not is_display(use)}
+
+    @property
+    def narrow_link(self) -> str | None:
+        """The PCIe link, if it was narrower or slower than it could be in half of the samples with
+        work, as in the last of them."""
+        links = [row.gpu.narrow_link for row in self.rows if not is_quiet(row.gpu)]
+        narrow = [link for link in links if link]
+        return narrow[-1] if narrow and len(narrow) * 2 >= len(links) else None
 
     @property
     def programs(self) -> tuple[str, ...]:

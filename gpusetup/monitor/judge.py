@@ -108,8 +108,8 @@ def good_or_to_act_on(run: WatchedRun, subject: Subject, case: VerdictCase) -> J
 
 
 END_OF_WORK = (
-    "its work ended at second {gpu.ended_at} of {run.seconds}, and its memory (at most "
-    "{gpu.memory.peak} % full) was freed: the process ended"
+    "its work ended at second {gpu.ended_at} of {run.seconds}, and its memory ({most_memory}) was "
+    "freed: the process ended"
 )
 FINDINGS: tuple[tuple[Sign, str, str], ...] = (
     (s.memory_grew & ~s.server, "{memory_growth}; a leak?", "find-the-leak"),
@@ -121,6 +121,8 @@ FINDINGS: tuple[tuple[Sign, str, str], ...] = (
      "GPU {gpu.label} is shared by {others}; each may get only a part of its time",
      "see-whose-they-are"),
     (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
+    (s.narrow_link, "its PCIe link is slower than it could be ({gpu.narrow_link})",
+     "check-the-slot"),
 )  # fmt: skip
 """What the user should act on even if the working GPUs are used well, with the most urgent first:
 the sign, a sentence, and the next step."""
@@ -129,18 +131,30 @@ the sign, a sentence, and the next step."""
 
 
 def lost_gpu(run: WatchedRun) -> Judgement | None:
-    """The verdict on a run in which a GPU was lost; None if no GPU was lost, or if the others kept
-    working and never needed it."""
+    """The verdict on a run in which a GPU was lost; None if no GPU was lost, or if the command's
+    other GPUs kept working and never needed it."""
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
-    if not lost or (run.at_work and not any(gpu.worked for gpu in lost)):
+    others_suffice = run.command is not None and run.at_work
+    if not lost or (others_suffice and not any(gpu.worked for gpu in lost)):
         return None
     since = min(gpu.lost_since for gpu in lost)
     first = [gpu for gpu in lost if gpu.lost_since == since]
     time = f"at second {since:.0f} of {run.seconds:.0f}" if since else "from the beginning"
     evidence = f"GPU {labels(first)} {'was' if len(first) == 1 else 'were'} lost {time}"
-    problem = first[0].rows[-1].gpu.problem
-    evidence += f": {problem}" if problem else ""
+    problem = first[0].rows[-1].gpu.problem or "the driver cannot read its values"
+    evidence += f": {problem}"
     return Judgement("faulty", "lost", evidence, ("see-why-it-was-lost",))
+
+
+def faulty_memory(run: WatchedRun) -> Judgement | None:
+    """The verdict on a run with a GPU whose driver reports faulty memory, however well it works."""
+    faulty = [gpu for gpu in run.gpus if gpu.latest.fault]
+    if not faulty:
+        return None
+    told = "; ".join(f"GPU {gpu.label}: {gpu.latest.fault}" for gpu in faulty)
+    work = faulty[0].judged
+    subject = Subject(run, faulty[0], work) if work else None
+    return Judgement("faulty", "memory-errors", told, ("reset-the-gpu",), subject)
 
 
 def no_gpu(run: WatchedRun) -> Judgement | None:
@@ -163,6 +177,10 @@ USES: tuple[Use, ...] = ("low", "fair", "good", "idle", "unknown")
 somebody else."""
 
 
+BARE_CONTEXT = 600 << 20
+"""Bytes: a CUDA context without any data takes at most this much, on an H100."""
+
+
 def picture_of(gpu: GpuRun) -> GpuUse:
     """How well a GPU is used, according to its last sample."""
     last = gpu.latest
@@ -170,10 +188,14 @@ def picture_of(gpu: GpuRun) -> GpuUse:
     return gpu_use(last.utilization_percent, *memory, gpu.has_process)
 
 
+def is_throttled(run: WatchedRun) -> bool:
+    return any(case_of(one).verdict == "throttled" for one in run.subjects)
+
+
 def one_reading(run: WatchedRun) -> Judgement | None:
     """The verdict on a single output of nvidia-smi, which shows how much the GPUs are used but not
     why; None for a longer run, and for throttled clocks, whose reason the figures show."""
-    if not run.is_reading or any(case_of(one).verdict == "throttled" for one in run.subjects):
+    if not run.is_reading or is_throttled(run):
         return None
     pictures = [(gpu, picture_of(gpu)) for gpu in run.gpus]
     gpu, picture = min(pictures, key=lambda pair: USES.index(pair[1].use))
@@ -181,16 +203,49 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     if picture.use == "unknown":
         return Judgement(None, "", words, ("ask-the-driver",))
     if picture.use == "idle":
+        # Each has its own figures in the table; one sentence is for all of them.
+        rest = [one for one, its_picture in pictures if its_picture.use == "idle"]
+        words = words if len(rest) == 1 else f"GPU {labels(rest)}: utilisation below 5 %"
         evidence = f"{words}: nothing ran at that moment"
-        return Judgement("idle", "one-reading", evidence, ("watch-the-command",))
+        # A process that holds less than a small model on the GPU may compute elsewhere.
+        is_bare = gpu.holders and or_zero(gpu.latest.memory_used_bytes) < BARE_CONTEXT
+        step = "see-whether-torch-can" if is_bare else "watch-the-command"
+        return Judgement("idle", "one-reading", evidence, (step,))
     # Report nearly full memory at any utilisation, because the next allocation may fail.
     if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
+    link = f"its PCIe link is slower than it could be ({gpu.narrow_link})"
+    subject = next((one for one in run.subjects if one.gpu is gpu), None)
     if picture.use != "good":
+        uneven = subject and uneven_reading(run, subject)
+        if uneven:
+            return uneven
+        if gpu.narrow_link:
+            words = f"{words}, and {link}"
         evidence = f"{words}: one reading shows how much it works, not why"
-        return Judgement("bursty", "one-reading", evidence, ("watch-the-command",))
+        steps = ("check-the-slot", "watch-the-command")
+        return Judgement("bursty", "one-reading", evidence, steps, subject)
+    if gpu.narrow_link:
+        return Judgement("good", "", f"{words}, but {link}", ("check-the-slot",), subject)
     end = reasons_that_cost_little(run) or ": nothing slows it down"
     return Judgement("good", "", f"{words}{end}")
+
+
+def uneven_reading(run: WatchedRun, subject: Subject) -> Judgement | None:
+    """The verdict on a single reading in which one GPU of a job works much more than this one and
+    holds much more memory, as the first one does with DataParallel; None if none does. Without
+    the memory, it may be chance."""
+    for gpu in run.team(subject.gpu):
+        use = or_zero(gpu.utilization) - or_zero(subject.gpu.utilization)
+        memory = or_zero(gpu.memory.p95) - or_zero(subject.gpu.memory.p95)
+        if min(use, memory) >= marks.USE_DIFFERENCE:
+            words = " and ".join(
+                f"GPU {one.label} worked {one.utilization:.0f} % with {one.memory.p95:.0f} % of "
+                "its memory in use"
+                for one in (gpu, subject.gpu)
+            )
+            return Judgement("uneven", "one-reading", words, ("balance-the-work",), subject)
+    return None
 
 
 def nothing_to_judge(run: WatchedRun) -> Judgement | None:
@@ -200,8 +255,15 @@ def nothing_to_judge(run: WatchedRun) -> Judgement | None:
         [row for row in gpu.rows if row.gpu.utilization_percent is not None] for gpu in run.gpus
     ]
     readings = max(map(len, told), default=0)
-    if readings >= marks.LEAST_SAMPLES or run.is_reading:
+    if run.is_reading:
         return None
+    if readings >= marks.LEAST_SAMPLES:
+        is_short = run.samples < marks.FEW_SAMPLES and run.seconds < marks.SHORT_SECONDS
+        # A throttled clock shows in any sample, and an idle GPU is said to be one.
+        if not (is_short and run.is_log and run.at_work) or is_throttled(run):
+            return None
+        evidence = f"{run.samples} samples in {run.seconds:.0f} s are too few to judge"
+        return Judgement(None, "too-short", evidence, ("record-longer",))
     evidence = f"{readings} of {run.samples} samples tell a utilisation: too few to judge"
     # With MIG, on old cards and in a log without the column, watching longer does not help.
     return Judgement(None, "", evidence, ("ask-the-driver",) if readings < run.samples else ())
@@ -261,6 +323,9 @@ def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
         return False
     is_busy = tail.utilization_p5 >= marks.SPINNING_USE
     is_light = below(tail.power_share, marks.IDLE_POWER + marks.LIGHT_POWER)
+    if tail.power_share is None:
+        # A log of dmon has no limit; then the memory has to be idle as well.
+        is_light = below(tail.memory_busy, marks.QUIET)
     drops = at_least(percent(percentile(watts, 95), tail.power_watts), marks.POWER_DROP * 100)
     return is_busy and is_light and drops and nothing_moves(tail)
 
@@ -287,7 +352,7 @@ def nothing_moves(work: Work) -> bool:
 
 
 RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
-    *(lost_gpu, no_gpu, one_reading, nothing_to_judge, idle, hang),
+    *(lost_gpu, faulty_memory, no_gpu, one_reading, nothing_to_judge, idle, hang),
 )
 """Functions that are called in this order; the first verdict that is not None counts."""
 

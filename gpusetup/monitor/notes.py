@@ -33,7 +33,7 @@ guide's ranges are 70 to 90 % of the memory, and up to 85 °C."""
 def notes(run: WatchedRun, judgement: Judgement) -> Iterator[str]:
     """Yields the notes on a run whose words are not already in the evidence: about a short
     recording, each GPU that worked, and the machine's memory."""
-    if run.samples < marks.FEW_SAMPLES:
+    if run.samples < marks.FEW_SAMPLES and judgement.cause != "too-short":
         noun = "sample" if run.samples == 1 else "samples"
         words = f"this recording is short ({run.samples} {noun} in {run.seconds:.0f} s)"
         yield f"{words}: `gpusetup monitor 60` watches a minute"
@@ -73,6 +73,8 @@ def advice(run: WatchedRun, judgement: Judgement) -> tuple[str, ...]:
     """The acceleration guide's three pieces of advice for a training whose GPU works less than half
     of the time, without what does not help here or is done already; for a single reading, the steps
     for each GPU."""
+    if judgement.verdict in ("uneven", "faulty"):
+        return ()
     if run.is_reading:
         return tuple(dict.fromkeys(step for gpu in run.gpus for step in picture_of(gpu).steps))
     subject, verdict, cause = judgement.subject, judgement.verdict, judgement.cause

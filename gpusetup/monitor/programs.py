@@ -115,5 +115,8 @@ def named_with_size(process: ProcessUse) -> str:
     # The module that Python runs (`-m ipykernel_launcher`) tells more than the name `python`.
     name = path.rpartition("/")[2] + (dash + options)[:24]
     # Windows reports no memory of a process.
-    size = f", {process.memory_bytes / GIB:.1f} GiB" if process.memory_bytes else ""
-    return f"{name} (PID {process.pid}{size})"
+    size = f"{process.memory_bytes / GIB:.1f} GiB" if process.memory_bytes else ""
+    # gpustat may show a process without its pid.
+    pid = f"PID {process.pid}" if process.pid > 0 else ""
+    details = ", ".join(filter(None, (pid, size)))
+    return f"{name} ({details})" if details else name

@@ -1,4 +1,4 @@
-"""Reads recordings of the monitor and outputs of `nvidia-smi`.
+"""Reads recordings of the monitor and outputs of `nvidia-smi` and `gpustat`.
 
 It reads nvidia-smi's log (`--query-gpu=… --format=csv` with a heading), its table, its long output
 (`-q`) and `dmon`, each with one moment or many.
@@ -23,13 +23,11 @@ from gpusetup.monitor.smi_logs import SmiLog
 SCHEMA = "gpusetup.monitor/1"
 FORMAT_HINT = (
     "it reads what `gpusetup monitor --json` or `--csv` wrote, and nvidia-smi's output: the table, "
-    "-q, dmon, or a log of --query-gpu with --format=csv and its heading. For the output of a "
-    "program use `gpusetup doctor --report FILE`"
+    "-q, dmon, or a log of --query-gpu with --format=csv and its heading, and gpustat's lines. For "
+    "the output of a program use `gpusetup doctor --report FILE`"
 )
-OTHER_TOOLS = re.compile(
-    r"\b(NVITOP) \d|^\[\d+\] [^|\n]{1,80}\|[^|\n]{1,40}\|[^|\n]{1,40}MB", re.MULTILINE
-)
-"""The frame of nvitop, and a line of gpustat: `[0] NVIDIA L4 | 45'C, 97 % | 8123 / 24564 MB |`."""
+NVITOP = re.compile(r"\bNVITOP \d")
+"""The frame of nvitop."""
 FIRST_LINES = 200
 """How many lines we search for the beginning of a recording, because a shell prompt may precede it.
 """
@@ -52,13 +50,12 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
     texts = [line for line in beginning if line.strip()]
-    other_tool = OTHER_TOOLS.search("".join(texts))
-    if other_tool:
-        tool = "nvitop" if other_tool[1] else "gpustat"
-        raise BadInput(f"{path} is the screen of {tool}, not a recording", hint=FORMAT_HINT)
+    if any(map(NVITOP.search, texts)):
+        raise BadInput(f"{path} is the screen of nvitop, not a recording", hint=FORMAT_HINT)
     # A file that begins with a brace or a bracket is one of our own recordings, which have one JSON
-    # document per line.
-    if not texts or texts[0].lstrip().startswith(("{", "[")):
+    # document per line; gpustat without its heading begins with a bracket too.
+    is_gpustat = any(smi_logs.GPUSTAT.match(line) for line in texts[:1])
+    if not texts or (texts[0].lstrip().startswith(("{", "[")) and not is_gpustat):
         return RecordedRun(_documents(path, chain(beginning, lines)))
     for number, line in enumerate(beginning):
         log = smi_logs.log_that_begins(line)

@@ -12,7 +12,7 @@ from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample, Summary
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import WAITING_KINDS, is_display, is_launched, kind_of
 from gpusetup.monitor.throttling import Throttle, active_throttle
-from gpusetup.monitor.work import Work, highest, or_zero, percent
+from gpusetup.monitor.work import Work, highest, or_zero, percent, percentile
 
 NO_GPU = GpuSample(index=-1)
 """Stands in for the GPU in moments that are only about the command and the machine."""
@@ -45,8 +45,8 @@ class WatchedRun:
     def __init__(self, tally: RunTally, about: Summary) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
         # The names of the logs begin so (`smi_logs.py`).
-        is_log = (about.source or "").startswith("nvidia-smi ")
-        self.is_reading = is_log and tally.samples < marks.LEAST_SAMPLES
+        self.is_log = (about.source or "").startswith(("nvidia-smi ", "gpustat"))
+        self.is_reading = self.is_log and tally.samples < marks.LEAST_SAMPLES
         """Whether there is only a single reading of nvidia-smi instead of a run."""
         self.gpus = tuple(tally.gpus.values())
         self.machine = tally.machine
@@ -103,6 +103,13 @@ class WatchedRun:
         were lost."""
         gpus = [gpu for gpu in self.at_work if gpu.lost_at is None] or self.at_work
         works = [(gpu, gpu.judged) for gpu in gpus]
+        # A GPU that is slow from the beginning shows only beside its peers.
+        for gpu, work in works:
+            if work is not None:
+                peers = [
+                    other.highest_mhz for one, other in works if other and one.name == gpu.name
+                ]
+                work.highest_mhz = highest(peers)
         return tuple(Subject(self, gpu, work) for gpu, work in works if work is not None)
 
     def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
@@ -186,6 +193,18 @@ class Subject:
     def throttle(self) -> Throttle | None:
         """The throttle reason that slows the GPU's clocks down; None if there is none."""
         return active_throttle(self.work, self.gpu)
+
+    @property
+    def peers_clock(self) -> float | None:
+        """The median SM clock of the other working GPUs of this model, in MHz; None if there are
+        none, or if they do not work as much as this one."""
+        peers = [
+            one.work.clock_mhz
+            for one in self.run.subjects
+            if one.gpu is not self.gpu and one.gpu.name == self.gpu.name
+            if one.work.clock_mhz and one.work.utilization >= marks.BUSY
+        ]
+        return percentile(peers, 50) if peers else None
 
     @property
     def throttle_share(self) -> float:

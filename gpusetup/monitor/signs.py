@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gpusetup.monitor import marks
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import at_least, below, or_zero, percent
+from gpusetup.monitor.work import at_least, below, or_zero, percent, percentile
 
 
 class Sign:
@@ -53,6 +53,15 @@ light = Sign(lambda s: below(s.work.weight, marks.LIGHT_POWER)) & ~memory_bus_fu
 pauses_rule = Sign(lambda s: s.gpu.parts.pause_share >= marks.PAUSE_SHARE)
 
 
+# Work without gaps in between, as an evaluation or a checkpoint after each epoch leaves it.
+regular_pauses = pauses_rule & Sign(
+    lambda s: (
+        len(s.gpu.parts.pauses) > 1
+        and s.gpu.parts.pause_share < marks.LOW
+        and s.gpu.parts.work is not None
+        and s.gpu.parts.work.utilization >= marks.BUSY
+    )
+)
 # Points between the 5th and the 95th percentile: half of the scale.
 gaps = Sign(lambda s: s.work.utilization_p95 - s.work.utilization_p5 >= 50.0)
 
@@ -125,6 +134,9 @@ def unexplained(subject: Subject) -> bool:
 clocks_far_down = unexplained & Sign(
     lambda s: s.work.power_share is not None and below(s.work.clock_share, marks.RATED_CLOCKS)
 )
+slower_than_peers = unexplained & Sign(
+    lambda s: below(percent(s.work.clock_mhz, s.peers_clock), marks.LOW_CLOCKS)
+)
 # If the clocks are throttled this rarely, waiting costs more than the lower clocks do.
 only_now_and_then = Sign(lambda s: s.throttle_share < marks.POWER_CAPPED_SHARE)
 laptop = Sign(lambda s: is_laptop(s.gpu.name))
@@ -157,6 +169,26 @@ link_full = Sign(
         for rate in (s.work.pcie_in, s.work.pcie_out)
     )
 )
+
+narrow_link = Sign(lambda s: s.gpu.narrow_link is not None)
+
+
+@Sign
+def pegged(subject: Subject) -> bool:
+    """Whether the transfers in one direction fill a link that the log does not tell: the rate is
+    the same all the time, within 10 %, and at least five times the other direction's. Copies that
+    leave the link time to rest look uneven, because each sample covers some milliseconds."""
+    samples = [row.gpu for row in subject.work.rows]
+    ways = (
+        [or_zero(gpu.pcie_rx_bytes_per_second) for gpu in samples],
+        [or_zero(gpu.pcie_tx_bytes_per_second) for gpu in samples],
+    )
+    rates, others = sorted(ways, key=sum, reverse=True)
+    is_flat = percentile(rates, 5) >= 0.9 * percentile(rates, 95) >= marks.PCIE_LAUNCHES
+    is_known = subject.work.pcie_limit is not None or link_full(subject)
+    enough = len(samples) >= marks.FEW_SAMPLES and sum(rates) >= 5 * sum(others)
+    return is_flat and enough and not is_known
+
 
 # --- the command's processes ----------------------------------------------------------------------
 
@@ -191,7 +223,9 @@ def others_full(subject: Subject) -> bool:
     explain why the command waits."""
     work = subject.work
     others_use_much = at_least(percent(subject.others_cpu / 100, subject.run.host_cores), 30.0)
-    if not (at_least(work.host_share, 90.0) and others_use_much and at_least(work.cpu, 10.0)):
+    # A process that is runnable in half of the samples, but hardly runs, waits for a core.
+    wants_cpu = at_least(work.cpu, 10.0) or at_least(work.runnable, 0.5)
+    if not (at_least(work.host_share, 90.0) and others_use_much and wants_cpu):
         return False
     return not (blocked(subject) or reads(subject) or workers_rest(subject))
 

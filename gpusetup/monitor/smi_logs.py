@@ -1,5 +1,5 @@
 """Reads what `nvidia-smi` printed as samples: a log of `--query-gpu=… --format=csv`, the table, the
-long output (`-q`) and `dmon`, each with one moment or many. Pure functions.
+long output (`-q`) and `dmon`, and gpustat's lines, each with one moment or many. Pure functions.
 
 `gpusetup.readings` reads the values of a row, a table or a page; this module finds the moments.
 """
@@ -19,6 +19,7 @@ from gpusetup.model.frozen import fields
 from gpusetup.model.machine import GpuProcess
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
+from gpusetup.monitor.marks import CUDA_CONTEXT, QUIET
 from gpusetup.monitor.sources import plausible
 from gpusetup.monitor.throttling import POWER_VIOLATION, THERMAL_VIOLATION
 from gpusetup.readings.nvidia_smi import (
@@ -27,10 +28,13 @@ from gpusetup.readings.nvidia_smi import (
     cell,
     flag,
     gpu_rows,
+    integer,
+    memory,
     number,
     processes_of,
     query_values,
     row_of,
+    says_lost,
 )
 from gpusetup.readings.smi_csv import COLUMNS, has_numbers, values_of
 
@@ -43,7 +47,7 @@ LoggedMoment = tuple[datetime | None, tuple[GpuSample, ...]]
 
 
 class SmiLog(NamedTuple):
-    """One form of nvidia-smi's output."""
+    """One form of the output of nvidia-smi or gpustat."""
 
     name: str
     moments: Callable[[Iterable[str]], Iterator[LoggedMoment]]
@@ -69,6 +73,8 @@ def log_that_begins(line: str) -> SmiLog | None:
         return SmiLog(CSV, partial(csv_moments, columns))
     if dmon_columns(line):
         return SmiLog("nvidia-smi dmon", dmon_moments)
+    if GPUSTAT.match(GPUSTAT_COLOURS.sub("", line)):
+        return SmiLog("gpustat", gpustat_moments)
     if BEGINS_QUERY.search(line):
         return SmiLog("nvidia-smi -q", query_moments)
     # The banner may be missing.
@@ -88,7 +94,27 @@ def sample_of(index: int, values: Mapping[str, Any]) -> GpuSample:
     # The rate is unknown if the generation is newer than the table.
     if generation and lanes and 0 < generation < len(LANE_BYTES):
         known["pcie_limit_bytes_per_second"] = LANE_BYTES[generation] * lanes
+    # An idle card lowers its link to save power.
+    if (values.get("utilization_percent") or 0) > QUIET:
+        link = (("width", "pcie_width", "x"), ("generation", "pcie_generation", ""))
+        narrow = [
+            f"{word} {values[name]}{unit} of {values[f'{name}_max']}{unit}"
+            for word, name, unit in link
+            if 0 < (values.get(name) or 0) < (values.get(f"{name}_max") or 0)
+        ]
+        known["narrow_link"] = " and ".join(narrow) or None
+    faults = [words.format(values[name]) for name, words in FAULTS.items() if values.get(name)]
+    known["fault"] = ", ".join(faults) or None
     return plausible(GpuSample(**{**known, "index": index, "lost": bool(known.get("lost"))}))
+
+
+FAULTS: Mapping[str, str] = {
+    "ecc_uncorrected": "uncorrectable ECC errors since the driver was loaded: {}",
+    "retired_pending": "a repair of its memory (remapped rows, retired pages) is pending",
+    "remap_failed": "a repair of its memory failed",
+    "sram_threshold_exceeded": "more errors in its SRAM than the maker allows",
+}
+"""Fields that show faulty memory, each with what to say about it."""
 
 
 # --- CSV ------------------------------------------------------------------------------------------
@@ -191,10 +217,13 @@ def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
     # `[Unknown Error]` in all of those that it reads from the card. A working card may have this in
     # a single one, such as the power on some laptops.
-    live = [row[name].lower() for name in row if COLUMNS.get(name, ("",))[0] in LIVE_FIELDS]
-    answers_nothing = len(live) > 1 and all("unknown error" in text for text in live)
-    values["lost"] = answers_nothing or any("is lost" in text.lower() for text in row.values())
+    live = [row[name] for name in row if COLUMNS.get(name, ("",))[0] in LIVE_FIELDS]
+    answers_nothing = len(live) > 1 and all(map(NO_ANSWER.search, live))
+    values["lost"] = answers_nothing or any(map(says_lost, row.values()))
     return sample_of(index, values)
+
+
+NO_ANSWER = re.compile(r"unknown error|ERR!", re.I)
 
 
 def time_of(text: str) -> datetime | None:
@@ -271,8 +300,70 @@ def query_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
     for time, text in texts(lines, BEGINS_QUERY, dated_above=False):
         # The parts alternate: the address in a GPU's heading, then the page below that heading.
         pages = GPU_HEAD.split(text)[2::2]
-        gpus = (sample_of(index, query_values(page)) for index, page in enumerate(pages))
+        gpus = []
+        for index, page in enumerate(pages):
+            # As in CSV: a single value that cannot be read may be a missing sensor.
+            lost = {"lost": True} if len(NO_ANSWER.findall(page)) > 3 else {}
+            gpus.append(sample_of(index, {**query_values(page), **lost}))
         yield (time, tuple(gpus))
+
+
+# --- gpustat --------------------------------------------------------------------------------------
+
+GPUSTAT = re.compile(
+    r"^\[(?P<index>\d{1,3})\] (?P<name>[^|\n]{1,80}?)\s*\|(?P<state>[^|\n]{1,80})"
+    r"\|\s*(?P<used>\d+|\?+)\s*/\s*(?P<total>\d+|\?+)\s*MB(?P<processes>.{0,4000})"
+)
+"""A line of gpustat: `[0] NVIDIA L4 | 45'C, 97 %, 70 / 72 W | 8123 / 24564 MB | ada(8000M)`."""
+GPUSTAT_COLOURS = re.compile(r"\x1b(?:\[[\d;]*m|\(B)")
+GPUSTAT_PROCESS = re.compile(r"([^\s()/]{1,80})(?:/(\d{1,9}))?\((\d{1,9})M\)")
+"""`ada(8000M)` or, with more of its options, `ada:python/4410(8000M)`."""
+
+
+def gpustat_moments(lines: Iterable[str]) -> Iterator[LoggedMoment]:
+    """Yields the moments of gpustat's screens; a new one begins when a GPU appears again."""
+    gpus: dict[int, GpuSample] = {}
+    time = next_time = None
+    for line in lines:
+        plain = GPUSTAT_COLOURS.sub("", line)
+        match = GPUSTAT.match(plain)
+        if not match:
+            next_time = date_of(plain) or next_time
+            continue
+        index = int(match["index"])
+        if index in gpus:
+            yield time, tuple(gpus.values())
+            gpus = {}
+        time = next_time
+        gpus[index] = gpu_of_gpustat(index, match)
+    if gpus:
+        yield time, tuple(gpus.values())
+
+
+def gpu_of_gpustat(index: int, line: re.Match[str]) -> GpuSample:
+    # The fan may stand before the utilisation, and the encoder and decoder after it.
+    state = re.sub(r"[ED]:\s*\S+ %", "", line["state"])
+    heat, (*_fan, use) = state.partition("'C")[0], re.findall(r"(\S+) %", state) or [""]
+    watts = re.search(r"(\S+)(?: / (\S+))? W", state)
+    uses = [
+        # Without a pid, a number of our own, which nobody is shown.
+        ProcessUse(pid=int(pid or -position), name=name.rpartition(":")[2], memory_bytes=size)
+        for position, (name, pid, mib) in enumerate(GPUSTAT_PROCESS.findall(line["processes"]), 1)
+        # Less than a CUDA context: a desktop.
+        if (size := int(mib) * MIB) >= CUDA_CONTEXT
+    ]
+    values = {
+        "name": line["name"],
+        "temperature_celsius": number(heat),
+        "utilization_percent": integer(use),
+        "power_watts": number(watts[1]) if watts else None,
+        "power_limit_watts": number(watts[2]) if watts else None,
+        "memory_used_bytes": memory(line["used"]),
+        "memory_total_bytes": memory(line["total"]),
+        "processes": tuple(uses) or None,
+        "lost": says_lost(line["name"]) or bool(NO_ANSWER.search(line["name"])),
+    }
+    return sample_of(index, values)
 
 
 KINDS: Mapping[str | None, Any] = {

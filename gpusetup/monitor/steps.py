@@ -56,7 +56,7 @@ STEPS: dict[str, StepRule] = {
     "fetch-in-advance": StepRule(
         "Let the loader fetch in advance: persistent_workers=True, a larger prefetch_factor, and "
         "more workers (now {work.workers}; one that waits needs no core, so they may be more than "
-        "the cores). `py-spy dump --pid PID` shows what a worker waits for", TUNE, s.workers),
+        "the cores). `py-spy dump` shows what a worker waits for", TUNE, s.workers),
     "off-the-loop": StepRule(
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
     "help-the-host": StepRule(
@@ -68,6 +68,19 @@ STEPS: dict[str, StepRule] = {
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that the "
         "GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`",
         "sudo dmesg -T | grep -iE 'nvrm|xid|aer'"),
+    "reset-the-gpu": StepRule(
+        "What this GPU computed since the first error may be wrong. Stop its job, reset the GPU or "
+        "reboot so that the repair is made, look for Xid 48, 63 and 94 in the kernel log, and run "
+        "`gpusetup doctor`. If it happens again, replace the card",
+        "sudo dmesg -T | grep -iE 'nvrm|xid'"),
+    "check-the-slot": StepRule(
+        "See how the card is connected (below, while it works): move it to a slot with all lanes, "
+        "reseat it, take out a riser, and look at the slot's setting in the BIOS. Else copy less "
+        "in each step, from pinned memory",
+        "nvidia-smi -i {gpu.label} --query-gpu=pcie.link.gen.current,pcie.link.gen.max,"
+        "pcie.link.width.current,pcie.link.width.max --format=csv", s.narrow_link | s.pegged),
+    "record-longer": StepRule(
+        "Watch for at least a minute while it works", "gpusetup monitor 60"),
     "larger-work": StepRule(
         "Give the GPU more work at once: use a larger batch", BENCHMARK, ~s.memory_high),
     "compile-or-graphs": StepRule(
@@ -153,7 +166,7 @@ STEPS: dict[str, StepRule] = {
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)", None,
-        s.writes_in_pauses | s.computes_in_pauses),
+        s.writes_in_pauses | s.computes_in_pauses | ~s.watched),
     "use-the-other-gpus": StepRule(
         "GPU {unused} did nothing. If all GPUs are yours, train on all of them: start one process "
         "for each with torchrun (--nproc_per_node), and look at CUDA_VISIBLE_DEVICES", TORCHRUN),

@@ -37,6 +37,10 @@ IN_BURSTS = (
     "{work.quiet_share} % of the samples)"
 )
 MEMORY_IN_USE = "memory in use: {gpu.memory.p95} % (p95), {gpu.memory.peak} % at its peak{holders}"
+NO_CPU = (
+    "{worked}: no CPU was left (other programs used {others_cpu} %, and the command the rest of "
+    "the {cores} cores that it may use)"
+)
 margin = ("free-the-card", "leave-a-margin")
 
 
@@ -64,7 +68,7 @@ CASES: tuple[VerdictCase, ...] = (
     throttled_by("lowered limit", "{watts_and_limit}", "raise-the-power-limit"),
     throttled_by("low clocks", "", "unlock-the-clocks"),
     VerdictCase("throttled", "low clocks",
-         s.busy & s.clocks_far_down,
+         s.busy & (s.clocks_far_down | s.slower_than_peers),
          "{sm_clock} while {kernels_ran}{at_power}; no reason was told",
          ("unlock-the-clocks",)),
     VerdictCase("throttled", "others",
@@ -79,8 +83,13 @@ CASES: tuple[VerdictCase, ...] = (
     VerdictCase("communication-bound", "host",
          # Offloaded steps compute on many threads of the CPU and read nothing.
          (s.pcie_carries & partly & s.many_threads & s.reads_nothing)
-         | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly))),
-         "{kernels_ran}{at_power}; {host_link}", ("stay-on-the-gpu",)),
+         | (~s.several & ((s.links_carry & s.light) | (s.link_full & partly)))
+         | (s.pegged & partly),
+         "{kernels_ran}{at_power}; {host_link}", ("check-the-slot", "stay-on-the-gpu")),
+    VerdictCase("communication-bound", "host",
+         s.narrow_link & partly & ~s.watched,
+         "{worked}, and its PCIe link is slower than it could be ({gpu.narrow_link})",
+         ("check-the-slot",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back
                       | (s.spins & s.light & (s.launched | s.alike))),
@@ -91,16 +100,18 @@ CASES: tuple[VerdictCase, ...] = (
          (s.server & partly & ~s.core_full) | (s.notebook & (partly | s.pauses_rule)),
          IN_BURSTS, for_a_user),
     VerdictCase("bursty", "pauses",
-         s.pauses_rule & s.watched
+         (s.regular_pauses | (s.pauses_rule & s.watched))
          & (s.writes_in_pauses | ~(s.workers_full | s.blocked | s.reads | s.over_the_network)),
          "GPU {gpu.label} {paused}{in_pauses}",
          ("overlap-the-pauses", "shorter-pauses", "see-where-it-waits")),
     # The GPU waits for its input, and the processes show why. Causes outside the command come
     # first.
+    VerdictCase("cpu-bound", "cores",
+         s.no_gpu & starved & s.others_full,
+         NO_CPU, ("free-the-cpu", "more-cores")),
     VerdictCase("input-starved", "cores",
          starved & (s.others_full | (s.cores_used_up & s.fewer_cores & ~s.no_gpu)),
-         "{worked}: no CPU was left (other programs used {others_cpu} %, and the command the rest "
-         "of the {cores} cores that it may use)", ("free-the-cpu", "more-cores")),
+         NO_CPU, ("free-the-cpu", "more-cores")),
     VerdictCase("input-starved", "workers",
          starved & s.workers_full & ~(s.no_gpu & s.core_full),
          "{worked} while the process waited{for_loaders}", ("more-workers", "cheaper-items")),
@@ -164,7 +175,7 @@ CASES: tuple[VerdictCase, ...] = (
 )  # fmt: skip
 
 held = Sign(lambda subject: any(map(subject.run.held, subject.run.gpus)))
-IDLE = "utilisation {highest_use} % over {run.samples} samples{held_memory}{idle_cpu}"
+IDLE = "{each_gpu}utilisation {highest_use} % over {run.samples} samples{held_memory}{idle_cpu}"
 IDLE_CASES: tuple[VerdictCase, ...] = (
     VerdictCase("idle", "failed",
          s.failed & ~(s.unknown_job | s.was_stopped), IDLE, ("read-how-it-ended",)),

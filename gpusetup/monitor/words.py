@@ -13,11 +13,13 @@ from operator import attrgetter
 
 from gpusetup.model.shell import own_word
 from gpusetup.model.units import GIB
+from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import named_with_size
 from gpusetup.monitor.run import Subject, WatchedRun
-from gpusetup.monitor.work import or_zero
+from gpusetup.monitor.signs import pegged
+from gpusetup.monitor.work import below, highest, or_zero, percent
 
 Phrase = Callable[[Subject], str | None]
 NAMES = re.compile(r"\{([\w.]+)\}")
@@ -110,6 +112,9 @@ def host_link(subject: Subject) -> str:
     carries = "about as much as a link can carry"
     if work.pcie_limit is not None:
         carries = f"the link carries {megabytes(work.pcie_limit)} each way"
+        carries += f": {subject.gpu.narrow_link}" if subject.gpu.narrow_link else ""
+    elif pegged(subject):
+        carries = "the same all the time: as much as a narrow link can carry"
     sent, back = megabytes(or_zero(work.pcie_in)), megabytes(or_zero(work.pcie_out))
     return f"{sent} went to the GPU over PCIe and {back} back ({carries})"
 
@@ -135,6 +140,8 @@ def nothing_slows_it_down(subject: Subject) -> str:
         "throttling": latest.throttle_reasons is not None or work.clock_most is not None,
     }
     words = reasons_that_cost_little(subject.run) or ": nothing slows it down"
+    if subject.gpu.parts.pause_share >= 1:
+        words += f" between its pauses ({subject.gpu.parts.pause_share:.0f} % of its time)"
     missing = ", ".join(name for name, is_known in known.items() if not is_known)
     return f"{words}, as far as is reported (not reported: {missing})" if missing else words
 
@@ -155,7 +162,10 @@ def reasons_that_cost_little(run: WatchedRun) -> str:
 
 def sm_clock(subject: Subject) -> str:
     of = "its maximum" if subject.work.clock_most else "the highest in this run"
-    return f"SM clock at {whole(subject.work.clock_share)} % of {of}"
+    words = f"SM clock at {whole(subject.work.clock_share)} % of {of}"
+    own, peers = subject.work.clock_mhz, subject.peers_clock
+    is_behind = below(percent(own, peers), marks.LOW_CLOCKS)
+    return f"{words} ({whole(own)} MHz, its peers: {whole(peers)} MHz)" if is_behind else words
 
 
 def slowed(subject: Subject) -> str:
@@ -187,6 +197,14 @@ def memory_growth(subject: Subject) -> str:
         return words
     length = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
     return f"{words}: at this rate it is full in {length}"
+
+
+def most_memory(subject: Subject) -> str:
+    memory = subject.gpu.memory
+    if memory.p95 is not None:
+        return f"at most {memory.peak:.0f} % full"
+    used = highest(row.gpu.memory_used_bytes for row in subject.gpu.rows)
+    return f"at most {or_zero(used) / GIB:.1f} GiB"
 
 
 def named(processes: Iterable[ProcessUse], between: str = ", ") -> str:
@@ -254,20 +272,26 @@ def script(subject: Subject) -> str | None:
     return own_word(scripts[0]) if scripts else None
 
 
-def pid(subject: Subject) -> str:
-    """The pid of a process that computes on a GPU. In a container, none may be known."""
-    pids = [min(gpu.holders) for gpu in subject.run.gpus if gpu.holders]
-    return str(pids[0]) if pids else "PID"
+def pid(subject: Subject) -> str | None:
+    """The pid of a process that computes on a GPU; None if it has ended, or if none is known, as in
+    a container."""
+    if subject.run.exit is not None:
+        return None
+    pids = [pid for gpu in subject.run.gpus for pid in sorted(gpu.holders) if pid > 0]
+    return str(pids[0]) if pids else None
 
 
 def where_it_waits(subject: Subject) -> str:
     """How to see where a process waits, or which rank the others wait for."""
     if not subject.run.launched and len(subject.run.gpus) <= 1:
-        return "See where the process waits: the command prints what it is doing now"
+        how = "the command prints what it is doing now"
+        if pid(subject) is None:
+            how = "while it runs, `py-spy dump` with its pid prints what it is doing"
+        return f"See where the process waits: {how}"
     return (
         "See where the process waits. If there are several ranks, look at each: the rank that "
-        "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
-        "name the collective"
+        "waits elsewhere is the cause (`py-spy dump`). NCCL_DEBUG=INFO and "
+        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 name the collective"
     )
 
 
@@ -288,7 +312,7 @@ def watch_command(subject: Subject) -> str | None:
     run = subject.run
     if run.command:
         return f"gpusetup monitor -- {' '.join(map(own_word, run.command))}"
-    if pid(subject) != "PID":
+    if pid(subject):
         return f"gpusetup monitor --pid {pid(subject)}"
     return None if run.at_work or run.is_reading else "gpusetup doctor"
 
@@ -297,7 +321,7 @@ def watch_command(subject: Subject) -> str | None:
 FUNCTIONS: tuple[Phrase, ...] = (
     worked, at_power, paused, in_pauses, rates,
     host_link, well_used, nothing_slows_it_down, sm_clock, slowed,
-    watts_and_limit, memory_growth, holders, held_memory, idle_cpu,
+    watts_and_limit, memory_growth, most_memory, holders, held_memory, idle_cpu,
     others, for_loaders, config, script, pid,
     where_it_waits, watching, watch_command,
 )
@@ -312,6 +336,7 @@ PHRASES: dict[str, Phrase] = {
     "received": lambda s: megabytes(s.work.network_rate),
     "present_gpus": lambda s: str(len([gpu for gpu in s.run.gpus if gpu.lost_at is None])),
     "in_each_process": lambda s: " in each process" if s.run.training_processes > 1 else "",
+    "each_gpu": lambda s: f"GPU {labels(s.run.gpus)}: " if len(s.run.gpus) > 1 else "",
     "unused": lambda s: labels(s.run.unused_gpus),
 }
 """What the sentences can name in braces."""

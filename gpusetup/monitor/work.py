@@ -99,6 +99,7 @@ class Work:
     input_rate = Mean("tree", "input_bytes_per_second")
     write_rate = Mean("tree", "write_bytes_per_second")
     blocked = Mean("tree", "blocked_processes")
+    runnable = Mean("tree", "runnable_processes")
     host_cpu = Mean("host", "cpu_percent")
     host_cores = Mean("host", "cores")
     network_rate = Mean("host", "network_receive_bytes_per_second")
@@ -111,6 +112,8 @@ class Work:
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)
         self.utilization_p5, self.utilization_p95 = percentile(uses, 5), percentile(uses, 95)
+        self.highest_mhz = highest(row.gpu.clock_sm_mhz for row in self.running)
+        """The highest clock of this GPU or, in a run with several, of those of its model."""
         self.quiet_share = 100 - len(self.running) / len(rows) * 100
 
     @cached_property
@@ -138,9 +141,8 @@ class Work:
     @property
     def clock_share(self) -> float | None:
         """The SM clock in percent of its maximum over the samples with work or, where no source
-        reports the maximum (`nvidia-smi dmon`), of the highest clock in these samples."""
-        highest_mhz = highest(row.gpu.clock_sm_mhz for row in self.running)
-        return percent(self.clock_mhz, self.clock_most or highest_mhz)
+        reports the maximum (`nvidia-smi dmon`), of the highest clock in the run."""
+        return percent(self.clock_mhz, self.clock_most or self.highest_mhz)
 
     @property
     def pcie_rate(self) -> float | None:

@@ -106,7 +106,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
 def reasons_for_close(
     request: PlanRequest, decision: Decision, uncounted: tuple[str, ...]
 ) -> Iterator[str]:
-    """Yields why the answer is only `close`, as phrases; nothing if it is measured or clear."""
+    """Yields why the answer is only `close`, as phrases; nothing if it is clear."""
     # A job that does not fit stays clear, because uncounted parts usually need more memory.
     if decision.fits and uncounted:
         yield "something that may take memory is not counted"
@@ -118,6 +118,7 @@ def reasons_for_close(
     if question.params is not None:
         yield "the model's shape is assumed (`--params`)"
     names_training = question.trainer or question.job_fields or question.method
+    # Trainers that fill a budget of tokens are never a plain loop.
     if not names_training and not job.fills_token_budget:
         # A batch may fit only because plan assumed sharding, mixed precision and checkpointing. The
         # other usual assumption needs more memory.
@@ -439,7 +440,8 @@ def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[s
 
 def older_version(question: TrainingQuestion) -> Mapping[str, str] | None:
     """The trainer's older version or other setting whose loss needs more memory than plan assumes
-    (`TrainerTable.trainers`); None if there is none, or if the question names the loss."""
+    (`TrainerTable.trainers`); None if there is none, if the question names the loss, or for methods
+    other than supervised training, which have a loss of their own."""
     if question.trainer is None or question.method or question.rl or "loss" in question.job_fields:
         return None
     older: Mapping[str, str] | None = row_of(question.trainer).get("older")

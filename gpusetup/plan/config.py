@@ -412,8 +412,10 @@ def strategy(reader: Reader) -> str | None:
             reader.note(setting, f"{role}: {text}")
             words += text.lower().replace(",", " ").split()
     strategies = [str(name) for word in words if (name := meaning("strategy", word))]
-    is_fsdp2 = "2" in words or "fsdp2" in words
-    return next(iter(["fsdp"] if strategies and is_fsdp2 else strategies), None)
+    # `fsdp` means FSDP2 here, which `fsdp_version: 2` also names; `fsdp1` is the older one.
+    if strategies and ("2" in words or "fsdp2" in words):
+        return "fsdp"
+    return strategies[0] if strategies else None
 
 
 def rope_scaling(reader: Reader) -> RopeScaling | None:

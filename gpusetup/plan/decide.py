@@ -380,7 +380,8 @@ def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
     if job.sequences < 2 * max(job.gpus // recipe.sp, 1):
         return {}
     half = job.sequences // 2
-    return {f"batch {half} with twice the accumulation": {"batch": half, "accumulate": 2}}
+    accumulate = 2 * max(job.accumulate, 1)
+    return {f"batch {half} with twice the accumulation": {"batch": half, "accumulate": accumulate}}
 
 
 def adapters(job: TrainingJob) -> Changes:

@@ -20,7 +20,7 @@ from gpusetup.choose.installed import marker_environment
 from gpusetup.choose.wish import backend_label
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
-from gpusetup.project.ask import Ask, Variant, named_family
+from gpusetup.project.ask import Ask, NamedIndex, Variant, named_family
 from gpusetup.project.decide import OF_THE_GPU
 
 SYSTEMS = {"linux": "sys_platform == 'linux'", "windows": "sys_platform == 'win32'"}
@@ -48,71 +48,83 @@ def edit_for(
     - sources of other extras: those of the chosen one beside them;
     - none of these: an index, and a source for each member.
     """
-    name = variant.name if variant else None
-    family = named_family(one.name for one in ask.of(name))
-    here = ask.counting(marker_environment(host.machine), name)
+    extra = variant.name if variant else None
+    family = named_family(one.name for one in ask.of(extra))
+    url = build.index or index_url(build.backend, root)
+    if ask.is_poetry:
+        return _edit_of_poetry(ask, family, build, url)
+    here = ask.counting(marker_environment(host.machine), extra)
     sources = {one.package: one.index for one in here.sources}
-    # Sources whose markers leave this machine out, such as those for Linux only.
+    # Sources that leave this machine out by their marker, such as those for Linux only. Their lines
+    # are written again, with the marker of all systems that have the build.
     elsewhere = {
         one.package: one.index
         for one in ask.sources
-        if one.variant in (None, name) and one.package not in sources
+        if one.variant in (None, extra) and one.package not in sources
     }
-    rows_here = [
-        f'{member} = [{{ index = "{elsewhere[member]}", marker = "{marker_of(build, catalog)}" }}]'
+    marker = marker_of(build, catalog)
+    wider = [
+        f'{member} = [{{ index = "{elsewhere[member]}", marker = "{marker}" }}]'
         for member in family
         if member in elsewhere
     ]
-    # The index from which the project takes torch. In uv, an index without sources serves all
-    # packages, torch too; the sources that dependencies name in Poetry are not read.
-    source = sources.get("torch") or elsewhere.get("torch")
-    of_torch = [one for one in ask.indexes if one.name and one.name == source]
-    if not ask.sources or ask.is_poetry:
-        of_torch += [one for one in ask.indexes if one.backend]
-    own = of_torch[0] if of_torch else None
-    url = build.index or index_url(build.backend, root)
-    install = ("uv", "sync", *(variant.words if variant else ()))
-    if ask.is_poetry:
-        install = ("poetry", "install")
+    own = _index_of_torch(ask, sources.get("torch") or elsewhere.get("torch"))
+    sync = ("uv", "sync", *(variant.words if variant else ()))
+    join = f"{ask.path} has `{SOURCES}` already: {JOIN}"
     if own and own.backend == build.backend:
         # Without sources, the index serves every member already. A companion from the default
         # index goes with this torch if that index has the same backend.
         usual = default_backend(catalog, build.torch, build.os, build.machine)
-        is_enough = not ask.sources or ask.is_poetry or usual == build.backend
-        missing = (
-            [] if is_enough else [one for one in family if one not in {**sources, **elsewhere}]
-        )
-        rows = [*rows_here, *(f'{member} = [{{ index = "{own.name}" }}]' for member in missing)]
-        if not rows:
-            note = f"{ask.path} names {build.backend} already: no edit"
-            return Edit(steps=(install,), notes=(note,))
-        note = f"{ask.path} has `{SOURCES}` already: {JOIN}"
-        return Edit(lines=(SOURCES, *rows), steps=(install,), notes=(note,))
-    if ask.is_poetry:
-        # https://python-poetry.org/docs/repositories/#explicit-package-sources
-        name = (own.name if own else None) or index_name(build.backend)
-        table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
-        note = (
-            f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
-            f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
-        )
-        lines: tuple[str, ...] = (*table, 'priority = "explicit"')
-        return Edit(lines=lines, steps=(("poetry", "lock"), install), notes=(note,))
+        if ask.sources and usual != build.backend:
+            missing = [one for one in family if one not in sources and one not in elsewhere]
+            wider += [f'{member} = [{{ index = "{own.name}" }}]' for member in missing]
+        if wider:
+            return Edit(lines=(SOURCES, *wider), steps=(sync,), notes=(join,))
+        note = f"{ask.path} names {build.backend} already: no edit"
+        return Edit(steps=(sync,), notes=(note,))
     if own:
         label = f"{own.name} ({own.backend})" if own.name else own.url
-        lines = ("[[tool.uv.index]]", f'url = "{url}"')
+        lines = ["[[tool.uv.index]]", f'url = "{url}"']
         # No source can name an index without a name, so that one stays open to every package.
         if own.name:
-            lines = (lines[0], f'name = "{own.name}"', lines[1], "explicit = true")
+            lines = [lines[0], f'name = "{own.name}"', lines[1], "explicit = true"]
         notes = [f"{ask.path} has the index {label} already: replace its table with this one"]
-        if rows_here:
-            lines = (*lines, "", SOURCES, *rows_here)
-            notes.append(f"{ask.path} has `{SOURCES}` already: {JOIN}")
-        return Edit(lines=lines, steps=(install,), notes=tuple(notes))
+        if wider:
+            lines += ["", SOURCES, *wider]
+            notes.append(join)
+        return Edit(lines=tuple(lines), steps=(sync,), notes=tuple(notes))
     if variant and ask.sources:
         return edit_of_variants({variant: build.backend}, ask, family, root, variant)
-    lines = tuple(project_lines(family, url, build, catalog))
-    return Edit(lines=lines, steps=(install,), notes=notes_on_tables(ask, lines))
+    added = tuple(project_lines(family, url, build, catalog))
+    return Edit(lines=added, steps=(sync,), notes=notes_on_tables(ask, added))
+
+
+def _index_of_torch(ask: Ask, source: str | None) -> NamedIndex | None:
+    """The index from which a project takes torch: the one that torch's `source` names, or, without
+    sources, the first for a backend, which in uv serves all packages, torch too."""
+    for index in ask.indexes:
+        if index.name and index.name == source:
+            return index
+    indexes = () if ask.sources else ask.indexes
+    return next((index for index in indexes if index.backend), None)
+
+
+def _edit_of_poetry(ask: Ask, family: Sequence[str], build: TorchBuild, url: str) -> Edit:
+    """The edit for Poetry, whose sources are named at the dependencies themselves
+    (https://python-poetry.org/docs/repositories/#explicit-package-sources); those are not read."""
+    install = ("poetry", "install")
+    own = next((index for index in ask.indexes if index.backend), None)
+    if own and own.backend == build.backend:
+        note = f"{ask.path} names {build.backend} already: no edit"
+        return Edit(steps=(install,), notes=(note,))
+    name = (own.name if own else None) or index_name(build.backend)
+    table = ("[[tool.poetry.source]]", f'name = "{name}"', f'url = "{url}"')
+    note = (
+        f"in `[tool.poetry.dependencies]`, give {' and '.join(family)} this source, and leave "
+        f'the versions: `torch = {{ version = "...", source = "{name}" }}`'
+    )
+    lines = (*table, 'priority = "explicit"')
+    return Edit(lines=lines, steps=(("poetry", "lock"), install), notes=(note,))
 
 
 def notes_on_tables(ask: Ask, lines: Sequence[str]) -> tuple[str, ...]:

@@ -93,7 +93,8 @@ def cell(text: str | None) -> str | None:
 
 
 def says_lost(text: str | None) -> bool:
-    return "gpu is lost" in (text or "").lower()
+    lower_text = (text or "").lower()
+    return "gpu is lost" in lower_text or "gpu requires reset" in lower_text
 
 
 def number(text: str | None) -> float | None:
@@ -198,7 +199,7 @@ FIRST_LINE = lazy(
 )
 BUS = lazy(r"(?P<pci_bus_id>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])")
 STATE = lazy(
-    r"(?:\d+%|N/A|ERR!)\s+(?P<temperature_celsius>\d+C?|N/A|ERR!)\s+(?:P\d+|N/A|Unknown)\s+"
+    r"(?:\d+%|N/A|ERR!)\s+(?P<temperature_celsius>\d+C?|N/A|ERR!)\s+(?:P\d+|N/A|Unknown|ERR!)\s+"
     r"(?P<power_watts>[\d.]+W|N/A|ERR!)\s*/\s*(?P<power_limit_watts>[\d.]+W|N/A|ERR!)?"
 )
 MEMORY = lazy(r"(?P<memory_used_bytes>\d+\s*MiB)\s*/\s*(?P<memory_total_bytes>\d+\s*MiB)")
@@ -287,7 +288,8 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
         elif rows and (state := STATE.search(cells[0])):
             # `N/A 33C P0 72W / 400W | 0MiB / 40960MiB | 97% Default`.
             rows[-1].update(fields_of(state, MEMORY.search(cells[1]), LOAD.search(cells[2])))
-            if any(map(says_lost, cells)):
+            # One `ERR!` may be a missing sensor; a card that prints several does not answer.
+            if line.count("ERR!") > 1 or any(map(says_lost, cells)):
                 rows[-1]["lost"] = True
         # The line with the MIG mode has three cells, of which only the last contains words.
         elif rows and len(cells) == 6 and not cells[0].strip():
@@ -473,7 +475,8 @@ def query_values(page: str) -> dict[str, Any]:
             values[name] = sum(told)
         else:
             # One yes is enough, for example if one of several memory banks has a pending repair.
-            values[name] = True if True in told else told[0]
+            # `1x` is no yes, although Python's 1 equals True.
+            values[name] = any(one is True for one in told) or told[0]
     flags = {reason: read_at(lines, reason.replace("_", " "), flag) for reason in THROTTLE_REASONS}
     if any(flags.values()):
         values["throttle_reasons"] = tuple(reason for reason, on in flags.items() if True in on)

@@ -69,6 +69,7 @@ def benchmark(
             table.measure(workers, say)
             is_interrupted = False
     rows = [table.row(step) for step in table.steps]
+    # The first row is the unchanged code; a later one may fail because of the change that it tries.
     raise_if_code_fails(job, rows[:1])
     batch_size = table.best().setup.batch if rows else None
     answer = TuneAnswer(

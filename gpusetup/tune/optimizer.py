@@ -59,12 +59,7 @@ def search_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], int | None
     for path, value in _leaves(config):
         key = key_of(path)
         role = key.role if key else None
-        # A training config may use these names for something else (`loss: l1`).
-        valid = {
-            **dict.fromkeys(("loss", "optimizer", "say"), callable(value)),
-            "amp": value in (True, "bf16", "fp16"),
-        }
-        if len(path) == 1 and path[0] in OPTIONS and valid.get(path[0], value is not None):
+        if len(path) == 1 and path[0] in OPTIONS and _is_option(path[0], value):
             options[path[0]] = value
         # Python's True is also an int, so the exact type counts.
         elif role == "batch" and type(value) is int and value > 0:
@@ -75,6 +70,16 @@ def search_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], int | None
         elif role == "compile" and value is True:
             options.setdefault("compile", True)
     return options, batch_size
+
+
+def _is_option(name: str, value: object) -> bool:
+    """Whether a value is meant for the search: a training config may use the option's name for
+    something else (`loss: l1`)."""
+    if name in ("loss", "optimizer", "say"):
+        return callable(value)
+    if name == "amp":
+        return value is True or (isinstance(value, str) and value in ("bf16", "fp16"))
+    return value is not None
 
 
 def _leaves(config: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:

@@ -120,6 +120,7 @@ def _beside_workers(case: ConfigCase) -> Iterator[Suggestion]:
             'On Windows, start the training below `if __name__ == "__main__":`, because each worker'
             " imports your script and would start the training again"
         )
+    # Docker gives a container 64 MiB, which a few batches fill; a whole GiB is rarely too small.
     if facts.shm_bytes is not None and facts.shm_bytes < GIB:
         yield (
             f"/dev/shm has {facts.shm_bytes >> 20} MiB, through which workers pass batches:"

@@ -82,15 +82,16 @@ def cause(text: str) -> str:
     'Failed to fetch: http://i/x/: refused'
     """
     sources, unknown = names_without_wheel(text, only_sources=True), names_not_found(text)
-    line = explanation(text).removeprefix("Because ")
     if sources:
         line = f"{sources[0]} has no wheel, only a source release"
     elif unknown:
         line = f"No index has {', '.join(unknown)}"
     elif NO_SOLUTION not in text:
-        first, *others = [line.strip() for line in text.split("\n") if line.strip()]
-        reasons = [line for line in others if line.startswith("cause: ")]
+        first, *others = [row.strip() for row in text.split("\n") if row.strip()]
+        reasons = [row for row in others if row.startswith("cause: ")]
         line = f"{first}: {reasons[-1].removeprefix('cause: ')}" if reasons else first
+    else:
+        line = explanation(text).removeprefix("Because ")
     return line if len(line) <= CAUSE_LETTERS else f"{line[: CAUSE_LETTERS - 3]}..."
 
 

@@ -347,11 +347,16 @@ def lock_text(wheels: Sequence[Wheel]) -> str:
     return "\n".join(rows)
 
 
+DOWNLOAD_SECONDS = 6 * 3600.0
+"""Long enough for 5 GB of wheels at 2 Mbit/s."""
+
+
 def unpack_step(python: str, stage: str, settings: Settings) -> Step:
     """The step that downloads the wheels of a lock and unpacks them in the folder `stage`.
 
     Each wheel is given by its URL and hash, with which uv compares the file.
     """
+    # Without bytecode, the unpacked files are exactly those that the wheels list.
     options = ["--quiet", "--no-deps", "--no-build", "--no-compile-bytecode"]
     options += ["--preview-features", "pylock"]
     where = ("--python", python, "--prefix", str(Path(stage, "root")))
@@ -362,11 +367,12 @@ def unpack_step(python: str, stage: str, settings: Settings) -> Step:
     if settings.links_files:
         # A link into the cache would break when the cache is emptied.
         options += ["--link-mode", "copy"]
+    # On the environment's own disk, whose space was checked; `/tmp` may be too small for torch.
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(Path(stage, "tmp")))
     return Step(
         argv=(uv_program(), "pip", "install", *options, *where, *lock),
         environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
-        timeout_seconds=6 * 3600.0,
+        timeout_seconds=DOWNLOAD_SECONDS,
     )
 
 

@@ -18,9 +18,7 @@ from each_row import each
 
 from gpusetup import api
 from gpusetup.cli import main
-from gpusetup.commands.fleet import ACTIONS as FLEET_ACTIONS
-from gpusetup.commands.parser import COMMANDS, command
-from gpusetup.commands.question import VALUE, takes
+from gpusetup.commands.parser import command
 from gpusetup.probe.snapshot_files import example_machines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,18 +180,6 @@ def test_a_time_limit_may_be_a_number() -> None:
     # The shortest limit is a tenth of a second.
     with pytest.raises(api.UsageError):
         api.diagnose("healthy", timeout=0.01)
-
-
-@each("name", [*COMMANDS, *(f"fleet {action}" for action in FLEET_ACTIONS)])
-def test_an_option_takes_a_number_just_where_its_field_is_one(name: str) -> None:
-    if name == "fleet":
-        return
-    for kind in command(name).QUESTION.__mro__:
-        for field, written_type in vars(kind).get("__annotations__", {}).items():
-            option = vars(kind).get("OPTIONS", {}).get(field)
-            if option is not None and option.kind == VALUE:
-                is_number = written_type.partition(" ")[0] in ("int", "float")
-                assert (takes(option) == "integer") == is_number, field
 
 
 def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,11 +28,6 @@ NO_DEVICE_DRIVER = (
     "$ docker run --gpus all ubuntu nvidia-smi\ndocker: Error response from daemon: "
     'could not select device driver "" with capabilities: [[gpu]].\n'
 )
-WARNS_OF_SM_120 = (
-    "NVIDIA GeForce RTX 5070 with CUDA capability sm_120 is not compatible with the current "
-    "PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 "
-    "sm_70 sm_75 sm_80 sm_86 sm_90.\n"
-)
 
 
 def answered(text: str) -> DoctorAnswer:
@@ -114,13 +109,6 @@ PLUGIN = (
 def test_a_node_is_configured_for_its_own_engine(engine: str) -> None:
     shown = commands_of(answered(f"{PLUGIN}The node's runtime is {engine}, Ubuntu 24.04.\n"))
     assert f"--runtime={engine}" in shown and f"restart {engine}" in shown
-
-
-def test_a_program_bound_to_an_old_python_gets_no_new_environment() -> None:
-    bound = "The simulator only works with Python 3.7, so I cannot go newer.\n"
-    answer = answered(f"torch 1.13.1+cu117, RTX 5070\n{WARNS_OF_SM_120}{bound}")
-    assert "uv venv" not in commands_of(answer)
-    assert "bound to Python 3.7" in screen_of(answer)
 
 
 def test_a_screen_that_cannot_be_reached_enrols_no_key() -> None:

@@ -43,14 +43,6 @@ def test_cudas_name_in_a_program_for_hip_is_no_cuda(text: str, vulkan: str, own_
         assert word not in shown(answer)
 
 
-def test_the_same_program_on_an_nvidia_gpu_keeps_cuda() -> None:
-    answer = read_report(
-        "GeForce GTX 1080\nggml_cuda_init: found 1 CUDA devices\n"
-        "CUDA error: invalid device function in ggml_cuda_compute_forward"
-    )
-    assert answer.cause != "amd-gpu"
-
-
 BUILT, NEEDED = "x86_64", "arm64"
 PROCESSORS = ((BUILT, NEEDED, "for Apple silicon"), (NEEDED, BUILT, "Python for Apple silicon"))
 

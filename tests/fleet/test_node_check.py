@@ -33,12 +33,14 @@ def node(
     gpus: int = 8,
     *,
     last: Mapping[str, object] | None = None,
+    others: Mapping[str, object] | None = None,
     state: Mapping[str, object] | None = None,
     log: str = "",
 ) -> System:
-    """A node with a driver; `last` changes its last GPU; `log`: what its kernel has said."""
+    """A node with a driver; `last` changes its last GPU, `others` the others; `log`: what its
+    kernel has said."""
     file = place / "state"
-    cards = (*(GPU,) * (gpus - 1), {**GPU, **(last or {})})
+    cards = (*({**GPU, **(others or {})},) * (gpus - 1), {**GPU, **(last or {})})
     file.write_text(standin.state(cards, **(state or {})))
     environment = {
         **os.environ,
@@ -94,6 +96,13 @@ def test_a_sick_gpu_fails_the_node_by_name(
     assert not found.ok
     assert found.reason.startswith(f"{finding}: ")
     assert "GPU 7" in found.reason
+
+
+def test_a_fault_of_all_gpus_fits_into_slurms_180_letters_of_a_reason(tmp_path: Path) -> None:
+    system = node(tmp_path, last={"ecc_uncorrected": 3}, others={"ecc_uncorrected": 3})
+    reason = answer(system).reason
+    assert reason.startswith("ecc-error: GPU 0, GPU 1, ") and len(f"failed: {reason}") < 180
+    assert reason.endswith("GPU 7: memory errors that ECC cannot correct")
 
 
 class Stuck(WithDriver):

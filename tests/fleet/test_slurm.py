@@ -14,23 +14,6 @@ import pytest
 from gpusetup.cli import main
 from gpusetup.fleet.slurm_files import files
 
-DRAIN = "update NodeName=n1 State=DRAIN Reason=gpusetup: GPU 3 is 'hot'"
-RESUME = "update NodeName=n1 State=RESUME"
-SCONTROL = """\
-#!/bin/sh
-[ "$1" = show ] && exec cat {folder}/node
-echo "$@" >> {folder}/updates
-"""
-SINFO = """\
-#!/bin/sh
-printf 'n%s|idle|Unknown|none\\n' 1 2 3 4 5
-"""
-PYTHON = """\
-#!/bin/sh
-[ -n "$SLURM_JOB_GPUS" ] || echo {said}
-exit {code}
-"""
-
 
 def written(python: object, profile: str | None = None, **more: str) -> dict[str, str]:
     return files("/p", python=str(python), profile=profile, **more)
@@ -41,37 +24,6 @@ def program(path: Path, text: str) -> Path:
     path.write_text(text)
     path.chmod(0o755)
     return path
-
-
-@pytest.mark.parametrize(
-    ("state", "code", "update"),
-    [
-        ("IDLE", 0, ""),
-        ("IDLE", 1, DRAIN),
-        ("MIXED", 2, ""),
-        ("IDLE+DRAIN gpusetup: hot FAIL [root@x]", 0, RESUME),
-        ("IDLE+DRAIN gpusetup: hot [root@x]", 1, ""),
-        ("IDLE+DRAIN new cables [me@x]", 0, ""),
-        ("IDLE+DRAIN Prolog error [root@x]", 1, DRAIN),
-        ("DOWN+DRAIN gpusetup: hot [root@x]", 0, ""),
-    ],
-)
-def test_a_check_leads_to_one_action(state: str, code: int, update: str, tmp_path: Path) -> None:
-    program(tmp_path / "bin" / "scontrol", SCONTROL.format(folder=tmp_path))
-    program(tmp_path / "bin" / "sinfo", SINFO)
-    program(tmp_path / "bin" / "sleep", "#!/bin/sh\n")
-    said = shlex.quote('failed: GPU 3 is "hot"\x07')
-    python = program(tmp_path / "python", PYTHON.format(said=said, code=code))
-    health = program(tmp_path / "health.sh", written(python)["health.sh"])
-    first, _, reason = state.partition(" ")
-    gres = "(null)" if reason == "no GPU" else "gpu:a100:4(S:0-1)"
-    told = f"   State={first} ThreadsPerCore=1\n   Reason={reason}\n   Gres={gres}\n"
-    told += "   Partitions=all \n"
-    (tmp_path / "node").write_text(told if state else "slurm_load_node error\n")
-    environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "SLURMD_NODENAME": "n1"}
-    subprocess.run(("sh", str(health)), env=environment, check=False, timeout=20)
-    updates = tmp_path / "updates"
-    assert (updates.read_text().strip() if updates.exists() else "") == update
 
 
 def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
@@ -224,6 +176,34 @@ class Paper:
 
     def set(self, node: str, line: str) -> None:
         (self.folder / "nodes" / node).write_text(f"{line}\n")
+
+
+DRAINED, RESUMED = "IDLE+DRAIN|gpusetup: GPU 3 is 'hot'", "IDLE|"
+"""State and reason of a node, as the cluster on paper writes them."""
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "after"),
+    [
+        ("IDLE|", 0, "IDLE|"),
+        ("IDLE|", 1, DRAINED),
+        ("MIXED|", 2, "MIXED|"),
+        ("IDLE+DRAIN|gpusetup: hot FAIL", 0, RESUMED),
+        ("IDLE+DRAIN|gpusetup: hot", 1, "IDLE+DRAIN|gpusetup: hot"),
+        ("IDLE+DRAIN|new cables", 0, "IDLE+DRAIN|new cables"),
+        ("IDLE+DRAIN|Prolog error", 1, DRAINED),
+        ("DOWN+DRAIN|gpusetup: hot", 0, "DOWN+DRAIN|gpusetup: hot"),
+    ],
+)
+def test_a_check_leads_to_one_action(before: str, code: int, after: str, tmp_path: Path) -> None:
+    paper = Paper(tmp_path, nodes=5, check=code)
+    said = shlex.quote('failed: GPU 3 is "hot"\x07')
+    program(tmp_path / "python", f"#!/bin/sh\necho {said}\nexit {code}\n")
+    state, _, reason = before.partition("|")
+    paper.set("n1", f"{state}|{'2026-01-01T00:00:00' if reason else ''}|{reason}")
+    paper.run("health.sh", "n1")
+    now, _, why = (tmp_path / "nodes" / "n1").read_text().strip().split("|")
+    assert f"{now}|{why}" == after
 
 
 @pytest.mark.parametrize(

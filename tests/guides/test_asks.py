@@ -91,10 +91,10 @@ def test_a_jetson_by_its_name_is_an_aarch64(name: str, says: Any) -> None:
     assert "x86_64" not in shown and "JetPack" in shown
 
 
-def test_an_orin_without_its_jetpack_gets_the_wheels_of_each(says: Any) -> None:
+def test_an_orin_without_its_jetpack_is_told_of_nvidias_wheels(says: Any) -> None:
     """ask-16: as on a real one, NVIDIA's wheels are the way before JetPack 7.2."""
     said = says("resolve", "--gpu", "Jetson AGX Orin")
-    assert said.code == 1 and "JetPack 6: https://developer.download.nvidia.com/" in said.out
+    assert said.code == 1 and "For an older JetPack, NVIDIA builds wheels" in said.words
 
 
 def test_a_grace_superchip_is_an_aarch64_unless_something_else_is_said(says: Any) -> None:
@@ -108,12 +108,9 @@ def test_a_grace_superchip_is_an_aarch64_unless_something_else_is_said(says: Any
     ("name", "backend"),
     [
         ("RX 7900 XTX", "rocm7.2"),
-        ("AMD Radeon RX 9070 XT", "rocm7.2"),
         ("gfx1151", "rocm7.2"),
-        ("Radeon 8060S", "rocm7.2"),
         ("MI300X", "rocm7.2"),
         ("Arc A770", "xpu"),
-        ("Intel Arc B580", "xpu"),
     ],
 )
 def test_a_gpu_of_amd_or_intel_gets_its_makers_build(name: str, backend: str, says: Any) -> None:
@@ -140,7 +137,6 @@ def test_a_chip_of_apple_gets_the_wheel_for_macos(name: str, says: Any) -> None:
         (("--gpu", "M4"), 2, "say `Apple M4` or `Tesla M4`"),
         (("--gpu", "M3", "--os", "linux"), 2, "is a chip of Apple"),
         (("--gpu", "RX 7900 XTX", "--backend", "cu130"), 1, "is AMD's"),
-        (("--gpu", "RX 7900 XTX", "--gpu", "RTX 3090"), 1, "two vendors"),
         (("--gpu", "RX 580"), 1, "has kernels for RX 580"),
         (("--gpu", "gfx1013"), 1, "no ROCm build of torch has kernels"),
         (("--gpu", "UHD 770"), 1, "not among the GPUs of torch's XPU builds"),

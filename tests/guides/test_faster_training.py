@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -233,44 +230,6 @@ def test_a_killed_loader_worker_leads_to_fewer_workers_or_more_shared_memory(
     assert read.cause == cause and words in read.screen
 
 
-# --- 001-14 and 001-17: monitor -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("use", "used", "steps"), [(45, 6144, 3), (98, 18432, 0)])
-@pytest.mark.parametrize("count", [1, 60])
-def test_monitor_judges_a_picture_and_a_log_of_nvidia_smi_alike(
-    use: int, used: int, steps: int, count: int, tmp_path: Path, says: Any
-) -> None:
-    """001-14: 45 % and 6 of 24 GB gets the steps in order; 98 % and 18 of 24 GB is good."""
-    heading = "index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
-    row = f"0, NVIDIA GeForce RTX 4090, {use} %, {used} MiB, 24564 MiB\n"
-    file = tmp_path / "gpus.csv"
-    file.write_text(heading + row * count, encoding="utf-8")
-    said = says("monitor", "--replay", str(file), "--json")
-    assert said.code == 0
-    summary = json.loads(said.out.splitlines()[-1])
-    assert (summary["verdict"] == "good") == (steps == 0)
-    heads = [line.split("(")[0] for line in summary["advice"]]
-    named = [word for head in heads for word in ("batch", "workers", "precision") if word in head]
-    assert named == ["batch", "workers", "precision"][:steps]
-
-
-def test_a_training_that_prints_its_epochs_gets_their_seconds(tmp_path: Path) -> None:
-    """001-17: you watch the seconds that an epoch takes, and see your output as before."""
-    lines = "".join(f"Epoch [{n}/100] - Train Loss: 0.23\n" for n in range(1, 5))
-    script = "import time\nfor n in range(1, 5):\n    time.sleep(0.4)\n"
-    script += "    print(f'Epoch [{n}/100] - Train Loss: 0.23', flush=True)\n"
-    monitor = (sys.executable, "-m", "gpusetup", "monitor", "--csv", str(tmp_path / "run.csv"))
-    done = subprocess.run(
-        (*monitor, "--interval", "0.2", "--", sys.executable, "-c", script),
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout == lines and done.returncode == 0
-    assert "s an epoch" in done.stderr and "3 epochs measured" in done.stderr
-    assert (tmp_path / "run.csv").read_text(encoding="utf-8").startswith("timestamp,")
-
-
 # --- 001-9 to 001-17: the benchmark ---------------------------------------------------------------
 
 BENCHMARKED = """\
@@ -353,12 +312,3 @@ def test_a_gain_that_the_next_run_denies_is_within_the_noise(
     assert "bf16, within the noise: left out" in says(*BENCHMARK).out
     assert 3 <= len(runs_with_amp) <= 5
     assert "use_mixed_precision: false" in (folder / "new.yaml").read_text()
-
-
-def test_the_batch_is_found_by_trial(play: Any, says: Any) -> None:
-    """001-16: several sizes run, and the answer is one of them."""
-    play()
-    words = ("--batch-size", "--code", "a:b", "--max", "1024", "--json")
-    document = says("tune", "bench.yaml", *words).document
-    sizes = [trial["batch"] for trial in document["trials"] if trial["status"] == "ok"]
-    assert document["batch_size"] == 1024 and 1024 in sizes and len(sizes) > 1

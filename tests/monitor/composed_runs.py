@@ -245,7 +245,19 @@ RUNS: dict[str, Run] = {
     "CPU: one core computes": Run("cpu-bound/computes more-threads", (), tree(100)),
     "CPU: it waits": Run("idle/waits see-where-it-waits", (), tree(3)),
     "CPU: others use it up": Run(
-        "input-starved/cores free-the-cpu", (), tree(45, cores=2), others=185, cores=2),
+        "cpu-bound/cores free-the-cpu", (), tree(45, cores=2), others=185, cores=2),
+    "CPU: others leave it a part of a core": Run(
+        "cpu-bound/cores free-the-cpu", (), tree(9, cores=2, runnable_processes=1), others=191,
+        cores=2),
+    "CPU: it sleeps beside others": Run(
+        "idle/waits see-where-it-waits", (), tree(2, cores=2, runnable_processes=0), others=198,
+        cores=2),
+    "CPU: workers rest beside others": Run(
+        "input-starved/each-step fetch-in-advance", (), tree(16, workers=2, each=1, cores=2),
+        others=185, cores=2),
+    "CPU: it reads beside others": Run(
+        "input-starved/storage faster-storage", (), tree(27, cores=2, io={READS: 6e7, BLOCKED: 1}),
+        others=185, cores=2),
 }  # fmt: skip
 """What happens in a run -> the run. The labels were written for what happens, not for what a rule
 makes of it."""

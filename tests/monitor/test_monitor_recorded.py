@@ -44,23 +44,3 @@ def test_a_gpu_whose_counter_tells_nothing_is_judged_by_its_processes(
     summary = replayed(recording("input-starved", tmp_path, SECOND_RUN), capsys)
     assert "GPU 0 worked 21 % of the time" in summary["evidence"]
     assert summary["next"]["id"] == "load-with-workers"
-
-
-def test_a_program_that_touches_the_gpu_and_then_loads_for_long_has_only_started(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The model is moved to the GPU, then data load for 20 s, then it trains well."""
-    lines = []
-    for second in range(80):
-        use = 30 if second == 2 else 97 if second > 22 else 0
-        gpu = {
-            "index": 0, "name": "NVIDIA L40S", "utilization_percent": use,
-            "power_watts": 40 + 3 * use,
-            "power_limit_watts": 350, "memory_used_bytes": 30 << 30, "memory_total_bytes": 48 << 30,
-            "temperature_celsius": 60, "memory_busy_percent": use / 3,
-        }  # fmt: skip
-        head = {"schema": "gpusetup.monitor/1", "kind": "sample", "at": "", "seconds": second}
-        lines.append(json.dumps({**head, "gpus": [gpu]}))
-    file = tmp_path / "run.jsonl"
-    file.write_text("\n".join(lines), encoding="utf-8")
-    assert replayed(file, capsys)["verdict"] == "good"

@@ -113,15 +113,6 @@ def test_the_second_rank_starts_nothing(training: Training, tmp_path: Path) -> N
     assert not (tmp_path / "run.jsonl").exists()
 
 
-def test_the_memory_report_starts_nothing_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys; from gpusetup.monitor import memory_report;"
-         "print(memory_report()); print('torch' in sys.modules)"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == "No CUDA device is in use by this process.\nFalse\n"
-
-
 def test_the_memory_report_has_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """A torch of plain figures: device 0 works, device 1 was never used."""
     cuda = SimpleNamespace(

@@ -49,18 +49,6 @@ def test_nothing_installed_is_false_and_an_unreadable_environment_is_unknown() -
     assert nowhere.readings[0].problem == "gpusetup cannot list the environment's folders"
 
 
-def test_an_install_without_its_version_file_is_there_but_cut() -> None:
-    files = torch_files()
-    del files[f"{SITE}/torch/version.py"]
-    side = read(files)
-    assert (side.torch.installed, side.torch.version, side.torch.backend) == (
-        True,
-        "2.5.1+cu124",
-        "cu124",
-    )
-    assert side.readings[0].problem is not None and "torch/version.py" in side.readings[0].problem
-
-
 @pytest.mark.parametrize(
     ("files", "module"),
     [

@@ -194,12 +194,17 @@ BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
         (ASSERTED, "export CUDA_LAUNCH_BLOCKING=1", "set "),
         (f"PS C:\\> python a.py\n{ASSERTED}", "$env:CUDA_LAUNCH_BLOCKING", "export"),
         (f"ComfyUI portable, RTX 3060\n{CPU_BUILD}", BY_PORTABLE, "$ python"),
+        (f"Driver: 535\nRTX 4090\n{CPU_BUILD}", "cu126|found: 535", "cu13"),
         (f"RTX 4090, it requires NVIDIA driver 470\n{CPU_BUILD}", "cu126|shows yours", "found"),
         (f"RTX 5070 Ti\n{CPU_BUILD}", "cu129|570 or newer", "cu126"),
         (f"{NO_MODULE}\nmodprobe: FATAL: Module nvidia not found in directory "
          "/lib/modules/6.1.0-40-amd64", "linux-headers-6.1.0-40-amd64\n", "reboot"),
         (f"CUDA_VISIBLE_DEVICES=NoDevFiles\n{UNAVAILABLE}\nGPU 0: NVIDIA L4 (UUID: GPU-a)",
          "--gres=gpu:1", "unset"),
+        ("C:\\> python -c \"import platform; print(platform.machine())\"\nARM64\nC:\\> pip install "
+         "torch\nERROR: Could not find a version that satisfies the requirement torch (from "
+         "versions: none)", "whl/cpu", "cu1"),
+        ("kubectl logs a\nDataLoader worker (pid 9) is killed by signal: Bus error.", "emptyDir", "--shm"),
         ("|   0  NVIDIA A30    On |   00000000:07:00.0 Off |  On |\n| N/A   33C    P0   28W / 165W | "
          "0MiB / 24576MiB |  N/A  Default |\n|     |      | Enabled |\n| MIG devices: |\n"
          "|  No MIG devices found |\ntorch.cuda.is_available() False", "-cgi 0 -C", "-mig 0"),

@@ -42,14 +42,12 @@ EXPORT int cuDriverGetVersion(int *version) {
     *version = (int)state_number("cuda.version", 0);
     return SUCCESS;
 }
-#ifndef WITHOUT_COUNT
 EXPORT int cuDeviceGetCount(int *number) {
     char text[TEXT];
     if (state_text("cuda.devices", text) && text[0] == '!') return atoi(text + 1);
     *number = count();
     return initialised ? SUCCESS : NOT_INITIALIZED;
 }
-#endif
 EXPORT int cuDeviceGet(int *device, int ordinal) {
     char text[TEXT];
     *device = nvml_place(ordinal);

@@ -96,10 +96,7 @@ REFUSED = (
     ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "is there twice"),
     ("x.yaml", b"project: mine\nseed: 1\n", "x.yaml has no setting that gpusetup knows"),
     ("x.json", b"{", "x.json, line 1, column 2: not JSON"),
-    ("x.json", b'{"a": 1, "a": 2}', "the key 'a' is there twice"),
-    ("x.json", b'{"a": NaN}', "not JSON"),
     ("x.py", b"a = 1\n", "YAML and JSON alone"),
-    ("x.toml", b"a = 1\n", "YAML and JSON alone"),
     ("x.yaml", b"[" * 1500, "nested too deeply"),
 )
 
@@ -119,15 +116,11 @@ def test_bad_configs_are_refused_and_stay_as_they_are(
 
 WRONG = (
     ((), "name a CONFIG"),
-    (("train.yaml", "-o", "x", "--in-place"), "not allowed with argument"),
     (("train.yaml", "--code", "a:b"), "add `--batch-size` or `--benchmark`"),
     (("--batch-size",), "add `--code MODULE:FUNCTION`"),
     (("--batch-size", "--code", "a:b", "--from", "healthy"), "cannot be measured"),
     (("--batch-size", "--code", "a:b", "--max", "0"), "`--max` must be at least 1"),
-    (("train.yaml", "--gpu", "RTX 9999", "--from", "healthy"), "RTX 9999"),
-    (("--batch-size", "--code", "a:b", "--gpu", "T4"), "only this machine's GPU can be measured"),
     (("nowhere.yaml", "--from", "healthy"), "nowhere.yaml: No such file"),
-    ((".", "--from", "healthy"), "Is a directory"),
 )
 
 

@@ -70,24 +70,10 @@ def verdict_of(claim: str, device: str, *verdicts: str, tests: int = 2) -> str:
     return next(each.verdict for each in claims if each.id == claim)
 
 
-def test_a_claim_is_open_until_all_its_tests_ran() -> None:
-    assert verdict_of("tune-batch", "cuda", "holds") == "open"
-    assert verdict_of("tune-batch", "cuda", "holds", "open") == "open"
-    assert verdict_of("tune-batch", "cuda", "holds", "holds") == "holds"
-    assert verdict_of("tune-batch", "cuda", "holds", "fails") == "fails"
-
-
 def test_a_rehearsal_decides_nothing_that_only_a_card_can_decide() -> None:
     assert verdict_of("monitor-verdicts", "cpu", "holds", "holds") == "stand-in"
     assert verdict_of("monitor-verdicts", "cpu", "holds", "fails") == "stand-in"
     assert verdict_of("clean-runs", "cpu", "holds", "holds") == "stand-in"
-
-
-def test_a_rehearsal_is_red_where_a_cpu_can_refute_the_claim_or_a_command_gave_no_answer() -> None:
-    assert verdict_of("clean-runs", "cpu", "fails", tests=1) == "fails"
-    assert verdict_of("doubt-8", "cpu", "fails", tests=1) == "fails"
-    assert verdict_of("monitor-verdicts", "cpu", "holds", "no answer") == "fails"
-    assert verdict_of("plan-error", "cuda", "holds", "no answer") == "fails"
 
 
 def test_a_command_that_refuses_or_breaks_is_no_answer(tmp_path: Path) -> None:

@@ -400,7 +400,8 @@ class _Attempts:
         changed_buffers = self.undo.state.changed_buffers()
         if changed_buffers:
             differs.append(f"each part updates the buffers once ({listed(changed_buffers)})")
-        # The comparison runs once for each step function, at its first split batch.
+        # The comparison runs once for each step function, at its first split batch. Its code stands
+        # for it, because a lambda is a new object in every step.
         code = getattr(self.losses.step, "__code__", None)
         if code not in self.history.checks:
             # At least two samples, so that there are two halves.
