@@ -21,12 +21,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nodes have a PO
 Record = dict[str, Any]
 
 
-# --- which nodes ----------------------------------------------------------------------------------
-
-
-WORK = work.NodeWork(python="python")
-
-
 # --- the command ----------------------------------------------------------------------------------
 
 SSH = """\
@@ -153,7 +147,9 @@ def test_slurms_idle_nodes_get_an_exclusive_job_each(
         program.write_text(f"#!/bin/sh\n{text.format(folder=tmp_path)}\n", encoding="utf-8")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    rows = [f"{name}|idle|all*|96|gpu:h100:8(S:0-1),nvme:2|none" for name in ("n1", "n2", "n3", "taken")]
+    rows = [
+        f"{name}|idle|all*|96|gpu:h100:8(S:0-1),nvme:2|none" for name in ("n1", "n2", "n3", "taken")
+    ]
     (tmp_path / "sinfo").write_text("\n".join([*rows, "n9|drained|all*|96|(null)|new cables\n"]))
     for number in (1, 2, 3):
         node_python.record(tmp_path, f"n{number}", sound(number))
