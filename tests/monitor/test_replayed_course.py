@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from each_row import each
-from replayed import Judge, csv, dmon, verdict_and_step
+from replayed import Judge, csv, verdict_and_step
 
 COLUMNS = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "
@@ -89,12 +89,3 @@ def test_an_idle_gpu_with_a_loaded_model_may_be_a_server_without_requests(judged
     summary = judged(log([0] * 120, used=38000))
     assert verdict_and_step(summary) == "idle/held see-where-it-waits"
     assert "37.1 GiB of GPU memory in use" in summary["evidence"]
-
-
-@each("heading", ["# Time gpu sm", "#Time gpu sm"])
-def test_dmon_tells_the_time_of_day(heading: str, judged: Judge) -> None:
-    times = [f"22:59:{second}" for second in range(10, 60, 5)]
-    times += [f"23:00:{second:02d}" for second in range(0, 60, 5)]
-    text = "\n".join([heading, "# HH:MM:SS Idx %", *(f" {time} 0 97" for time in times)])
-    assert judged(text)["seconds"] == 105
-    assert judged(dmon("sm", [["97"]] * 20))["seconds"] == 19
