@@ -394,9 +394,10 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
     "fb": ("memory_used_bytes", MIB),
     "rxpci": ("pcie_rx_bytes_per_second", 1e6),
     "txpci": ("pcie_tx_bytes_per_second", 1e6),
+    "dbecc": ("ecc_uncorrected", 1),
 }
 """Maps each column of `nvidia-smi dmon` to our field and the factor to convert its unit."""
-WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz")
+WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz", "ecc_uncorrected")
 VIOLATIONS: Mapping[str, tuple[str, float]] = {
     "tviol": (THERMAL_VIOLATION, 1),
     "pviol": (POWER_VIOLATION, 50),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from each_row import each
-from replayed import Judge, csv, verdict_and_step
+from replayed import Judge, csv, dmon, verdict_and_step
 
 TABLE = """\
 Mon Nov 16 20:15:{second:02d} 2026
@@ -146,4 +146,11 @@ def test_a_server_that_is_known_to_rest_takes_no_part_of_the_gpu(
     head = {"schema": "gpusetup.monitor/1", "kind": "sample", "at": ""}
     lines = [json.dumps({**head, "seconds": second, "gpus": [gpu]}) for second in range(40)]
     summary = judged("\n".join(lines) + "\n")
+    assert verdict_and_step(summary) == said, summary["evidence"]
+
+
+@each("memory, said", [(0, "communication-bound/hang see-where-it-waits"), (44, "good/ none")])
+def test_a_hang_shows_in_dmon_without_a_power_limit(memory: int, said: str, judged: Judge) -> None:
+    works, spins = ["385 60 98 45"] * 4, [f"92 41 100 {memory}"] * 4
+    summary = judged(dmon("pwr gtemp sm mem", [works] * 30 + [spins] * 60))
     assert verdict_and_step(summary) == said, summary["evidence"]

@@ -66,3 +66,11 @@ def test_a_command_after_the_dashes_is_not_asked_for_again(
 ) -> None:
     summary = judged(BURSTS, *command)
     assert words in summary["next"]["text"] and summary["next"]["command"] == line
+
+
+@each("moments", [1, 60])
+def test_every_idle_gpu_is_named_and_no_pid_is_made_up(moments: int, judged: Judge) -> None:
+    summary = judged(csv(f"{USE}, memory.used [MiB], memory.total [MiB]",
+                         [[f"{CARD}, 0, 60, 400, 40, 30000, 81920"] * 4] * moments))  # fmt: skip
+    assert summary["verdict"] == "idle" and "GPU 0, 1, 2, 3: " in summary["evidence"]
+    assert "PID" not in summary["text"]
