@@ -57,8 +57,6 @@ def test_what_comes_after_the_process_ended_is_not_judged(rest: int, judged: Jud
     assert summary["gpus"][0]["utilization_percent"]["mean"] > 95
 
 
-<<<<<<< HEAD
-=======
 def test_a_gpu_that_rests_for_long_at_the_end_and_holds_memory_is_named(judged: Judge) -> None:
     summary = judged(log(WORK * 40 + REST * 40))
     assert verdict_and_step(summary) == "good/ see-how-it-ended"
@@ -101,7 +99,6 @@ def test_memory_of_unknown_size_that_was_freed(judged: Judge) -> None:
     assert "its memory (at most 14.9 GiB) was freed" in summary["evidence"]
 
 
->>>>>>> d-monitor
 # --- turns and steady use -------------------------------------------------------------------------
 
 

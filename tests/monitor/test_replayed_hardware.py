@@ -90,8 +90,6 @@ def test_a_card_that_answers_nothing_to_the_end_is_lost(
     summary = judged(csv(USUAL, [WELL] * 60 + rows))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert said != LOST or "GPU 1 was lost at second 60 of 99" in summary["evidence"]
-<<<<<<< HEAD
-=======
 
 
 def test_a_sentence_below_a_pasted_log_is_no_gpu(judged: Judge) -> None:
@@ -175,4 +173,3 @@ def test_the_lines_of_gpustat_are_read(judged: Judge) -> None:
     summary = judged(screens)
     assert (summary["samples"], summary["seconds"]) == (30, 58)
     assert verdict_and_step(summary) == LOST and "GPU 2 was lost" in summary["evidence"]
->>>>>>> d-monitor

@@ -95,8 +95,6 @@ def test_several_gpus_of_one_job_without_a_command(
 ) -> None:
     summary = judged(csv(MEMORY, [gpus] * 60), *command)
     assert verdict_and_step(summary) == said, summary["evidence"]
-<<<<<<< HEAD
-=======
 
 
 @each(
@@ -128,4 +126,3 @@ def test_a_hang_shows_in_dmon_without_a_power_limit(memory: int, said: str, judg
     works, spins = ["385 60 98 45"] * 4, [f"92 41 100 {memory}"] * 4
     summary = judged(dmon("pwr gtemp sm mem", [works] * 30 + [spins] * 60))
     assert verdict_and_step(summary) == said, summary["evidence"]
->>>>>>> d-monitor

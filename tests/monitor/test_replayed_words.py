@@ -36,8 +36,6 @@ def test_a_log_without_a_utilisation_has_no_verdict(text: str, judged: Judge) ->
     summary = judged(text)
     assert summary["verdict"] is None and summary["next"]["id"] == "ask-the-driver"
     assert "utilization.gpu" in summary["next"]["text"] and "MIG" in summary["next"]["text"]
-<<<<<<< HEAD
-=======
 
 
 BURSTS = csv(USE, [[f"{CARD}, {use}, 200, 400, 50"] for use in [0, 95, 20, 60, 10] * 12])
@@ -67,4 +65,3 @@ def test_every_idle_gpu_is_named_and_no_pid_is_made_up(moments: int, judged: Jud
                          [[f"{CARD}, 0, 60, 400, 40, 30000, 81920"] * 4] * moments))  # fmt: skip
     assert summary["verdict"] == "idle" and "GPU 0, 1, 2, 3: " in summary["evidence"]
     assert "PID" not in summary["text"]
->>>>>>> d-monitor
