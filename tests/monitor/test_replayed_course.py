@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from each_row import each
-from replayed import Judge, csv, verdict_and_step
+from replayed import Judge, csv, dmon, verdict_and_step
 
 COLUMNS = (
     "name, utilization.gpu [%], power.draw [W], power.limit [W], memory.used [MiB], "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from each_row import each
 from replayed import Judge, csv, dmon, verdict_and_step
 
