@@ -55,10 +55,11 @@ def frozen(batch):
 
 
 @pytest.fixture
-def child(tmp_path: Path) -> Iterator[Bench]:
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """The child of the user's code, on the CPU."""
     (tmp_path / "mine.py").write_text(CODE)
-    with Bench(BenchJob(code="mine:small", device="cpu", steps=2), str(tmp_path)) as made:
+    monkeypatch.chdir(tmp_path)
+    with Bench(BenchJob(code="mine:small", device="cpu", steps=2)) as made:
         yield made
 
 
