@@ -130,22 +130,14 @@ def read_jetson(system: System) -> str | None:
 # --- the CPU --------------------------------------------------------------------------------------
 
 
-CPU_NAME = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
-
-
 def read_cpu(system: System) -> Cpu:
-    """The CPU's name and two numbers of cores: all of them, and those that this process may use."""
+    """Two numbers of cores: all of them, and those that this process may use."""
     facts, quota = system.facts(), read_cpu_quota(system)
     usable_cores = facts.get("usable_cores")
     if usable_cores and quota:
         # Round the quota up: with 1.5 cores, two threads run at three quarters of their speed.
         usable_cores = min(usable_cores, max(1, math.ceil(quota)))
-    name = CPU_NAME.search(read_or_none(system, "/proc/cpuinfo") or "")
-    return Cpu(
-        name=name[1].strip() if name else None,
-        logical_cores=facts.get("cores"),
-        usable_cores=usable_cores,
-    )
+    return Cpu(logical_cores=facts.get("cores"), usable_cores=usable_cores)
 
 
 CPU_QUOTA = re.compile(r"(\d+) ([1-9]\d*)")
@@ -198,18 +190,16 @@ def read_toolkit(system: System) -> Snapshot:
 
 def read_memory(system: System) -> Memory:
     """The machine's memory, and the limits of this process and its container, in bytes."""
-    facts = system.facts()
     sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
     # DataLoader workers pass their batches on through /dev/shm.
     shared = unless_refused(system.space, "/dev/shm") if system.family == "linux" else None
     limits = (text.strip() for text in cgroup_values(system, "memory.max"))
     return Memory(
-        total_bytes=sizes.get("MemTotal") or facts.get("memory_total"),
+        total_bytes=sizes.get("MemTotal") or system.facts().get("memory_total"),
         available_bytes=sizes.get("MemAvailable"),
         # The text `max` means no limit.
         cgroup_limit_bytes=min(map(int, filter(str.isdigit, limits)), default=None),
         shm_total_bytes=shared.total_bytes if shared else None,
-        memlock_bytes=(facts.get("limits") or {}).get("memlock"),
     )
 
 
