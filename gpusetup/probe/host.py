@@ -14,7 +14,6 @@ from gpusetup.model.machine import Cpu, Disk, Memory, Os, Reading, Snapshot, Too
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.target import TargetPython
 from gpusetup.readings.paths import join, parent
-from gpusetup.readings.proc import parse_meminfo
 from gpusetup.system.system import (
     System,
     exists,
@@ -190,7 +189,7 @@ def read_toolkit(system: System) -> Snapshot:
 
 def read_memory(system: System) -> Memory:
     """The machine's memory, and the limits of this process and its container, in bytes."""
-    sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
+    sizes = _memory_sizes(system)
     # DataLoader workers pass their batches on through /dev/shm.
     shared = unless_refused(system.space, "/dev/shm") if system.family == "linux" else None
     limits = (text.strip() for text in cgroup_values(system, "memory.max"))
@@ -206,8 +205,7 @@ def read_memory(system: System) -> Memory:
 def free_memory(system: System) -> int | None:
     """The bytes of memory that a process can still use, limited by the host and all our cgroups;
     None if unknown."""
-    host = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
-    free_sizes = [host.get("MemAvailable")]
+    free_sizes = [_memory_sizes(system).get("MemAvailable")]
     files = ("memory.max", "memory.current", "memory.stat")
     of_cgroups = zip(*(cgroup_values(system, file) for file in files), strict=True)
     for limit, used, statistics in of_cgroups:
@@ -216,6 +214,13 @@ def free_memory(system: System) -> int | None:
             cached = sum(map(int, re.findall(r"active_file (\d+)", statistics)))
             free_sizes.append(int(limit) - max(0, int(used) - cached))
     return min((size for size in free_sizes if size), default=None)
+
+
+def _memory_sizes(system: System) -> dict[str, int]:
+    """The sizes in `/proc/meminfo`, in bytes."""
+    # The kernel writes "kB" but means KiB.
+    rows = re.findall(r"^(\w+):\s+(\d+) kB$", read_or_none(system, "/proc/meminfo") or "", re.M)
+    return {name: int(kibibytes) * 1024 for name, kibibytes in rows}
 
 
 # --- disks ----------------------------------------------------------------------------------------
