@@ -38,7 +38,7 @@ EXAMPLES = (
 )
 
 
-class DoctorQuestion(CommandQuestion):
+class Question(CommandQuestion):
     machine: Machine | None = FROM._replace(one_of="read")
     python: str | None = PYTHON._replace(one_of="read")
     report: str | bytes | None = option(
@@ -63,10 +63,7 @@ class DoctorQuestion(CommandQuestion):
         return bool(self.gpu or self.driver)
 
 
-QUESTION = DoctorQuestion
-
-
-def run(question: DoctorQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     if question.explain:
         return _explanation(question.explain)
     from gpusetup.catalog.builds import completed_from_catalog
@@ -120,7 +117,7 @@ def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:
     return project_here(ask, host, catalog) if ask else None
 
 
-def _elsewhere(question: DoctorQuestion, snapshot: Snapshot) -> tuple[OtherEnvironment, ...]:
+def _elsewhere(question: Question, snapshot: Snapshot) -> tuple[OtherEnvironment, ...]:
     """The environments of this machine that have torch, if the examined one has none and was not
     named."""
     is_named = question.machine or question.python or question.describes_other_host
@@ -142,7 +139,7 @@ def _explanation(finding_id: str) -> Reply:
     return Reply(FindingAnswer(finding=finding), explained(finding))
 
 
-def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
+def _machine_of(question: Question, out: Console) -> Snapshot:
     """The machine to diagnose, which is read or taken from a report, with the driver and GPUs that
     the options describe."""
     if question.report is not None:

@@ -1,6 +1,6 @@
 """The command-line parser: every command with its options, and helpful errors for mistyped words.
 
-Each command is a module in this folder. It contains `SUMMARY`, `EXAMPLES`, `QUESTION` (the record
+Each command is a module in this folder. It contains `SUMMARY`, `EXAMPLES`, `Question` (the record
 of its options), and `run(question, out) -> Reply`. If a command has several actions, `ACTIONS`
 lists their modules. Only the requested command is imported. `documents.py` contains the types of
 the commands' JSON documents.
@@ -189,8 +189,8 @@ def _add(kinds: Any, name: str, help: str) -> CommandParser:
         for action, what in actions.items():
             child.children[action] = _add(below, f"{name} {action}", what)
         return child
-    add_options(child, module.QUESTION)
-    child.takes_command = COMMAND in [spec.kind for spec in module.QUESTION.OPTIONS.values()]
+    add_options(child, module.Question)
+    child.takes_command = COMMAND in [spec.kind for spec in module.Question.OPTIONS.values()]
     # argparse's own usage would list every option, which takes ten lines.
     formatter: Any = HelpFormat(child.prog)
     positional = " ".join(

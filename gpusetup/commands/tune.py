@@ -42,7 +42,7 @@ DEFAULT_FILE = "train.yaml"
 """The config file name in the commands of a printed preset."""
 
 
-class TuneQuestion(CommandQuestion):
+class Question(CommandQuestion):
     config: str | None = argument("a YAML or JSON config", metavar="CONFIG")
     machine: Machine | None = FROM
     gpu: str | None = option(
@@ -83,10 +83,7 @@ class TuneQuestion(CommandQuestion):
         return self.benchmark or self.batch_size
 
 
-QUESTION = TuneQuestion
-
-
-def _check(question: TuneQuestion) -> None:
+def _check(question: Question) -> None:
     """Raise UsageError if options contradict each other."""
     config, code, measuring = question.config, question.code, question.measures
     writes = question.in_place or question.target
@@ -107,7 +104,7 @@ def _check(question: TuneQuestion) -> None:
             raise UsageError(problem, hint="`gpusetup tune --help` shows the options")
 
 
-def run(question: TuneQuestion, out: Console) -> Reply:
+def run(question: Question, out: Console) -> Reply:
     """Run the requested measurements. If the user named a config, then propose changes to it."""
     if question.preset:
         return _preset(question)
@@ -137,7 +134,7 @@ def run(question: TuneQuestion, out: Console) -> Reply:
     return Reply(answer, screen, INTERRUPTED if answer.interrupted else code)
 
 
-def _preset(question: TuneQuestion) -> Reply:
+def _preset(question: Question) -> Reply:
     """The reply with a preset, or with the file to which it was written
     (`-o`). Raises UsageError for options that cannot be combined with `--preset`."""
     from gpusetup.render.tune import preset_screen
@@ -173,7 +170,7 @@ def _read(path: str) -> Config:
     return config
 
 
-def _machine(question: TuneQuestion, out: Console) -> Snapshot:
+def _machine(question: Question, out: Console) -> Snapshot:
     """The machine to tune for. On this machine, nvidia-smi adds its GPUs if NVML cannot be
     loaded."""
     machine = gather(out, question.machine, question.python)
@@ -186,7 +183,7 @@ def _machine(question: TuneQuestion, out: Console) -> Snapshot:
 
 
 def _measure(
-    question: TuneQuestion, out: Console, config: Config | None, facts: Facts | None
+    question: Question, out: Console, config: Config | None, facts: Facts | None
 ) -> tuple[TuneAnswer, Measured]:
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
