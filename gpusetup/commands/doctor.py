@@ -23,7 +23,7 @@ from gpusetup.render.console import Console
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
     from gpusetup.choose.host import Host
-    from gpusetup.model.documents import DoctorAnswer, OtherEnvironment
+    from gpusetup.model.documents import DoctorAnswer
     from gpusetup.model.machine import Snapshot
     from gpusetup.project.meets import ProjectHere
 
@@ -95,11 +95,14 @@ def run(question: Question, out: Console) -> Reply:
     if question.report is None:
         from gpusetup.model.frozen import replace
 
-        answer = replace(
-            answer,
-            project=project.answer if project else None,
-            other_environments=_elsewhere(question, snapshot),
-        )
+        answer = replace(answer, project=project.answer if project else None)
+        is_named = question.machine or question.python or question.describes_other_host
+        if not is_named and snapshot.torch.installed is False:
+            from gpusetup.probe.environments import environments_with_torch
+            from gpusetup.system.system import System
+
+            others = environments_with_torch(System(), snapshot.python.prefix)
+            answer = replace(answer, other_environments=others)
     return Reply(answer, doctor_screen, code)
 
 
@@ -115,18 +118,6 @@ def _project_here(host: Host, catalog: Catalog) -> ProjectHere | None:
 
     ask = ask_of_folder()
     return project_here(ask, host, catalog) if ask else None
-
-
-def _elsewhere(question: Question, snapshot: Snapshot) -> tuple[OtherEnvironment, ...]:
-    """The environments of this machine that have torch, if the examined one has none and was not
-    named."""
-    is_named = question.machine or question.python or question.describes_other_host
-    if is_named or snapshot.torch.installed is not False:
-        return ()
-    from gpusetup.probe.environments import environments_with_torch
-    from gpusetup.system.system import System
-
-    return environments_with_torch(System(), snapshot.python.prefix)
 
 
 def _explanation(finding_id: str) -> Reply:

@@ -22,7 +22,6 @@ from gpusetup.tune.presets import PRESET_NAMES, preset_named, preset_text, spell
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
-    from gpusetup.model.machine import Snapshot
     from gpusetup.tune.case import Facts, Measured
 
 SUMMARY = """Proposes changes to a training config for this machine, with a reason for every
@@ -113,7 +112,16 @@ def run(question: Question, out: Console) -> Reply:
     from gpusetup.tune.case import facts_of, with_card
 
     config = _read(question.config) if question.config else None
-    facts = facts_of(_machine(question, out)) if config or question.benchmark else None
+    facts = None
+    if config or question.benchmark:
+        machine = gather(out, question.machine, question.python)
+        if not question.machine:
+            from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
+            from gpusetup.system.system import System
+
+            # nvidia-smi tells the GPUs if NVML cannot be loaded.
+            machine = with_gpus_of_nvidia_smi(machine, System())
+        facts = facts_of(machine)
     if facts and question.gpu:
         facts = with_card(facts, question.gpu)
     answer, measured = TuneAnswer(), None
@@ -168,18 +176,6 @@ def _read(path: str) -> Config:
         known = "known settings are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
         raise BadInput(f"{config.name} has no setting that gpusetup knows", hint=known)
     return config
-
-
-def _machine(question: Question, out: Console) -> Snapshot:
-    """The machine to tune for. On this machine, nvidia-smi adds its GPUs if NVML cannot be
-    loaded."""
-    machine = gather(out, question.machine, question.python)
-    if question.machine:
-        return machine
-    from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
-    from gpusetup.system.system import System
-
-    return with_gpus_of_nvidia_smi(machine, System())
 
 
 def _measure(
