@@ -41,13 +41,9 @@ ELSEWHERE = {"mcp": "gpusetup.assistants.command"}
 imports this folder."""
 WITHOUT_DOCUMENT = ("mcp", "completion", "fleet slurm")
 """Commands that only print text, without `--json` and `--schema`."""
-SCREEN_OPTIONS = {
-    ("--no-color",): "print without colour (like setting the variable NO_COLOR)",
-    ("-v", "--verbose"): "show where in the code an error occurred",
-}
+SCREEN_WORDS = ("--no-color", "-v", "--verbose")
 """Options that may also follow the command. They take no values, because a value could be mistaken
 for that of another option."""
-SCREEN_WORDS = tuple(flag for flags in SCREEN_OPTIONS for flag in flags)
 EXAMPLES = "examples:\n"
 """The heading of the examples below a command's help."""
 
@@ -158,8 +154,10 @@ def build_parser(*with_options: str) -> CommandParser:
         formatter_class=HelpFormat,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
     )
-    for flags, help in SCREEN_OPTIONS.items():
-        parser.add_argument(*flags, action="store_true", help=help)
+    no_color = "print without colour (like setting the variable NO_COLOR)"
+    parser.add_argument("--no-color", action="store_true", help=no_color)
+    where = "show where in the code an error occurred"
+    parser.add_argument("-v", "--verbose", action="store_true", help=where)
     parser.add_argument("-V", "--version", action="version", version=f"gpusetup {__version__}")
     kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for name, what in COMMANDS.items():
