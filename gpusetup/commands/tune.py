@@ -44,8 +44,6 @@ DEFAULT_FILE = "train.yaml"
 
 
 class TuneQuestion(CommandQuestion):
-    """The config, the file to which to write it, and what to measure for it."""
-
     config: str | None = argument("a YAML or JSON config", metavar="CONFIG")
     machine: Machine | None = FROM
     gpu: str | None = option(
@@ -91,8 +89,8 @@ QUESTION = TuneQuestion
 
 def _check(question: TuneQuestion) -> None:
     """Raise UsageError if options contradict each other."""
-    config, measuring = question.config, question.measures
-    code, writes = question.code, question.in_place or question.target
+    config, code, measuring = question.config, question.code, question.measures
+    writes = question.in_place or question.target
     rules = (
         (
             not config and (writes or not measuring),
@@ -171,10 +169,8 @@ def _read(path: str) -> Config:
 
     config = read_config(read_bytes(path), path)
     if all(key.plan for _, key in known_settings(config)):
-        known_names = (
-            "known settings are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
-        )
-        raise BadInput(f"{config.name} has no setting that gpusetup knows", hint=known_names)
+        known = "known settings are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
+        raise BadInput(f"{config.name} has no setting that gpusetup knows", hint=known)
     return config
 
 
