@@ -57,6 +57,7 @@ class Goal(Frozen):
     largest: int | None = None
     """The largest size to try (`--max`); None means no limit."""
     trials: int = 14
+    """The most trials; the usual search needs four or five, so more mean a disturbed machine."""
     ends: float | None = None
     """The time (`time.monotonic`) at which the search must end; None means no time limit."""
 
