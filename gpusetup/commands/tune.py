@@ -18,7 +18,7 @@ from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.tune.answer import TuneAnswer
-from gpusetup.tune.presets import PRESET_NAMES, preset_named, preset_text, spelled
+from gpusetup.tune.presets import PRESETS, preset_text, spelled
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
@@ -37,6 +37,7 @@ EXAMPLES = (
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
 INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells report it: 128 and the number of SIGINT, 2."""
 DEFAULT_FILE = "train.yaml"
 """The config file name in the commands of a printed preset."""
 
@@ -51,10 +52,10 @@ class Question(CommandQuestion):
 
     _the_config = HelpGroup("the config")
     preset: str | None = option(
-        "print a ready-made config (a preset), or write it with -o: " + ", ".join(PRESET_NAMES),
+        "print a ready-made config (a preset), or write it with -o: " + ", ".join(PRESETS),
         metavar="NAME",
         parse=spelled,
-        choices=PRESET_NAMES,
+        choices=tuple(PRESETS),
     )
     target: str | None = option(
         "write the tuned config, or the preset, to OUT", "-o", metavar="OUT", one_of="written"
@@ -159,7 +160,7 @@ def _preset(question: Question) -> Reply:
             f"Presets are YAML, but {target} does not end in .yaml",
             hint="name a file that ends in .yaml",
         )
-    text = preset_text(preset_named(question.preset or ""), target or DEFAULT_FILE)
+    text = preset_text(PRESETS[question.preset or ""], target or DEFAULT_FILE)
     previous_file = write_keeping_previous(target, text.encode()) if target else None
     answer = TuneAnswer(preset=text, written=target)
     return Reply(answer, partial(preset_screen, kept=previous_file))
