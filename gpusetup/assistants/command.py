@@ -28,9 +28,6 @@ NEEDS = "mcp>=2.3"
 
 
 class McpQuestion(CommandQuestion):
-    """The options of `gpusetup mcp`: the environment to read, or whether to print the
-    instructions."""
-
     python: str | None = PYTHON
     agents: bool = switch("print instructions for coding agents without MCP, for AGENTS.md")
 

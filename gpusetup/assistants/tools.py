@@ -114,11 +114,6 @@ def _on_machine(command: str, values: Values, python: str | None) -> Values:
     return _answer_of(command, values)
 
 
-def _diagnose(values: Values, python: str | None) -> Values:
-    """Doctor's answer about a machine."""
-    return _shorter(_on_machine("doctor", values, python))
-
-
 def _read_report(values: Values, python: str | None) -> Values:
     """Doctor's answer about a text.
 
@@ -173,11 +168,6 @@ def _plan(values: Values, python: str | None) -> Values:
     return _on_machine("plan", values, python)
 
 
-def _explain(values: Values, _: str | None) -> Values:
-    """The explanation of one finding."""
-    return _answer_of("doctor", {"explain": values["id"].strip()})
-
-
 # --- the table ----------------------------------------------------------------------------------
 
 MACHINE = {
@@ -197,7 +187,7 @@ TOOLS = (
         ),
         options=("torch", "gpu", "driver"),
         arguments=MACHINE,
-        answer=_diagnose,
+        answer=lambda values, python: _shorter(_on_machine("doctor", values, python)),
     ),
     Tool(
         name="read_report",
@@ -250,7 +240,7 @@ TOOLS = (
         options=(),
         arguments={"id": text("its id, as in `cause`")},
         required=("id",),
-        answer=_explain,
+        answer=lambda values, _: _answer_of("doctor", {"explain": values["id"].strip()}),
     ),
 )
 

@@ -58,9 +58,9 @@ def answered(
         question = _question_of(name, module.QUESTION, given)
         try:
             reply = ask(question, Listener(notify))
-        except GpuSetupError:
-            raise
         except Exception as problem:
+            if isinstance(problem, GpuSetupError):
+                raise
             raise own_fault(problem, "please report it with the traceback") from problem
     except GpuSetupError as problem:
         problem.message, problem.hint = shareable(problem)
@@ -82,13 +82,11 @@ def _question_of(name: str, kind: type[CommandQuestion], given: dict[str, Any]) 
         json_type = takes(spec)
         in_words, types = TYPES[json_type]
         for part in parts(value) if json_type == "strings" else (value,):
-            # In Python, True and False are numbers too, so check for them separately.
-            is_stray_truth_value = isinstance(part, bool) and json_type != "boolean"
-            if is_stray_truth_value or not isinstance(part, types):
+            # In Python, True and False are numbers too.
+            if not isinstance(part, types) or (isinstance(part, bool) and bool not in types):
                 raise TypeError(f"`{field}` is {in_words}, not {type(value).__name__}")
     # The parser only has to know that a value such as a snapshot is given.
-    typed = kind(**{**given, **dict.fromkeys(passed, "passed")})
-    words = typed.words()
+    words = kind(**{**given, **dict.fromkeys(passed, "passed")}).words()
     refuse_values(words)
     _, parsed = read_words([*name.split(), *words])
     question: CommandQuestion = kind.typed(parsed).replaced(**passed)

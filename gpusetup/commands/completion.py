@@ -23,8 +23,6 @@ FILES = ("CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH", "DIR")
 
 
 class CompletionQuestion(CommandQuestion):
-    """The shell for which to print a completion script."""
-
     shell: str = argument(
         "generate the completion script for this shell", default=NEEDED, choices=SHELLS
     )

@@ -39,8 +39,6 @@ EXAMPLES = (
 
 
 class DoctorQuestion(CommandQuestion):
-    """The machine to examine or the report to read, and how to show the answer."""
-
     machine: Machine | None = FROM._replace(one_of="read")
     python: str | None = PYTHON._replace(one_of="read")
     report: str | bytes | None = option(
@@ -136,18 +134,10 @@ def _elsewhere(question: DoctorQuestion, snapshot: Snapshot) -> tuple[OtherEnvir
 
 def _explanation(finding_id: str) -> Reply:
     """The reply that explains a kind of finding; it does not read a machine."""
-    from typing import get_args
-
     from gpusetup.diagnosis.explanations import known_finding, record
-    from gpusetup.errors import UsageError
-    from gpusetup.model.documents import FindingAnswer, Verdict
+    from gpusetup.model.documents import FindingAnswer
     from gpusetup.render.doctor import explained
 
-    if finding_id in get_args(Verdict):
-        raise UsageError(
-            f"{finding_id!r} is a verdict of `gpusetup monitor`, not a finding of doctor",
-            hint="`gpusetup monitor` prints the reason and the next step below its verdict",
-        )
     finding = known_finding(record(finding_id))
     return Reply(FindingAnswer(finding=finding), explained(finding))
 

@@ -29,8 +29,6 @@ EXAMPLES = (
 
 
 class FleetCheckQuestion(CommandQuestion):
-    """The profile with which to compare the node, and the files in which to record its state."""
-
     profile: str | None = PROFILE
     prometheus: str | None = PROMETHEUS
 

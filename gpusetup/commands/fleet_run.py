@@ -26,7 +26,6 @@ from gpusetup.system.signals import interruptible
 
 if TYPE_CHECKING:
     from gpusetup.fleet.engines.engine import Engine
-    from gpusetup.fleet.work import NodeWork
 
 USUAL_FOLDER = "gpusetup-fleet"
 
@@ -41,8 +40,6 @@ EXAMPLES = (
 
 
 class FleetRunQuestion(CommandQuestion):
-    """The nodes, the engine that reaches them, and the work that each node does."""
-
     nodes: str | None = NODES
 
     _by_engine = HelpGroup("how to reach the nodes")
@@ -98,9 +95,16 @@ QUESTION = FleetRunQuestion
 def run(question: FleetRunQuestion, out: Console) -> Reply:
     """Run the work on every node, save the records and evaluate them. With `--print`, only show
     what would be submitted."""
-    _check_engine_options(question)
+    of_one_engine = (
+        (question.partition, "--partition", question.slurm, "--slurm"),
+        (question.after, "--", question.slurm, "--slurm"),
+        (question.runtime_class, "--runtime-class", question.kubernetes, "--kubernetes"),
+    )
+    for value, flag, is_chosen, engine_flag in of_one_engine:
+        if value and not is_chosen:
+            raise UsageError(f"`{flag}` is for `{engine_flag}`", hint="name that engine, too")
     into = _folder(question)
-    engine = _engine(question, _work(question))
+    engine = _engine(question)
     if question.print:
         return Reply(screen=engine.plan())
     limit = engine.work.limit + engine.extra_seconds
@@ -116,19 +120,8 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
     return judged(str(into), not_asked=engine.skipped)
 
 
-def _check_engine_options(question: FleetRunQuestion) -> None:
-    """Raise UsageError if an option is for another engine than the chosen one."""
-    of_one_engine = (
-        (question.partition, "--partition", question.slurm, "--slurm"),
-        (question.after, "--", question.slurm, "--slurm"),
-        (question.runtime_class, "--runtime-class", question.kubernetes, "--kubernetes"),
-    )
-    for value, flag, engine, engine_flag in of_one_engine:
-        if value and not engine:
-            raise UsageError(f"`{flag}` is for `{engine_flag}`", hint="name that engine, too")
-
-
-def _work(question: FleetRunQuestion) -> NodeWork:
+def _engine(question: FleetRunQuestion) -> Engine:
+    """The engine that reaches the nodes, with the work of each."""
     from gpusetup.fleet.names import expanded
     from gpusetup.fleet.work import LIMIT_SECONDS, NodeWork
 
@@ -137,16 +130,13 @@ def _work(question: FleetRunQuestion) -> NodeWork:
     # the path of our Python does not exist there.
     if question.ray or question.kubernetes:
         usual_python = "python" if question.kubernetes else ""
-    return NodeWork(
+    work = NodeWork(
         python=question.node_python or usual_python,
         target=question.python,
         level=question.level,
         limit=question.limit or LIMIT_SECONDS[question.level],
         nodes=expanded(question.nodes) if question.nodes else (),
     )
-
-
-def _engine(question: FleetRunQuestion, work: NodeWork) -> Engine:
     if question.slurm:
         from gpusetup.fleet.engines.slurm import Slurm
 
@@ -169,13 +159,10 @@ def _folder(question: FleetRunQuestion) -> Path:
     that records of two runs never mix."""
     from datetime import datetime
 
-    now = f"{datetime.now():%Y%m%d-%H%M%S}"
-    folder = Path(question.into or f"{USUAL_FOLDER}-{now}").absolute()
+    folder = Path(question.into or f"{USUAL_FOLDER}-{datetime.now():%Y%m%d-%H%M%S}").absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(
-            f"{folder} is not empty: name a new folder for the records",
-            hint="name another `--into`",
-        )
+        problem = f"{folder} is not empty: name a new folder for the records"
+        raise UsageError(problem, hint="name another `--into`")
     return folder
 
 

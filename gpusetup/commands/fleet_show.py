@@ -33,8 +33,6 @@ NODES: Any = option(
 
 
 class FleetShowQuestion(CommandQuestion):
-    """The folder of records, and the nodes that should have a record in it."""
-
     folder: str = argument("the folder that contains the records", default=NEEDED, metavar="DIR")
     nodes: str | None = NODES
     strict: bool = switch("also exit with 1 if a node has a warning or differs from the others")

@@ -28,8 +28,6 @@ EXAMPLES = (
 
 
 class FleetSlurmQuestion(CommandQuestion):
-    """The folder for Slurm's programs, and how they check and drain a node."""
-
     folder: str = argument(
         "the folder to write to; it must have the same path on each node",
         default=NEEDED,
@@ -59,9 +57,10 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
 
     _require_usable_files(question)
     folder = Path(question.folder)
+    python = question.node_python or sys.executable
     written = files(
         question.folder,
-        python=question.node_python or sys.executable,
+        python=python,
         profile=question.profile,
         drain_at_most=question.drain_at_most,
         prometheus=question.prometheus,
@@ -72,7 +71,6 @@ def run(question: FleetSlurmQuestion, out: Console) -> Reply:
             write_safely(folder / name, text)
             (folder / name).chmod(0o755 if name.endswith(".sh") else 0o644)
             out.talk(f"wrote {folder / name}")
-    python = question.node_python or sys.executable
     out.talk(f"Each node needs gpusetup in {python}: try `{quote(python)} -m gpusetup fleet check`")
     if not question.node_python:
         out.talk("Is it in another Python there? Write the files again with `--node-python PATH`")

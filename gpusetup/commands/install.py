@@ -106,7 +106,6 @@ def run(question: InstallQuestion, out: Console) -> Reply:
             "There is no terminal for the confirmation",
             hint=f"`--yes` {action} without asking, `--dry-run` only shows the steps",
         )
-    out.require_output()
     from gpusetup.commands import install_flow as flow
     from gpusetup.commands.words import refuse_scripts
 

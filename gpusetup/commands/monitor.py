@@ -31,7 +31,6 @@ from gpusetup.system.processes import StreamingChild
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.documents import Sample, Summary
-    from gpusetup.monitor.host import ProcessTree
     from gpusetup.monitor.sources import SampleSource
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
@@ -50,7 +49,6 @@ EXAMPLES = (
     "gpusetup monitor --csv run.csv -- python train.py",
     "gpusetup monitor --replay run.jsonl",
 )
-FASTEST_SECONDS = 0.02
 
 
 def length(text: str) -> float:
@@ -63,12 +61,11 @@ def length(text: str) -> float:
         raise ArgumentTypeError(problem) from None
 
 
-BETWEEN_SAMPLES = seconds(FASTEST_SECONDS, 86400)
+BETWEEN_SAMPLES = seconds(0.02, 86400)
+"""Defined here, because `seconds` is the name of a field in the class."""
 
 
 class MonitorQuestion(CommandQuestion):
-    """What to watch, for how long and with which command, or which recording to judge."""
-
     seconds: float = argument(
         "how long to watch (default: until Ctrl-C, or the end of the command)",
         default=0.0,
@@ -115,27 +112,24 @@ USAGE = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
 def run(question: MonitorQuestion, out: Console) -> Reply:
     if question.after and (question.once or question.pid is not None):
         raise UsageError("`--once` and `--pid` run no command", hint="leave the command out")
-    if question.replay and (question.gpu or question.seconds or question.csv):
+    if not question.replay:
+        return _watch(question, out)
+    if question.gpu or question.seconds or question.csv:
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
             hint="only `--json`, `--output`, `--interval` and, after `--`, the "
             "command that ran go with it",
         )
-    if question.replay:
-        return _replay(question.replay, question, out)
-    return _watch(question, out)
+    return _replay(question.replay, question, out)
 
 
 def start_nvml(interval: float, count: int = 0) -> StreamingChild:
     """Start the child process that samples NVML. It takes `count` samples or, if `count` is 0, runs
     until it is stopped."""
-    package = Path(__file__).resolve().parent.parent
-    hold_back = package / "child_scripts" / "hold_back.py"
-    read_nvml = package / "child_scripts" / "read_nvml.py"
+    scripts = Path(__file__).resolve().parent.parent / "child_scripts"
     # With `-I`, no variable and no file in the user's folder can change what the child imports.
-    python = (sys.executable, "-I")
-    command = (str(hold_back), str(read_nvml), f"{interval:g}", str(count))
-    return StreamingChild((*python, *command))
+    python = (sys.executable, "-I", str(scripts / "hold_back.py"), str(scripts / "read_nvml.py"))
+    return StreamingChild((*python, f"{interval:g}", str(count)))
 
 
 def _watch(question: MonitorQuestion, out: Console) -> Reply:
@@ -144,7 +138,12 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import ProcessTree, or_none
     from gpusetup.monitor.session import watch
-    from gpusetup.monitor.sources import PATIENCE_SECONDS
+    from gpusetup.monitor.sources import (
+        PATIENCE_SECONDS,
+        VARIABLE,
+        named_positions,
+        visible_positions,
+    )
     from gpusetup.monitor.summary import UNJUDGED
 
     # Open the process first, so that an error for a process that does not exist comes without a
@@ -156,7 +155,14 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
     with ExitStack() as stack:
         source = _best_source(nvml, question, out)
         stack.callback(source.close)
-        _choose(source, question, out)
+        gpus = source.first.gpus if source.first else ()
+        variable = os.environ.get(VARIABLE)
+        if question.gpu:
+            source.positions = named_positions(question.gpu, gpus)
+        elif variable is not None and gpus:
+            pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+            source.positions, which = visible_positions(variable, gpus, pci_order=pci)
+            out.talk(which)
         if question.once:
             return _once(source, question)
         recording = stack.enter_context(Recording(out, question.csv))
@@ -171,7 +177,13 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
         )
         if question.after:
             return _command(question.after, samples, recording, about)
-        return _until_ended(process, samples, recording, about)
+        # The time limit, the end of the process, Ctrl-C or SIGTERM ends the run.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with recording.live(), suppress(KeyboardInterrupt):
+            recording.take(samples(process))
+        command = process.command() if process else None
+        recording.finish(replace(about, command=command), aside=False)
+        return Reply()
 
 
 def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> SampleSource:
@@ -216,18 +228,6 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
 
 Samples = Callable[..., "Iterator[Sample]"]
 """Takes the processes to watch, or a command that was started, and yields samples."""
-
-
-def _until_ended(
-    process: ProcessTree | None, samples: Samples, recording: Recording, about: Summary
-) -> Reply:
-    """Watch until the time limit is reached, the process ends, or Ctrl-C or SIGTERM arrives."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with recording.live(), suppress(KeyboardInterrupt):
-        recording.take(samples(process))
-    command = process.command() if process else None
-    recording.finish(replace(about, command=command), aside=False)
-    return Reply()
 
 
 def _command(
@@ -275,7 +275,6 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     with Recording(out) as recording:
         recorded, has_times = UNJUDGED, True
         run = read_recording(file, question.interval)
-        log = run.log
         for document in run.documents:
             if isinstance(document, Sample):
                 recording.take([document])
@@ -284,26 +283,10 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
                 recorded = document
         if not recording.tally.samples:
             raise UsageError(f"{file} holds no sample")
-        if log and not has_times and recording.tally.samples > 1:
+        if run.log and not has_times and recording.tally.samples > 1:
             apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
             out.talk(f"{file} tells no time: {apart}")
-        source = recorded.source or (log.name if log else None)
+        source = recorded.source or (run.log.name if run.log else None)
         command = question.after or recorded.command
-        about = replace(recorded, source=source, command=command)
-        recording.finish(about, aside=False)
+        recording.finish(replace(recorded, source=source, command=command), aside=False)
     return Reply()
-
-
-def _choose(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
-    """Select the GPUs that `--gpu` or CUDA_VISIBLE_DEVICES names. If the variable selects the GPUs,
-    print which ones."""
-    from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
-
-    gpus = source.first.gpus if source.first else ()
-    variable = os.environ.get(VARIABLE)
-    if question.gpu:
-        source.positions = named_positions(question.gpu, gpus)
-    elif variable is not None and gpus:
-        pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-        source.positions, words = visible_positions(variable, gpus, pci_order=pci)
-        out.talk(words)

@@ -37,22 +37,14 @@ class Recording(ExitStack):
         self.tally = RunTally()
         self._file: TextIO | None = None
         self._draw: Callable[[Sample], object] | None = None
-        self._csv: CsvWriter | None = None
-        if csv is not None:
-            self._csv = CsvWriter(self.enter_context(opened(csv)))
+        self._csv = CsvWriter(self.enter_context(opened(csv))) if csv else None
 
     def stream(self) -> None:
         """With `--json`, print every sample as soon as it is taken."""
         if not self.out.json or self._file is not None:
             return
-        if self.out.output:
-            self._file = self.enter_context(opened(self.out.output))
-        else:
-            self._file = sys.stdout
-
-    def _put_json(self, document: Sample | Summary) -> None:
-        """Write one document as a JSON line and flush it, so that a reader gets it at once."""
-        print(to_json(document), file=self._file, flush=True)
+        name = self.out.output
+        self._file = self.enter_context(opened(name)) if name else sys.stdout
 
     @contextmanager
     def live(self) -> Iterator[None]:
@@ -71,10 +63,11 @@ class Recording(ExitStack):
         """Count each sample, and write or draw it as requested."""
         for sample in samples:
             self.tally.add(sample)
-            if self._csv is not None:
+            if self._csv:
                 self._csv.write(sample)
             if self._file is not None:
-                self._put_json(sample)
+                # Flushed, so that a reader gets each sample at once.
+                print(to_json(sample), file=self._file, flush=True)
             elif self._draw is not None:
                 self._draw(sample)
 
@@ -84,10 +77,9 @@ class Recording(ExitStack):
         summary = summarise(self.tally, about)
         from gpusetup.render.monitor import summary_text
 
-        is_aside = aside and about.command and not self.out.output and not self.out.json
         if self._file is not None:
-            self._put_json(summary)
-        elif is_aside:
+            print(to_json(summary), file=self._file, flush=True)
+        elif aside and about.command and not self.out.output and not self.out.json:
             self.out.talk("")
             self.out.talk(summary_text(summary))
         else:

@@ -54,8 +54,6 @@ CHECKPOINTINGS = ("full", "selective", "none")
 
 
 class PlanQuestion(CommandQuestion):
-    """The training run or server to plan, and its GPUs."""
-
     _model = HelpGroup("model", "for example: --model meta-llama/Llama-3.1-8B")
     model: str | None = option(
         "a model: a short name (qwen3-8b), a hub id, a config.json or its folder", metavar="NAME"
@@ -137,8 +135,11 @@ class PlanQuestion(CommandQuestion):
     def solve(self) -> str | None:
         """The job field to find: `context`, `batch` (the largest that fits) or `gpus` (the smallest
         number). None if all are given."""
-        asked = {"context": self.max_context, "batch": self.max_batch, "gpus": self.gpus_needed}
-        return next((name for name, is_asked in asked.items() if is_asked), None)
+        if self.max_context:
+            return "context"
+        if self.max_batch:
+            return "batch"
+        return "gpus" if self.gpus_needed else None
 
     def job_fields(self) -> dict[str, Any]:
         """The job fields that the options set. Fields that were not given are left out."""

@@ -65,8 +65,6 @@ ON_APPLE = (
 
 
 class ResolveQuestion(CommandQuestion):
-    """The packages, the machine and the request for which to choose a build."""
-
     packages: tuple[str, ...] = arguments(
         "packages to install together with torch, such as `vllm` or 'jax[cuda13]'; gpusetup "
         "asks your package index, and chooses a torch that works with them",
@@ -138,25 +136,26 @@ def run(question: ResolveQuestion, out: Console) -> Reply:
     is_new = is_described or bool(wish.words)
     host = host_of(without_torch(machine) if is_new else machine, catalog)
 
+    shown_root = without_logins(root)
+
     def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
-        shown = without_logins(root)
-        out.talk(f"asked: {shown} and the indexes of your uv (`--offline` uses no network)")
+        out.talk(f"asked: {shown_root} and the indexes of your uv (`--offline` uses no network)")
 
     is_asked = bool(wish.words) and not wish.offline
     index = PersonIndex(machine, root, name_indexes) if is_asked else None
     choice = choose(wish, host, catalog, index)
-    document = _document(question, choice, host, machine, root)
+    document = _document(question, choice, host, machine, shown_root)
     notes = [*decision.notes, *interruptions(machine), *document.notes]
     days = (date.today() - date.fromisoformat(catalog.as_of)).days
     if days > STALE_DAYS:
         notes.append(
             f"the catalog is {days} days old ({catalog.as_of}): a newer gpusetup knows newer builds"
         )
-    if root != without_logins(root):
+    if root != shown_root:
         notes.append("the index's user and password are left out of what is shown")
     notes += afterwards(decision.later, machine)
     if is_nightly and choice.build:
-        nightly = f"{without_logins(root)}/nightly/{choice.build.backend}"
+        nightly = f"{shown_root}/nightly/{choice.build.backend}"
         notes.append(
             "for a nightly build, made every day without the tests of a release: "
             f"`pip install --pre --upgrade torch torchvision --index-url {nightly}`"
@@ -200,9 +199,9 @@ def _machine(question: ResolveQuestion, catalog: Catalog, out: Console) -> tuple
 def _document(
     question: ResolveQuestion, choice: Choice, host: Host, machine: Snapshot, root: str
 ) -> ResolveAnswer:
-    """The answer as a document, with the commands for each installer."""
-    root, newest = without_logins(root), choice.newest
-    build, packages = choice.build, choice.packages
+    """The answer as a document, with the commands for each installer; `root` is torch's index
+    without a login."""
+    build, packages, newest = choice.build, choice.packages, choice.newest
     # For a described environment, no installed packages are known.
     is_in_environment = build is not None and machine.python.executable and newest and not packages
     # The commands name torch's packages, and the requested packages or the installed ones that must

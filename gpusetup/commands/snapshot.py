@@ -25,8 +25,6 @@ EXAMPLES = (
 
 
 class SnapshotQuestion(CommandQuestion):
-    """The machine to record."""
-
     machine: Machine | None = FROM
     python: str | None = PYTHON
     timeout: float | None = TIMEOUT

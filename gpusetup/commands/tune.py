@@ -23,7 +23,7 @@ from gpusetup.tune.presets import PRESET_NAMES, preset_named, preset_text, spell
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
     from gpusetup.model.machine import Snapshot
-    from gpusetup.tune.case import Facts, Measured
+    from gpusetup.tune.case import Facts
 
 SUMMARY = """Proposes changes to a training config for this machine, with a reason for every
 change. It does not change the model, loss, data or effective batch
@@ -43,8 +43,6 @@ DEFAULT_FILE = "train.yaml"
 
 
 class TuneQuestion(CommandQuestion):
-    """The config, the file to which to write it, and what to measure for it."""
-
     config: str | None = argument("a YAML or JSON config", metavar="CONFIG")
     machine: Machine | None = FROM
     gpu: str | None = option(
@@ -90,8 +88,8 @@ QUESTION = TuneQuestion
 
 def _check(question: TuneQuestion) -> None:
     """Raise UsageError if options contradict each other."""
-    config, measuring = question.config, question.measures
-    code, writes = question.code, question.in_place or question.target
+    config, code, measuring = question.config, question.code, question.measures
+    writes = question.in_place or question.target
     rules = (
         (
             not config and (writes or not measuring),
@@ -115,19 +113,19 @@ def run(question: TuneQuestion, out: Console) -> Reply:
         return _preset(question)
     _check(question)
     from gpusetup.render.tune import tune_screen
-    from gpusetup.tune.case import facts_of, with_card
+    from gpusetup.tune.case import Measured, facts_of, with_card
 
     config = _read(question.config) if question.config else None
     facts = facts_of(_machine(question, out)) if config or question.benchmark else None
     if facts and question.gpu:
         facts = with_card(facts, question.gpu)
-    answer, measured = TuneAnswer(), None
-    if question.measures:
-        answer, measured = _measure(question, out, config, facts)
+    answer = _measure(question, out, config, facts) if question.measures else TuneAnswer()
     if config and facts:
         from gpusetup.tune.config_file import with_proposal
         from gpusetup.tune.rules import propose
+        from gpusetup.tune.table import gains_by_role
 
+        measured = Measured(batch_size=answer.batch_size, is_faster=gains_by_role(answer.benchmark))
         proposal = propose(config, facts, measured)
         answer = replace(answer, device=answer.device or facts.gpu)
         source = question.config or config.name
@@ -170,10 +168,8 @@ def _read(path: str) -> Config:
 
     config = read_config(read_bytes(path), path)
     if all(key.plan for _, key in known_settings(config)):
-        known_names = (
-            "known settings are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
-        )
-        raise BadInput(f"{config.name} has no setting that gpusetup knows", hint=known_names)
+        known = "known settings are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
+        raise BadInput(f"{config.name} has no setting that gpusetup knows", hint=known)
     return config
 
 
@@ -191,7 +187,7 @@ def _machine(question: TuneQuestion, out: Console) -> Snapshot:
 
 def _measure(
     question: TuneQuestion, out: Console, config: Config | None, facts: Facts | None
-) -> tuple[TuneAnswer, Measured]:
+) -> TuneAnswer:
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
     from gpusetup.tune.bench import BenchJob

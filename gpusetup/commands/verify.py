@@ -21,7 +21,6 @@ from gpusetup.verify.options import EXAMPLES, SUMMARY, add_options
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import VerifyAnswer
-    from gpusetup.system.processes import Output
 
 __all__ = ["EXAMPLES", "QUESTION", "SUMMARY", "ask_from_python", "run"]
 
@@ -49,8 +48,6 @@ def _as_in_child(flag: str, value_type: type = str) -> Any:
 
 
 class VerifyQuestion(CommandQuestion):
-    """The Python environment to test, which checks to run, and for how long."""
-
     python: str | None = PYTHON
     level: str = _as_in_child("--level")
     seconds: float | None = _as_in_child("--seconds", float)
@@ -108,6 +105,10 @@ def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
 
     Raises the error in the child's error document, or ToolFailed if the child printed no document.
     """
+    from gpusetup.errors import CLASSES, BadInput, GpuSetupError, ToolFailed
+    from gpusetup.model.codec import from_json
+    from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
+    from gpusetup.system.processes import how_it_ended
     from gpusetup.system.processes import run as start
 
     python = _target(question, out)
@@ -115,17 +116,6 @@ def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
     output = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
     if output.exit is None:
         raise Blocked(f"Cannot start {python}: {output.problem}")
-    return document_of(output)
-
-
-def document_of(output: Output) -> VerifyAnswer:
-    """The document that verify printed. Raises the error if it is an error document, and ToolFailed
-    if verify printed neither."""
-    from gpusetup.errors import CLASSES, BadInput, GpuSetupError, ToolFailed
-    from gpusetup.model.codec import from_json
-    from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
-    from gpusetup.system.processes import how_it_ended
-
     try:
         if output.exit in (0, Unsatisfiable.exit_code):
             return from_json(output.stdout, VerifyAnswer, what="the answer of verify")

@@ -128,22 +128,6 @@ class Console:
         with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
             Path(self.output).write_text(text, encoding="utf-8")
 
-    def require_output(self) -> None:
-        """Raise `Blocked` if `--output FILE` cannot be written, before something takes a long time
-        or changes the machine."""
-        if not self.output:
-            return
-        from pathlib import Path
-
-        path = Path(self.output)
-        with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
-            is_new = not path.exists()
-            # Do not open a pipe or a device before the result is written.
-            if is_new or path.is_file() or path.is_dir():
-                path.open("ab").close()
-            if is_new:
-                path.unlink()
-
     def talk(self, text: str) -> None:
         """Write a message or a screen to stderr, ending with a newline."""
         ending = "" if isinstance(text, Screen) else "\n"

@@ -31,7 +31,6 @@ from gpusetup.render.screen import (
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer, KnownFinding
-    from gpusetup.model.shell import Line
 
 MOST_ENVIRONMENTS = 5
 """More than these would push everything else off the screen; `--json` lists all."""
@@ -58,7 +57,17 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
 
     others = (finding for finding in answer.findings if finding is not root)
     lines += section("Also found", (line for finding in others for line in in_short(finding)))
-    lines += section("What was read, and whether it fits", fit_lines(answer, root))
+    # For `ok` the first line already says what fits, and beside a failure only what does not fit
+    # is news.
+    says_fit = root is None or answer.cause == "unknown"
+    fits = [
+        marked(OK, "fits", f": {fit.sentence}", indent=2)
+        if fit.fits
+        else marked(BUT, "does not fit", f": {fit.sentence}", indent=2)
+        for fit in answer.fit
+        if is_report(answer) and answer.cause != "ok" and (says_fit or not fit.fits)
+    ]
+    lines += section("What was read, and whether it fits", fits)
     lines += section("This machine", facts(machine_facts(answer)))
     with_torch: list[str] = []
     for environment in answer.other_environments[:MOST_ENVIRONMENTS]:
@@ -75,18 +84,6 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
 def is_report(answer: DoctorAnswer) -> bool:
     """Whether the answer is about a text, and not about a machine that was read."""
     return answer.snapshot.origin == "report"
-
-
-def fit_lines(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
-    """Yields a line for each pair of facts of a text that fit or do not fit together. For `ok` the
-    first line already says them, and beside a failure only what does not fit is news."""
-    if not is_report(answer) or answer.cause == "ok":
-        return
-    for fit in answer.fit:
-        if not fit.fits or (root is None or answer.cause == "unknown"):
-            mark = OK if fit.fits else BUT
-            head = "fits" if fit.fits else "does not fit"
-            yield marked(mark, head, f": {fit.sentence}", indent=2)
 
 
 def answering(answer: DoctorAnswer) -> Finding | None:
@@ -114,10 +111,8 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     elif root is not None:
         # Even a finding that is not a root cause (one outside the GPU's software) is an error.
         severity = root.severity if root.root else Severity.ERROR
-        title = root.title
         is_a_case = root.id not in (answer.cause, answer.symptom)
-        if is_a_case:
-            title += f" ({root.id})"
+        title = f"{root.title} ({root.id})" if is_a_case else root.title
         yield marked(MARKS[severity], answer.cause, f": {title}")
     else:
         mark = OK if answer.cause == "ok" else BUT
@@ -148,15 +143,13 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine
         yield ScreenLine(f"  It could be {others}.", hang=2)
     if answer.next_reading and answer.next_reading != (answer.check and answer.check.command):
         likely = "Likely, not certain. " if is_likely and answer.check is None else ""
-        # The first fact that the fix depends on and that was not read.
         needs = root.fix.needs if root and root.fix and answer.cause != "unknown" else ()
-        unread = next((need.what for need in needs if need.state == "unread"), None)
-        depends = (
-            f"What to do depends on the installed {unread}, which the text does not show. "
-            if unread
-            else ""
-        )
-        yield ScreenLine(f"  {likely}{depends}To find out, run:", hang=2)
+        depends = [
+            f"What to do depends on the installed {need.what}, which the text does not show. "
+            for need in needs
+            if need.state == "unread"
+        ]
+        yield ScreenLine(f"  {likely}{''.join(depends[:1])}To find out, run:", hang=2)
         yield command(answer.next_reading, 4)
 
 
@@ -184,16 +177,14 @@ def unknown_of(answer: DoctorAnswer) -> str:
 def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:
     """Yields the lines of a finding with its explanation, evidence and fix."""
     if finding.detail:
-        yield ""
-        yield ScreenLine(f"  {finding.detail}", hang=2)
+        yield from ("", ScreenLine(f"  {finding.detail}", hang=2))
     if finding.evidence:
         yield ""
         for evidence in finding.evidence[:EVIDENCE_SHOWN]:
             source = f"  ({evidence.source})" if evidence.source else ""
             yield ScreenLine(f"  {evidence.text}", (source, DIM), hang=4)
     if finding.fix:
-        advice = _before_commands(machine, finding.fix)
-        yield from section("What to do", way_out(finding.fix, advice))
+        yield from section("What to do", way_out(finding.fix, machine))
 
 
 TARGET_FIRST = (
@@ -205,12 +196,8 @@ UNDONE_BY_UV = (
     "now on run the program with `uv run --no-sync`"
 )
 CHANGES_PACKAGES = re.compile(
-    # Matches `gpusetup install`, unless an option names the environment.
     r"gpusetup install(?!.* --(?:python|venv|project)\b)"
-    # Matches `pip install`, `pip3 uninstall`, `python -m pip install`, `uv pip install`.
-    r"|(?:python\d? -m |uv )?pip3? (?:un)?install"
-    # Matches `conda install`, `mamba uninstall`.
-    r"|(?:conda|mamba) (?:un)?install"
+    r"|(?:python\d? -m |uv )?pip3? (?:un)?install|(?:conda|mamba) (?:un)?install"
 )
 """Matches the beginning of commands that change the packages of the current environment."""
 
@@ -231,47 +218,25 @@ def _before_commands(machine: Snapshot, fix: Fix) -> str:
     return TARGET_FIRST if is_open and any(map(CHANGES_PACKAGES.match, lines)) else ""
 
 
-def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
-    """The lines of a fix: its sentence, advice and commands, then the alternatives, and commands
+def way_out(fix: Fix, machine: Snapshot) -> Iterator[str]:
+    """The lines of a fix: its sentence, a warning and commands, then the alternatives, and commands
     that look something up first."""
     yield ScreenLine(f"  {fix.text}{needs(fix)}", hang=2)
-    if advice:
-        yield ""
-        yield ScreenLine(f"  {advice}", hang=2)
+    if advice := _before_commands(machine, fix):
+        yield from ("", ScreenLine(f"  {advice}", hang=2))
     if fix.commands:
         yield ""
-        for line in fix.commands:
-            yield command(line, 4)
-    look_ups = ((f"{capitalized(look.title)}:", look.commands) for look in fix.looks)
-    for title, commands in (*titled_alternatives(fix), *look_ups):
-        yield ""
-        yield ScreenLine(f"  {title}", hang=2)
-        for line in commands:
-            yield command(line, 4)
-
-
-def titled_alternatives(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    """The alternatives of a fix with their commands. A title begins with "Or", unless it is the
-    first one and the fix has no commands, or names a purpose ("to ...").
-
-    >>> from gpusetup.model.finding import Alternative
-    >>> here = Alternative(title="on the host", commands=())
-    >>> [title for title, _ in titled_alternatives(Fix(text="", alternatives=(here, here)))]
-    ['On the host', 'Or on the host']
-    """
-    for number, alternative in enumerate(fix.alternatives):
+        yield from (command(line, 4) for line in fix.commands)
+    ways = (*fix.alternatives, *fix.looks)
+    for number, way in enumerate(ways):
+        # "Or on the host", but "To find out the driver".
         is_first_way = number == 0 and not fix.commands
-        names_a_purpose = alternative.title.startswith("to ")
-        begins_anew = is_first_way or names_a_purpose
-        title = capitalized(alternative.title) if begins_anew else f"Or {alternative.title}"
-        if alternative.commands:
-            title += ":"
-        yield title, alternative.commands
-
-
-def capitalized(title: str) -> str:
-    """A title with a capital first letter; `str.capitalize` would change the other letters too."""
-    return title[:1].upper() + title[1:]
+        is_alternative = number < len(fix.alternatives) and not way.title.startswith("to ")
+        title = f"Or {way.title}" if is_alternative and not is_first_way else way.title
+        yield ""
+        colon = ":" if way.commands else ""
+        yield ScreenLine(f"  {title[:1].upper()}{title[1:]}{colon}", hang=2)
+        yield from (command(line, 4) for line in way.commands)
 
 
 def needs(fix: Fix) -> str:
@@ -281,11 +246,8 @@ def needs(fix: Fix) -> str:
     >>> needs(Fix(text="", needs_root=True, needs_reboot=True))
     '. This fix needs administrator rights and a reboot'
     """
-    words = []
-    if fix.needs_root:
-        words.append("administrator rights")
-    if fix.needs_reboot:
-        words.append("a reboot")
+    rights, reboot = fix.needs_root, fix.needs_reboot
+    words = [*["administrator rights"] * rights, *["a reboot"] * reboot]
     return f". This fix needs {' and '.join(words)}" if words else ""
 
 
@@ -301,8 +263,7 @@ def in_short(finding: Finding) -> Iterator[ScreenLine]:
     fix = finding.fix
     if fix is not None and not finding.explained_by:
         yield ScreenLine("    ", (fix.text + needs(fix), DIM), hang=4)
-        for line in fix.commands:
-            yield command(line, 6)
+        yield from (command(line, 6) for line in fix.commands)
 
 
 # --- the explanation of a finding -----------------------------------------------------------------

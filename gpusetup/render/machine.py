@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
-from gpusetup.accelerators.other_gpus import maker_named
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.readings.smi_topology import WORDS
@@ -19,12 +18,9 @@ if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer, ResolveAnswer
 
 
-def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str, str | None]:
+def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
     """Maps labels to facts about the machine for doctor's screen; None means that the fact is left
-    out.
-
-    `recommends`: whether to include the build that fits this machine.
-    """
+    out."""
     machine = answer.snapshot
     system, driver, python, torch = machine.os, machine.driver, machine.python, machine.torch
     drivers = [driver.version, f"CUDA {driver.cuda}" if driver.cuda else None]
@@ -52,8 +48,7 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
         "container": None if container == "none" else container,
     }
     # If a text shows neither a GPU nor a driver, no build can be recommended.
-    is_judged = machine.origin != "report" or machine.gpus or driver.version
-    if is_judged and recommends:
+    if machine.origin != "report" or machine.gpus or driver.version:
         values["recommended"] = _recommended_line(answer.resolution)
         values["newest"] = newest_line(answer.newest, answer.resolution)
     values["catalog"] = answer.catalog_as_of
@@ -111,10 +106,6 @@ def gpu_line(gpu: Gpu) -> str:
     )
 
 
-MODEL = re.compile(r"\b[A-Z]{1,4} ?\d{3,4}")
-"""A model without its maker's name: `W7900`."""
-
-
 def _other_makers_gpus(machine: Snapshot) -> str:
     """The GPUs of other makers that a report mentions, as text; "" if it mentions none."""
     names: dict[str, None] = {}
@@ -123,15 +114,12 @@ def _other_makers_gpus(machine: Snapshot) -> str:
         if event.kind != "foreign-gpu":
             continue
         name = event.values.get("name", "")
-        # A message such as "HIP error" shows the maker, but it is not the name of a GPU.
-        is_a_message = name.startswith(ERRORS_OF_ROCM)
-        if not is_a_message and (maker_named(name) or MODEL.search(name)):
+        # "AMD GPU" and "HIP error" tell the maker only; a model has a number, such as W7900.
+        if re.search(r"\d{3}", name) and not name.startswith(ERRORS_OF_ROCM):
             names[name] = None
         makers[event.values.get("vendor", "")] = None
-    # "AMD GPU" tells nothing more where the text also names the model.
-    known = [name for name in names if any(map(str.isdigit, name))] or [*names]
     # A text may call the same card "RX 7900" and "AMD Radeon RX 7900 XTX": keep the longer name.
-    fullest = [name for name in known if name and sum(name in other for other in known) == 1]
+    fullest = [name for name in names if sum(name in other for other in names) == 1]
     return "; ".join(fullest or [f"{BY_ID[maker].name} GPU" for maker in makers if maker in BY_ID])
 
 
@@ -174,20 +162,19 @@ def _links_line(machine: Snapshot) -> str | None:
 
 def _recommended_line(resolution: ResolveAnswer | None) -> str:
     """The recommended build as text or, if none fits, the change that would make one possible."""
-    if resolution is None:
-        return "no build"
+    if resolution is None or not resolution.torch:
+        advice = resolution.advice if resolution else None
+        is_possible = f"; {advice.change} {advice.to} gives {advice.gives}" if advice else ""
+        return f"no build{is_possible}"
     # A vendor's build, or conda's, is on no index of wheels.
-    if resolution.torch and not any(resolution.commands.values()):
+    if not any(resolution.commands.values()):
         return f"keep torch {resolution.torch}, which no index that gpusetup knows has"
-    if resolution.torch:
-        vision, audio = resolution.torchvision, resolution.torchaudio
-        return joined(
-            _built(resolution),
-            f"torchvision {vision}" if vision else None,
-            f"torchaudio {audio}" if audio else None,
-        )
-    advice = resolution.advice
-    return f"no build; {advice.change} {advice.to} gives {advice.gives}" if advice else "no build"
+    vision, audio = resolution.torchvision, resolution.torchaudio
+    return joined(
+        _built(resolution),
+        f"torchvision {vision}" if vision else None,
+        f"torchaudio {audio}" if audio else None,
+    )
 
 
 def _built(build: ResolveAnswer | Offer) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gpusetup.model.documents import ConfigKey, ConfigRead, FewerGpus, Help, PlanCell
+from gpusetup.model.documents import ConfigKey, ConfigRead, Help, PlanCell
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -52,8 +52,18 @@ def plan_text(plan: PlanCell) -> Screen:
     # needs the memory of a row that fits instead.
     a_row_fits = any(way.fits for way in plan.ways)
     row_is_better = a_row_fits and (not plan.fits or plan.memory_gib.host > 0)
-    if plan.better:
-        lines += _fewer_gpus(plan, plan.better)
+    if fewer := plan.better:
+        gain = ""
+        if plan.solved == "context":
+            gain = f", up to {fewer.context:,} tokens"
+        elif fewer.without_offload:
+            gain = ", without the offload that costs most speed"
+        use_fewer = [
+            ScreenLine(f"  The job fits on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
+            ScreenLine(f"  {fewer.reason}", hang=2),
+            *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
+        ]
+        lines += section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", use_fewer)
 
     if not row_is_better:
         lines += _memory(plan)
@@ -194,22 +204,6 @@ def _memory(plan: PlanCell) -> Iterator[str]:
         title = "Memory of the first GPU (GiB)"
         lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
     return section(title, facts(lines))
-
-
-def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
-    """A section for a job that does better on fewer GPUs: how many, why, and how to use only
-    these."""
-    gain = ""
-    if plan.solved == "context":
-        gain = f", up to {fewer.context:,} tokens"
-    elif fewer.without_offload:
-        gain = ", without the offload that costs most speed"
-    lines = [
-        ScreenLine(f"  The job fits on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
-        ScreenLine(f"  {fewer.reason}", hang=2),
-        *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
-    ]
-    return section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", lines)
 
 
 def _helps(plan: PlanCell) -> Iterator[str]:

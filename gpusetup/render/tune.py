@@ -172,7 +172,11 @@ def comparison_cells(row: Row, *, has_epochs: bool) -> tuple[str, ...]:
     # Write `+ AMP`, as in the guide's table.
     name = row.name.replace("+", "+ ")
     if row.status != "ok":
-        return name, *("",) * (6 if has_epochs else 5), failure(row)
+        # torch's messages may be pages long; the reason of a skipped row is our own sentence.
+        first_line = next(iter((row.detail or "").splitlines()), "")
+        reasons = {"oom": "out of memory", "skipped": first_line}
+        failure = reasons.get(row.status, f"failed: {first_line}"[:70])
+        return name, *("",) * (6 if has_epochs else 5), failure
     rate = row.samples_per_second
     return (
         name,
@@ -195,19 +199,6 @@ def seconds(amount: float | None) -> str:
     if amount is None:
         return ""
     return f"{amount:.3g}" if amount < 1000 else f"{amount:,.0f}"
-
-
-LONGEST_FAILURE = 70
-"""How many columns of an error message are shown, because torch's messages may be pages long."""
-
-
-def failure(row: Row) -> str:
-    """Why a row of the comparison did not run, as text."""
-    if row.status == "oom":
-        return "out of memory"
-    first_line = next(iter((row.detail or "").splitlines()), "")
-    # If a row was skipped, the reason is one of our own sentences, which are short enough.
-    return first_line if row.status == "skipped" else f"failed: {first_line}"[:LONGEST_FAILURE]
 
 
 def note(row: Row) -> str:

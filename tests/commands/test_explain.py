@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from gpusetup.cli import main
 from gpusetup.diagnosis.explanations import record
-
-
-def test_a_verdict_of_monitor_is_pointed_to(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--explain", "input-starved"]) == 2
-    assert "`gpusetup monitor`" in capsys.readouterr().err
 
 
 def test_every_id_that_was_ever_printed_is_explained() -> None:
