@@ -43,12 +43,12 @@ def hold_back() -> None:
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     # The array has two halves, for the lower and the upper 32 capabilities; each contains
     # effective, permitted and inheritable.
-    capabilities = (ctypes.c_uint32 * WORDS)()
+    capabilities = (ctypes.c_uint32 * 6)()
     if libc.capget(header, capabilities) != 0:
         return
-    remaining_bits = ~given_up_bits & ALL_BITS
     for index in range(3):
-        capabilities[index] &= remaining_bits
+        # A negative Python number has no fixed width, so keep only its lower 32 bits.
+        capabilities[index] &= ~given_up_bits & 0xFFFFFFFF
     libc.capset(header, capabilities)
 
 
@@ -73,12 +73,6 @@ def main() -> None:
     except OSError as problem:
         sys.stderr.write("error: %s: %s\n" % (program, problem.strerror))
         sys.exit(NOT_FOUND)
-
-
-WORDS = 6
-
-
-ALL_BITS = 0xFFFFFFFF
 
 
 if __name__ == "__main__":

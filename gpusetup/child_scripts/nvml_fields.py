@@ -253,7 +253,6 @@ FIELDS: Fields = (
     ("nvlinks_inactive", lambda n, h: [i for i, active in enumerate(nvlinks(n, h)) if not active]),
     ("processes", processes),
     ("clock_sm_max_mhz", call_field("nvmlDeviceGetMaxClockInfo", 1)),
-    ("clock_sm_application_mhz", call_field("nvmlDeviceGetApplicationsClock", 0)),
     ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=lambda text: text[:64])),
 )
 """The names are the fields of `gpusetup.model.machine.Gpu`."""

@@ -22,7 +22,7 @@ from gpusetup.tune.presets import PRESET_NAMES, preset_named, preset_text, spell
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
-    from gpusetup.tune.case import Facts, Measured
+    from gpusetup.tune.case import Facts
 
 SUMMARY = """Proposes changes to a training config for this machine, with a reason for every
 change. It does not change the model, loss, data or effective batch
@@ -109,7 +109,7 @@ def run(question: Question, out: Console) -> Reply:
         return _preset(question)
     _check(question)
     from gpusetup.render.tune import tune_screen
-    from gpusetup.tune.case import facts_of, with_card
+    from gpusetup.tune.case import Measured, facts_of, with_card
 
     config = _read(question.config) if question.config else None
     facts = None
@@ -124,13 +124,13 @@ def run(question: Question, out: Console) -> Reply:
         facts = facts_of(machine)
     if facts and question.gpu:
         facts = with_card(facts, question.gpu)
-    answer, measured = TuneAnswer(), None
-    if question.measures:
-        answer, measured = _measure(question, out, config, facts)
+    answer = _measure(question, out, config, facts) if question.measures else TuneAnswer()
     if config and facts:
         from gpusetup.tune.config_file import with_proposal
         from gpusetup.tune.rules import propose
+        from gpusetup.tune.table import gains_by_role
 
+        measured = Measured(batch_size=answer.batch_size, is_faster=gains_by_role(answer.benchmark))
         proposal = propose(config, facts, measured)
         answer = replace(answer, device=answer.device or facts.gpu)
         source = question.config or config.name
@@ -180,7 +180,7 @@ def _read(path: str) -> Config:
 
 def _measure(
     question: Question, out: Console, config: Config | None, facts: Facts | None
-) -> tuple[TuneAnswer, Measured]:
+) -> TuneAnswer:
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
     from gpusetup.tune.bench import BenchJob

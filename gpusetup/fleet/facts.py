@@ -42,7 +42,6 @@ FACTS: dict[Severity, dict[str, str]] = {
         "gpus.fabric_state": "fabric",
         "gpus.vbios_version": "VBIOS",
         "gpus.clock_sm_max_mhz": "highest SM clock",
-        "gpus.clock_sm_application_mhz": "application clock",
     },
     Severity.NOTE: {
         "driver.open_module": "open kernel module",
@@ -54,10 +53,8 @@ FACTS: dict[Severity, dict[str, str]] = {
         "torch.cudnn": "cuDNN",
         "toolkit.nvcc": "CUDA toolkit",
         "container.kind": "container",
-        "cpu.name": "processor",
         "cpu.usable_cores": "usable cores",
         "memory.shm_total_bytes": "/dev/shm",
-        "memory.memlock_bytes": "locked memory",
         "gpus.power_limit_default_watts": "rated power",
         "gpus.virtualization": "virtualisation",
     },

@@ -165,7 +165,7 @@ def in_short(title: str) -> str:
 
 MOST_BYTES = 1 << 20
 """The largest profile that is read, in bytes."""
-MAY_DIFFER = {"gpus.pcie_width", "links.down", "os.kernel", "memory.memlock_bytes"}
+MAY_DIFFER = {"gpus.pcie_width", "os.kernel"}
 """Facts that may change while a card is idle, or after a harmless update."""
 
 

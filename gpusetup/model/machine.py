@@ -159,8 +159,6 @@ class Gpu(Frozen):
     active."""
     utilization_percent: Number = None
     clock_sm_max_mhz: Number = None
-    clock_sm_application_mhz: Number = None
-    """The SMs' clock under load, as set by a user or, by default, by the manufacturer."""
     vbios_version: Text = None
     """The version of the card's firmware: `96.00.89.00.01`."""
     pcie_generation: Number = None
@@ -281,8 +279,6 @@ class Memory(Frozen):
     available_bytes: Number = None
     cgroup_limit_bytes: Number = None
     shm_total_bytes: Number = None
-    memlock_bytes: Number = None
-    """The value of RLIMIT_MEMLOCK; None if unlimited or unknown."""
 
 
 class Disk(Frozen):
@@ -322,7 +318,6 @@ class MakerStack(Frozen):
 
 
 class Cpu(Frozen):
-    name: Text = None
     logical_cores: Number = None
     usable_cores: Number = None
     """The number of cores that this process may use, given its affinity and cgroup quota."""

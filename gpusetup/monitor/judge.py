@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.model.documents import Verdict
+from gpusetup.model.units import GIB
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.run import Subject, WatchedRun
 from gpusetup.monitor.signs import Sign
-from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
+from gpusetup.monitor.verdicts import NARROW, ORDER, VerdictCase, case_of
 from gpusetup.monitor.words import filled, labels, reasons_that_cost_little
 from gpusetup.monitor.work import (
     Work,
@@ -121,8 +122,7 @@ FINDINGS: tuple[tuple[Sign, str, str], ...] = (
      "GPU {gpu.label} is shared by {others}; each may get only a part of its time",
      "see-whose-they-are"),
     (s.leaves_others_unused, "GPU {unused} did nothing", "use-the-other-gpus"),
-    (s.narrow_link, "its PCIe link is slower than it could be ({gpu.narrow_link})",
-     "check-the-slot"),
+    (s.narrow_link, NARROW, "check-the-slot"),
 )  # fmt: skip
 """What the user should act on even if the working GPUs are used well, with the most urgent first:
 the sign, a sentence, and the next step."""
@@ -205,7 +205,9 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     if picture.use == "idle":
         # Each has its own figures in the table; one sentence is for all of them.
         rest = [one for one, its_picture in pictures if its_picture.use == "idle"]
-        words = words if len(rest) == 1 else f"GPU {labels(rest)}: utilisation below 5 %"
+        if len(rest) > 1:
+            used = sum(or_zero(one.latest.memory_used_bytes) for one in rest) / GIB
+            words = f"GPU {labels(rest)}: utilisation below 5 %, {used:.1f} GiB of memory in use"
         evidence = f"{words}: nothing ran at that moment"
         # A process that holds less than a small model on the GPU may compute elsewhere.
         is_bare = gpu.holders and or_zero(gpu.latest.memory_used_bytes) < BARE_CONTEXT
@@ -214,18 +216,17 @@ def one_reading(run: WatchedRun) -> Judgement | None:
     # Report nearly full memory at any utilisation, because the next allocation may fail.
     if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
-    link = f"its PCIe link is slower than it could be ({gpu.narrow_link})"
     subject = next((one for one in run.subjects if one.gpu is gpu), None)
+    link = filled(NARROW, subject) if subject and s.narrow_link(subject) else ""
     if picture.use != "good":
         uneven = subject and uneven_reading(run, subject)
         if uneven:
             return uneven
-        if gpu.narrow_link:
-            words = f"{words}, and {link}"
+        words += f", and {link}" if link else ""
         evidence = f"{words}: one reading shows how much it works, not why"
         steps = ("check-the-slot", "watch-the-command")
         return Judgement("bursty", "one-reading", evidence, steps, subject)
-    if gpu.narrow_link:
+    if link:
         return Judgement("good", "", f"{words}, but {link}", ("check-the-slot",), subject)
     end = reasons_that_cost_little(run) or ": nothing slows it down"
     return Judgement("good", "", f"{words}{end}")

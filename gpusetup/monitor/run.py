@@ -196,13 +196,15 @@ class Subject:
 
     @property
     def peers_clock(self) -> float | None:
-        """The median SM clock of the other working GPUs of this model, in MHz; None if there are
-        none, or if they do not work as much as this one."""
+        """The median SM clock in MHz of the other GPUs of this model that are busy and draw no less
+        power than this one; None if there are none."""
         peers = [
             one.work.clock_mhz
             for one in self.run.subjects
             if one.gpu is not self.gpu and one.gpu.name == self.gpu.name
             if one.work.clock_mhz and one.work.utilization >= marks.BUSY
+            # Heavier work lowers the clock.
+            if or_zero(one.work.power_watts) >= or_zero(self.work.power_watts)
         ]
         return percentile(peers, 50) if peers else None
 

@@ -68,10 +68,11 @@ gaps = Sign(lambda s: s.work.utilization_p95 - s.work.utilization_p5 >= 50.0)
 
 @Sign
 def rests_at_the_end(subject: Subject) -> bool:
-    """Whether the GPU did nothing for a minute or more at the end of the recording, much longer
-    than in its pauses, while its memory is still in use."""
+    """Whether the GPU did nothing at the end of the recording for a minute or a large part of it,
+    much longer than in its pauses, while its memory is still in use."""
     rest = subject.gpu.seconds_after_work
-    is_long = rest >= 60.0 and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
+    is_much = rest >= 10.0 and at_least(percent(rest, subject.run.seconds), marks.PAUSE_SHARE)
+    is_long = (is_much or rest >= 60.0) and rest > 2 * max(subject.gpu.parts.pauses, default=0.0)
     return is_long and subject.run.exit is None and subject.run.held(subject.gpu)
 
 

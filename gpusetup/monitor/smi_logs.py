@@ -215,11 +215,11 @@ def gpu_in_row(index: int, row: Mapping[str, str]) -> GpuSample:
         reasons = tuple(name for name in THROTTLE_REASONS if flag(active.get(name)))
         values["throttle_reasons"] = reasons
     # For a GPU that fell off the bus, nvidia-smi prints `[GPU is lost]` in the cells, or
-    # `[Unknown Error]` in all of those that it reads from the card. A working card may have this in
-    # a single one, such as the power on some laptops.
-    live = [row[name] for name in row if COLUMNS.get(name, ("",))[0] in LIVE_FIELDS]
-    answers_nothing = len(live) > 1 and all(map(NO_ANSWER.search, live))
-    values["lost"] = answers_nothing or any(map(says_lost, row.values()))
+    # `[Unknown Error]` in those that it reads from the card. A working card may have this for a
+    # single value, such as the power on some laptops.
+    unanswered = {COLUMNS.get(name, ("",))[0] for name in row if NO_ANSWER.search(row[name])}
+    answers_little = len(unanswered.intersection(LIVE_FIELDS)) > 1
+    values["lost"] = answers_little or any(map(says_lost, row.values()))
     return sample_of(index, values)
 
 
@@ -394,9 +394,10 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
     "fb": ("memory_used_bytes", MIB),
     "rxpci": ("pcie_rx_bytes_per_second", 1e6),
     "txpci": ("pcie_tx_bytes_per_second", 1e6),
+    "dbecc": ("ecc_uncorrected", 1),
 }
 """Maps each column of `nvidia-smi dmon` to our field and the factor to convert its unit."""
-WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz")
+WHOLE_NUMBERS = ("memory_used_bytes", "clock_sm_mhz", "ecc_uncorrected")
 VIOLATIONS: Mapping[str, tuple[str, float]] = {
     "tviol": (THERMAL_VIOLATION, 1),
     "pviol": (POWER_VIOLATION, 50),

@@ -14,6 +14,7 @@ from gpusetup.model.documents import Verdict
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.run import Subject
 from gpusetup.monitor.signs import Sign
+from gpusetup.monitor.work import below
 
 
 class VerdictCase(NamedTuple):
@@ -41,6 +42,7 @@ NO_CPU = (
     "{worked}: no CPU was left (other programs used {others_cpu} %, and the command the rest of "
     "the {cores} cores that it may use)"
 )
+NARROW = "its PCIe link is slower than it could be ({gpu.narrow_link})"
 margin = ("free-the-card", "leave-a-margin")
 
 
@@ -87,8 +89,9 @@ CASES: tuple[VerdictCase, ...] = (
          | (s.pegged & partly),
          "{kernels_ran}{at_power}; {host_link}", ("check-the-slot", "stay-on-the-gpu")),
     VerdictCase("communication-bound", "host",
-         s.narrow_link & partly & ~s.watched,
-         "{worked}, and its PCIe link is slower than it could be ({gpu.narrow_link})",
+         # Four lanes of PCIe 3 or less; a half of the lanes rarely shows.
+         s.narrow_link & partly & ~s.watched & Sign(lambda s: below(s.work.pcie_limit, 4.1e9)),
+         f"{{worked}}, and {NARROW}",
          ("check-the-slot",)),
     VerdictCase("communication-bound", "collectives",
          s.several & (links_hold_it_back

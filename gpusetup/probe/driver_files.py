@@ -6,12 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.model.frozen import replace
 from gpusetup.model.machine import DeviceNode, Driver, Gpu, Reading, Snapshot
 from gpusetup.probe.pci import read_pci
 from gpusetup.readings.paths import join
-from gpusetup.readings.proc import is_excluded, parse_information, parse_modules, parse_proc_version
-from gpusetup.readings.sources import gpu_readings, missing, readings_of
+from gpusetup.readings.sources import UNNAMED, gpu_readings, missing, readings_of
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
 GPUS_FOLDER = "/proc/driver/nvidia/gpus"
@@ -37,14 +35,32 @@ def read_driver_files(system: System) -> list[Snapshot]:
 def _read_kernel_driver(system: System) -> Iterator[Snapshot]:
     """The version of the running driver, from /proc and /sys, and which modules are loaded."""
 
+    def kernel_module(text: str) -> Driver:
+        # `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12`; the open module
+        # is called `Open Kernel Module for x86_64`.
+        line = next((line for line in text.splitlines() if line.startswith("NVRM")), "")
+        version = re.search(r"\s(\d{3,}\.\d+(?:\.\d+)?)\s", line + " ")
+        if not version:
+            return Driver(module_loaded=True)
+        is_open = "Open Kernel Module" in line
+        return Driver(version=version[1], open_module=is_open, module_loaded=True)
+
     def module_version(text: str) -> Driver:
         version = text.strip() or None
         return Driver(version=version, module_version=version)
 
+    def loaded_modules(text: str) -> Driver:
+        loaded = {line.partition(" ")[0] for line in text.splitlines()}
+        return Driver(
+            module_loaded="nvidia" in loaded,
+            uvm_loaded="nvidia_uvm" in loaded,
+            nouveau_loaded="nouveau" in loaded,
+        )
+
     for path, subject, parse in (
-        ("/proc/driver/nvidia/version", "driver.version", parse_proc_version),
+        ("/proc/driver/nvidia/version", "driver.version", kernel_module),
         ("/sys/module/nvidia/version", "driver.module_version", module_version),
-        ("/proc/modules", "driver.module_loaded", parse_modules),
+        ("/proc/modules", "driver.module_loaded", loaded_modules),
     ):
         text, problem = read_or_none(system, path), "cannot be read"
         # Under WSL, a missing `nvidia` module says nothing.
@@ -78,10 +94,22 @@ def _read_proc_gpus(system: System) -> Snapshot:
     gpus: list[Gpu] = []
     for name in names:
         page = read_or_none(system, f"{GPUS_FOLDER}/{name}/information") or ""
-        # An administrator may exclude a GPU, and then the driver does not use it.
-        if not is_excluded(page):
+        # An administrator may exclude a GPU (NVreg_ExcludedGpus), and then the driver does not use
+        # it.
+        if re.search(r"^GPU (?:Excluded|Blacklisted):\s*Yes", page, re.M):
+            continue
+        lines = (line.partition(":") for line in page.splitlines())
+        values = {label.strip(): value.strip() for label, _, value in lines}
+        # The UUID of a GPU that could not be started has question marks.
+        uuid = values.get("GPU UUID") or None
+        gpu = Gpu(
+            name=values.get("Model") or UNNAMED,
+            uuid=None if uuid and "?" in uuid else uuid,
+            pci_bus_id=values.get("Bus Location") or name,
             # NVML numbers the GPUs in the order of their addresses too.
-            gpus.append(replace(parse_information(name, page), nvml_index=len(gpus)))
+            nvml_index=len(gpus),
+        )
+        gpus.append(gpu)
     return Snapshot(gpus=tuple(gpus), readings=gpu_readings(GPUS_FOLDER, gpus))
 
 

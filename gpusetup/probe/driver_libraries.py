@@ -109,8 +109,18 @@ def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snap
     values["devices"] = None if listed is None else devices
     if listed is None:
         return values, Snapshot(events=events)
-    gpus = tuple(_gpu_of(device, library.number_field) for device in devices)
-    return values, Snapshot(gpus=gpus, events=events, readings=gpu_readings(source, gpus))
+    gpus = []
+    for device in devices:
+        instances = device.get("mig_instances")
+        fields = {
+            **device,
+            library.number_field: device["index"],
+            "name": device.get("name") or UNNAMED,
+            "mig_instances": instances or (),
+            "mig_count": None if instances is None else len(instances),
+        }
+        gpus.append(from_plain(fields, Gpu, what="a GPU"))
+    return values, Snapshot(gpus=tuple(gpus), events=events, readings=gpu_readings(source, gpus))
 
 
 def _child_failure(source: str, answer: Answer) -> Event:
@@ -177,15 +187,3 @@ def _is_trouble(problem: Answer) -> bool:
     code = problem["code"]
     is_list = problem["field"] in ("devices", "handle")
     return code not in ABSENT or (is_list and code == NO_SUCH_CALL)
-
-
-def _gpu_of(device: Answer, number_field: str) -> Gpu:
-    instances = device.get("mig_instances")
-    values = {
-        **device,
-        number_field: device["index"],
-        "name": device.get("name") or UNNAMED,
-        "mig_instances": instances or (),
-        "mig_count": None if instances is None else len(instances),
-    }
-    return from_plain(values, Gpu, what="a GPU")

@@ -14,7 +14,6 @@ from gpusetup.model.machine import Cpu, Disk, Memory, Os, Reading, Snapshot, Too
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.target import TargetPython
 from gpusetup.readings.paths import join, parent
-from gpusetup.readings.proc import parse_meminfo
 from gpusetup.system.system import (
     System,
     exists,
@@ -130,22 +129,14 @@ def read_jetson(system: System) -> str | None:
 # --- the CPU --------------------------------------------------------------------------------------
 
 
-CPU_NAME = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
-
-
 def read_cpu(system: System) -> Cpu:
-    """The CPU's name and two numbers of cores: all of them, and those that this process may use."""
+    """Two numbers of cores: all of them, and those that this process may use."""
     facts, quota = system.facts(), read_cpu_quota(system)
     usable_cores = facts.get("usable_cores")
     if usable_cores and quota:
         # Round the quota up: with 1.5 cores, two threads run at three quarters of their speed.
         usable_cores = min(usable_cores, max(1, math.ceil(quota)))
-    name = CPU_NAME.search(read_or_none(system, "/proc/cpuinfo") or "")
-    return Cpu(
-        name=name[1].strip() if name else None,
-        logical_cores=facts.get("cores"),
-        usable_cores=usable_cores,
-    )
+    return Cpu(logical_cores=facts.get("cores"), usable_cores=usable_cores)
 
 
 CPU_QUOTA = re.compile(r"(\d+) ([1-9]\d*)")
@@ -198,26 +189,23 @@ def read_toolkit(system: System) -> Snapshot:
 
 def read_memory(system: System) -> Memory:
     """The machine's memory, and the limits of this process and its container, in bytes."""
-    facts = system.facts()
-    sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
+    sizes = _memory_sizes(system)
     # DataLoader workers pass their batches on through /dev/shm.
     shared = unless_refused(system.space, "/dev/shm") if system.family == "linux" else None
     limits = (text.strip() for text in cgroup_values(system, "memory.max"))
     return Memory(
-        total_bytes=sizes.get("MemTotal") or facts.get("memory_total"),
+        total_bytes=sizes.get("MemTotal") or system.facts().get("memory_total"),
         available_bytes=sizes.get("MemAvailable"),
         # The text `max` means no limit.
         cgroup_limit_bytes=min(map(int, filter(str.isdigit, limits)), default=None),
         shm_total_bytes=shared.total_bytes if shared else None,
-        memlock_bytes=(facts.get("limits") or {}).get("memlock"),
     )
 
 
 def free_memory(system: System) -> int | None:
     """The bytes of memory that a process can still use, limited by the host and all our cgroups;
     None if unknown."""
-    host = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
-    free_sizes = [host.get("MemAvailable")]
+    free_sizes = [_memory_sizes(system).get("MemAvailable")]
     files = ("memory.max", "memory.current", "memory.stat")
     of_cgroups = zip(*(cgroup_values(system, file) for file in files), strict=True)
     for limit, used, statistics in of_cgroups:
@@ -226,6 +214,13 @@ def free_memory(system: System) -> int | None:
             cached = sum(map(int, re.findall(r"active_file (\d+)", statistics)))
             free_sizes.append(int(limit) - max(0, int(used) - cached))
     return min((size for size in free_sizes if size), default=None)
+
+
+def _memory_sizes(system: System) -> dict[str, int]:
+    """The sizes in `/proc/meminfo`, in bytes."""
+    # The kernel writes "kB" but means KiB.
+    rows = re.findall(r"^(\w+):\s+(\d+) kB$", read_or_none(system, "/proc/meminfo") or "", re.M)
+    return {name: int(kibibytes) * 1024 for name, kibibytes in rows}
 
 
 # --- disks ----------------------------------------------------------------------------------------

@@ -4,18 +4,17 @@ time."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import Blocked
-from gpusetup.model.machine import Conda, Event, Snapshot, Wanted
+from gpusetup.model.machine import Conda, Event, Reading, Snapshot, Wanted
 from gpusetup.probe.container import read_container
 from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
 from gpusetup.probe.other_makers import read_other_makers, with_rocm_in_wsl
 from gpusetup.probe.own_files import unfinished_events
 from gpusetup.probe.snapshot_files import without_endless_numbers
-from gpusetup.probe.target import TargetPython, choose_target, read_python
+from gpusetup.probe.target import TargetPython, choose_target
 from gpusetup.probe.torch import library_events, read_torch, runtime_events
 from gpusetup.readings.environment import allowed_variables
 from gpusetup.readings.sources import merged_snapshots, missing
@@ -40,26 +39,40 @@ def read_machine(
     # Imported here because it loads the driver's readers, which a described machine does not need.
     from gpusetup.probe.gpu import read_driver_and_gpus
 
-    target, no_target = None, Snapshot()
+    target = None
     try:
         target = choose_target(system, named)
+        record = target.record
+        reading = Reading(
+            subject="python",
+            source=record.chosen_by or "",
+            value=record.version,
+            problem=target.problem,
+        )
+        python = Snapshot(python=record, readings=(reading,))
     except Blocked as problem:
         if need_target:
             raise
-        no_target = missing("python", "target", problem.message)
+        python = missing("python", "target", problem.message)
     # Start the sources that wait for a child process or a slow disk first, so that they run in
     # parallel with the rest.
     gpu_call = BackgroundCall(lambda: read_driver_and_gpus(system, notify=notify, limit=limit))
     toolkit_call = BackgroundCall(read_toolkit, system)
     torch_call = BackgroundCall(read_torch, system, target)
     host_os, container = read_os(system), read_container(system)
-    python = read_python(target)
     torch, gpu = torch_call.result(), gpu_call.result()
     # GPUs of other makers only matter if there is no NVIDIA GPU, so this waits for the GPU sources.
     makers, host = read_other_makers(system, gpu), _read_host(system, target)
     toolkit = toolkit_call.result()
-    parts = (gpu, makers, no_target, python, torch, host_os, container, toolkit, host)
+    parts = (gpu, makers, python, torch, host_os, container, toolkit, host)
     return with_rocm_in_wsl(system, without_endless_numbers(merged_snapshots(parts)))
+
+
+INDEX_VARIABLES = (
+    "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL",
+    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL",
+)  # fmt: skip
+"""Variables that may make an installer use one of torch's own indexes."""
 
 
 def _read_host(system: System, target: TargetPython | None) -> Snapshot:
@@ -69,6 +82,15 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
     # The target's folder if it is a conda environment, otherwise the active conda environment.
     is_conda = target is not None and target.record.manager == "conda"
     prefix = target.prefix if target and is_conda else environ.get("CONDA_PREFIX") or None
+    # The backend that uv's own variable, or the URL of one of torch's indexes, asks for.
+    backend, wanted = environment.get("UV_TORCH_BACKEND"), Wanted()
+    if backend and backend != "auto":
+        wanted = Wanted(backend=backend, source="UV_TORCH_BACKEND")
+    else:
+        for name in INDEX_VARIABLES:
+            if index := re.search(rf"/whl/({LABEL})\b", environment.get(name, "")):
+                wanted = Wanted(backend=index[1], source=name)
+                break
     stale: tuple[Event, ...] = ()
     activated = environ.get("VIRTUAL_ENV")
     # The activated environment no longer exists, so that another one is used. With `--python`, it
@@ -83,7 +105,7 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
         memory=read_memory(system),
         disks=read_disks(system, target),
         environment=environment,
-        wanted=wanted_by(environment),
+        wanted=wanted,
         events=(
             *stale,
             *library_events(system, target),
@@ -91,26 +113,3 @@ def _read_host(system: System, target: TargetPython | None) -> Snapshot:
             *unfinished_events(system, target),
         ),
     )
-
-
-INDEX_VARIABLES = (
-    "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL",
-    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL",
-)  # fmt: skip
-"""Variables that may make an installer use one of torch's own indexes."""
-
-
-def wanted_by(environment: Mapping[str, str]) -> Wanted:
-    """The backend that environment variables request, through uv's own variable or the URL of one
-    of torch's indexes.
-
-    >>> wanted_by({"PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cu121"}).backend
-    'cu121'
-    """
-    backend = environment.get("UV_TORCH_BACKEND")
-    if backend and backend != "auto":
-        return Wanted(backend=backend, source="UV_TORCH_BACKEND")
-    for name in INDEX_VARIABLES:
-        if index := re.search(rf"/whl/({LABEL})\b", environment.get(name, "")):
-            return Wanted(backend=index[1], source=name)
-    return Wanted()

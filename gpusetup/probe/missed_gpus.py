@@ -26,7 +26,16 @@ def missed_by_nvml(
     In a container or a job that was given only some GPUs, device nodes are missing on purpose. On a
     whole machine, a missing node is a fault.
     """
-    bound = _bound_gpus(gpus, files)
+    # The GPUs in /proc/driver/nvidia/gpus that are bound to the driver on the PCI bus, by slot.
+    held = {bus_key(gpu.pci_bus_id) for part in files for gpu in part.gpus or ()}
+    held &= {
+        bus_key(device.bus_id)
+        for part in files
+        for device in judged_on(part.pci_devices)
+        if device.driver == "nvidia"
+    }
+    by_slot = {bus_key(gpu.pci_bus_id): gpu for gpu in gpus}
+    bound = [by_slot[slot] for slot in sorted(by_slot, key=str) if slot in held]
     paths = (node.path for part in files for node in part.devices or ())
     nodes = {int(name[1]) for name in map(NUMBERED_NODE.search, paths) if name}
     if nodes and len(nodes) < len(bound):
@@ -97,17 +106,3 @@ def is_listed_by_cuda(gpu: Gpu) -> bool | None:
     if gpu.uuid is None and gpu.pci_bus_id is None:
         return None
     return gpu.cuda_index is not None
-
-
-def _bound_gpus(gpus: Sequence[Gpu], files: Snapshots) -> list[Gpu]:
-    """The GPUs in /proc/driver/nvidia/gpus that are bound to the driver on the PCI bus, in order of
-    their slots."""
-    bound = {
-        bus_key(device.bus_id)
-        for part in files
-        for device in judged_on(part.pci_devices)
-        if device.driver == "nvidia"
-    }
-    held = {bus_key(gpu.pci_bus_id) for part in files for gpu in part.gpus or ()}
-    by_slot = {bus_key(gpu.pci_bus_id): gpu for gpu in gpus}
-    return [by_slot[slot] for slot in sorted(by_slot, key=str) if slot in bound & held]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import platform
 import re
 import time
-from collections import Counter
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -25,7 +24,7 @@ from gpusetup.probe.gpu import NOT_ASKED, combine_sources, hint_at_a_driver
 from gpusetup.probe.host import read_memory, read_os
 from gpusetup.readings.sources import merged_snapshots, missing
 from gpusetup.system.processes import no_answer_in
-from gpusetup.system.system import System, list_or_empty, read_or_none, unless_refused
+from gpusetup.system.system import System, unless_refused
 
 LIMIT_SECONDS = 3.5
 """The time limit in seconds for all sources together. If a child cannot be killed, we stop waiting
@@ -33,8 +32,6 @@ for it one second later."""
 LOG_SECONDS = 1.5
 """The time limit in seconds for each command that may read the kernel log."""
 T = TypeVar("T")
-SYSFS_CLASSES = "/sys/class"
-INFINIBAND = f"{SYSFS_CLASSES}/infiniband"
 
 
 class NodeRecord(Frozen):
@@ -42,14 +39,14 @@ class NodeRecord(Frozen):
 
     snapshot: Snapshot
     facts: Mapping[str, str] = {}
-    """Facts for which a snapshot has no field: links and free disk space."""
+    """Facts for which a snapshot has no field: free disk space."""
 
 
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     """Everything about a node within `limit` seconds; sources are read in parallel."""
     until = time.monotonic() + limit
     log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
-    facts_call = BackgroundCall(lambda: {**links(system), **free_disk_space(system)})
+    disks_call = BackgroundCall(free_disk_space, system)
     files = read_driver_files(system)
     nvml = read_nvml(system, limit) if hint_at_a_driver(files) else NOT_ASKED
     if system.family == "linux":
@@ -58,8 +55,8 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     gpu_side = combine_sources(system, (nvml,), files)
     host = Snapshot(memory=read_memory(system))
     snapshot = merged_snapshots((gpu_side, read_os(system), host))
-    no_facts: dict[str, str] = {}
-    facts = _result_by(until, facts_call, no_facts)
+    unknown: dict[str, str] = {}
+    facts = _result_by(until, disks_call, unknown)
     return NodeRecord(snapshot=snapshot, facts=facts)
 
 
@@ -79,32 +76,6 @@ def free_disk_space(system: System) -> dict[str, str]:
     disks = {"disk.root_free_gib": "/", "disk.tmp_free_gib": "/tmp"}
     spaces = {name: unless_refused(system.space, path) for name, path in disks.items()}
     return {name: f"{space.free_bytes / (1 << 30):.0f}" for name, space in spaces.items() if space}
-
-
-def links(system: System) -> dict[str, str]:
-    """The InfiniBand and RoCE ports that are active and those that are down, from sysfs.
-
-    If there is no such device, the answer is `none`. If sysfs cannot be read, there is no answer.
-    """
-    if unless_refused(system.list, SYSFS_CLASSES) is None:
-        return {}
-    active: Counter[str] = Counter()
-    down: list[str] = []
-    for device in list_or_empty(system, INFINIBAND):
-        for port in list_or_empty(system, f"{INFINIBAND}/{device}/ports"):
-            folder = f"{INFINIBAND}/{device}/ports/{port}"
-            files = (f"{folder}/{name}" for name in ("state", "rate", "link_layer"))
-            state, rate, layer = ((read_or_none(system, file) or "").strip() for file in files)
-            # The state is, for example, `4: ACTIVE` or `1: DOWN`.
-            if state.endswith("ACTIVE"):
-                active[f"{layer} {rate or 'unknown rate'}".strip()] += 1
-            else:
-                down.append(f"{device}/{port}")
-    counted = [f"{count} x {kind}" for kind, count in sorted(active.items())]
-    return {
-        "links.active": ", ".join(counted) or "none",
-        "links.down": ", ".join(sorted(down)) or "none",
-    }
 
 
 COMMANDS = (

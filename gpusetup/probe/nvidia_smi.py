@@ -36,20 +36,16 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
     if all_are_hidden or any(gpu.memory_total_bytes for gpu in visible):
         return machine
     variable = system.environ().get("CUDA_VISIBLE_DEVICES")
-    gpus = tuple(visible_by_variable(gpus_by_nvidia_smi(system), variable))
+    output = asked(system, FIELDS, "csv,noheader", LIMIT_SECONDS)
+    # Drivers before 470 do not know `compute_cap` and reject the query.
+    listed = output_of(FIELDS, output.stdout.splitlines()) if output and output.ok else None
+    known = tuple(map(identified, listed[1].gpus or ())) if listed else ()
+    gpus = tuple(visible_by_variable(known, variable))
     if not gpus:
         return machine
     names = ", ".join(gpu.name for gpu in gpus)
     reading = Reading(subject="gpus", source=PROGRAM, value=names)
     return replace(machine, gpus=gpus, readings=(*machine.readings, reading))
-
-
-def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
-    """Every GPU that nvidia-smi lists; empty if nvidia-smi is missing or fails."""
-    output = asked(system, FIELDS, "csv,noheader", LIMIT_SECONDS)
-    # Drivers before 470 do not know `compute_cap` and reject the query.
-    listed = output_of(FIELDS, output.stdout.splitlines()) if output and output.ok else None
-    return tuple(map(identified, listed[1].gpus or ())) if listed else ()
 
 
 def asked(system: System, fields: Sequence[str], form: str, limit: float) -> Output | None:
@@ -79,8 +75,7 @@ def read_topology(system: System, limit: float) -> Snapshot:
     lines = re.sub(r"\x1b\[[\d;]*m", "", output.stdout if output else "").splitlines()
     for place, line in enumerate(lines):
         if is_heading(line):
-            matrix = parse_topology(lines[place:])
-            return Snapshot(gpus=matrix.gpus, gpu_links=matrix.links or None)
+            return parse_topology(lines[place:])
     return Snapshot()
 
 

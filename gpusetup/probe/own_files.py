@@ -52,7 +52,7 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
         "VIRTUAL_ENV",
         "CONDA_PREFIX",
     ):
-        found = {prefix: {"half_made": "yes"} for prefix in half_made_environments(system)}
+        found = {prefix: {"half_made": "yes"} for prefix in _half_made(system)}
     for prefix, more in found.items():
         path = join(prefix, *JOURNAL)
         if exists(system, path):
@@ -60,21 +60,17 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
             yield Event(kind="install-unfinished", values=values, source="journal", text=path)
 
 
-def half_made_environments(system: System) -> Iterator[str]:
-    """The environments in the working folder that `install --venv` began to create but did not
-    finish.
+def _half_made(system: System) -> Iterator[str]:
+    """The environments in the working folder that `install --venv` did not finish.
 
     Such a folder is not an environment yet, so no search for an interpreter finds it. But gpusetup
     has a note of it in its own cache.
     """
-    working_folder = system.facts().get("cwd") or ""
-    # Most folders contain no such environment. In that case, skip the import of platformdirs, which
-    # finds our cache.
-    folders = list_or_empty(system, working_folder)
-    if not any(exists(system, join(working_folder, name, *JOURNAL)) for name in folders):
-        return
-    notes = str(own_path(MAKING))
-    for name in list_or_empty(system, notes):
-        prefix = (read_or_none(system, join(notes, name)) or "").strip()
-        if working_folder and parent(prefix) == working_folder:
-            yield prefix
+    cwd = system.facts().get("cwd") or ""
+    # Most folders contain none. Then skip the import of platformdirs, which finds our cache.
+    if any(exists(system, join(cwd, name, *JOURNAL)) for name in list_or_empty(system, cwd)):
+        notes = str(own_path(MAKING))
+        for name in list_or_empty(system, notes):
+            prefix = (read_or_none(system, join(notes, name)) or "").strip()
+            if cwd and parent(prefix) == cwd:
+                yield prefix

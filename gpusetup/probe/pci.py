@@ -29,23 +29,23 @@ def read_pci(system: System) -> Snapshot:
     names = unless_refused(system.list, FOLDER)
     if names is None:
         return missing("pci_devices", FOLDER, "cannot be listed")
-    shown = (name for name in names if (_pci_value(system, name, "class") or "").startswith("0x03"))
-    return _pci_snapshot(FOLDER, tuple(read_device(system, name) for name in shown))
-
-
-def read_device(system: System, bus_id: str) -> PciDevice:
-    """The PCI device at an address, from sysfs."""
-    vendor = (_pci_value(system, bus_id, "vendor") or "").removeprefix("0x")
-    device = (_pci_value(system, bus_id, "device") or "").removeprefix("0x")
-    # If a driver is bound to the device, this link points to the driver, as in
-    # `../../../bus/pci/drivers/nvidia`.
-    driver = unless_refused(system.link, f"{FOLDER}/{bus_id}/driver") or ""
-    return PciDevice(
-        vendor=maker_on_bus(vendor),
-        bus_id=bus_id,
-        device_id=device or None,
-        driver=driver.rpartition("/")[2] or None,
-    )
+    devices = []
+    for bus_id in names:
+        if not (_pci_value(system, bus_id, "class") or "").startswith("0x03"):
+            continue
+        vendor = (_pci_value(system, bus_id, "vendor") or "").removeprefix("0x")
+        device = (_pci_value(system, bus_id, "device") or "").removeprefix("0x")
+        # If a driver is bound to the device, this link points to the driver, as in
+        # `../../../bus/pci/drivers/nvidia`.
+        driver = unless_refused(system.link, f"{FOLDER}/{bus_id}/driver") or ""
+        found = PciDevice(
+            vendor=maker_on_bus(vendor),
+            bus_id=bus_id,
+            device_id=device or None,
+            driver=driver.rpartition("/")[2] or None,
+        )
+        devices.append(found)
+    return _pci_snapshot(FOLDER, tuple(devices))
 
 
 def _pci_value(system: System, bus_id: str, name: str) -> str | None:

@@ -63,7 +63,14 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
         if schema.startswith("gpusetup.doctor/"):
             snapshot = from_json(text, _Doctor, what=what).snapshot
         else:
-            _check_schema(schema, what)
+            said = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
+            version = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
+            if version is None:
+                raise BadInput(f"{what} is not a snapshot: {said}", hint=_SAVE_AGAIN)
+            if int(version[1]) > VERSION:
+                known = f"this one reads up to 'gpusetup.snapshot/{VERSION}'"
+                problem_text = f"{what} was written by a newer gpusetup: {said}, {known}"
+                raise BadInput(problem_text, hint="update gpusetup")
             snapshot = from_json(text, Snapshot, what=what)
     except BadInput as problem:
         if "truncated" in problem.message:
@@ -106,20 +113,6 @@ def on_one_line(value: Any, key: str = "") -> Any:
 
 
 _SAVE_AGAIN = "write it again with `gpusetup snapshot --output FILE`"
-
-
-def _check_schema(schema: str, what: str) -> None:
-    """Raise BadInput if the document is not a snapshot, or comes from a newer gpusetup."""
-    schema_text = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
-    version = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
-    if version is None:
-        raise BadInput(f"{what} is not a snapshot: {schema_text}", hint=_SAVE_AGAIN)
-    if int(version[1]) > VERSION:
-        raise BadInput(
-            f"{what} was written by a newer gpusetup: {schema_text}, "
-            f"this one reads up to 'gpusetup.snapshot/{VERSION}'",
-            hint="update gpusetup",
-        )
 
 
 def read_bytes(path: Path) -> bytes:

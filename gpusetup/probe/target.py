@@ -14,7 +14,7 @@ from typing import Any
 
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Python, Reading, Snapshot
+from gpusetup.model.machine import Python
 from gpusetup.readings.paths import base_name, join, parent, separator
 from gpusetup.system.system import (
     Family,
@@ -212,20 +212,6 @@ def _target_from_facts(
         path=tuple(path or ()),
         problem=facts.get("problem"),
     )
-
-
-def read_python(target: TargetPython | None) -> Snapshot:
-    """The facts about the target's interpreter as a snapshot; empty if there is no target."""
-    if target is None:
-        return Snapshot()
-    python = target.record
-    reading = Reading(
-        subject="python",
-        source=python.chosen_by or "",
-        value=python.version,
-        problem=target.problem,
-    )
-    return Snapshot(python=python, readings=(reading,))
 
 
 # --- an environment from its files ---------------------------------------------------------------

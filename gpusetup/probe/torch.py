@@ -73,6 +73,12 @@ def from_version_file(
 ) -> Torch:
     """The torch in a folder, from the values in its `version.py`."""
     version, cuda, hip = (fields.get(name) for name in ("__version__", "cuda", "hip"))
+    in_folder = [one for one in packages if one.name == "torch" and one.location == folder]
+    # An interrupted upgrade leaves two packages. The one with torch's own version counts.
+    in_folder.sort(key=lambda package: package.version != version)
+    # conda's package has another name, and its files are in the environment's own folder.
+    of_conda = ("pytorch", "libtorch")
+    by_conda = (one for one in packages if one.name in of_conda and one.installer == "conda")
     backend = backend_of(version, cuda, hip)
     # A CPU build has this field too, with the value None; an old torch lacks the field.
     if not backend and "cuda" in fields:
@@ -83,24 +89,11 @@ def from_version_file(
         installed=True,
         version=version,
         backend=backend,
-        installer=installer_of(version, folder, packages),
+        installer=next((one.installer for one in (*in_folder, *by_conda)), None),
         location=folder,
         cuda=cuda,
         hip=hip,
     )
-
-
-def installer_of(version: str | None, folder: str, packages: Iterable[Package]) -> str | None:
-    """The program that installed the torch in a folder, according to its package; None if
-    unknown."""
-    listed = tuple(packages)
-    in_folder = [one for one in listed if one.name == "torch" and one.location == folder]
-    # An interrupted upgrade leaves two packages. The one with torch's own version counts.
-    in_folder.sort(key=lambda package: package.version != version)
-    # conda's package has another name, and its files are in the environment's own folder.
-    of_conda = ("pytorch", "libtorch")
-    by_conda = (one for one in listed if one.name in of_conda and one.installer == "conda")
-    return next((package.installer for package in (*in_folder, *by_conda)), None)
 
 
 def shadowed_modules(system: System, target: TargetPython) -> Iterable[Event]:

@@ -14,7 +14,7 @@ LIMITS: dict[str, tuple[float, float]] = {
         "memory_total_bytes": (64 << 20, 16 << 40),
         "memory_used_bytes": (0, 16 << 40),
         "temperature_celsius": (-40, 200),
-        "power_watts clock_sm_mhz clock_sm_max_mhz clock_sm_application_mhz": (0, 20_000),
+        "power_watts clock_sm_mhz clock_sm_max_mhz": (0, 20_000),
         "power_limit_watts power_limit_default_watts": (1, 20_000),
         "clock_memory_mhz": (0, 100_000),
         "pcie_rx_bytes_per_second pcie_tx_bytes_per_second": (0, 1e13),

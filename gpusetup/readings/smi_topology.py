@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from gpusetup.model.machine import Gpu, GpuLink
+from gpusetup.model.machine import Gpu, GpuLink, Snapshot
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.sources import UNNAMED
 
@@ -31,15 +30,6 @@ WORDS = {
 }
 
 
-class Topology(NamedTuple):
-    """The GPUs and links in one matrix."""
-
-    gpus: tuple[Gpu, ...]
-    """The GPUs in the order of the rows, each with its number and NUMA node. The matrix does not
-    show their names."""
-    links: tuple[GpuLink, ...]
-
-
 def is_heading(line: str) -> bool:
     """
     >>> is_heading("      GPU0    GPU1    CPU Affinity    NUMA Affinity"), is_heading("GPU0 hot")
@@ -48,12 +38,13 @@ def is_heading(line: str) -> bool:
     return HEADING.match(line) is not None
 
 
-def parse_topology(lines: Sequence[str]) -> Topology:
-    """The matrix whose heading is the first line; incomplete rows are left out.
+def parse_topology(lines: Sequence[str]) -> Snapshot:
+    """The GPUs, with their NUMA nodes but without names, and the links in the matrix whose heading
+    is the first line; incomplete rows are left out.
 
     >>> matrix = ["      GPU0  GPU1  CPU Affinity  NUMA Affinity", "GPU0   X   NV4  0-15  0",
     ...     "GPU1  NV4   X   16-31  1"]
-    >>> parse_topology(matrix).links[0].kind, parse_topology(matrix).gpus[1].numa_node
+    >>> parse_topology(matrix).gpu_links[0].kind, parse_topology(matrix).gpus[1].numa_node
     ('NV4', 1)
     """
     devices = DEVICE.findall(lines[0])
@@ -78,4 +69,4 @@ def parse_topology(lines: Sequence[str]) -> Topology:
             # The matrix shows each pair twice.
             if other and int(other[1]) > number and kind != "N/A":
                 links.append(GpuLink(first=number, second=int(other[1]), kind=kind))
-    return Topology(tuple(gpus), tuple(links))
+    return Snapshot(gpus=tuple(gpus), gpu_links=tuple(links) or None)

@@ -101,7 +101,7 @@ def topology(text: Text) -> Facts:
         matrix = smi_topology.parse_topology(text.lines[index : index + MAX_MATRIX])
         if matrix.gpus:
             yield Gpus(matrix.gpus, f"nvidia-smi topo, line {index + 1}", BELOW_ALL_LISTS)
-            yield from matrix.links
+            yield from matrix.gpu_links or ()
             return
 
 

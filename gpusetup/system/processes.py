@@ -94,7 +94,10 @@ def run(
             trouble = _wait(child, pending_input, timeout, (out, err))
         except BaseException:
             try:
-                _interrupt_and_wait(child, gently_seconds)
+                if gently_seconds:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        interrupt(child)
+                        child.communicate(timeout=gently_seconds)
             finally:
                 kill_group(child)
             raise
@@ -211,14 +214,6 @@ def interrupt(child: Child) -> None:
             child.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM))
         except (OSError, SystemError):
             child.kill()
-
-
-def _interrupt_and_wait(child: Child, seconds: float) -> None:
-    if not seconds:
-        return
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        interrupt(child)
-        child.communicate(timeout=seconds)
 
 
 class StreamingChild:

@@ -196,7 +196,6 @@ def _facts() -> dict[str, Any]:
         "libc": _or_none(lambda: os.confstr("CS_GNU_LIBC_VERSION")) or "",
         "cores": os.cpu_count(),
         "usable_cores": _or_none(lambda: len(os.sched_getaffinity(0))) or os.cpu_count(),
-        "limits": {"memlock": _or_none(_memlock)},
         "memory_total": _or_none(_memory_total),
         "cwd": _or_none(os.getcwd),
         "home": os.path.expanduser("~"),
@@ -210,15 +209,6 @@ def _or_none(question: Callable[[], T]) -> T | None:
         return question()
     except (AttributeError, ImportError, ValueError, OSError):
         return None
-
-
-def _memlock() -> int | None:
-    """How many bytes of memory a process may pin; None if there is no limit."""
-    # Windows does not have this module.
-    import resource
-
-    soft_limit, _hard_limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    return None if soft_limit == resource.RLIM_INFINITY else soft_limit
 
 
 def _memory_total() -> int | None:

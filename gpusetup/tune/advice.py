@@ -174,8 +174,6 @@ RECOMMENDER_ROWS = (
 """The multi-GPU guide's batch sizes for recommenders, for all GPUs together."""
 SMALLEST_IMAGE_CARD_GB = 8
 """The memory of a GTX 1080; the optimisation guide has no values for smaller cards."""
-LARGER_THAN_IMAGE_CARDS_GB = 32
-"""The next memory size above the 24 GB of an RTX 4090."""
 IMAGE_CARDS = ((24, "rtx-4090"), (16, "rtx-4080"), (12, "rtx-4070"), (0, "gtx-1080"))
 """The minimum memory in GB with which a card belongs to the class of a preset's card."""
 
@@ -230,18 +228,11 @@ def image_preset(memory_bytes: int) -> Preset:
 
 
 def card_beside(preset: Preset, gpu: str | None, memory_bytes: int) -> str:
-    """The preset's card in words and, if the GPU is another card, how the two compare.
-
-    A card that the guide does not name belongs to the class of the named card with the same memory.
-    """
+    """The preset's card in words, and the size of the GPU if that is another card."""
     if preset.name.replace("-", " ") in (gpu or "").lower():
         return preset.card
     size = round(memory_bytes / GIB) or "less than 1"
-    if not has_memory(memory_bytes, SMALLEST_IMAGE_CARD_GB):
-        return f"{preset.card}, its smallest card (yours has {size} GB, so stay below)"
-    if has_memory(memory_bytes, LARGER_THAN_IMAGE_CARDS_GB):
-        return f"{preset.card}, the guide's largest card (yours has {size} GB)"
-    return f"{preset.card}, the class of your {size} GB card"
+    return f"{preset.card}, the guide's nearest to your {size} GB card"
 
 
 # --- what would be another experiment -------------------------------------------------------------

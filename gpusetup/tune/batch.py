@@ -35,7 +35,7 @@ from gpusetup.tune.case import (
     names_batch_norm,
     trainer_in,
 )
-from gpusetup.tune.verdict import BY_PLAN, how_to_fit, verdict_now, verdict_on
+from gpusetup.tune.verdict import BY_PLAN, how_to_fit, verdict_on
 
 SAMPLE_UNITS = frozenset(("sample", "samples", "sents", "sentence", "static"))
 """Values of `batch_type` with which the batch size counts samples; with any other value it counts
@@ -149,7 +149,7 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
 def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
     """Suggest the largest split that plan is certain to fit; a batch that may fit is not
     changed."""
-    current, effective = verdict_now(case, split.size), split.effective
+    current, effective = verdict_on(case, split.size), split.effective
     if isinstance(current, str) or current.verdict == "close" or effective > LARGEST_EFFECTIVE:
         return
     for size in divisors(effective, effective):
@@ -159,12 +159,6 @@ def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
             continue
         if size != split.size:
             yield from _change_split(case, split, size, f"{BY_PLAN}, clear on this card")
-            guide = guide_batch(case)
-            if guide and not guide.of_all_gpus and size < guide.least <= effective:
-                yield (
-                    f"{guide.text}. {BY_PLAN} is sure of {size} and leaves a "
-                    f"fifth of the card free, so more may run. {guide.measure}"
-                )
         return
     # If plan knows a reason why the batch may still fit, it is not called impossible.
     if current.may_fit_because:
@@ -221,7 +215,7 @@ def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
     if case.measured.batch_size:
         yield f"{stays}: {case.measured.batch_size} ran ({MEASURED})"
         return
-    verdict = verdict_now(case, split.size)
+    verdict = verdict_on(case, split.size)
     # plan's figure is left out if it leaves something uncounted, because it is then too high.
     doubt = verdict if isinstance(verdict, str) else verdict.may_fit_because
     reason = f"{BY_PLAN} cannot judge this config: {doubt}"
@@ -271,7 +265,7 @@ STEP_COUNTS = re.compile(
     r"|iterations?|batches|updates?)(?:_per_epoch|_ratio)?$"
     r"| ^(?:steps?|iters?|iterations?|steps_per_epoch|num_steps|T_max|step_size|milestones"
     r"|val_check_interval|val_interval|(?:eval|save|checkpoint)_(?:interval|every|freq)"
-    r"|overfit_batches|by_epoch)$"
+    r"|overfit_batches)$"
     r"| ^(?:eval|save)_every\w*$"
 )
 """Matches names of settings that are counted in some kind of steps."""
@@ -313,10 +307,6 @@ def tied_to_micro_batch(case: ConfigCase) -> str | None:
             )
         if name in TIED_TO_MICRO_BATCH and (switch is True or number):
             return f"{label(setting)} {TIED_TO_MICRO_BATCH[name]}"
-        if "auto_scale_lr" in setting.path and name == "enable" and switch:
-            return "auto_scale_lr is on: the learning rate changes with the loader's batch"
-        if "GradientAccumulationScheduler" in text:
-            return f"line {setting.line} schedules the accumulation itself"
         # In axolotl the top-level `batch_size` is the total batch, unlike `micro_batch_size`.
         if setting.path == ("batch_size",) and loop is not None and loop.name == "axolotl":
             return (
@@ -351,7 +341,5 @@ def _counts_steps(setting: Setting) -> bool:
     # Evaluation has a separate loader, so its steps do not depend on this batch.
     if any(is_other_phase(word) for word in setting.path[:-1] if isinstance(word, str)):
         return False
-    # With `by_epoch: false`, mmengine counts everything in iterations.
-    counts_iterations = name == "by_epoch" and switch_value(setting) is False
     is_positive = setting.kind == "scalar" and (whole_number(setting) or 0) > 0
-    return setting.kind == "list" or counts_iterations or is_positive
+    return setting.kind == "list" or is_positive

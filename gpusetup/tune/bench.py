@@ -13,8 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -104,9 +103,8 @@ class Bench:
     """Runs trials in a child process, and starts a new one after it hangs, crashes or reports that
     it cannot continue."""
 
-    def __init__(self, job: BenchJob, folder: str = ".") -> None:
-        """`folder`: where the child runs, so that it finds the user's code."""
-        self.job, self._folder = job, folder
+    def __init__(self, job: BenchJob) -> None:
+        self.job = job
         self._argv = (job.python or sys.executable, str(SCRIPT))
         self._child: StreamingChild | None = None
         # The child's standard error goes to a file, because it is only needed if the child dies.
@@ -138,7 +136,6 @@ class Bench:
                 self._child = StreamingChild(
                     self._argv,
                     environment={**os.environ, **CHILD_ENVIRONMENT},
-                    cwd=self._folder,
                     errors=self._errors,
                 )
             self._child.tell(json.dumps({**to_plain(job), "mode": mode, "batch": batch}))
@@ -147,16 +144,16 @@ class Bench:
             if answer.pop("spent", False):
                 self._end()
         except EOFError:
-            answer = {"status": "died", "exit": self._child.exit() if self._child else None}
+            exit_code = self._child.exit() if self._child else None
             self._end()
+            # Only the end, because libraries may have written a lot before it.
+            self._errors.seek(0)
+            errors = self._errors.read()[-STDERR_BYTES:].decode("utf-8", "replace")
+            answer = {"status": "died", "exit": exit_code, "errors": errors}
         except OSError as problem:
             self._end()
             is_late = isinstance(problem, TimeoutError)
             answer = {"status": "error", "detail": no_answer_in(limit) if is_late else str(problem)}
-        if answer["status"] == "died":
-            # Only the end, because libraries may have written a lot before it.
-            self._errors.seek(0)
-            answer["errors"] = self._errors.read()[-STDERR_BYTES:].decode("utf-8", "replace")
         return answer
 
     def device(self) -> Device:
@@ -231,31 +228,3 @@ def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
         "the reason"
     )
     raise BadInput(f"{name} with batch {first.batch} failed: {detail}", hint=hint or usual_hint)
-
-
-# --- a model of the user's process --------------------------------------------------------------
-
-
-@contextmanager
-def saved_job(job: Mapping[str, Any]) -> Iterator[str]:
-    """A context with the path of a file that holds a model, batch, loss and optimizer for the
-    child; BadInput if they cannot be saved."""
-    import pickle
-
-    import torch
-
-    main_file: Any = getattr(sys.modules.get("__main__"), "__file__", None)
-    with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
-        path = str(Path(folder) / "job.pt")
-        try:
-            torch.save(dict(job), path)
-        except (pickle.PicklingError, AttributeError, TypeError) as problem:
-            raise BadInput(
-                f"gpusetup cannot pass the model to a child process: {problem}",
-                hint="define it at the top of a module, or use `gpusetup tune --batch-size --code`",
-            ) from problem
-        import_paths = {"sys_path": sys.path}
-        if main_file:
-            import_paths["init_main_from_path"] = main_file
-        Path(f"{path}.json").write_text(json.dumps(import_paths), encoding="utf-8")
-        yield path

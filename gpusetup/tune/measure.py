@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING
 from gpusetup.configs.settings import switch_value, whole_number
 from gpusetup.tune.answer import TuneAnswer
 from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
-from gpusetup.tune.case import Measured, known_settings
+from gpusetup.tune.case import known_settings
 from gpusetup.tune.search import FIRST, Goal, Trial, largest_that_ran, stopped
-from gpusetup.tune.table import Setup, TrialTable, cause_of, gains_by_role
+from gpusetup.tune.table import NO_GAIN, Setup, TrialTable, gains_by_role
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
 
 
-def search(
-    job: BenchJob, say: Say, config: Config | None, *, largest: int | None
-) -> tuple[TuneAnswer, Measured]:
-    """Search for the largest batch size that fits, up to `largest`. Returns the answer, and what
-    may be written into the config."""
+def search(job: BenchJob, say: Say, config: Config | None, *, largest: int | None) -> TuneAnswer:
+    """Search for the largest batch size that fits, up to `largest`."""
     trials: list[Trial] = []
     is_interrupted = True
     with Bench(job) as bench:
@@ -34,17 +31,15 @@ def search(
             bench.find(goal, trials, say)
             is_interrupted = False
     raise_if_code_fails(job, trials)
-    # After Ctrl-C, this is the best size among those that have run.
-    batch_size = largest_that_ran(trials, goal)
-    answer = TuneAnswer(
+    return TuneAnswer(
         trials=tuple(trials),
-        batch_size=batch_size,
+        # After Ctrl-C, this is the best size among those that have run.
+        batch_size=largest_that_ran(trials, goal),
         limit_bytes=goal.limit_bytes,
         stopped=stopped(trials, goal),
         device=device.name,
         interrupted=is_interrupted,
     )
-    return answer, Measured(batch_size=batch_size)
 
 
 def benchmark(
@@ -54,9 +49,9 @@ def benchmark(
     *,
     workers: int,
     largest: int | None,
-) -> tuple[TuneAnswer, Measured]:
+) -> TuneAnswer:
     """Measure the table with batches up to `largest`; `workers` is the number of loader workers
-    that the rules would write. Returns the answer, and which changes made this code faster."""
+    that the rules would write."""
     setup, effective = _setup_of(config) if config else (Setup(), None)
     is_interrupted = True
     with Bench(job) as bench:
@@ -64,25 +59,24 @@ def benchmark(
         # The table stays within the effective batch; the search also tries larger sizes.
         most = min((one for one in (largest, effective) if one), default=None)
         goal = Goal(limit_bytes=device.room(), start=setup.batch, largest=most)
-        table = TrialTable(bench, device, goal, setup, effective)
+        table = TrialTable(bench, device, goal, setup, effective, say)
         with suppress(KeyboardInterrupt):
-            table.measure(workers, say)
+            table.measure(workers)
             is_interrupted = False
     rows = [table.row(step) for step in table.steps]
     # The first row is the unchanged code; a later one may fail because of the change that it tries.
     raise_if_code_fails(job, rows[:1])
-    batch_size = table.best().setup.batch if rows else None
-    answer = TuneAnswer(
+    ran = bool(rows) and rows[0].status == "ok"
+    has_no_gain = ran and not is_interrupted and not any(gains_by_role(rows).values())
+    return TuneAnswer(
         trials=tuple(table.trials),
-        batch_size=batch_size,
+        batch_size=table.best().setup.batch if rows else None,
         limit_bytes=goal.limit_bytes,
         benchmark=tuple(rows),
-        cause=None if is_interrupted else cause_of(rows),
+        cause=NO_GAIN if has_no_gain else None,
         device=device.name,
         interrupted=is_interrupted,
     )
-    gains = gains_by_role(rows)
-    return answer, Measured(batch_size=batch_size, is_faster=gains)
 
 
 def _setup_of(config: Config) -> tuple[Setup, int]:

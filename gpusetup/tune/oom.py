@@ -4,7 +4,6 @@ out."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 OUT_OF_MEMORY = re.compile(
     r"out[ _]?of[ _]?memory|memoryerror\b|memoryallocation|alloc_?failed|bad_alloc"
@@ -25,20 +24,14 @@ def is_out_of_memory(problem: BaseException | str) -> bool:
     """
     if isinstance(problem, str):
         return OUT_OF_MEMORY.search(problem) is not None
-    # The name of the exception's class or its base class may show what the message does not.
-    return any(
-        OUT_OF_MEMORY.search(f"{[kind.__name__ for kind in type(cause).__mro__]}: {cause}")
-        for cause in causes(problem)
-    )
-
-
-def causes(problem: BaseException) -> Iterator[BaseException]:
-    """An exception, followed by the chain of exceptions that caused it."""
     seen: set[int] = set()
     cause: BaseException | None = problem
     # Stop if an exception occurs twice, because causes can form a cycle.
     while cause is not None and id(cause) not in seen:
+        # The name of the exception's class or its base class may show what the message does not.
+        if OUT_OF_MEMORY.search(f"{[kind.__name__ for kind in type(cause).__mro__]}: {cause}"):
+            return True
         seen.add(id(cause))
-        yield cause
         context = None if cause.__suppress_context__ else cause.__context__
         cause = cause.__cause__ or context
+    return False

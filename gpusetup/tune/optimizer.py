@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from gpusetup.configs.config import read_config
@@ -18,7 +22,7 @@ from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.tune.answer import TuneAnswer
-from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails, saved_job
+from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
 from gpusetup.tune.case import facts_of
 from gpusetup.tune.config_file import read_bytes, with_proposal
 from gpusetup.tune.rules import propose
@@ -176,7 +180,10 @@ class BatchSizeOptimizer:
 
     @contextmanager
     def _saved_job(self, options: Mapping[str, Any], sample_data: Any) -> Iterator[BenchJob]:
-        """The job for the child, which reads the model and the batch from a file."""
+        """The job for the child, which reads the model and the batch from a file; BadInput if they
+        cannot be saved."""
+        import torch
+
         parts = {
             "model": self.model,
             "batch": sample_data,
@@ -187,12 +194,23 @@ class BatchSizeOptimizer:
         given = {name: options[name] for name in names if options.get(name)}
         if given.get("amp") is True:
             del given["amp"]
-        with saved_job(parts) as path:
-            yield BenchJob(
-                pickle=path,
-                device=str(options.get("device") or "auto"),
-                **given,
-            )
+        import_paths = {"sys_path": sys.path}
+        main_file: Any = getattr(sys.modules.get("__main__"), "__file__", None)
+        if main_file:
+            import_paths["init_main_from_path"] = main_file
+        device = str(options.get("device") or "auto")
+        with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
+            path = Path(folder, "job.pt")
+            try:
+                torch.save(parts, path)
+            except (pickle.PicklingError, AttributeError, TypeError) as problem:
+                raise BadInput(
+                    f"gpusetup cannot pass the model to a child process: {problem}",
+                    hint="define it at the top of a module, or use "
+                    "`gpusetup tune --batch-size --code`",
+                ) from problem
+            Path(f"{path}.json").write_text(json.dumps(import_paths), encoding="utf-8")
+            yield BenchJob(pickle=str(path), device=device, **given)
 
 
 # --- a config -----------------------------------------------------------------------------------

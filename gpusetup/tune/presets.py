@@ -100,17 +100,13 @@ def preset_text(preset: Preset, file: str) -> str:
     head = (
         f"Preset `{preset.name}`: {preset.trains} on {preset.card}.",
         f"Source: {preset.guide}. A starting point: change it to suit your model and data.",
+        "Use torch.amp for mixed precision, because torch.cuda.amp is deprecated.",
+        "With several GPUs, torchrun starts a process for each, and batch_size counts for each.",
         "",
-        "Use torch.amp for mixed precision, because torch.cuda.amp is deprecated. To measure what",
-        "each step gains for your model and data:",
-        f"  gpusetup tune {quoted_file} --benchmark --code MODULE:FUNCTION",
-        "batch_size is a starting point too, and a different batch size needs a different learning",
-        "rate. Measure which batch size fits:",
-        f"  gpusetup tune {quoted_file} --batch-size --code MODULE:FUNCTION",
-        "For several GPUs, start one process per GPU with torchrun, not with the deprecated",
-        "torch.distributed.launch; then batch_size counts for each GPU.",
-        "First, adapt the workers and the precision to your machine:",
+        "Adapt the workers and the precision to your machine:",
         f"  gpusetup tune {quoted_file} --in-place",
+        "Then measure what mixed precision, batch size, workers and compiling gain:",
+        f"  gpusetup tune {quoted_file} --benchmark --code MODULE:FUNCTION",
     )
     comments = "".join(f"# {row}".rstrip() + "\n" for row in head)
     return comments + "\n" + "".join(f"{key}: {value}\n" for key, value in preset.values.items())

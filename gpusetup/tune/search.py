@@ -200,9 +200,6 @@ KNEE = 0.95
 """A size is fast enough if it reaches this share of the highest measured speed."""
 CLIMB = 4
 """In the search for speed, the next size is at most this many times the largest that ran."""
-SLOW_CLIMB = 2
-"""Once a larger size was not faster, the next size is at most this many times the largest that ran.
-"""
 BEYOND = 2
 """The number of larger sizes that must bring no gain before the search stops going up; a single one
 may have been disturbed by other programs."""
@@ -218,10 +215,7 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
     larger = next_batch(trials, goal)
     if larger is not None and sum(size > knee for size in fitting) < BEYOND:
         # Until a size has run, take the size that the search for the largest batch would try.
-        if not fitting:
-            return larger
-        climb = CLIMB if largest_run == knee else SLOW_CLIMB
-        return min(larger, climb * largest_run)
+        return min(larger, CLIMB * largest_run) if fitting else larger
 
     half = (knee or largest_run) // 2
     # If a size between half of the best and the best was slower than the best, half of the best is

@@ -26,6 +26,7 @@ first are faster than all three of the second in one of twenty cases."""
 
 ALREADY_ON = "it is on already"
 WITHIN_NOISE = "within the noise"
+NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
 
 
 class Setup(NamedTuple):
@@ -57,24 +58,25 @@ class Step:
         return bool(self.runs) and self.runs[0].status == "ok"
 
 
+@dataclass
 class TrialTable:
     """The steps so far with their runs, which stay after Ctrl-C."""
 
-    def __init__(
-        self, bench: Bench, device: Device, goal: Goal, setup: Setup, effective: int | None
-    ) -> None:
-        """`setup`: the config's own settings. `effective`: its samples in one optimizer step; None
-        without a config."""
-        self.bench, self.device, self.goal, self.effective = bench, device, goal, effective
-        self.setup = setup
-        self.steps: list[Step] = []
-        # The trials of the batch search, which belongs to the row `+batch`.
-        self.trials: list[Trial] = []
+    bench: Bench
+    device: Device
+    goal: Goal
+    setup: Setup
+    """The config's own settings."""
+    effective: int | None
+    """The config's samples in one optimizer step; None without a config."""
+    say: Say
+    steps: list[Step] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    """The trials of the batch search, which belongs to the row `+batch`."""
 
-    def measure(self, workers: int, say: Say) -> None:
+    def measure(self, workers: int) -> None:
         """Measure the rows of the guide's table in order; a change that helps is kept in all later
         rows. `workers`: the number of loader workers to try."""
-        self.say = say
         base = self.first_run("base", self.setup)
         names: tuple[RowName, ...] = ("+AMP", "+batch", "+workers", "+compile")
         for name in names if base.ran else ():
@@ -218,15 +220,3 @@ def is_faster(after: Sequence[Trial], before: Sequence[Trial]) -> bool:
         return False
     fast, slow = speeds(after), speeds(before)
     return fast[0] > slow[-1] and median(fast) >= LEAST_GAIN * median(slow)
-
-
-# --- what the table says --------------------------------------------------------------------------
-
-NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
-
-
-def cause_of(rows: Sequence[Row]) -> str | None:
-    """A sentence that says what to look at if no change made the training faster; None if one
-    did."""
-    has_no_gain = rows and rows[0].status == "ok" and not any(gains_by_role(rows).values())
-    return NO_GAIN if has_no_gain else None

@@ -22,22 +22,14 @@ PREFERENCE = frozenset((
 MOST_WAYS = 3
 
 
-def verdict_now(case: ConfigCase, size: int) -> BatchVerdict | str:
-    """plan's verdict on the config as its owner wrote it, whose batch on a GPU is `size`; a text is
-    the reason why plan cannot judge it."""
-    return _verdict(case, case.config, size)
+def verdict_on(case: ConfigCase, size: int, steps: int | None = None) -> BatchVerdict | str:
+    """plan's verdict on a batch of `size` samples on a GPU; a text is the reason why plan cannot
+    judge it.
 
-
-def verdict_on(case: ConfigCase, size: int, steps: int) -> BatchVerdict | str:
-    """plan's verdict on another split of the batch, with the other rules' changes, as it would be
-    written together with them; a text is the reason why plan cannot judge it."""
-    return _verdict(case, case.tuned or case.config, size, steps)
-
-
-def _verdict(
-    case: ConfigCase, config: Config, size: int, steps: int | None = None
-) -> BatchVerdict | str:
-    """`steps`: the accumulation steps that the split needs; None keeps the config's."""
+    `steps`: the accumulation steps of another split of the batch, judged with the other rules'
+    changes, together with which it would be written. None: the config as its owner wrote it.
+    """
+    config = case.config if steps is None else case.tuned or case.config
     if case.facts.card is None:
         return "the memory of the GPU is not known"
     elsewhere = sharded_elsewhere(case)
@@ -103,8 +95,6 @@ DEEPSPEED_JSON = ("zero_optimization", "train_micro_batch_size_per_gpu")
 DEEPSPEED_KEYS = ("deepspeed", "deepspeed_config", "deepspeed_config_file")
 """Keys that refer to DeepSpeed's settings; the value is a file, the name of a preset, or `true`."""
 FILE_NAME = re.compile(r"\S{1,200}\.\w{1,9}")
-BASE_FILES = "_base_"
-"""mmengine's key for the config files that a config inherits from."""
 
 
 def batch_fixed_by(config: Config) -> str | None:
@@ -127,19 +117,13 @@ def batch_fixed_by(config: Config) -> str | None:
 def sharded_elsewhere(case: ConfigCase) -> str | None:
     """A sentence that names the other file that decides how the model is sharded; None if no
     setting refers to such a file."""
-    for setting in case.with_name(*DEEPSPEED_KEYS, "fsdp_config", BASE_FILES):
+    for setting in case.with_name(*DEEPSPEED_KEYS, "fsdp_config"):
         if _names_settings(setting):
-            takes = "leaves to another file how the model is sharded"
-            if name_of(setting.path) == BASE_FILES:
-                takes = "takes the other settings from another file"
-            return f"{label(setting)} {takes}"
+            return f"{label(setting)} leaves to another file how the model is sharded"
     return None
 
 
 def _names_settings(setting: Setting) -> bool:
     """Whether a value refers to settings elsewhere, rather than containing them as a map."""
-    # Only `_base_` has a list of files; `fsdp: [full_shard]` is a list of words.
-    if setting.kind == "list":
-        return name_of(setting.path) == BASE_FILES
     is_plain = setting.kind in ("scalar", "alias")
     return is_plain and setting.text not in EMPTY and switch_value(setting) is not False

@@ -228,6 +228,3 @@ def test_without_a_target_doctor_is_blocked_and_says_how_to_name_one(
         monkeypatch.delenv(name, raising=False)
     assert main(["doctor"]) == 3
     assert "--python" in capsys.readouterr().err
-
-
-# --- knowledge -----------------------------------------------------------------------------------

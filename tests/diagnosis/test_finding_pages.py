@@ -12,15 +12,6 @@ from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.explanations import records
 from gpusetup.report.read import read_bytes
 
-MOST_SEARCHED = (
-    *("torch-cpu-build", "torch-sees-no-gpu", "no-kernel-image", "arch-too-new-for-wheel"),
-    *("arch-too-old-for-wheel", "driver-too-old", "driver-missing", "driver-not-loaded"),
-    *("nvml-mismatch", "container-toolkit-missing", "container-no-gpu", "cuda-unknown-error"),
-    *("out-of-memory", "shm-too-small", "cuda-program-error", "torch-missing", "cuda-lib-missing"),
-    *("extension-abi-mismatch", "torchvision-mismatch", "cuda-toolkit-missing"),
-)
-"""The findings whose messages people search most."""
-
 
 def test_the_index_names_every_finding_once() -> None:
     named = re.findall(r"(?m)^- \[([\w-]+)\]", finding_pages.markdown_index())
@@ -43,13 +34,6 @@ def test_the_page_of_a_searched_message_has_it_as_its_title_and_a_command() -> N
         page = finding_pages.markdown(by_id[id])
         assert page.startswith("# `"), id
         assert "```sh" in page.partition("## How to fix it")[2], id
-
-
-def test_the_most_searched_findings_are_checked_without_gpusetup() -> None:
-    by_id = {record.id: record for record in records()}
-    for id in MOST_SEARCHED:
-        check = by_id[id].check
-        assert check is not None and "gpusetup" not in check.command, id
 
 
 # The output alone does not prove these causes: it lacks the GPU, the torch or the error beside it.

@@ -25,7 +25,7 @@ def machine(number: int) -> Record:
             "recovery_action": "none", "temperature_celsius": 34,
             "power_watts": 70.0, "power_limit_watts": 700.0, "power_limit_default_watts": 700.0,
             "clock_sm_max_mhz": 1980,
-            "clock_sm_application_mhz": 1980, "vbios_version": "96.00.89.00.01",
+            "vbios_version": "96.00.89.00.01",
             "throttle_reasons": [], "utilization_percent": 0, "pcie_generation": 5,
             "pcie_generation_max": 5, "pcie_width": 16, "pcie_width_max": 16,
             "fabric_state": "completed", "fabric_status": "success",
@@ -51,9 +51,9 @@ def machine(number: int) -> Record:
                      {"name": "triton", "version": "3.6.0"},
                      {"name": "numpy", "version": "2.3.5"}],
         "container": {"kind": "none"},
-        "cpu": {"name": "Xeon 8480C", "logical_cores": 224, "usable_cores": 224},
+        "cpu": {"logical_cores": 224, "usable_cores": 224},
         "memory": {"total_bytes": 2164663517184 + number % 7 * 4096,
-                   "shm_total_bytes": 1082331758592, "memlock_bytes": 8589934592},
+                   "shm_total_bytes": 1082331758592},
         "environment": {"NCCL_IB_HCA": "mlx5", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
     }  # fmt: skip
 
@@ -93,15 +93,15 @@ OF_A_NODE: Record = {
     "torch.backend": "cu126", "environment.NCCL_IB_HCA": "mlx5_0",
     "environment.NCCL_P2P_DISABLE": "1", "environment": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
     "memory.total_bytes": 2130303778816, "memory.shm_total_bytes": 67108864,
-    "memory.memlock_bytes": 65536, "toolkit": {"nvcc": "12.4"}, "container.kind": "docker",
-    "cpu.name": "Xeon 8462Y+", "cpu.usable_cores": 112,
+    "toolkit": {"nvcc": "12.4"}, "container.kind": "docker",
+    "cpu.usable_cores": 112,
     "packages": [{"name": "torch", "version": "2.11.0+cu130"}],
 }  # fmt: skip
 OF_A_GPU: Record = {
     "power_limit_watts": 500.0, "pcie_width": 8, "pcie_generation_max": 4, "pcie_width_max": 8,
     "ecc_enabled": False, "ecc_uncorrected": 4, "mig_enabled": True, "nvlinks_active": 17,
     "compute_mode": "Exclusive_Process", "recovery_action": "gpu_reset", "name": "NVIDIA H100 NVL",
-    "vbios_version": "96.00.74.00.01", "clock_sm_max_mhz": 1755, "clock_sm_application_mhz": 1095,
+    "vbios_version": "96.00.74.00.01", "clock_sm_max_mhz": 1755,
     "memory_total_bytes": 68719476736, "lost": True, "retired_pending": True, "remap_failed": True,
     "fabric_state": "in_progress",
 }  # fmt: skip

@@ -16,42 +16,9 @@ import pytest
 from gpusetup.cli import main
 from gpusetup.fleet import work
 from gpusetup.fleet.engines import hosts
-from gpusetup.fleet.engines.engine import Engine
-from gpusetup.fleet.engines.slurm import node_resources
-from gpusetup.model.frozen import replace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nodes have a POSIX shell")
 Record = dict[str, Any]
-
-
-# --- which nodes ----------------------------------------------------------------------------------
-
-SINFO = """\
-n1|idle|all*|96|gpu:h100:8(S:0-1),nvme:2|none
-n1|idle|debug|96|gpu:h100:8(S:0-1),nvme:2|none
-n2|allocated|all*|96|(null)|none
-n3|drained*|all*|96|(null)|gpusetup: ecc-error | GPU 3
-n10|idle|all*|96|gpu:1g.5gb:7,gpu:2|none
-n9|idle|debug|96|(null)|none
-"""
-
-
-WORK = work.NodeWork(python="python")
-
-
-def of_slurm(partition: str | None, *nodes: str) -> Engine:
-    return Engine(replace(WORK, nodes=nodes), node_resources(SINFO, partition)[1], "this Slurm")
-
-
-def test_idle_nodes_are_chosen_each_once_and_the_others_say_why() -> None:
-    found = of_slurm(None)
-    assert found.nodes == ("n1", "n9", "n10")
-    assert found.skipped == {"n2": "allocated", "n3": "drained* (gpusetup: ecc-error | GPU 3)"}
-    assert of_slurm("debug").nodes == ("n1", "n9")
-    assert of_slurm("all", "n10", "n2").nodes == ("n10",)
-    rooms = node_resources(SINFO, None)[0]
-    assert rooms["n1"] == ["--partition=all", "--cpus-per-task=96", "--gres=gpu:h100:8"]
-    assert rooms["n10"][2:] == ["--gres=gpu:1g.5gb:7,gpu:2"]
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -180,7 +147,9 @@ def test_slurms_idle_nodes_get_an_exclusive_job_each(
         program.write_text(f"#!/bin/sh\n{text.format(folder=tmp_path)}\n", encoding="utf-8")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    rows = [f"{name}|idle|all*|96|gpu:h100:8|none" for name in ("n1", "n2", "n3", "taken")]
+    rows = [
+        f"{name}|idle|all*|96|gpu:h100:8(S:0-1),nvme:2|none" for name in ("n1", "n2", "n3", "taken")
+    ]
     (tmp_path / "sinfo").write_text("\n".join([*rows, "n9|drained|all*|96|(null)|new cables\n"]))
     for number in (1, 2, 3):
         node_python.record(tmp_path, f"n{number}", sound(number))

@@ -77,8 +77,8 @@ def test_gpus_that_the_variable_hides_stay_hidden(variable: str, names: list[str
         ("GeForce RTX 4080", 16, 48, (96, 8, 192), "an RTX 4080 \\(16 GB\\), the"),
         ("GeForce RTX 4070", 12, 32, (96, 8, 192), "an RTX 4070 \\(12 GB\\), the"),
         ("GeForce GTX 1080", 8, 16, (64, 6, 128), "a GTX 1080 \\(8 GB\\), the"),
-        ("GeForce RTX 3090", 24, 64, (128, 12, 256), "the class of your 24 GB card"),
-        ("GeForce GTX 1650", 4, 16, (64, 6, 128), "yours has 4 GB, so stay below"),
+        ("GeForce RTX 3090", 24, 64, (128, 12, 256), "nearest to your 24 GB card"),
+        ("GeForce GTX 1650", 4, 16, (64, 6, 128), "nearest to your 4 GB card"),
     ],
 )
 def test_the_marks_of_the_card_are_named_and_the_experiment_stays(

@@ -54,8 +54,6 @@ def test_without_a_name_an_active_environment_is_used(machine: str, begins: str,
         ("/home/u/miniforge3", {"CONDA_DEFAULT_ENV": "base"}, "torch"),
         ("/opt/conda", {}, "torch"),
         ("/home/u/miniforge3/envs/ml", {"CONDA_DEFAULT_ENV": "ml"}, None),
-        ("/home/u/miniforge3/envs/ml", {}, None),
-        ("/data/gpu", {"CONDA_PREFIX": "/data/gpu", "CONDA_DEFAULT_ENV": "/data/gpu"}, None),
     ],
 )
 def test_base_is_no_place_for_torch(

@@ -117,12 +117,6 @@ def test_the_cache_is_switched_off_on_a_small_card(cache: str, tuner: Tuner) -> 
     assert tuned.sentence_with("use_cache", "switches it off for GPUs below 4 GB")
 
 
-def test_a_language_models_own_cache_is_another_one(tuner: Tuner) -> None:
-    """004-7: transformers calls its keys and values `use_cache` too."""
-    config = "model_name_or_path: gpt2\nper_device_train_batch_size: 4\nuse_cache: false\n"
-    assert tuner.tune(config, "healthy").sentence_with("use_cache") is None
-
-
 @pytest.mark.parametrize(
     ("gib", "gpus", "batch", "advice"),
     [

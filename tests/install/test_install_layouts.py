@@ -138,17 +138,6 @@ def link_to_the_systems_torch(world: World) -> Path:
     return venv
 
 
-def nested_links(world: World) -> Path:
-    venv, outside = plain(world), outside_of(world)
-    library = site_of(venv) / "torch/lib"
-    (outside / "libcudart.so").write_text("the system's\n")
-    library.mkdir()
-    (library / "libcudart.so").symlink_to(outside / "libcudart.so")
-    (library / "more").symlink_to(outside)
-    (library / "dangling").symlink_to("nowhere")
-    return venv
-
-
 def not_utf8(world: World) -> Path:
     site = site_of(venv := plain(world))
     (site / "shared").mkdir()
@@ -157,14 +146,6 @@ def not_utf8(world: World) -> Path:
         for name in (b"torch/caf\xe9.txt", b"shared/caf\xe9.txt"):
             (site / os.fsdecode(name)).write_bytes(b"latin\n")
             file.write(name + b",,\n")
-    return venv
-
-
-def two_of_one_name(world: World) -> Path:
-    """What a broken removal left: an older metadata folder, without its list."""
-    left = site_of(venv := plain(world)) / "torch-1.9.0.dist-info"
-    left.mkdir()
-    (left / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.9.0\n")
     return venv
 
 
@@ -191,9 +172,7 @@ LAYOUTS: dict[str, tuple[Made, tuple[int, str]]] = {
     "no environment": (no_environment, NEW),
     "dist-packages": (scheme_of_debian, NEW),
     "an odd name": (an_odd_name, NEW),
-    "links in torch": (nested_links, NEW),
     "names that are not UTF-8": (not_utf8, NEW),
-    "the rest of a broken removal": (two_of_one_name, NEW),
     "an empty list": (empty_list, (3, "keeps no list of its files (RECORD)")),
     "a link to the system's torch": (link_to_the_systems_torch, LEADS_OUT),
     "a folder where a file comes": (a_folder_where_a_file_comes, (3, "is a folder")),

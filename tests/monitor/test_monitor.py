@@ -274,9 +274,6 @@ def test_the_exit_code_of_the_command_is_ours(machine: Machine, script: str, cod
     assert run("--", "sh", "-c", script).returncode == code
 
 
-HIDDEN = ("Process.cpu_times", "Process", "virtual_memory")
-
-
 def test_a_command_that_is_not_there_is_127_and_one_that_may_not_run_126(
     machine: Machine, tmp_path: Path
 ) -> None:

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 from composed_runs import RUNS
 from each_row import each
 from recorded_monitor import FIRST_RUN, SECOND_RUN, WORKLOADS, recording
 from replayed import Judge, report, verdict_and_step
-
-Said = pytest.CaptureFixture[str]
 
 
 def contradictions(summary: Mapping[str, Any]) -> list[str]:

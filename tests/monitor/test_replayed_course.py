@@ -57,6 +57,48 @@ def test_what_comes_after_the_process_ended_is_not_judged(rest: int, judged: Jud
     assert summary["gpus"][0]["utilization_percent"]["mean"] > 95
 
 
+def test_a_gpu_that_rests_for_long_at_the_end_and_holds_memory_is_named(judged: Judge) -> None:
+    summary = judged(log(WORK * 40 + REST * 40))
+    assert verdict_and_step(summary) == "good/ see-how-it-ended"
+    assert "nothing ran in the last 159 s" in summary["evidence"]
+
+
+# --- phases ---------------------------------------------------------------------------------------
+
+
+def test_short_evaluations_leave_a_run_good(judged: Judge) -> None:
+    summary = judged(log((WORK * 60 + [0] * 12) * 4 + WORK * 5))
+    assert verdict_and_step(summary) == "good/ none", summary["evidence"]
+
+
+@each(
+    "work, pause, times, last, said",
+    [
+        (58, 17, 4, 17, "bursty/pauses shorter-pauses"),
+        (58, 17, 4, 9, "bursty/pauses shorter-pauses"),
+        (60, 7, 4, 7, "good/ none"),
+    ],
+)
+def test_regular_pauses_are_told_and_the_last_one_counts(
+    work: int, pause: int, times: int, last: int, said: str, judged: Judge
+) -> None:
+    turns = ([98] * work + [0] * pause) * (times - 1) + [98] * work + [0] * last
+    summary = judged(log(turns))
+    assert verdict_and_step(summary) == said, summary["evidence"]
+    assert f"paused {times} times" in summary["text"]
+    assert "between its pauses" in summary["evidence"] or said.startswith("bursty")
+
+
+def test_three_samples_of_a_start_are_too_few(judged: Judge) -> None:
+    summary = judged(log([0, 2, 31]))
+    assert verdict_and_step(summary) == "None/too-short record-longer"
+
+
+def test_memory_of_unknown_size_that_was_freed(judged: Judge) -> None:
+    summary = judged(dmon("sm fb", [["97 15210"]] * 60 + [["0 1"]] * 30))
+    assert "its memory (at most 14.9 GiB) was freed" in summary["evidence"]
+
+
 # --- turns and steady use -------------------------------------------------------------------------
 
 
@@ -89,12 +131,3 @@ def test_an_idle_gpu_with_a_loaded_model_may_be_a_server_without_requests(judged
     summary = judged(log([0] * 120, used=38000))
     assert verdict_and_step(summary) == "idle/held see-where-it-waits"
     assert "37.1 GiB of GPU memory in use" in summary["evidence"]
-
-
-@each("heading", ["# Time gpu sm", "#Time gpu sm"])
-def test_dmon_tells_the_time_of_day(heading: str, judged: Judge) -> None:
-    times = [f"22:59:{second}" for second in range(10, 60, 5)]
-    times += [f"23:00:{second:02d}" for second in range(0, 60, 5)]
-    text = "\n".join([heading, "# HH:MM:SS Idx %", *(f" {time} 0 97" for time in times)])
-    assert judged(text)["seconds"] == 105
-    assert judged(dmon("sm", [["97"]] * 20))["seconds"] == 19

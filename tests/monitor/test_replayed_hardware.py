@@ -90,3 +90,86 @@ def test_a_card_that_answers_nothing_to_the_end_is_lost(
     summary = judged(csv(USUAL, [WELL] * 60 + rows))
     assert verdict_and_step(summary) == said, summary["evidence"]
     assert said != LOST or "GPU 1 was lost at second 60 of 99" in summary["evidence"]
+
+
+def test_a_sentence_below_a_pasted_log_is_no_gpu(judged: Judge) -> None:
+    log = "index, utilization.gpu [%], power.draw [W]\n" + "0, 97 %, 200 W\n" * 60
+    assert judged(f"{log}Any ideas, please help, thanks\n") == judged(log)
+
+
+# --- cards that fail, and links that are narrow ---------------------------------------------------
+
+FAILING = """\
+| NVIDIA-SMI 535.183.01   Driver Version: 535.183.01   CUDA Version: 12.2 |
+|   0  NVIDIA RTX A5000    On   | 00000000:1A:00.0 Off |              Off |
+| 43%   62C    P2   188W / 230W |  20120MiB / 24564MiB |  96%     Default |
+|   1  NVIDIA RTX A5000    On   | 00000000:1B:00.0 Off |              Off |
+|ERR!  {heat} ERR!   ERR! / 230W |  20100MiB / 24564MiB |  {use}     Default |
+"""
+BAD_MEMORY = """\
+    ECC Errors
+        Volatile
+            DRAM Uncorrectable            : 3
+    Remapped Rows
+        Pending                           : Yes
+"""
+NARROW = """\
+    PCI
+        GPU Link Info
+            PCIe Generation
+                Max                       : 4
+                Current                   : 4
+            Link Width
+                Max                       : 16x
+                Current                   : 1x
+"""
+FAULTY, SLOT = "faulty/memory-errors reset-the-gpu", "check-the-slot"
+CLOCKS = "pwr gtemp sm mem pclk"
+
+
+@each(
+    "text, said, words",
+    [
+        (FAILING.format(heat="ERR!", use="ERR!"), LOST, "GPU 1 was lost"),
+        (FAILING.format(heat="62C", use="96%"), LOST, "GPU 1 was lost"),
+        (report(97, more=BAD_MEMORY), FAULTY, "ECC errors since the driver was loaded: 3"),
+        (dmon("sm mem dbecc", [["97 40 2"]] * 60), FAULTY, "ECC errors"),
+        (report(97, more=BAD_MEMORY.replace(" 3", " 0").replace("Yes", "No")), "good/ none", ""),
+        (report(97, more=NARROW), f"good/ {SLOT}", "width 1x of 16x)"),
+        (report(45, more=NARROW), f"bursty/one-reading {SLOT}", "width 1x of 16x)"),
+        (report(0, more=NARROW), "idle/one-reading watch-the-command", ""),
+        # A rate that never changes fills a link, and one that changes leaves it time to rest.
+        (dmon("sm rxpci txpci", [[f"38 {1550 + n % 9} 40"] for n in range(60)]),
+         f"communication-bound/host {SLOT}", "1.6 GB/s went to the GPU"),
+        (dmon("sm rxpci txpci", [[f"38 {900 + n % 9 * 100} 40"] for n in range(60)]),
+         "input-starved/short-pieces help-the-host", ""),
+        (dmon(CLOCKS, [["300 60 97 40 1700", "210 60 97 40 900", "300 60 97 40 1710"]] * 60),
+         "throttled/low clocks unlock-the-clocks", "(900 MHz, its peers: 1700 MHz)"),
+    ],
+)  # fmt: skip
+def test_what_a_card_or_its_link_lacks_is_named(
+    text: str, said: str, words: str, judged: Judge
+) -> None:
+    summary = judged(text)
+    assert verdict_and_step(summary) == said, summary["evidence"]
+    assert words in summary["evidence"]
+
+
+SCREEN = """\
+node07   Wed Mar 11 14:05:{0:02d} 2026  535.183.01
+[0] NVIDIA RTX A6000 | 79'C,  30 %,  {1} %, 280 / 300 W | 46120 / 49140 MB | ada:python/31(46110M)
+[1] NVIDIA RTX A6000 | 55'C,  30 %,  {2} %,  90 / 300 W | 17022 / 49140 MB | ada:python/32(17012M)
+[2] ((GPU is lost))  | ??'C,  ?? %,  ?? %,  ?? / ?? W |    ?? /    ?? MB |
+"""
+
+
+def test_the_lines_of_gpustat_are_read(judged: Judge) -> None:
+    two_gpus = "\n".join(SCREEN.format(0, 94, 23).splitlines()[:3])
+    summary = judged(two_gpus)
+    assert verdict_and_step(summary) == "uneven/one-reading balance-the-work", summary["evidence"]
+    assert summary["gpus"][0]["power_watts"]["mean"] == 280
+    assert judged(two_gpus.partition("\n")[2])["verdict"] == "uneven", "without its first line"
+    screens = "".join(SCREEN.format(second, 97, 96) for second in range(0, 60, 2))
+    summary = judged(screens)
+    assert (summary["samples"], summary["seconds"]) == (30, 58)
+    assert verdict_and_step(summary) == LOST and "GPU 2 was lost" in summary["evidence"]

@@ -22,12 +22,11 @@ from gpusetup.plan.forward_memory import LOSSES
 from gpusetup.plan.job import SHARDED, TOKEN_BUDGET, Recipe, TrainingJob
 from gpusetup.plan.memory import memory
 from gpusetup.plan.models import model_named
-from gpusetup.plan.place import Place, capacity
+from gpusetup.plan.place import capacity
 from gpusetup.plan.states import OPTIMIZERS
 
 PUBLISHED = script("published")
 MET: list[Any] = PUBLISHED.met()
-LINUX = Place(gpu="", total_bytes=20 * GIB, capacity=20 * GIB)
 
 
 # --- what was measured and published --------------------------------------------------------------

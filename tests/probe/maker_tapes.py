@@ -126,17 +126,6 @@ def in_docker(tape: Tape) -> Tape:
     return tape
 
 
-def in_wsl(tape: Tape) -> Tape:
-    """A WSL: neither a card on the bus nor a compute node."""
-    version = "Linux version 6.6.87.2-microsoft-standard-WSL2 (root@x) #1 SMP\n"
-    tape.read["/proc/version"] = version
-    place(tape, "/dev/dxg", mode="crw-rw-rw-")
-    tape.list["/sys/bus/pci/devices"] = ()
-    for path in ("/dev/kfd", "/dev/dri", "/sys/class/kfd/kfd/topology/nodes"):
-        remove(tape, path)
-    return tape
-
-
 def mac(chip: str = "Apple M3 Max", *, macos: str = "15.6", machine: str = "arm64") -> Tape:
     """A Mac with a chip of Apple."""
     tape = tape_of("macos-arm64")

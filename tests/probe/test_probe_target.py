@@ -10,7 +10,7 @@ import pytest
 from tapes import system
 
 from gpusetup.errors import BadInput, Blocked
-from gpusetup.probe.target import choose_target, read_python
+from gpusetup.probe.target import choose_target
 from gpusetup.system.system import System
 
 OWN = {
@@ -108,7 +108,7 @@ def test_a_real_environment_is_asked_and_answers(
     assert target.prefix == str(venv)
     assert target.path == (target.record.site_packages,)
     assert str(venv) in (target.record.site_packages or "")
-    python = read_python(target).python
+    python = target.record
     assert (python.manager, python.has_pip, python.externally_managed) == ("venv", False, False)
     assert python.site_writable is True
 
@@ -131,6 +131,6 @@ def test_only_an_interpreter_outside_of_environments_can_be_externally_managed()
     marker = "/usr/lib/python3.12/EXTERNALLY-MANAGED"
     facts = {**OWN, "prefix": "/usr", "executable": "/usr/bin/python3"}
     machine = system({"/usr/bin/python3": ""}, facts={**facts, "externally_managed": marker})
-    assert read_python(choose_target(machine)).python.externally_managed is True
+    assert choose_target(machine).record.externally_managed is True
     inside = system(OWN_FILES, facts={**OWN, "externally_managed": None})
-    assert read_python(choose_target(inside)).python.externally_managed is False
+    assert choose_target(inside).record.externally_managed is False

@@ -7,7 +7,6 @@ takes a row for a leak.
 from __future__ import annotations
 
 RANDOM = "q7Rt2mXa9LpZ4kVe8sWb3nYc"
-LOWER = "q7rt2mxa9lpz4kve8swb3nyc"
 HEX = "9f86d081884c7d659a2feaa0c55ad015"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from each_row import each
-from report_asked import NO_DRIVER, NO_KERNEL, NOT_FOUND, UNAVAILABLE, answered
+from report_asked import NO_DRIVER, NOT_FOUND, UNAVAILABLE, answered
 
 from gpusetup.render.doctor import answering
 
@@ -34,16 +34,11 @@ def test_a_line_of_the_text_is_evidence_once(text: str) -> None:
     "text, reading",
     [
         (UNAVAILABLE, r'python -c "import torch; .*torch\.cuda\.init\(\)"'),
-        (f"Windows 11\n{UNAVAILABLE}", r'python -c "import torch; .*torch\.cuda\.init\(\)"'),
         (f"Windows 11\n{NO_DRIVER}", "Get-CimInstance .*"),
         (TIMEOUT, r"export NCCL_DEBUG=INFO .*  # .*"),
-        (f"Windows 11\n{TIMEOUT}", r"\$env:NCCL_DEBUG = 'INFO'; \$env:.*  # .*"),
         (f"using Google Colab\n{UNAVAILABLE}", "!python -c .*"),
-        (f"Linux-5.15.167.4-microsoft-standard-WSL2-x86_64\n{NO_KERNEL}", "python -c .*"),
         ("root@3f2a9c1b7d4e:/workspace# python t.py\nRuntimeError: CUDA error: initialization "
          "error", r"sudo dmesg .*  # on the host"),
-        ("Linux-5.15.167.4-microsoft-standard-WSL2-x86_64\nRuntimeError: CUDA error: "
-         "initialization error", "sudo dmesg . grep -i dxg"),
         ("RuntimeError: CUDA error: initialization error", "sudo dmesg .*nvrm.*"),
     ],
 )  # fmt: skip
@@ -86,9 +81,7 @@ def test_a_container_that_was_given_no_gpu_comes_before_a_host_without_a_driver(
     "text, cause",
     [
         (f"me@ubuntu:~$ nvidia-smi\n{NOT_FOUND}", "driver-missing"),
-        (f"it works in my docker container, but on the host\n{NO_DRIVER}", "driver-missing"),
         (COMPOSE.replace("    command", "    gpus: all\n    command"), "unknown"),
-        (COMPOSE.replace("    command", "    runtime: nvidia\n    command"), "unknown"),
         (f"the services: we use\nimage: none\n{NO_DRIVER}", "driver-missing"),
         (f"$ docker run --gpus all my/image nvidia-smi\n{SMI}", "ok"),
     ],

@@ -29,4 +29,4 @@ def step(part: torch.Tensor) -> torch.Tensor:
 
 said: list[str] = []
 done = recover_from_oom(step, x, model=model, say=said.append)
-print(done.split, 1 <= done.micro_batch_size < 64, model.weight.grad is not None)
+print(1 <= done.micro_batch_size < done.batch_size, model.weight.grad is not None)

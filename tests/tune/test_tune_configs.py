@@ -170,11 +170,9 @@ def test_plan_raises_or_lowers_to_what_it_calls_clear(gib: int, size: int, steps
 SPLIT = "max_seq_length: 128\nbatch_size: 64\naccumulation_steps: 1\n"
 TIED = (
     ("max_steps: 1000", "max_steps (line 4) counts steps"),
-    ("param: {by_epoch: false}", "counts steps"),
     ("loss: info_nce", "compares the samples of one batch"),
     ("model: resnet50", "resnet50, which has BatchNorm"),
     ("optimizer_in_bwd: true", "steps within the backward"),
-    ("auto_scale_lr: {enable: true, base_batch_size: 64}", "rate changes"),
     ("steps_per_generation: 4", "depends on the micro-batch"),
     ("trainer: {accumulate_grad_batches: 1, overfit_batches: 5}", "counts micro-batches: change"),
 )
@@ -202,7 +200,6 @@ def test_loaders_of_other_than_training_are_left_alone() -> None:
         ("model_name_or_path: gpt2\nper_device_train_batch_size: 8\n", "how long"),
         (hf(8) + "beta: 0.1\n", "`beta` belongs to preference or reinforcement"),
         (hf(8) + "fsdp_config: fsdp.json\n", "leaves to another file how the model is"),
-        ("_base_: [default.py]\nbatch_size: 8\n", "takes the other settings from another file"),
     ],
 )
 def test_a_config_that_plan_cannot_judge_says_why_and_still_gets_its_loader(

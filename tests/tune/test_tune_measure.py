@@ -55,10 +55,11 @@ def frozen(batch):
 
 
 @pytest.fixture
-def child(tmp_path: Path) -> Iterator[Bench]:
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """The child of the user's code, on the CPU."""
     (tmp_path / "mine.py").write_text(CODE)
-    with Bench(BenchJob(code="mine:small", device="cpu", steps=2), str(tmp_path)) as made:
+    monkeypatch.chdir(tmp_path)
+    with Bench(BenchJob(code="mine:small", device="cpu", steps=2)) as made:
         yield made
 
 
@@ -135,26 +136,6 @@ def test_code_that_hangs_is_ended(child: Bench, monkeypatch: pytest.MonkeyPatch)
 
 
 # --- the Python door ------------------------------------------------------------------------------
-
-SCRIPT = """
-import torch
-from torch import nn
-from gpusetup.tune import BatchSizeOptimizer
-
-class Mine(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(8, 3)
-    def forward(self, inputs):
-        return self.layer(inputs)
-
-if __name__ == "__main__":
-    finder = BatchSizeOptimizer(Mine(), {"max_batch_size": 16, "steps": 2, "device": "cpu"})
-    size, about = finder.find_optimal_batch_size(
-        (torch.randn(4, 8), torch.randint(0, 3, (4,))), target_gpu_util=85.0
-    )
-    print(size, about["largest_batch_size"], [one["status"] for one in about["trials"]])
-"""
 
 
 def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:

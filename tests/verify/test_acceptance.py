@@ -127,8 +127,3 @@ def test_a_part_is_killed_at_its_limit_and_the_next_one_runs(tmp_path: Path) -> 
     for part in parts.values():
         assert not part["ok"] and part["status"] in ("killed at its limit", "not begun")
         assert {claim["verdict"] for claim in part["claims"]} <= {"open", "stand-in", "elsewhere"}
-
-
-def git(folder: Path, *words: str) -> None:
-    identity = ("-c", "user.name=Me", "-c", "user.email=me@example.org")
-    subprocess.run(("git", *identity, "-C", str(folder), *words), check=True, capture_output=True)

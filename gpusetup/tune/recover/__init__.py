@@ -52,11 +52,6 @@ class Recovered(Frozen):
     """The reasons why the gradient differs from the whole batch's gradient; () if the two are equal
     apart from rounding."""
 
-    @property
-    def split(self) -> bool:
-        """Whether the batch was trained in several parts."""
-        return self.micro_batch_size < self.batch_size
-
 
 class CannotRecover(GpuSetupError):
     """Memory ran out, and splitting the batch does not help. `__cause__` is the original error, if

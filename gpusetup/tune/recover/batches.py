@@ -1,6 +1,6 @@
 """Cuts a batch into parts, and finds the number that the mean loss of a part is divided by.
 
-A batch is a tensor or array, or a tuple, list, mapping, named tuple or dataclass of batches.
+A batch is a tensor or array, or a tuple, list, mapping or named tuple of batches.
 Tensors, arrays and lists whose first dimension is the batch size are cut along it; each part gets
 everything else unchanged.
 """
@@ -8,7 +8,6 @@ everything else unchanged.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -65,12 +64,6 @@ def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
         parts = [_over(value, column) for value in batch]
         # A named tuple takes its fields as separate arguments.
         return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
-    # `is_dataclass` is also true for the class itself, which is not a batch.
-    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        # The constructor computes fields without `init` from the others.
-        names = [field.name for field in dataclasses.fields(batch) if field.init]
-        values = {name: _over(getattr(batch, name), column) for name in names}
-        return dataclasses.replace(batch, **values)
     return batch
 
 
