@@ -295,6 +295,9 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
         if owner.is_image:
             text = judged.text.replace(": `gpusetup install` installs and tests it", "")
             judged = replace(judged, text=text, commands=())
+            if command_lines(judged):
+                text = text.replace("In the Dockerfile:", "In the Dockerfile (`RUN` before each command):")
+                judged = replace(judged, text=text)
     return judged
 
 
