@@ -184,6 +184,7 @@ NO_MODULE = (
 
 
 ASSERTED = "RuntimeError: CUDA error: device-side assert triggered"
+NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[gpu]].'
 CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled"
 BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
 
@@ -268,6 +269,11 @@ COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA en
          "|to set HSA_OVERRIDE_GFX_VERSION permanently, add the `export` line to ~/.bashrc", "GPU; HIP error"),
         (f"ncclSystemError: {UNREACHED.format('172.17.0.1')}",
          "\nexport NCCL_SOCKET_IFNAME='^docker0,lo'|Docker's default bridge", "=NAME"),
+        # --- a Dockerfile ---
+        (f"kubectl logs a\nRTX 4090\n{CPU_BUILD}", "Dockerfile (`RUN` before each command)|-m pip", ""),
+        (f"Ubuntu 24.04\n$ docker run --gpus all x\n{NO_GPU_DRIVER}\n$ lspci\n00:02.0 VGA compatible "
+         "controller: Intel Corporation Alder Lake-P GT2 [Iris Xe Graphics] (rev 0c)",
+         "no-nvidia-gpu|In the Dockerfile: ", "`RUN`"),
         # --- a Jetson's image ---
         ("host:~$ sudo docker run -it nvcr.io/nvidia/l4t-pytorch:r32.4.2-pth1.5-py3\nroot@host:/# python3\n"
          '  File "/usr/local/lib/python3.6/dist-packages/torch/__init__.py", line 93, in <module>\n'
