@@ -106,6 +106,7 @@ def one_cuda(context: RuleContext, text: str) -> Fix:
     values = {**rejected, **_values(context, "cuda-toolkit-mismatch-extension-build")}
     cuda = values.get("torch") or cuda_needed(context.torch)
     compiler = context.catalog.compiler_for(values.get("arch", ""))
+    # For a generation that a later compiler dropped, a newer CUDA would not help.
     first_cuda = compiler.from_cuda if compiler and not compiler.until_cuda else None
     if cuda and first_cuda:
         cuda = max(cuda, first_cuda, key=parsed)

@@ -280,7 +280,8 @@ class Search:
         self, builds: Sequence[TorchBuild], words: tuple[str, ...]
     ) -> Iterator[TorchBuild]:
         """Yields the builds whose torch uv names if it may choose, for one backend after the
-        other: the one of the newest build first."""
+        other: `builds` is newest first. Each question may tell a reason (`with_any_torch`), even
+        when no more builds are tried."""
         for backend in [*dict.fromkeys(build.backend for build in builds)][:MOST_BACKENDS]:
             here = [build for build in builds if build.backend == backend]
             span = f">={here[-1].torch},<={here[0].torch}"

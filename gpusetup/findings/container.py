@@ -168,7 +168,8 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     if listed and all(gpu.visible is False for gpu in listed):
         return not events(context, "out-of-memory")
     first_entry = value.split(",")[0].strip()
-    # `all` gives GPUs in NVIDIA_VISIBLE_DEVICES, but names none for CUDA.
+    # `all` gives GPUs in NVIDIA_VISIBLE_DEVICES, but names none for CUDA. On a machine without an
+    # NVIDIA GPU, such a value hides nothing.
     if first_entry in (*NOTHING, "all"):
         return bool(listed or has_nvidia(context) or cuda_was_refused(context))
     # CUDA stops at the first entry that names no GPU. nvidia-smi ignores the variable and lists all
@@ -178,7 +179,8 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
     index = whole_number(first_entry)
     if index is not None:
         return index >= len(listed)
-    # An entry may be the beginning of a GPU's identifier.
+    # An entry may be the beginning of a GPU's identifier. Other words (`$GPUS`) may be a variable
+    # that the text does not resolve, so they prove nothing.
     identifiers = [name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)]
     is_known = any(name.startswith(first_entry) for name in identifiers)
     return first_entry.startswith(("GPU-", "MIG-")) and not is_known

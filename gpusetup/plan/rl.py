@@ -204,6 +204,7 @@ def generation(reader: Reader, fields: Fields, *, is_verl: bool) -> Fields:
     mode = read("vllm_mode", "where the engine runs")
     share = read("vllm_gpu_memory_utilization", "the engine's share")
     share = share or read("gpu_memory_utilization", "the engine's share of the card")
+    # The key may hold a variable or a percentage, which names no share.
     is_share = share and re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", share)
     sleeps = is_on(reader, "vllm_enable_sleep_mode")
     stays = read("free_cache_engine", "the engine frees its memory") in FALSE

@@ -223,7 +223,8 @@ def edit_of_variants(
             "torch is also among the dependencies of the whole project: remove it there, or it "
             "comes from the default index whenever no extra is chosen"
         )
-    # The extras beside this one have such tables already, so it only adds a row to each.
+    # The extras beside this one have such tables already, so it only adds a row to each, and torch
+    # among the project's own dependencies is as it was.
     if ask.sources:
         notes = ["the file has the list `torch` of sources already: add the row to it"]
     options = " or ".join(" ".join(variant.words) for variant in backends)

@@ -165,6 +165,7 @@ def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
     if mismatch and not mismatch["object"]:
         values["releases"] = "yes"
     surroundings = "\n".join((*before, *lines[index : index + LINES_AFTER]))
+    # What is missing or does not match is named, so it is no sign of a GPU stack that fails.
     if missing or mismatch or (failure and _is_of_the_program(failure, surroundings)):
         values["own"] = "yes"
     quote = (missing or line).strip()[:SHOWN_CHARACTERS]

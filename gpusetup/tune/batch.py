@@ -126,6 +126,7 @@ def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
     measured, effective = case.measured.batch_size, split.effective
     name = dotted(split.setting.path)
     if measured is None:
+        # With several batch settings, plan cannot tell which of them its answer is about.
         if effective and len(case.with_role("batch")) == 1:
             yield from _split_by_plan(case, split)
         return

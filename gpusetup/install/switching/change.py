@@ -418,8 +418,8 @@ def files_in(former: Path) -> dict[str, tuple[int, int]]:
 
 
 def drop_leftovers(store: Path) -> None:
-    """Delete everything from the store that is in no journal. If the store is then empty, delete it
-    too."""
+    """Delete everything from the store that `--undo` does not need; no change may be unfinished. If
+    the store is then empty, delete it too."""
     undo = read_journal(store, UNDO)
     for folder in store.glob("former*"):
         is_kept = undo is not None and folder.name == undo.former

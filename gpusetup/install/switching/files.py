@@ -41,7 +41,8 @@ def write_safely(path: Path, text: str) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Write everything on a folder's filesystem to disk; does nothing on Windows."""
+    """Write everything on a folder's filesystem to disk. Does nothing on Windows, which has no such
+    call, and for a folder that does not exist, in which nothing was written."""
     import ctypes
 
     if os.name != "posix" or not folder.is_dir():

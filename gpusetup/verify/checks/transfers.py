@@ -84,7 +84,8 @@ def peers(_: str) -> Outcome:
     for sender, receiver in permutations(range(torch.cuda.device_count()), 2):
         from_device, to_device = f"cuda:{sender}", f"cuda:{receiver}"
         places = torch.arange(ELEMENTS, dtype=torch.int32, device=from_device)
-        # Each number shows its position and the GPU that it comes from.
+        # Each number shows its position and the GPU that it comes from. The factor is odd, so no
+        # two positions get the same number, even after int32 wraps.
         sent = places * 2_654_435 + sender
         # Fill the target with zeros, so that a copy that never arrives is noticed.
         received = torch.zeros_like(sent, device=to_device)
