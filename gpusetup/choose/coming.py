@@ -16,6 +16,7 @@ from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, Offer
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.shell import own_line
 
 
 class Coming(Frozen):
@@ -116,7 +117,11 @@ def offer_of(choice: Choice, root: str = INDEX_ROOT) -> Offer | None:
     build = newest.build if newest else None
     if build is None or (installed and crosses(installed.backend, build.backend)):
         return None
+    # By itself, `--upgrade` takes the newest torch of any backend.
+    torch = ("--torch", build.torch) if choice.wish.torch else ("--upgrade",)
+    backend = () if choice.wish.backend == "auto" else ("--backend", choice.wish.backend)
     return Offer(
+        command=own_line("gpusetup", "install", *torch, *backend),
         torch=build.torch,
         torchvision=build.torchvision,
         torchaudio=build.torchaudio,

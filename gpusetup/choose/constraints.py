@@ -216,12 +216,17 @@ def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
     return min(fitting_builds(question), key=distance, default=None)
 
 
+FIRST_WITH_AMPERE = 11
+"""The first CUDA major version whose builds have kernels for Ampere (sm_80) and later GPUs."""
+
+
 def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...]]:
     """A sort key for builds: the newest torch first, then the preferred channel, then the CUDA
     version nearest below the driver's, then those above it.
 
     If the driver is unknown, builds that need a newer driver branch than the assumed one come last,
-    and of one torch's builds the lowest CUDA comes first, which most drivers support.
+    and of one torch's builds the lowest CUDA that knows Ampere comes first, which most drivers
+    support.
     """
     if question.maker:
         place = {build: number for number, build in enumerate(in_scope(question))}
@@ -232,7 +237,8 @@ def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...
         newest = (*newest_first(build.torch), CHANNELS.index(build.channel))
         major, minor = release(build.cuda) if build.cuda else (0, 0)
         if known is None:
-            return (is_beyond(build, question), *newest, major, minor)
+            is_before_ampere = 0 < major < FIRST_WITH_AMPERE
+            return (is_beyond(build, question), *newest, is_before_ampere, major, minor)
         # Within a CUDA major version, a driver also runs newer minor versions, but cannot compile
         # their PTX.
         return (*newest, (major, minor) > release(known), -major, -minor)

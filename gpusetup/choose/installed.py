@@ -42,6 +42,11 @@ def installed_family(machine: Snapshot) -> tuple[str, ...]:
 # --- torch as a build -----------------------------------------------------------------------------
 
 
+def by_conda(machine: Snapshot) -> bool:
+    """Whether conda must change this environment, because it installed torch there."""
+    return machine.python.manager == "conda" and machine.torch.installer == "conda"
+
+
 def public(version: str | None) -> str:
     """A version without its local label; "" for None.
 

@@ -70,20 +70,24 @@ def run(question: Question, out: Console) -> Reply:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.choose.choose import choose
     from gpusetup.choose.host import host_of
+    from gpusetup.choose.installed import by_conda
     from gpusetup.choose.wish import Wish, check_wish
     from gpusetup.diagnosis.diagnose import diagnose
+    from gpusetup.model.frozen import replace
     from gpusetup.render.doctor import doctor_screen
 
     catalog = load_catalog()
-    wish = Wish(torch=question.torch)
-    check_wish(wish, catalog)
+    check_wish(Wish(torch=question.torch), catalog)
     snapshot = _machine_of(question, out)
+    # As `install` does: conda changes a torch that it installed.
+    installer = "conda" if by_conda(snapshot) else "auto"
+    wish = Wish(torch=question.torch, installer=installer)
     host = host_of(completed_from_catalog(snapshot, catalog), catalog)
     # A report is about somebody else's folder.
     project = _project_here(host, catalog) if question.report is None else None
     # What the project asks for decides on the torch of each fix.
     if project and project.wish and question.torch is None:
-        wish = project.wish
+        wish = replace(project.wish, installer=installer)
     answer = diagnose(
         snapshot,
         catalog,
@@ -93,8 +97,6 @@ def run(question: Question, out: Console) -> Reply:
     )
     code = exit_code(answer, strict=question.strict)
     if question.report is None:
-        from gpusetup.model.frozen import replace
-
         answer = replace(answer, project=project.answer if project else None)
         is_named = question.machine or question.python or question.describes_other_host
         if not is_named and snapshot.torch.installed is False:

@@ -17,7 +17,7 @@ from gpusetup.choose.commands import InstallerOptions, steps_for
 from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of
 from gpusetup.choose.index import AnsweringIndex
-from gpusetup.choose.installed import installed_packages, marker_environment
+from gpusetup.choose.installed import by_conda, installed_packages, marker_environment
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_of_companions
 from gpusetup.commands.common import gather
 from gpusetup.commands.reply import Reply
@@ -318,11 +318,6 @@ def _switch(run: Run, task: Task, plan: Plan, notes: tuple[str, ...]) -> Reply:
 
 
 # --- conda, if conda installed torch --------------------------------------------------------------
-
-
-def by_conda(machine: Snapshot) -> bool:
-    """Whether conda must change this environment, because it installed torch there."""
-    return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
 def _show_conda(run: Run) -> Reply:

@@ -16,9 +16,9 @@ from gpusetup.choose.coming import offer_of
 from gpusetup.choose.commands import answer_of, new_environment
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.described import described, without_torch
-from gpusetup.choose.host import Host, host_of
-from gpusetup.choose.installed import followers, marker_environment
-from gpusetup.choose.policy import least_change
+from gpusetup.choose.host import Host, host_of, question_of
+from gpusetup.choose.installed import by_conda, followers, marker_environment
+from gpusetup.choose.policy import nearest_fitting
 from gpusetup.choose.wish import check_wish, parse_words
 from gpusetup.commands.common import (
     BACKEND,
@@ -113,6 +113,9 @@ def run(question: Question, out: Console) -> Reply:
     installer = "conda" if question.name else question.installer
     catalog = load_catalog()
     machine, is_described = _machine(question, catalog, out)
+    # As `install` does: conda changes a torch that it installed.
+    if installer is None and not (is_described or question.packages) and by_conda(machine):
+        installer = "conda"
     asks = tuple(map(read_ask, question.requirements))
     machine = completed_from_catalog(described_python(asks, machine), catalog)
     wish = parse_words(question.packages, question.torch, marker_environment(machine))
@@ -224,14 +227,19 @@ def _document(
             one for one in newest.rejections if (one.torch, one.backend) not in offered
         )
     conda_name = new_environment(machine, question.name)
-    by_conda = least_change(
-        replace(choice.wish.of_torch_alone, installer="conda"), host, load_catalog()
-    )
+    is_over_conda = by_conda(machine) and choice.wish.installer != "conda"
+    # conda's channels have other builds, and lack some of the newest torch versions.
+    wish = replace(choice.wish.of_torch_alone, installer="conda")
+    if build and not choice.moves:
+        wish = replace(wish, torch=f"=={build.torch}")
+    in_channels = question_of(wish, host, load_catalog())
+    from_conda = nearest_fitting(build.torch, in_channels) if build else None
     return replace(
-        answer_of(choice, machine, names, conda_name, root, by_conda),
+        answer_of(choice, machine, names, conda_name, root, from_conda),
         packages=packages,
         held_back=choice.held_back,
         rejections=rejections,
         notes=tuple(notes),
-        newest=None if packages else offer_of(choice, root),
+        # `install` would not take a wheel that is offered beside conda's torch.
+        newest=None if packages or is_over_conda else offer_of(choice, root),
     )

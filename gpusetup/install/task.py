@@ -125,8 +125,8 @@ class Task(Frozen):
         return replace(self, coming=coming, why=why)
 
     def within(self, bound: str, why: str) -> Task:
-        """The task with a torch inside one more bound, such as `<=2.9.1`. It is not the person's, so
-        `wish` stays as it is. Raises Unsatisfiable if no build fits."""
+        """The task with a torch inside one more bound, such as `<=2.9.1`. The bound is not the
+        person's, so `wish` stays as it is. Raises Unsatisfiable if no build fits."""
         catalog = load_catalog()
         wish = replace(self.wish, torch=",".join(filter(None, (self.wish.torch, bound))))
         choice = choose(wish, self.host, catalog)

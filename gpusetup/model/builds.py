@@ -138,6 +138,8 @@ class HeldBack(Frozen):
 class Offer(Frozen):
     """The newest build that fits, offered in addition to the answer."""
 
+    command: str
+    """The command that installs it."""
     torch: str
     torchvision: Text = None
     torchaudio: Text = None

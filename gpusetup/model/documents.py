@@ -172,7 +172,7 @@ class DoctorAnswer(Frozen):
     resolution: ResolveAnswer | None
     """What `install` would do: the smallest change that fixes the machine."""
     newest: Offer | None = None
-    """The newest build that fits, which `install --upgrade` would install; null if none fits."""
+    """The newest build that fits; null if none fits."""
     project: ProjectAnswer | None = None
     """What the project in the current folder asks for; null if it names no torch."""
     other_environments: tuple[OtherEnvironment, ...] = ()

@@ -188,4 +188,4 @@ def newest_line(newest: Offer | None, resolution: ResolveAnswer | None) -> str |
     build."""
     if newest is None or resolution is None or resolution.torch in (None, newest.torch):
         return None
-    return f"{_built(newest)}; to install it, run `gpusetup install --upgrade`"
+    return f"{_built(newest)}; to install it, run `{newest.command}`"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from machines_named import FOLDERS, file_of
 
+import gpusetup
 from gpusetup.cli import main
 
+DATA = Path(gpusetup.__file__).parent / "data"
 RENDERED = Path(__file__).parents[1] / "rendered" / "resolve"
 LAPTOP = ("--from", "rtx3050-laptop")
 
@@ -63,6 +67,62 @@ def test_the_first_answer_is_that_of_doctor_and_install_and_the_newest_stands_ne
     assert installs > 5
     described = asked("resolve", *LAPTOP, "--driver", "581.29")[1]
     assert (described["torch"], described["newest"]["torch"]) == ("2.15.0", "2.15.0")
+
+
+@pytest.fixture
+def torch_of_conda(tmp_path: Path) -> str:
+    """A machine with an RTX 3090 on which conda installed torch's CPU build."""
+    machine = json.loads((DATA / "machines" / "healthy.json").read_text())
+    prefix = "/home/user/miniforge3/envs/ml"
+    machine["python"] |= {"executable": f"{prefix}/bin/python", "prefix": prefix}
+    machine["python"]["manager"] = machine["torch"]["installer"] = "conda"
+    machine["torch"] |= {"version": "2.5.1", "cuda": None, "backend": "cpu"}
+    file = tmp_path / "conda.json"
+    file.write_text(json.dumps(machine))
+    return str(file)
+
+
+def test_a_torch_that_conda_installed_is_answered_from_its_channels(
+    torch_of_conda: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("doctor", "resolve"):
+        main([command, "--from", torch_of_conda])
+        said = capsys.readouterr().out
+        assert "newest       torch 2.13.0 from cu130" in said, command
+        assert "conda install" in said and "pytorch-cuda=12.4" in said, command
+    main(["resolve", "--from", torch_of_conda, "--installer", "uv"])
+    assert "install --upgrade" not in capsys.readouterr().out
+    main(["install", "--dry-run", "--upgrade", "--from", torch_of_conda])
+    assert "2.5.1 → 2.13.0+cu130" in capsys.readouterr().out
+
+
+def test_conda_gets_its_own_build_of_the_torch_that_a_wheel_brought(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    machine = str(RENDERED.parents[1] / "machines/linux-4xa100-550.163.01-ecc/snapshot.json")
+    words = ("--torch", "2.5.1", "--installer", "conda", "-n", "x")
+    assert main(["resolve", *words, "--from", machine]) == 0
+    said = capsys.readouterr().out
+    assert "conda create --name x" in said
+    assert "pytorch::pytorch==2.5.1" in said and "pytorch-cuda=12.4" in said
+
+
+def test_the_newest_of_a_named_backend_is_installed_by_naming_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["resolve", *LAPTOP, "--backend", "cu124"])
+    command, said = "gpusetup install --upgrade --backend cu124", capsys.readouterr().out
+    assert "newest       torch 2.6.0 from cu124" in said and f"run `{command}`" in said
+    main([*command.split()[1:], "--dry-run", *LAPTOP])
+    assert "→ 2.6.0+cu124" in capsys.readouterr().out
+
+
+def test_without_a_known_driver_an_old_torch_comes_with_kernels_for_ampere() -> None:
+    listed = b"pytorch 1.11.0 py3.8_cpu_0 pytorch\npytorch-mutex 1.0 cpu pytorch\n"
+    # A process of its own has the package's catalog; the one of the tests begins later.
+    words = [sys.executable, "-m", "gpusetup", "doctor", "--report", "-"]
+    said = subprocess.run(words, input=listed, capture_output=True).stdout.decode()
+    assert "gpusetup install --torch 1.11.0 --backend cu113" in said
 
 
 @pytest.mark.parametrize(
